@@ -1,1 +1,4 @@
-"""Benchmarks: ratios against Apache Kafka and other peers, measured in the same run. They are not part of the tests."""
+"""Benchmarks: ratios against Apache Kafka and other peers, measured in the same run.
+
+They are not part of the tests.
+"""

@@ -1,5 +1,6 @@
 # ruff: noqa: E402  (the launcher comes before what it pins)
-"""Measures the CPU time of an idle, unmodified aiokafka producer per virtual hour, on three controllers and three brokers.
+"""Measures the CPU time of an idle, unmodified aiokafka producer per virtual hour, on three
+controllers and three brokers.
 
 python -m bench.aiokafka_hour [SECONDS]
 """
@@ -46,7 +47,11 @@ def cpu_seconds(seconds: float, *, with_producer: bool) -> float:
         simulation.run_until(cluster.wait_until_ready(), limit_s=60)
         simulation.run_until(create_topic(cluster.addresses, "idle", 1))
         client = simulation.add_host(CLIENT, tolerant=True)
-        producer = simulation.run_until(simulation.spawn(client, begin(cluster))) if with_producer else None
+        producer = (
+            simulation.run_until(simulation.spawn(client, begin(cluster)))
+            if with_producer
+            else None
+        )
         began = time.process_time()
         simulation.run_for(seconds)
         spent = time.process_time() - began
@@ -61,8 +66,9 @@ def main() -> None:
     alone = cpu_seconds(seconds, with_producer=False)
     together = cpu_seconds(seconds, with_producer=True)
     print(
-        f"{seconds:.0f} virtual seconds of an idle 3+3 cluster: {alone:.2f} CPU seconds; with an idle aiokafka producer {together:.2f}: "
-        f"the producer and what it asks for take {together - alone:.2f} (pinned: {PINNING.is_complete})"
+        f"{seconds:.0f} virtual seconds of an idle 3+3 cluster: {alone:.2f} CPU seconds; with an "
+        f"idle aiokafka producer {together:.2f}: the producer and what it asks for take "
+        f"{together - alone:.2f} (pinned: {PINNING.is_complete})"
     )
 
 

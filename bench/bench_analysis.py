@@ -1,8 +1,10 @@
-"""Measures ingest, analysis and report of a synthetic run of a given size, and compares Spark with DuckDB on the same query and file.
+"""Measures ingest, analysis and report of a synthetic run of a given size, and compares Spark with
+DuckDB on the same query and file.
 
     python bench/bench_analysis.py 1000000
 
-A tenth are producer ids, a quarter each appends, acknowledgements and records of the final logs; one producer id is returned twice.
+A tenth are producer ids, a quarter each appends, acknowledgements and records of the final logs;
+one producer id is returned twice.
 """
 
 import argparse
@@ -24,7 +26,11 @@ from kraftsim.analysis.views import view_queries
 from kraftsim.events.clients import RecordAcknowledged, RecordSent
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import BatchAppended, FinalBatch, FinalLog, FinalRecord
-from kraftsim.events.producer_ids import ProducerIdBlockAllocated, ProducerIdBlockReceived, ProducerIdReturned
+from kraftsim.events.producer_ids import (
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    ProducerIdReturned,
+)
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.world.event_log import LineEncoder, file_name
 
@@ -67,12 +73,22 @@ def make_run(run: Path, event_count: int) -> int:
         producer_id = next(blocks[number], None)
         if producer_id is None:
             ends = {"first_producer_id": next_block, "next_producer_id": next_block + BLOCK_SIZE}
-            controller.emit(t_ns, ProducerIdBlockAllocated(broker_id=number + 1, broker_epoch=1, offset=next_block, **ends))
+            controller.emit(
+                t_ns,
+                ProducerIdBlockAllocated(
+                    broker_id=number + 1, broker_epoch=1, offset=next_block, **ends
+                ),
+            )
             brokers[number].emit(t_ns + 500, ProducerIdBlockReceived(**ends))
             blocks[number] = iter(range(next_block, next_block + BLOCK_SIZE))
             next_block += BLOCK_SIZE
             producer_id = next(blocks[number])
-        answer = ProducerIdReturned(producer_id=0 if index == rounds // 2 else producer_id, producer_epoch=0, fresh=True, client_id="bench")
+        answer = ProducerIdReturned(
+            producer_id=0 if index == rounds // 2 else producer_id,
+            producer_epoch=0,
+            fresh=True,
+            client_id="bench",
+        )
         brokers[number].emit(t_ns + 1_000, answer)
         for each in range(3):
             offset, key = end_offsets[partition], f"line-{index}-{each}"
@@ -85,18 +101,49 @@ def make_run(run: Path, event_count: int) -> int:
                 "crc": index,
             }
             log = {"topic": "lines-of-a-text", "partition": partition}
-            client.emit(t_ns + 2_000 + each, RecordSent(client_id="bench", record_key=key, **log)) if each == 0 else None
-            appended = BatchAppended(leader_epoch=0, first_offset=offset, last_offset=offset, size_bytes=120, **log, **sequence)
+            client.emit(
+                t_ns + 2_000 + each, RecordSent(client_id="bench", record_key=key, **log)
+            ) if each == 0 else None
+            appended = BatchAppended(
+                leader_epoch=0,
+                first_offset=offset,
+                last_offset=offset,
+                size_bytes=120,
+                **log,
+                **sequence,
+            )
             brokers[number].emit(t_ns + 9_000 + each, appended)
-            client.emit(t_ns + 20_000 + each, RecordAcknowledged(client_id="bench", record_key=key, offset=offset, **log))
-            final.emit(rounds * 40_000, FinalRecord(offset=offset, record_key=key, broker=brokers[number].node, **log))
+            client.emit(
+                t_ns + 20_000 + each,
+                RecordAcknowledged(client_id="bench", record_key=key, offset=offset, **log),
+            )
+            final.emit(
+                rounds * 40_000,
+                FinalRecord(offset=offset, record_key=key, broker=brokers[number].node, **log),
+            )
             if each == 0:
-                batch = FinalBatch(first_offset=offset, last_offset=offset, is_control=False, broker=brokers[number].node, **log, **sequence)
+                batch = FinalBatch(
+                    first_offset=offset,
+                    last_offset=offset,
+                    is_control=False,
+                    broker=brokers[number].node,
+                    **log,
+                    **sequence,
+                )
                 final.emit(rounds * 40_000, batch)
             end_offsets[partition] += 1
     for partition, end_offset in enumerate(end_offsets):
         log = {"topic": "lines-of-a-text", "partition": partition}
-        final.emit(rounds * 40_000, FinalLog(log_start_offset=0, next_offset=end_offset, batch_count=end_offset, record_count=end_offset, **log))
+        final.emit(
+            rounds * 40_000,
+            FinalLog(
+                log_start_offset=0,
+                next_offset=end_offset,
+                batch_count=end_offset,
+                record_count=end_offset,
+                **log,
+            ),
+        )
     return sum(lines.write(run / "events") for lines in (*brokers, controller, client, final))
 
 
@@ -121,10 +168,19 @@ def measure(run: Path, event_count: int) -> None:
     """Print one line per step."""
     size_bytes = timed("making the event logs", lambda: make_run(run, event_count))
     ingest = timed(f"ingest of {size_bytes / 1e6:,.0f} MB of JSON lines", lambda: ingest_run(run))
-    print(f"  {ingest.event_count:,} events, {Path(ingest.parquet).stat().st_size / 1e6:,.1f} MB of Parquet")
+    print(
+        f"  {ingest.event_count:,} events, {Path(ingest.parquet).stat().st_size / 1e6:,.1f} MB "
+        "of Parquet"
+    )
     with spark_session() as spark:
-        timed("Spark, first query (cold)", lambda: find_verdicts(spark, ingest.parquet, ingest.event_count, INVARIANTS.all()))
-        timed("Spark, again (warm)", lambda: find_verdicts(spark, ingest.parquet, ingest.event_count, INVARIANTS.all()))
+        timed(
+            "Spark, first query (cold)",
+            lambda: find_verdicts(spark, ingest.parquet, ingest.event_count, INVARIANTS.all()),
+        )
+        timed(
+            "Spark, again (warm)",
+            lambda: find_verdicts(spark, ingest.parquet, ingest.event_count, INVARIANTS.all()),
+        )
     timed("DuckDB, the same query, two threads", lambda: ask_duckdb(ingest.parquet))
     analysis = timed("analyze, all in all, with Spark's start", lambda: analyze_run(run))
     assert analysis.verdict == "violated", "one id is returned twice"
@@ -134,7 +190,9 @@ def measure(run: Path, event_count: int) -> None:
 
 def main() -> int:
     """Read the number of events and measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("events", type=int, nargs="?", default=1_000_000)
     with tempfile.TemporaryDirectory(prefix="kraftsim-bench-") as scratch:
         measure(Path(scratch) / "run", parser.parse_args().events)

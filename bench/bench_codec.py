@@ -1,9 +1,11 @@
-"""Compares the codec with two other Python codecs of Kafka's protocol, interpreted construct and handwritten code, in one process.
+"""Compares the codec with two other Python codecs of Kafka's protocol, interpreted construct and
+handwritten code, in one process.
 
     python bench/bench_codec.py [--runs 3] [--rounds 7] [--only Produce,InitProducerId]
 
-All codecs parse and build every field of the same messages (bench/codec_messages.py), in turn in each round. A run keeps the best of its rounds and
-computes geometric means over the messages; the last lines are the medians of the runs. The ratios are stable; microseconds depend on the machine.
+All codecs parse and build every field of the same messages (bench/codec_messages.py), in turn in
+each round. A run keeps the best of its rounds and computes geometric means over the messages; the
+last lines are the medians of the runs. The ratios are stable; microseconds depend on the machine.
 """
 
 import argparse
@@ -31,7 +33,9 @@ SECONDS_PER_BATCH = 0.004
 
 @dataclass(slots=True)
 class Row:
-    """One message at one version; `best` holds the seconds of each (codec, job), the best of a run."""
+    """One message at one version; `best` holds the seconds of each (codec, job), the best of a
+    run.
+    """
 
     title: str
     size_bytes: int
@@ -39,36 +43,54 @@ class Row:
     best: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def ratio(self, codec: str, sums: tuple[str, ...]) -> float | None:
-        """Return the time of a codec divided by ours, or None if it does not support the message."""
+        """Return the time of a codec divided by ours, or None if it does not support the
+        message.
+        """
         if (codec, "parse") not in self.jobs:
             return None
-        return sum(self.best[codec, job] for job in sums) / sum(self.best[OURS, job] for job in sums)
+        return sum(self.best[codec, job] for job in sums) / sum(
+            self.best[OURS, job] for job in sums
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help="comma-separated prefixes of message names")
     options = parser.parse_args(arguments)
-    rows = [_row(sample) for sample in samples() if sample.title.startswith(tuple(options.only.split(",")))]
+    rows = [
+        _row(sample)
+        for sample in samples()
+        if sample.title.startswith(tuple(options.only.split(",")))
+    ]
     means: dict[tuple[str, tuple[str, ...]], list[float]] = {}
     for _ in range(options.runs):
         measure(rows, options.rounds)
         for codec, sums, ratios in _ratios(rows):
             means.setdefault((codec, sums), []).append(exp(sum(map(log, ratios)) / len(ratios)))
     print("\n".join(_table(rows)))
-    print(f"\ntime of the other / ours, geometric mean over the messages: median of {options.runs} runs [all of them]; least and most of one message")
+    print(
+        f"\ntime of the other / ours, geometric mean over the messages: median of {options.runs} "
+        "runs [all of them]; least and most of one message"
+    )
     for codec, sums, ratios in _ratios(rows):
         runs = means[codec, sums]
         listed = " ".join(f"{mean:.2f}" for mean in runs)
-        print(f"{codec:>12s}, {' + '.join(sums):13s} {median(runs):6.2f}x [{listed}]  {min(ratios):.2f} - {max(ratios):.2f}, {len(ratios)} messages")
+        print(
+            f"{codec:>12s}, {' + '.join(sums):13s} {median(runs):6.2f}x [{listed}]  "
+            f"{min(ratios):.2f} - {max(ratios):.2f}, {len(ratios)} messages"
+        )
     return 0
 
 
 def measure(rows: list[Row], rounds: int) -> None:
-    """Time all jobs of all rows in turn, `rounds` times, and keep the best of each: a short disturbance affects one round only."""
+    """Time all jobs of all rows in turn, `rounds` times, and keep the best of each: a short
+    disturbance affects one round only.
+    """
     counts = [{key: _batch_size(job) for key, job in row.jobs.items()} for row in rows]
     for row in rows:
         row.best = {}
@@ -84,8 +106,13 @@ def _row(sample: Sample) -> Row:
     codec = compiled(cls, version)
     frame = codec.encode(sample.message)
     message = codec.parse(frame)
-    assert message == sample.message and codec.encode(message) == frame, f"{sample.title} does not round-trip"
-    jobs: dict[tuple[str, str], Job] = {(OURS, "parse"): (codec.decode, frame, 0), (OURS, "build"): (codec.encode, message)}
+    assert message == sample.message and codec.encode(message) == frame, (
+        f"{sample.title} does not round-trip"
+    )
+    jobs: dict[tuple[str, str], Job] = {
+        (OURS, "parse"): (codec.decode, frame, 0),
+        (OURS, "build"): (codec.encode, message),
+    }
     peers = zip(PEERS, (kio_jobs, kafka_python_jobs, construct_jobs, jobs_by_hand), strict=True)
     for peer, jobs_of in peers:
         pair = jobs_of(cls, version, frame)
@@ -95,7 +122,9 @@ def _row(sample: Sample) -> Row:
 
 
 def _ratios(rows: list[Row]) -> list[tuple[str, tuple[str, ...], list[float]]]:
-    """Return, for each peer and each of parse, build and both, the ratio for every message that it supports."""
+    """Return, for each peer and each of parse, build and both, the ratio for every message that it
+    supports.
+    """
     found: list[tuple[str, tuple[str, ...], list[float]]] = []
     for codec in PEERS:
         for sums in SUMS:
@@ -107,8 +136,15 @@ def _ratios(rows: list[Row]) -> list[tuple[str, tuple[str, ...], list[float]]]:
 
 def _table(rows: list[Row]) -> list[str]:
     """Return the lines to print: microseconds for parsing and for building."""
-    lines = ["us, parse / build".rjust(58), f"{'message':36s} {'bytes':>6s}" + "".join(f"{codec:>17s}" for codec in (OURS, *PEERS))]
-    lines += [f"{row.title:36s} {row.size_bytes:6d}" + "".join(f"{_cell(row, codec):>17s}" for codec in (OURS, *PEERS)) for row in rows]
+    lines = [
+        "us, parse / build".rjust(58),
+        f"{'message':36s} {'bytes':>6s}" + "".join(f"{codec:>17s}" for codec in (OURS, *PEERS)),
+    ]
+    lines += [
+        f"{row.title:36s} {row.size_bytes:6d}"
+        + "".join(f"{_cell(row, codec):>17s}" for codec in (OURS, *PEERS))
+        for row in rows
+    ]
     return lines
 
 

@@ -1,9 +1,11 @@
 """Measures how fast a broker compacts a log, and how long it blocks the event loop meanwhile.
 
-One partition is cleaned in one process, like the broker's cleaner does: keys are read, segments rewritten, flushed and swapped. The longest
-iteration of the event loop is the longest wait of a client. The page cache is warm.
+One partition is cleaned in one process, like the broker's cleaner does: keys are read, segments
+rewritten, flushed and swapped. The longest iteration of the event loop is the longest wait of a
+client. The page cache is warm.
 
-make bench ARGS=compaction, or python -m bench.bench_compaction [--mebibytes 256] [--value-bytes 1000] [--records-per-batch 16] [--keys 20000]
+make bench ARGS=compaction, or python -m bench.bench_compaction [--mebibytes 256] [--value-bytes
+1000] [--records-per-batch 16] [--keys 20000]
 """
 
 import argparse
@@ -43,13 +45,20 @@ class TurnWatch:
             self.longest_s = max(self.longest_s, time.perf_counter() - began)
 
 
-def filled(world: RealWorld, mebibytes: int, value_bytes: int, records_per_batch: int, keys: int) -> PartitionLog:
+def filled(
+    world: RealWorld, mebibytes: int, value_bytes: int, records_per_batch: int, keys: int
+) -> PartitionLog:
     """Write a log with cyclic keys."""
     log = PartitionLog(world, "t", 0, SegmentSettings(segment_bytes=SEGMENT_BYTES))
     log.recover(lambda batch: None)
     number = 0
     while log.size_bytes < mebibytes * MEBIBYTE:
-        records = [Record(timestamp=1, key=b"key-%08d" % ((number + each) % keys), value=bytes(value_bytes)) for each in range(records_per_batch)]
+        records = [
+            Record(
+                timestamp=1, key=b"key-%08d" % ((number + each) % keys), value=bytes(value_bytes)
+            )
+            for each in range(records_per_batch)
+        ]
         number += records_per_batch
         batch, offset = RecordBatch(build_batch(records)), log.log_end_offset
         log.append(
@@ -65,14 +74,33 @@ def filled(world: RealWorld, mebibytes: int, value_bytes: int, records_per_batch
 
 async def cleaned(log: PartitionLog, world: RealWorld, watch: TurnWatch) -> CleanedLog:
     """Clean the whole cleanable part of the log."""
-    rules, end_offset = CleaningRules(is_compacted=True, segment_bytes=SEGMENT_BYTES), log.log_end_offset
-    extent = LogExtent(segments=log.segments, log_start_offset=0, log_end_offset=end_offset, last_stable_offset=end_offset)
+    rules, end_offset = (
+        CleaningRules(is_compacted=True, segment_bytes=SEGMENT_BYTES),
+        log.log_end_offset,
+    )
+    extent = LogExtent(
+        segments=log.segments,
+        log_start_offset=0,
+        log_end_offset=end_offset,
+        last_stable_offset=end_offset,
+    )
     now_ms = world.clock.wall_ms()
     found = cleanable(extent, rules, checkpoint_offset=None, now_ms=now_ms)
-    work = LogToClean(log=log, snapshots=ProducerSnapshots(world, log.directory), rules=rules, found=found, lasts=dict)
+    work = LogToClean(
+        log=log,
+        snapshots=ProducerSnapshots(world, log.directory),
+        rules=rules,
+        found=found,
+        lasts=dict,
+    )
     watching = asyncio.get_running_loop().create_task(watch.run())
     try:
-        return await clean_log(work, OffsetMap(MAP_BYTES, 0.9), CleaningPace(world, log.gate, WITHOUT_LIMIT), now_ms=now_ms)
+        return await clean_log(
+            work,
+            OffsetMap(MAP_BYTES, 0.9),
+            CleaningPace(world, log.gate, WITHOUT_LIMIT),
+            now_ms=now_ms,
+        )
     finally:
         watching.cancel()
 
@@ -80,20 +108,38 @@ async def cleaned(log: PartitionLog, world: RealWorld, watch: TurnWatch) -> Clea
 def main() -> int:
     """Print the throughput, the remaining records, and the longest iteration."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("--mebibytes", 256), ("--value-bytes", 1000), ("--records-per-batch", 16), ("--keys", 20000)):
+    for name, default in (
+        ("--mebibytes", 256),
+        ("--value-bytes", 1000),
+        ("--records-per-batch", 16),
+        ("--keys", 20000),
+    ):
         parser.add_argument(name, type=int, default=default)
     asked = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="bench-compaction-"))
     try:
-        world = real_world(run="bench", node="broker-1", incarnation=1, data_dir=root / "data", events_dir=root / "events", seed=1)
+        world = real_world(
+            run="bench",
+            node="broker-1",
+            incarnation=1,
+            data_dir=root / "data",
+            events_dir=root / "events",
+            seed=1,
+        )
         log = filled(world, asked.mebibytes, asked.value_bytes, asked.records_per_batch, asked.keys)
         before, watch = log.size_bytes, TurnWatch()
         began, used = time.perf_counter(), time.process_time()
         done = asyncio.run(cleaned(log, world, watch))
         took_s, cpu_s = time.perf_counter() - began, time.process_time() - used
         size = done.counts.read_bytes / MEBIBYTE
-        print(f"{before / MEBIBYTE:.0f} MiB with {done.keys} keys: {done.counts.read_records} records read, {done.counts.kept_records} kept")
-        print(f"{size / took_s:.0f} MiB/s, {done.counts.read_records / took_s:.0f} records/s ({cpu_s:.1f} s of CPU, both passes)")
+        print(
+            f"{before / MEBIBYTE:.0f} MiB with {done.keys} keys: {done.counts.read_records} "
+            f"records read, {done.counts.kept_records} kept"
+        )
+        print(
+            f"{size / took_s:.0f} MiB/s, {done.counts.read_records / took_s:.0f} records/s "
+            f"({cpu_s:.1f} s of CPU, both passes)"
+        )
         print(f"longest event-loop iteration: {watch.longest_s * 1000:.1f} ms")
         log.close()
         world.close()

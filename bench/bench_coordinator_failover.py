@@ -1,9 +1,11 @@
-"""Measures the time from kill -9 of a transaction coordinator to the next commit of a librdkafka producer; three brokers, three replicas.
+"""Measures the time from kill -9 of a transaction coordinator to the next commit of a librdkafka
+producer; three brokers, three replicas.
 
     python -m bench.bench_coordinator_failover [--rounds 3]
 
-A producer commits small transactions one after the other. Their coordinator is killed; the result is the longest time between two commits from
-then on. The broker session timeout is --session ms, by default 2000. Each round has its own cluster.
+A producer commits small transactions one after the other. Their coordinator is killed; the result
+is the longest time between two commits from then on. The broker session timeout is --session ms, by
+default 2000. Each round has its own cluster.
 """
 
 import argparse
@@ -29,12 +31,19 @@ AFTER_COMMITS = 20
 
 
 class Committer(threading.Thread):
-    """Commits one transaction after the other, retries failed ones, and records the time of each commit."""
+    """Commits one transaction after the other, retries failed ones, and records the time of each
+    commit.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
         self.producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "transactional.id": TRANSACTIONAL_ID, "linger.ms": 0, "log_level": 0}
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": TRANSACTIONAL_ID,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
         )
         self.producer.init_transactions(GIVE_UP_SECONDS)
         self.commits: list[float] = []
@@ -66,7 +75,9 @@ class Committer(threading.Thread):
 def coordinator_of(bootstrap: str) -> int:
     """Return the id of the broker that coordinates the transactions."""
     with Peer.at(bootstrap.split(",")[0]) as peer:
-        return peer.ask(FindCoordinatorRequest(key=TRANSACTIONAL_ID, key_type=1), 3, FindCoordinatorResponse).node_id
+        return peer.ask(
+            FindCoordinatorRequest(key=TRANSACTIONAL_ID, key_type=1), 3, FindCoordinatorResponse
+        ).node_id
 
 
 def fail_over(running: Cluster) -> float:
@@ -89,18 +100,31 @@ def fail_over(running: Cluster) -> float:
 
 def main() -> int:
     """Measure both and print one line each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--session", type=int, default=2000, help="broker.session.timeout.ms of both")
-    parser.add_argument("--subject", nargs="+", default=subjects(), choices=[APACHE_KAFKA, KRAFTSIM])
+    parser.add_argument(
+        "--session", type=int, default=2000, help="broker.session.timeout.ms of both"
+    )
+    parser.add_argument(
+        "--subject", nargs="+", default=subjects(), choices=[APACHE_KAFKA, KRAFTSIM]
+    )
     options = parser.parse_args()
-    sessions = {"broker.session.timeout.ms": str(options.session), "broker.heartbeat.interval.ms": str(min(2000, options.session // 4))}
+    sessions = {
+        "broker.session.timeout.ms": str(options.session),
+        "broker.heartbeat.interval.ms": str(min(2000, options.session // 4)),
+    }
     for name in options.subject:
         took = []
         for _ in range(options.rounds):
             with cluster(name, REPLICAS, {**internal_topics(REPLICAS), **sessions}) as running:
                 took.append(fail_over(running))
-        print(f"{name:20s} median {median(took):.2f} s, best {min(took):.2f}, worst {max(took):.2f} of {len(took)}", flush=True)
+        print(
+            f"{name:20s} median {median(took):.2f} s, best {min(took):.2f}, worst "
+            f"{max(took):.2f} of {len(took)}",
+            flush=True,
+        )
     return 0
 
 

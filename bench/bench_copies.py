@@ -1,11 +1,14 @@
-"""Counts how often a broker copies each record byte between a socket and a log, and measures the cost.
+"""Counts how often a broker copies each record byte between a socket and a log, and measures the
+cost.
 
     python -m bench.bench_copies [--megabytes 96] [--rounds 7]
 
-Copies in user space are counted: the broker runs with counting versions of the copying functions of the C library (memcpy, memmove, and realloc
-that moves a block; `count_copies.c`, needs a C compiler). Copies in the kernel are not counted: for Produce one from the socket and one to the page
-cache, for Fetch one to the socket unless the broker uses sendfile. CPU time is measured in other runs, without the counter, and compared with a
-broker that copies every frame as before zero-copy frames; rounds alternate. Other load only adds CPU time, so the best rounds are the most accurate.
+Copies in user space are counted: the broker runs with counting versions of the copying functions of
+the C library (memcpy, memmove, and realloc that moves a block; `count_copies.c`, needs a C
+compiler). Copies in the kernel are not counted: for Produce one from the socket and one to the page
+cache, for Fetch one to the socket unless the broker uses sendfile. CPU time is measured in other
+runs, without the counter, and compared with a broker that copies every frame as before zero-copy
+frames; rounds alternate. Other load only adds CPU time, so the best rounds are the most accurate.
 """
 
 import argparse
@@ -26,7 +29,12 @@ from statistics import median
 
 from bench.bench_frames import NANOSECONDS, busy_ns
 from protocol.batches import build_batch
-from protocol.messages.k00_produce import ACKS_ALL, PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.k00_produce import (
+    ACKS_ALL,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.records import Record
 from protocol.requests import request_chunks
@@ -84,8 +92,15 @@ def server(mode: str, library: Path | None = None) -> Iterator[Server]:
             file.flush()
             counts = mmap.mmap(file.fileno(), COUNTS.size)
             environment |= {"LD_PRELOAD": str(library), "COPIES_FILE": file.name}
-        command = [sys.executable, "-m", "bench.copies_server", *(["--copying"] if mode == COPYING else [])]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        command = [
+            sys.executable,
+            "-m",
+            "bench.copies_server",
+            *(["--copying"] if mode == COPYING else []),
+        ]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        ) as process:
             assert process.stdin is not None and process.stdout is not None, "both are pipes"
             try:
                 yield Server(process.stdout.readline().decode().strip(), process.pid, counts)
@@ -104,19 +119,38 @@ def batch_of(size_bytes: int) -> bytes:
 
 def produce_frame(batch: bytes) -> bytes:
     """Build a Produce request of one batch."""
-    data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])]
-    return b"".join(request_chunks(0, PRODUCE_VERSION, 1, "bench", ProduceRequest(acks=ACKS_ALL, timeout_ms=1000, topic_data=data)))
+    data = [
+        TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+    ]
+    return b"".join(
+        request_chunks(
+            0,
+            PRODUCE_VERSION,
+            1,
+            "bench",
+            ProduceRequest(acks=ACKS_ALL, timeout_ms=1000, topic_data=data),
+        )
+    )
 
 
 def fetch_frame(offset: int, size_bytes: int) -> bytes:
     """Build a Fetch request that gets one batch of this size."""
     asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size_bytes)
-    request = FetchRequest(replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=1 << 30, topics=[FetchTopic(topic="t", partitions=[asked])])
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 30,
+        topics=[FetchTopic(topic="t", partitions=[asked])],
+    )
     return b"".join(request_chunks(1, FETCH_VERSION, 1, "bench", request))
 
 
 class Client:
-    """A blocking connection with a few requests in flight. Only the sizes of responses are checked: each must hold what was requested."""
+    """A blocking connection with a few requests in flight.
+
+    Only the sizes of responses are checked: each must hold what was requested.
+    """
 
     def __init__(self, address: str) -> None:
         host, _, port = address.partition(":")
@@ -153,9 +187,16 @@ def loads(broker: Server, size_bytes: int, megabytes: int) -> Iterator[tuple[str
         requester.create_topic("t")
         assert not requester.produce("t", batch).error_code, "the topic is there"
         client, frame = Client(broker.address), produce_frame(batch)
-        client.run(iter([frame] * IN_FLIGHT), IN_FLIGHT, 0)  # warm-up: the connection adapts to its first frames
-        yield PRODUCE, cost(broker, count * size_bytes, lambda: client.run(iter([frame] * count), count, 0))
-        assert requester.produce("t", batch).base_offset == 1 + IN_FLIGHT + count, "every batch was appended"
+        client.run(
+            iter([frame] * IN_FLIGHT), IN_FLIGHT, 0
+        )  # warm-up: the connection adapts to its first frames
+        yield (
+            PRODUCE,
+            cost(broker, count * size_bytes, lambda: client.run(iter([frame] * count), count, 0)),
+        )
+        assert requester.produce("t", batch).base_offset == 1 + IN_FLIGHT + count, (
+            "every batch was appended"
+        )
     fetches = iter([fetch_frame(offset, size_bytes) for offset in range(count)])
     yield FETCH, cost(broker, count * size_bytes, lambda: client.run(fetches, count, size_bytes))
 
@@ -164,7 +205,11 @@ def cost(broker: Server, record_bytes: int, work: Callable[[], None]) -> Cost:
     """Run a load and return its cost."""
     copied_earlier, busy_before = broker.copied_bytes(), busy_ns(broker.pid)
     work()
-    return Cost(record_bytes, broker.copied_bytes() - copied_earlier, (busy_ns(broker.pid) - busy_before) / NANOSECONDS)
+    return Cost(
+        record_bytes,
+        broker.copied_bytes() - copied_earlier,
+        (busy_ns(broker.pid) - busy_before) / NANOSECONDS,
+    )
 
 
 def counting_library(directory: Path) -> Path | None:
@@ -178,8 +223,14 @@ def counting_library(directory: Path) -> Path | None:
     subprocess.run([compiler, *flags, "-o", str(library), str(SOURCE), "-ldl"], check=True)
     file = directory / "counts"
     file.write_bytes(bytes(COUNTS.size))
-    known = "data = bytes(1 << 20)\nfor _ in range(100): data[1:]\nfor _ in range(50): bytearray(data)"
-    subprocess.run([sys.executable, "-c", known], check=True, env={**os.environ, "LD_PRELOAD": str(library), "COPIES_FILE": str(file)})
+    known = (
+        "data = bytes(1 << 20)\nfor _ in range(100): data[1:]\nfor _ in range(50): bytearray(data)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", known],
+        check=True,
+        env={**os.environ, "LD_PRELOAD": str(library), "COPIES_FILE": str(file)},
+    )
     counted = COUNTS.unpack(file.read_bytes())[0] / MEBIBYTE
     assert 150 <= counted < 155, f"150 MiB were copied, {counted:.1f} were counted"
     return library
@@ -187,7 +238,9 @@ def counting_library(directory: Path) -> Path | None:
 
 def main() -> int:
     """Count, then measure, and print both."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megabytes", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
@@ -198,7 +251,10 @@ def main() -> int:
         for mode in (COPYING, AS_IT_IS):
             for size_bytes in BATCH_BYTES if library is not None else ():
                 with server(mode, library) as broker:
-                    copies |= {(mode, load, size_bytes): spent.copies for load, spent in loads(broker, size_bytes, options.megabytes)}
+                    copies |= {
+                        (mode, load, size_bytes): spent.copies
+                        for load, spent in loads(broker, size_bytes, options.megabytes)
+                    }
     for _ in range(options.rounds):
         for size_bytes in BATCH_BYTES:
             for mode in (COPYING, AS_IT_IS):
@@ -208,11 +264,15 @@ def main() -> int:
     for load in (PRODUCE, FETCH):
         for size_bytes in BATCH_BYTES:
             before, now = rates[COPYING, load, size_bytes], rates[AS_IT_IS, load, size_bytes]
-            counted = " -> ".join(f"{copies.get((mode, load, size_bytes), float('nan')):.3f}" for mode in (COPYING, AS_IT_IS))
+            counted = " -> ".join(
+                f"{copies.get((mode, load, size_bytes), float('nan')):.3f}"
+                for mode in (COPYING, AS_IT_IS)
+            )
             print(
-                f"{load:7s} {size_bytes // KIBIBYTE:5d} KiB: copies of each record byte {counted}; "
-                f"MB of records per CPU second, median {median(before):,.0f} -> {median(now):,.0f}, ratio {median(now) / median(before):.2f}; "
-                f"best {max(before):,.0f} -> {max(now):,.0f}, ratio {max(now) / max(before):.2f}"
+                f"{load:7s} {size_bytes // KIBIBYTE:5d} KiB: copies of each record byte "
+                f"{counted}; MB of records per CPU second, median {median(before):,.0f} -> "
+                f"{median(now):,.0f}, ratio {median(now) / median(before):.2f}; best "
+                f"{max(before):,.0f} -> {max(now):,.0f}, ratio {max(now) / max(before):.2f}"
             )
     return 0
 

@@ -1,9 +1,11 @@
-"""Measures the time from kill -9 of the active controller to the next successful AllocateProducerIds; three controllers, default timers.
+"""Measures the time from kill -9 of the active controller to the next successful
+AllocateProducerIds; three controllers, default timers.
 
     python -m bench.bench_failover [--rounds 50] [--apache-rounds 6] [--quorums 3]
 
-The client keeps a connection to every controller and retries each of them 2 ms after NOT_CONTROLLER. A round ends when the killed controller is back
-and has caught up. To save time, several kraftsim quorums run at the same time; Apache Kafka's quorum runs alone.
+The client keeps a connection to every controller and retries each of them 2 ms after
+NOT_CONTROLLER. A round ends when the killed controller is back and has caught up. To save time,
+several kraftsim quorums run at the same time; Apache Kafka's quorum runs alone.
 """
 
 import argparse
@@ -29,12 +31,21 @@ class Figures:
     worst: float
 
     def __str__(self) -> str:
-        return f"median {self.median:.2f} s, 90 % within {self.p90:.2f}, best {self.best:.2f}, worst {self.worst:.2f} of {self.rounds}"
+        return (
+            f"median {self.median:.2f} s, 90 % within {self.p90:.2f}, best {self.best:.2f}, "
+            f"worst {self.worst:.2f} of {self.rounds}"
+        )
 
 
 def figures(seconds: list[float]) -> Figures:
     """Sum up at least two rounds."""
-    return Figures(len(seconds), median(seconds), quantiles(seconds, n=10, method="inclusive")[-1], min(seconds), max(seconds))
+    return Figures(
+        len(seconds),
+        median(seconds),
+        quantiles(seconds, n=10, method="inclusive")[-1],
+        min(seconds),
+        max(seconds),
+    )
 
 
 def fail_over(running: Quorum, rounds: int) -> list[float]:
@@ -62,13 +73,19 @@ def measure(name: str, rounds: int, quorums: int) -> list[float]:
     with ExitStack() as stack:
         running = [stack.enter_context(quorum(name)) for _ in range(quorums)]
         with ThreadPoolExecutor(quorums) as pool:
-            shares = pool.map(fail_over, running, [rounds // quorums + (number < rounds % quorums) for number in range(quorums)])
+            shares = pool.map(
+                fail_over,
+                running,
+                [rounds // quorums + (number < rounds % quorums) for number in range(quorums)],
+            )
             return [each for share in shares for each in share]
 
 
 def main() -> int:
     """Measure both and print one line each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--apache-rounds", type=int, default=6)
     parser.add_argument("--quorums", type=int, default=3)
@@ -76,7 +93,11 @@ def main() -> int:
     found = {}
     for name in subjects():
         began = time.perf_counter()
-        found[name] = figures(measure(name, options.rounds, options.quorums) if name == KRAFTSIM else measure(name, options.apache_rounds, 1))
+        found[name] = figures(
+            measure(name, options.rounds, options.quorums)
+            if name == KRAFTSIM
+            else measure(name, options.apache_rounds, 1)
+        )
         print(f"{name:20s} {found[name]} ({time.perf_counter() - began:.0f} s)", flush=True)
     if APACHE_KAFKA in found:
         print(f"ratio of the medians: {found[APACHE_KAFKA].median / found[KRAFTSIM].median:.2f}")

@@ -1,4 +1,5 @@
-"""Measures KIP-447's claims on time and correctness in virtual time: takeovers, zombie members, dropped conditions, old brokers.
+"""Measures KIP-447's claims on time and correctness in virtual time: takeovers, zombie members,
+dropped conditions, old brokers.
 
 python -m bench.bench_fencing [--quick]
 
@@ -26,8 +27,12 @@ PAUSES_MS = (500, 5000, 30_000)
 
 def main() -> int:
     """Run all scenarios, and print tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="leave out the takeover that takes a minute")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="leave out the takeover that takes a minute"
+    )
     options = parser.parse_args()
     timeouts = TIMEOUTS_MS[:-1] if options.quick else TIMEOUTS_MS
     _table(
@@ -35,7 +40,11 @@ def main() -> int:
         ("how", "transaction.timeout.ms", "ms", "retriable errors", "memberships lost"),
         _takeovers(timeouts),
     )
-    _table("a member is paused within a transaction: is it aborted?", ("pause, ms", *(f"timeout {each:,}" for each in TIMEOUTS_MS)), _pauses())
+    _table(
+        "a member is paused within a transaction: is it aborted?",
+        ("pause, ms", *(f"timeout {each:,}" for each in TIMEOUTS_MS)),
+        _pauses(),
+    )
     _table(
         "a member resumes after its partition was reassigned",
         ("variant", "records duplicated of 20", "successor waits", "zombie fenced"),
@@ -51,7 +60,11 @@ def main() -> int:
         ("downgrades", "outcome"),
         ((each, first_commit_to_old_brokers(downgrades=each)) for each in (True, False)),
     )
-    _table("OffsetFetch after a rebalance", ("assignor", "assignments", "followed by OffsetFetch", "for retained partitions"), _fetches())
+    _table(
+        "OffsetFetch after a rebalance",
+        ("assignor", "assignments", "followed by OffsetFetch", "for retained partitions"),
+        _fetches(),
+    )
     return 0
 
 
@@ -60,12 +73,24 @@ def _takeovers(timeouts: Iterable[int]) -> Iterable[tuple[object, ...]]:
         found = takeover(dies=True, transaction_ms=timeout_ms)
         yield "dies", timeout_ms, found.milliseconds, found.retriable_errors, found.memberships_lost
     found = takeover(dies=False, transaction_ms=10_000)
-    yield "leaves the group", 10_000, found.milliseconds, found.retriable_errors, found.memberships_lost
+    yield (
+        "leaves the group",
+        10_000,
+        found.milliseconds,
+        found.retriable_errors,
+        found.memberships_lost,
+    )
 
 
 def _pauses() -> Iterable[tuple[object, ...]]:
     for pause_ms in PAUSES_MS:
-        yield pause_ms, *("aborted" if aborted_needlessly(pause_ms, timeout_ms) else "-" for timeout_ms in TIMEOUTS_MS)
+        yield (
+            pause_ms,
+            *(
+                "aborted" if aborted_needlessly(pause_ms, timeout_ms) else "-"
+                for timeout_ms in TIMEOUTS_MS
+            ),
+        )
 
 
 def _awakenings() -> Iterable[tuple[object, ...]]:
@@ -74,10 +99,18 @@ def _awakenings() -> Iterable[tuple[object, ...]]:
         "the text's fencing": zombie_effects(fencing="document"),
         "an assignment that is a second old": zombie_effects(fencing="copied-assignment"),
         "no fencing": zombie_effects(fencing="none"),
-        "an old consumer follows, as shipped": zombie_effects(point=Point.OFFSETS_SENT, old_successor=True),
-        "an old consumer follows, the text's": zombie_effects(point=Point.OFFSETS_SENT, old_successor=True, fencing="document"),
-        "of tasks, then of threads: one bounce": zombie_effects(old_zombie=True, variants=(Variant.PER_TASK, Variant.PER_THREAD)),
-        "of tasks that names its member, then of threads": zombie_effects(variants=(Variant.PER_TASK, Variant.PER_THREAD)),
+        "an old consumer follows, as shipped": zombie_effects(
+            point=Point.OFFSETS_SENT, old_successor=True
+        ),
+        "an old consumer follows, the text's": zombie_effects(
+            point=Point.OFFSETS_SENT, old_successor=True, fencing="document"
+        ),
+        "of tasks, then of threads: one bounce": zombie_effects(
+            old_zombie=True, variants=(Variant.PER_TASK, Variant.PER_THREAD)
+        ),
+        "of tasks that names its member, then of threads": zombie_effects(
+            variants=(Variant.PER_TASK, Variant.PER_THREAD)
+        ),
         "brokers of 2.4": zombie_effects(release_name="2.4", zookeeper=True),
         "brokers of 2.5 that speak 2.3 to each other": zombie_effects(
             release_name="2.5", zookeeper=True, settings={"inter.broker.protocol.version": "2.3"}
@@ -96,7 +129,12 @@ def _fetches() -> Iterable[tuple[object, ...]]:
 def _table(title: str, head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
     print(f"\n{title}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for row in rows:
-        print(f"| {' | '.join(f'{each:,}' if isinstance(each, int) and not isinstance(each, bool) else str(each) for each in row)} |", flush=True)
+        print(
+            "| "
+            f"{' | '.join(f'{each:,}' if isinstance(each, int) and not isinstance(each, bool) else str(each) for each in row)}"
+            " |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

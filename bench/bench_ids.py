@@ -1,8 +1,10 @@
-"""Measures how many producer ids per second a broker returns, over one connection and over 16, with 8 requests in flight each.
+"""Measures how many producer ids per second a broker returns, over one connection and over 16, with
+8 requests in flight each.
 
     python -m bench.bench_ids [--seconds 4] [--rounds 3]
 
-Raw frames, so that the load generator is cheap; COORDINATOR_LOAD_IN_PROGRESS is retried at once and not counted.
+Raw frames, so that the load generator is cheap; COORDINATOR_LOAD_IN_PROGRESS is retried at once and
+not counted.
 """
 
 import argparse
@@ -22,7 +24,15 @@ from protocol.requests import request_chunks
 
 VERSION = 4
 LOADS = ((1, 1), (16, 8))
-FRAME = b"".join(request_chunks(22, VERSION, 7, "bench", InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)))
+FRAME = b"".join(
+    request_chunks(
+        22,
+        VERSION,
+        7,
+        "bench",
+        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
+    )
+)
 ANSWER_BYTES = 4 + 4 + 1 + 4 + 2 + 8 + 2 + 1
 ERROR = struct.Struct(">h").unpack_from
 ERROR_AT = 4 + 4 + 1 + 4
@@ -56,7 +66,9 @@ class Requester(asyncio.Protocol):
             self.transport.write(FRAME * count)
 
 
-async def load(bootstrap: str, connections: int, in_flight: int, seconds: float) -> tuple[float, float]:
+async def load(
+    bootstrap: str, connections: int, in_flight: int, seconds: float
+) -> tuple[float, float]:
     """Return ids per second and requests per second."""
     host, _, port = bootstrap.partition(":")
     loop = asyncio.get_running_loop()
@@ -68,8 +80,12 @@ async def load(bootstrap: str, connections: int, in_flight: int, seconds: float)
     began = time.perf_counter()
     await asyncio.sleep(seconds)
     took = time.perf_counter() - began
-    answered = sum(requester.answered - first for requester, (first, _) in zip(requesters, before, strict=True))
-    refused = sum(requester.refused - first for requester, (_, first) in zip(requesters, before, strict=True))
+    answered = sum(
+        requester.answered - first for requester, (first, _) in zip(requesters, before, strict=True)
+    )
+    refused = sum(
+        requester.refused - first for requester, (_, first) in zip(requesters, before, strict=True)
+    )
     for requester in requesters:
         requester.transport.abort()
     await asyncio.sleep(0.1)
@@ -78,7 +94,9 @@ async def load(bootstrap: str, connections: int, in_flight: int, seconds: float)
 
 def main() -> int:
     """Measure every subject in turn and print medians and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -86,11 +104,19 @@ def main() -> int:
     for name in subjects():
         with subject(name) as bootstrap:
             for connections, in_flight in LOADS:
-                uvloop.run(load(bootstrap, connections, in_flight, options.seconds))  # warm-up, not counted
+                uvloop.run(
+                    load(bootstrap, connections, in_flight, options.seconds)
+                )  # warm-up, not counted
                 for _ in range(options.rounds):
-                    ids, requests = uvloop.run(load(bootstrap, connections, in_flight, options.seconds))
+                    ids, requests = uvloop.run(
+                        load(bootstrap, connections, in_flight, options.seconds)
+                    )
                     rates[name, (connections, in_flight)].append(ids)
-                    print(f"{name:20s} {connections:3d} x {in_flight}: {ids:9.0f} ids/s ({requests:.0f} requests/s)", flush=True)
+                    print(
+                        f"{name:20s} {connections:3d} x {in_flight}: {ids:9.0f} ids/s "
+                        f"({requests:.0f} requests/s)",
+                        flush=True,
+                    )
     for shape in LOADS:
         ours = median(rates[KRAFTSIM, shape])
         line = f"{shape[0]} x {shape[1]}: kraftsim {ours:.0f} ids/s"

@@ -2,9 +2,10 @@
 
     python bench/bench_import.py [--rounds 15]
 
-Each round is a fresh interpreter with compiled modules (.pyc). First use is everything from an API key to an encoded and decoded
-request and response: import of the module, generation of the codecs, their first call. The imports from the standard library
-(dataclasses, typing, enum, re) are measured separately, because they are the largest part and depend on the machine.
+Each round is a fresh interpreter with compiled modules (.pyc). First use is everything from an API
+key to an encoded and decoded request and response: import of the module, generation of the codecs,
+their first call. The imports from the standard library (dataclasses, typing, enum, re) are measured
+separately, because they are the largest part and depend on the machine.
 """
 
 import argparse
@@ -35,7 +36,9 @@ CASES = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure in turns and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args(arguments)
     seconds: dict[str, list[float]] = {title: [] for title, _, _ in CASES}
@@ -45,14 +48,29 @@ def main(arguments: list[str] | None = None) -> int:
             if round_number:  # the first one writes the .pyc files
                 seconds[title].append(once)
     for title, all_of_them in seconds.items():
-        print(f"{title:44s} {min(all_of_them) * 1e3:6.1f} ms best, {median(all_of_them) * 1e3:6.1f} ms median of {options.rounds}")
+        print(
+            f"{title:44s} {min(all_of_them) * 1e3:6.1f} ms best, "
+            f"{median(all_of_them) * 1e3:6.1f} ms median of {options.rounds}"
+        )
     return 0
 
 
 def _fresh(before: str, measured: str) -> float:
-    program = f"{before}\nfrom time import perf_counter\nstarted = perf_counter()\n{measured}\nprint(perf_counter() - started)"
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=True)
+    program = (
+        f"{before}\nfrom time import perf_counter\nstarted = perf_counter()\n{measured}\n"
+        "print(perf_counter() - started)"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=PROJECT_ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return float(done.stdout)
 
 

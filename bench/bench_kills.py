@@ -1,9 +1,12 @@
-"""Kills random nodes (kill -9) under idempotent and transactional librdkafka load; checks for lost and duplicated records and partial transactions.
+"""Kills random nodes (kill -9) under idempotent and transactional librdkafka load; checks for lost
+and duplicated records and partial transactions.
 
-    python -m bench.bench_kills [--kills 300] [--seed 1] [--out DIRECTORY] [--settings KEY=VALUE ...]
+    python -m bench.bench_kills [--kills 300] [--seed 1] [--out DIRECTORY] [--settings KEY=VALUE
+    ...]
 
-Three controllers and three brokers run as processes; topics have three replicas and min.insync.replicas=2. One node after the other is killed and
-restarted, under constant load. Each record has a unique key. Afterwards the topics are read from the beginning:
+Three controllers and three brokers run as processes; topics have three replicas and
+min.insync.replicas=2. One node after the other is killed and restarted, under constant load. Each
+record has a unique key. Afterwards the topics are read from the beginning:
 
     lost      an acknowledged record, or a record of a committed transaction, that is missing
     doubled   a key that occurs more than once
@@ -11,7 +14,8 @@ restarted, under constant load. Each record has a unique key. Afterwards the top
     partial   a transaction with some of its records visible
     leaked    an aborted transaction with a visible record
 
-Exits 1 unless all of them are 0. A commit with an outcome unknown to the client may have succeeded or not, as a whole.
+Exits 1 unless all of them are 0. A commit with an outcome unknown to the client may have succeeded
+or not, as a whole.
 """
 
 import argparse
@@ -29,7 +33,14 @@ from pathlib import Path
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
@@ -70,7 +81,10 @@ class Findings:
 
     def rows(self) -> list[tuple[str, list[str]]]:
         """Return name and examples of each kind."""
-        return [(name, getattr(self, name)) for name in ("lost", "doubled", "disordered", "partial", "leaked")]
+        return [
+            (name, getattr(self, name))
+            for name in ("lost", "doubled", "disordered", "partial", "leaked")
+        ]
 
 
 class IdempotentWriter(threading.Thread):
@@ -83,7 +97,13 @@ class IdempotentWriter(threading.Thread):
         self.failed = 0
         self.is_over = threading.Event()
         self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2, "message.timeout.ms": 300_000, "log_level": 0}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "message.timeout.ms": 300_000,
+                "log_level": 0,
+            }
         )
 
     def run(self) -> None:
@@ -93,13 +113,21 @@ class IdempotentWriter(threading.Thread):
                 break
             key = f"{self.name}.{number}"
             try:
-                self._producer.produce(IDEMPOTENT, key=key, value=b"x" * 100, partition=number % PARTITIONS, on_delivery=self._on_delivery)
+                self._producer.produce(
+                    IDEMPOTENT,
+                    key=key,
+                    value=b"x" * 100,
+                    partition=number % PARTITIONS,
+                    on_delivery=self._on_delivery,
+                )
             except BufferError:
                 self._producer.poll(0.1)
             self._producer.poll(PAUSE_SECONDS)
         self._producer.flush(READY_SECONDS)
 
-    def _on_delivery(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+    def _on_delivery(
+        self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
+    ) -> None:
         if error is None:
             self.acknowledged.append(message.key().decode())
         else:
@@ -107,7 +135,9 @@ class IdempotentWriter(threading.Thread):
 
 
 class TransactionalWriter(threading.Thread):
-    """Writes transactions of a few records, a share of them aborted; `outcomes` is the result of each transaction."""
+    """Writes transactions of a few records, a share of them aborted; `outcomes` is the result of
+    each transaction.
+    """
 
     def __init__(self, bootstrap: str, name: str, seed: int) -> None:
         super().__init__(daemon=True)
@@ -122,7 +152,10 @@ class TransactionalWriter(threading.Thread):
         self._producer = self._new_producer()
 
     def run(self) -> None:
-        """Write until stopped. After a fatal error, create a new producer with the same transactional id."""
+        """Write until stopped.
+
+        After a fatal error, create a new producer with the same transactional id.
+        """
         try:
             for number in itertools.count():
                 if self.is_over.is_set():
@@ -132,7 +165,9 @@ class TransactionalWriter(threading.Thread):
                     self.outcomes[number] = self._write(number)
                 except confluent_kafka.KafkaException as trouble:
                     before = self.outcomes.get(number - 1, "nothing")
-                    self.fatal.append(f"{self.name}.{number}, after one that was {before}: {trouble.args[0]}")
+                    self.fatal.append(
+                        f"{self.name}.{number}, after one that was {before}: {trouble.args[0]}"
+                    )
                     self._producer = self._new_producer()
         except Exception as failure:
             self.failure = failure
@@ -160,7 +195,12 @@ class TransactionalWriter(threading.Thread):
         producer = self._producer
         producer.begin_transaction()
         for each in range(RECORDS_PER_TRANSACTION):
-            producer.produce(TRANSACTIONAL, key=f"{self.name}.{number}.{each}", value=b"x" * 100, partition=each % PARTITIONS)
+            producer.produce(
+                TRANSACTIONAL,
+                key=f"{self.name}.{number}.{each}",
+                value=b"x" * 100,
+                partition=each % PARTITIONS,
+            )
         if self._random.random() < ABORTED_SHARE:
             producer.abort_transaction(CALL_SECONDS)
             return ABORTED
@@ -177,7 +217,9 @@ class TransactionalWriter(threading.Thread):
 
 
 def read_all(bootstrap: str, topic: str, isolation: str) -> list[tuple[int, str]]:
-    """Return partition and key of every record that a consumer with that isolation level reads, in the order of each partition."""
+    """Return partition and key of every record that a consumer with that isolation level reads, in
+    the order of each partition.
+    """
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -188,12 +230,19 @@ def read_all(bootstrap: str, topic: str, isolation: str) -> list[tuple[int, str]
             "log_level": 0,
         }
     )
-    consumer.assign([confluent_kafka.TopicPartition(topic, number, confluent_kafka.OFFSET_BEGINNING) for number in range(PARTITIONS)])
+    consumer.assign(
+        [
+            confluent_kafka.TopicPartition(topic, number, confluent_kafka.OFFSET_BEGINNING)
+            for number in range(PARTITIONS)
+        ]
+    )
     found: list[tuple[int, str]] = []
     ended: set[int] = set()
     give_up_at = time.monotonic() + READY_SECONDS
     while len(ended) < PARTITIONS:
-        assert time.monotonic() < give_up_at, f"{topic}: only partitions {sorted(ended)} were read to the end"
+        assert time.monotonic() < give_up_at, (
+            f"{topic}: only partitions {sorted(ended)} were read to the end"
+        )
         for message in consumer.consume(1000, 1.0):
             error = message.error()
             if error is None:
@@ -204,7 +253,9 @@ def read_all(bootstrap: str, topic: str, isolation: str) -> list[tuple[int, str]
     return found
 
 
-def check_idempotent(writers: list[IdempotentWriter], found: list[tuple[int, str]], findings: Findings) -> None:
+def check_idempotent(
+    writers: list[IdempotentWriter], found: list[tuple[int, str]], findings: Findings
+) -> None:
     """Compare the acknowledged records with those read."""
     times = Counter(key for _, key in found)
     findings.doubled += [key for key, count in times.items() if count > 1]
@@ -217,7 +268,9 @@ def check_idempotent(writers: list[IdempotentWriter], found: list[tuple[int, str
         last[partition, name] = int(number)
 
 
-def check_transactional(writers: list[TransactionalWriter], found: list[tuple[int, str]], findings: Findings) -> None:
+def check_transactional(
+    writers: list[TransactionalWriter], found: list[tuple[int, str]], findings: Findings
+) -> None:
     """Compare the outcome of each transaction with what read_committed consumers read."""
     times = Counter(key for _, key in found)
     findings.doubled += [key for key, count in times.items() if count > 1]
@@ -237,7 +290,9 @@ def check_transactional(writers: list[TransactionalWriter], found: list[tuple[in
     findings.leaked += [f"{name}: of no transaction" for name in seen]
 
 
-async def kill_nodes(nodes: ProcessCluster, kills: int, rng: random.Random, progress: Progress) -> Counter[str]:
+async def kill_nodes(
+    nodes: ProcessCluster, kills: int, rng: random.Random, progress: Progress
+) -> Counter[str]:
     """Kill and restart one node after the other, each when all brokers respond."""
     names = [*nodes.spec.broker_names, *nodes.spec.controller_names]
     killed: Counter[str] = Counter()
@@ -257,18 +312,39 @@ async def kill_nodes(nodes: ProcessCluster, kills: int, rng: random.Random, prog
 async def run(options: argparse.Namespace, root: Path, console: Console) -> int:
     """Run the benchmark. Returns the exit code."""
     given = dict(each.partition("=")[::2] for each in options.settings)
-    spec = ClusterSpec(controllers=NODES, brokers=NODES, port=free_port_range(NODES), seed=options.seed, settings={**SETTINGS, **given})
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    spec = ClusterSpec(
+        controllers=NODES,
+        brokers=NODES,
+        port=free_port_range(NODES),
+        seed=options.seed,
+        settings={**SETTINGS, **given},
+    )
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     began = time.monotonic()
     nodes = ProcessCluster(spec, RunDirectory(root))
     await nodes.start(timeout_seconds=READY_SECONDS)
     try:
         admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
-        for made in admin.create_topics([NewTopic(topic, PARTITIONS, NODES) for topic in (IDEMPOTENT, TRANSACTIONAL)]).values():
+        for made in admin.create_topics(
+            [NewTopic(topic, PARTITIONS, NODES) for topic in (IDEMPOTENT, TRANSACTIONAL)]
+        ).values():
             made.result(CALL_SECONDS)
-        plain = [IdempotentWriter(nodes.bootstrap, f"idempotent-{number}") for number in range(WRITERS)]
+        plain = [
+            IdempotentWriter(nodes.bootstrap, f"idempotent-{number}") for number in range(WRITERS)
+        ]
         atomic = await asyncio.to_thread(
-            lambda: [TransactionalWriter(nodes.bootstrap, f"transactional-{number}", options.seed + number) for number in range(WRITERS)]
+            lambda: [
+                TransactionalWriter(
+                    nodes.bootstrap, f"transactional-{number}", options.seed + number
+                )
+                for number in range(WRITERS)
+            ]
         )
         writers: list[IdempotentWriter | TransactionalWriter] = [*plain, *atomic]
         for writer in writers:
@@ -285,8 +361,16 @@ async def run(options: argparse.Namespace, root: Path, console: Console) -> int:
             raise trouble[0]
         await asyncio.sleep(1)
         findings = Findings()
-        check_idempotent(plain, await asyncio.to_thread(read_all, nodes.bootstrap, IDEMPOTENT, "read_committed"), findings)
-        check_transactional(atomic, await asyncio.to_thread(read_all, nodes.bootstrap, TRANSACTIONAL, "read_committed"), findings)
+        check_idempotent(
+            plain,
+            await asyncio.to_thread(read_all, nodes.bootstrap, IDEMPOTENT, "read_committed"),
+            findings,
+        )
+        check_transactional(
+            atomic,
+            await asyncio.to_thread(read_all, nodes.bootstrap, TRANSACTIONAL, "read_committed"),
+            findings,
+        )
     finally:
         await nodes.stop()
     return say(console, killed, plain, atomic, findings, time.monotonic() - began)
@@ -303,28 +387,44 @@ def say(
     """Print the load and the results; return the exit code."""
     outcomes = Counter(outcome for writer in atomic for outcome in writer.outcomes.values())
     console.print(
-        f"{killed.total()} kills in {seconds:.0f} s: {', '.join(f'{name} {count}' for name, count in sorted(killed.items()))}", markup=False
+        f"{killed.total()} kills in {seconds:.0f} s: "
+        f"{', '.join(f'{name} {count}' for name, count in sorted(killed.items()))}",
+        markup=False,
     )
-    console.print(f"records acknowledged: {sum(len(writer.acknowledged) for writer in plain)}, failed: {sum(writer.failed for writer in plain)}")
-    counts = ", ".join(f"{outcome} {outcomes[outcome]}" for outcome in (COMMITTED, ABORTED, UNKNOWN))
     console.print(
-        f"transactions of {RECORDS_PER_TRANSACTION} records: {counts}; producers started again: {sum(len(writer.fatal) for writer in atomic)}"
+        f"records acknowledged: {sum(len(writer.acknowledged) for writer in plain)}, failed: "
+        f"{sum(writer.failed for writer in plain)}"
+    )
+    counts = ", ".join(
+        f"{outcome} {outcomes[outcome]}" for outcome in (COMMITTED, ABORTED, UNKNOWN)
+    )
+    console.print(
+        f"transactions of {RECORDS_PER_TRANSACTION} records: {counts}; producers started again: "
+        f"{sum(len(writer.fatal) for writer in atomic)}"
     )
     for writer in atomic:
         for each in writer.fatal:
             console.print(f"started again: {each}", markup=False)
     for name, found in findings.rows():
-        console.print(f"{name}: {len(found)}{''.join(f' | {each}' for each in found[:5])}", markup=False)
+        console.print(
+            f"{name}: {len(found)}{''.join(f' | {each}' for each in found[:5])}", markup=False
+        )
     return int(any(found for _, found in findings.rows()))
 
 
 def main() -> int:
     """Read the options and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=30, help="how many nodes are killed, one after the other (30)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kills", type=int, default=30, help="how many nodes are killed, one after the other (30)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the kills (1)")
     parser.add_argument("--out", type=Path, help="keep logs, events and data of all nodes here")
-    parser.add_argument("--settings", nargs="*", default=[], metavar="KEY=VALUE", help="settings of every node")
+    parser.add_argument(
+        "--settings", nargs="*", default=[], metavar="KEY=VALUE", help="settings of every node"
+    )
     options = parser.parse_args()
     if options.out is not None:
         return asyncio.run(run(options, options.out, Console()))

@@ -1,9 +1,11 @@
-"""Measures how long a producer waits when its partition leader is killed: from kill -9 to the first record acknowledged by the next leader.
+"""Measures how long a producer waits when its partition leader is killed: from kill -9 to the first
+record acknowledged by the next leader.
 
 python -m bench.bench_leader_failover [--rounds 2]
 
-Three brokers, three replicas, min.insync.replicas=2; the broker session timeout of both clusters is 3 s instead of 9. librdkafka, idempotent,
-acks=all; a record every 5 ms to the single partition. A killed broker stays down; each round has its own cluster.
+Three brokers, three replicas, min.insync.replicas=2; the broker session timeout of both clusters is
+3 s instead of 9. librdkafka, idempotent, acks=all; a record every 5 ms to the single partition. A
+killed broker stays down; each round has its own cluster.
 """
 
 import argparse
@@ -19,7 +21,11 @@ from bench.clusters import Cluster, cluster
 from bench.subjects import subjects
 
 TOPIC = "failover"
-SETTINGS = {"min.insync.replicas": "2", "broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
 STEADY_SECONDS = 1.5
 GIVE_UP_SECONDS = 60.0
 EVERY_SECONDS = 0.005
@@ -30,19 +36,29 @@ def silence(running: Cluster) -> float:
     acknowledged: list[tuple[float, float]] = []
     """When a record was produced, and when it was acknowledged."""
 
-    def report(trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+    def report(
+        trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
+    ) -> None:
         assert trouble is None, trouble
         value = message.value()
         assert value is not None, "a record has its timestamp"
         acknowledged.append((float(value), time.perf_counter()))
 
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": running.bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 0, "log_level": 0}
+        {
+            "bootstrap.servers": running.bootstrap,
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 0,
+            "log_level": 0,
+        }
     )
 
     def write(until: float) -> None:
         while time.perf_counter() < until:
-            producer.produce(TOPIC, f"{time.perf_counter():<100.9f}".encode(), partition=0, on_delivery=report)
+            producer.produce(
+                TOPIC, f"{time.perf_counter():<100.9f}".encode(), partition=0, on_delivery=report
+            )
             producer.poll(EVERY_SECONDS)
 
     began = time.perf_counter()
@@ -72,7 +88,9 @@ def leader_of(running: Cluster) -> int:
 
 def main() -> int:
     """Measure every subject in turn."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     found: dict[str, list[float]] = defaultdict(list)
@@ -84,7 +102,9 @@ def main() -> int:
                 found[name].append(silence(running))
                 print(f"  {name:20s} {found[name][-1]:.2f} s", flush=True)
     for name, seconds in found.items():
-        print(f"{name:20s} median {median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})")
+        print(
+            f"{name:20s} median {median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+        )
     return 0
 
 

@@ -1,9 +1,11 @@
-"""Computes the figures that lease_pid leaves open: message size in the log, collisions of random generations, size and pause of a snapshot.
+"""Computes the figures that lease_pid leaves open: message size in the log, collisions of random
+generations, size and pause of a snapshot.
 
 python -m bench.bench_leases [--partitions 10 100 1000 10000] [--producers 10] [--pause]
 
-All figures follow from the rules and the record layout, except those of --pause: the CPU milliseconds that one server needs to build and serialise
-the snapshot of all its partitions at once; it serves no request meanwhile.
+All figures follow from the rules and the record layout, except those of --pause: the CPU
+milliseconds that one server needs to build and serialise the snapshot of all its partitions at
+once; it serves no request meanwhile.
 """
 
 import argparse
@@ -38,10 +40,11 @@ def message_bytes() -> dict[str, int]:
 
 
 def collisions(bits: int, reading: SequenceOfLease) -> dict[str, int]:
-    """Return the results of an old producer's next message after its id was leased again, with their number among all 2^bits generations.
+    """Return the results of an old producer's next message after its id was leased again, with
+    their number among all 2^bits generations.
 
-    The old producer has written two messages with the middle generation; the new one has written as many with the random one. Rejections
-    are omitted.
+    The old producer has written two messages with the middle generation; the new one has written as
+    many with the random one. Rejections are omitted.
     """
     old = 2 ** (bits - 1)
     counts: dict[str, int] = {}
@@ -49,8 +52,13 @@ def collisions(bits: int, reading: SequenceOfLease) -> dict[str, int]:
         leased = LeasedPartition(Readings(sequence_of_lease=reading))
         first = leased.readings.first_sequence
         for sequence in (first, first + 1):
-            leased.apply(LeasedMessage(producer_id=1, generation=drawn, sequence_number=sequence), 0)
-        last, following = (leased.check(LeasedMessage(producer_id=1, generation=old, sequence_number=first + n)) for n in (1, 2))
+            leased.apply(
+                LeasedMessage(producer_id=1, generation=drawn, sequence_number=sequence), 0
+            )
+        last, following = (
+            leased.check(LeasedMessage(producer_id=1, generation=old, sequence_number=first + n))
+            for n in (1, 2)
+        )
         if isinstance(last, Repeated):
             counts[REPEATED] = counts.get(REPEATED, 0) + 1
         elif following is NEXT:
@@ -59,7 +67,9 @@ def collisions(bits: int, reading: SequenceOfLease) -> dict[str, int]:
 
 
 def server(partitions: int, producers: int) -> dict[tuple[str, int], tuple[LeasedPartition, int]]:
-    """Return the partitions of a server, each with `producers` producers that have written one message."""
+    """Return the partitions of a server, each with `producers` producers that have written one
+    message.
+    """
     found = {}
     for number in range(partitions):
         leased = LeasedPartition(Readings())
@@ -86,16 +96,25 @@ def pause_ms(partitions: int, producers: int) -> float:
 
 def main() -> None:
     """Print the figures as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--partitions", type=int, nargs="+", default=[10, 100, 1000, 10000])
     parser.add_argument("--producers", type=int, default=10, help="in each partition")
-    parser.add_argument("--bits", type=int, default=16, help="of random generations, all of which are tested")
-    parser.add_argument("--pause", action="store_true", help="also measure CPU time, which is not deterministic")
+    parser.add_argument(
+        "--bits", type=int, default=16, help="of random generations, all of which are tested"
+    )
+    parser.add_argument(
+        "--pause", action="store_true", help="also measure CPU time, which is not deterministic"
+    )
     options = parser.parse_args()
     whole = len(build_stored(StoredMessage(found=FoundMessage(content=LeasedMessage()))))
     rows = []
     for partitions in options.partitions:
-        row: dict[str, float] = {"partitions": partitions, "bytes": snapshot_bytes(partitions, options.producers)}
+        row: dict[str, float] = {
+            "partitions": partitions,
+            "bytes": snapshot_bytes(partitions, options.producers),
+        }
         if options.pause:
             row["pause_ms"] = pause_ms(partitions, options.producers)
         rows.append(row)
@@ -103,7 +122,10 @@ def main() -> None:
         json.dumps(
             {
                 "message": {**message_bytes(), "in all": whole},
-                "drawn": {"of": 2**options.bits, **{each.value: collisions(options.bits, each) for each in SequenceOfLease}},
+                "drawn": {
+                    "of": 2**options.bits,
+                    **{each.value: collisions(options.bits, each) for each in SequenceOfLease},
+                },
                 "snapshot": {"producers of each partition": options.producers, "rows": rows},
             },
             indent=1,

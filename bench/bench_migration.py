@@ -1,12 +1,15 @@
-"""Measures a whole migration from ZooKeeper to KRaft: the time of each phase and producer stalls, compared with Apache Kafka.
+"""Measures a whole migration from ZooKeeper to KRaft: the time of each phase and producer stalls,
+compared with Apache Kafka.
 
     python -m bench.bench_migration [--partitions 1000] [--brokers 3] [--controllers 3]
 
-Brokers in ZooKeeper mode, three replicas of each partition; librdkafka, idempotent, acks=all, a record every 5 ms, to the partitions of one topic in
-turn. Controllers are started; brokers are restarted for migration, one after the other, each when all replicas are in sync again; after the last one
-the controllers take over; brokers are restarted as KRaft brokers, then controllers without the migration setting. A stall is the time from producing
-a record to its acknowledgement; the longest one of each phase is printed. In the end all records are read: none may be missing, duplicated or
-reordered. The times include the restarts of brokers with their controlled shutdowns.
+Brokers in ZooKeeper mode, three replicas of each partition; librdkafka, idempotent, acks=all, a
+record every 5 ms, to the partitions of one topic in turn. Controllers are started; brokers are
+restarted for migration, one after the other, each when all replicas are in sync again; after the
+last one the controllers take over; brokers are restarted as KRaft brokers, then controllers without
+the migration setting. A stall is the time from producing a record to its acknowledgement; the
+longest one of each phase is printed. In the end all records are read: none may be missing,
+duplicated or reordered. The times include the restarts of brokers with their controlled shutdowns.
 """
 
 import argparse
@@ -46,14 +49,24 @@ class Writer:
         """When a record was acknowledged, and its latency."""
         self._stop = threading.Event()
         self._producer = confluent_kafka.Producer(
-            {**QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 0, "message.timeout.ms": 300_000}
+            {
+                **QUIET,
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 0,
+                "message.timeout.ms": 300_000,
+            }
         )
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
     def longest(self, since: float, until: float) -> float:
         """Return the longest stall among the records that were acknowledged in a span of time."""
-        return max((took for received, took in list(self.stalls) if since <= received <= until), default=0.0)
+        return max(
+            (took for received, took in list(self.stalls) if since <= received <= until),
+            default=0.0,
+        )
 
     def end(self) -> None:
         """Stop, and flush the records in flight."""
@@ -67,12 +80,16 @@ class Writer:
         while not self._stop.is_set():
             partition = number % PER_TOPIC
             value = f"{self.sent[partition]} {time.perf_counter():.9f}".encode()
-            self._producer.produce(WRITTEN, value, partition=partition, on_delivery=self._on_delivery)
+            self._producer.produce(
+                WRITTEN, value, partition=partition, on_delivery=self._on_delivery
+            )
             self.sent[partition] += 1
             number += 1
             self._producer.poll(EVERY_SECONDS)
 
-    def _on_delivery(self, trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+    def _on_delivery(
+        self, trouble: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
+    ) -> None:
         assert trouble is None, trouble
         value, now = message.value(), time.perf_counter()
         assert value is not None, "a record has its timestamp"
@@ -97,7 +114,11 @@ class Watch:
         while not self._stop.wait(0.01) and not self.dual_at:
             try:
                 controller = znodes.get("/controller")
-                if not self.claimed_at and controller is not None and json.loads(controller).get("kraftControllerEpoch", -1) >= 0:
+                if (
+                    not self.claimed_at
+                    and controller is not None
+                    and json.loads(controller).get("kraftControllerEpoch", -1) >= 0
+                ):
                     self.claimed_at = time.perf_counter()
                 until = znodes.migrated_until() if self.claimed_at else -1
                 if until > 0 and not self.copy_ended_at:
@@ -126,7 +147,10 @@ class Times:
         yield
         ended = time.perf_counter()
         self.rows.append((name, ended - began, self.writer.longest(began, ended)))
-        print(f"    {name:45s} {ended - began:7.2f} s   longest stall {self.rows[-1][2]:6.2f} s", flush=True)
+        print(
+            f"    {name:45s} {ended - began:7.2f} s   longest stall {self.rows[-1][2]:6.2f} s",
+            flush=True,
+        )
 
 
 def migrate(nodes: MigratedCluster, partitions: int) -> Times:
@@ -144,7 +168,10 @@ def migrate(nodes: MigratedCluster, partitions: int) -> Times:
         return is_in_sync(admin, len(topics), len(nodes.brokers))
 
     until(in_sync, "all replicas are in sync")
-    print(f"    {partitions} partitions in ZooKeeper mode after {time.perf_counter() - began:.1f} s", flush=True)
+    print(
+        f"    {partitions} partitions in ZooKeeper mode after {time.perf_counter() - began:.1f} s",
+        flush=True,
+    )
     watch, writer = Watch(), Writer(nodes.bootstrap)
     until(lambda: len(writer.stalls) > 200, "records are acknowledged")
     times = Times(writer)
@@ -175,7 +202,11 @@ def migrate(nodes: MigratedCluster, partitions: int) -> Times:
 
 def print_part(writer: Writer, what: str, since: float, to: float) -> None:
     """Print the duration of a part of a phase."""
-    print(f"      of which {what:33s} {to - since:7.2f} s   longest stall {writer.longest(since, to):6.2f} s", flush=True)
+    print(
+        f"      of which {what:33s} {to - since:7.2f} s   longest stall "
+        f"{writer.longest(since, to):6.2f} s",
+        flush=True,
+    )
 
 
 def create(admin: AdminClient, topics: list[str]) -> None:
@@ -183,7 +214,11 @@ def create(admin: AdminClient, topics: list[str]) -> None:
     give_up_at = time.monotonic() + GIVE_UP_SECONDS
     missing = topics
     while missing:
-        asked = admin.create_topics([NewTopic(name, PER_TOPIC, REPLICAS) for name in missing], operation_timeout=30, request_timeout=60)
+        asked = admin.create_topics(
+            [NewTopic(name, PER_TOPIC, REPLICAS) for name in missing],
+            operation_timeout=30,
+            request_timeout=60,
+        )
         missing = []
         for name, answer in asked.items():
             try:
@@ -203,9 +238,13 @@ def restart(node: Node, change: Callable[[Node], None]) -> None:
 
 
 def is_led(nodes: MigratedCluster) -> bool:
-    """Return whether all brokers have metadata of each other and of a controller: librdkafka refreshes only now and then."""
+    """Return whether all brokers have metadata of each other and of a controller: librdkafka
+    refreshes only now and then.
+    """
     try:
-        answer = AdminClient({**QUIET, "bootstrap.servers": nodes.bootstrap}).list_topics(timeout=10)
+        answer = AdminClient({**QUIET, "bootstrap.servers": nodes.bootstrap}).list_topics(
+            timeout=10
+        )
     except confluent_kafka.KafkaException:
         return False
     return len(answer.brokers) == len(nodes.brokers) and answer.controller_id >= 0
@@ -219,7 +258,11 @@ def is_in_sync(admin: AdminClient, topics: int, brokers: int) -> bool:
         return False
     known = [topic for name, topic in answer.topics.items() if not name.startswith("__")]
     all_there = len(answer.brokers) == brokers and len(known) == topics
-    return all_there and all(len(each.isrs) == REPLICAS and each.leader >= 0 for topic in known for each in topic.partitions.values())
+    return all_there and all(
+        len(each.isrs) == REPLICAS and each.leader >= 0
+        for topic in known
+        for each in topic.partitions.values()
+    )
 
 
 def until(holds: Callable[[], object], what: str) -> None:
@@ -232,8 +275,15 @@ def until(holds: Callable[[], object], what: str) -> None:
 
 def require_all(bootstrap: str, sent: list[int]) -> None:
     """Read everything back: each partition must have its records once, in order."""
-    consumer = confluent_kafka.Consumer({**QUIET, "bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
-    consumer.assign([confluent_kafka.TopicPartition(WRITTEN, number, confluent_kafka.OFFSET_BEGINNING) for number in range(PER_TOPIC)])
+    consumer = confluent_kafka.Consumer(
+        {**QUIET, "bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False}
+    )
+    consumer.assign(
+        [
+            confluent_kafka.TopicPartition(WRITTEN, number, confluent_kafka.OFFSET_BEGINNING)
+            for number in range(PER_TOPIC)
+        ]
+    )
     found: list[list[int]] = [[] for _ in sent]
     give_up_at = time.monotonic() + 120
     while sum(map(len, found)) < sum(sent) and time.monotonic() < give_up_at:
@@ -243,12 +293,16 @@ def require_all(bootstrap: str, sent: list[int]) -> None:
             found[number].append(int(value.split()[0]))
     assert not consumer.consume(1, 0.5), "nothing is duplicated"
     consumer.close()
-    assert found == [list(range(count)) for count in sent], "nothing is lost, duplicated or reordered"
+    assert found == [list(range(count)) for count in sent], (
+        "nothing is lost, duplicated or reordered"
+    )
 
 
 def main() -> int:
     """Migrate one cluster of each kind."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--partitions", type=int, default=1000)
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--controllers", type=int, default=3)
@@ -256,11 +310,14 @@ def main() -> int:
     options = parser.parse_args()
     for name in [options.only] if options.only else reversed(subjects()):
         print(f"  {name}", flush=True)
-        with migrated_cluster(name, brokers=options.brokers, controllers=options.controllers, settings=SETTINGS) as nodes:
+        with migrated_cluster(
+            name, brokers=options.brokers, controllers=options.controllers, settings=SETTINGS
+        ) as nodes:
             times = migrate(nodes, options.partitions)
         print(
-            f"{name:20s} {sum(seconds for _, seconds, _ in times.rows):.1f} s in all, longest stall {max(stall for *_, stall in times.rows):.2f} s, "
-            f"{sum(times.writer.sent)} records, all there once and in order",
+            f"{name:20s} {sum(seconds for _, seconds, _ in times.rows):.1f} s in all, longest "
+            f"stall {max(stall for *_, stall in times.rows):.2f} s, {sum(times.writer.sent)} "
+            "records, all there once and in order",
             flush=True,
         )
     return 0

@@ -1,8 +1,10 @@
-"""What the log lines for operators cost a node: nanoseconds per event of the event log, with and without them.
+"""What the log lines for operators cost a node: nanoseconds per event of the event log, with and
+without them.
 
     python -m bench.bench_operator_log [--events 200000] [--rounds 5]
 
-A frame has no line: that is the hot path. A partition that is won has one line for many of them. Rounds with and without lines alternate.
+A frame has no line: that is the hot path. A partition that is won has one line for many of them.
+Rounds with and without lines alternate.
 """
 
 import argparse
@@ -25,18 +27,41 @@ from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile
 from kraftsim.world.real.world import RealWorld
 
-FRAME = FrameReceived(connection=1, peer="127.0.0.1:40000", api_key=0, api_version=11, correlation_id=7, is_response=False, size_bytes=1200)
+FRAME = FrameReceived(
+    connection=1,
+    peer="127.0.0.1:40000",
+    api_key=0,
+    api_version=11,
+    correlation_id=7,
+    is_response=False,
+    size_bytes=1200,
+)
 WON = LeaderElected(topic="orders", partition=0, leader_epoch=1, next_offset=0)
-EVENTS: tuple[tuple[str, Event], ...] = (("a frame (no line)", FRAME), ("a partition won (summarised)", WON))
+EVENTS: tuple[tuple[str, Event], ...] = (
+    ("a frame (no line)", FRAME),
+    ("a partition won (summarised)", WON),
+)
 
 
 def nanoseconds_per_event(event: Event, count: int, *, has_lines: bool) -> float:
     """Return what one event of a fresh node takes. Call it within an event loop."""
     with tempfile.TemporaryDirectory(prefix="kraftsim-bench-") as directory:
         root = Path(directory)
-        events = EventFile(events_dir=root / "events", run="bench", node="broker-1", incarnation=1, started_ns=time.monotonic_ns())
+        events = EventFile(
+            events_dir=root / "events",
+            run="bench",
+            node="broker-1",
+            incarnation=1,
+            started_ns=time.monotonic_ns(),
+        )
         world = RealWorld(
-            run="bench", node="broker-1", incarnation=1, seed=1, clock=RealClock(time.monotonic_ns()), disk=RealDisk(root / "disk"), events=events
+            run="bench",
+            node="broker-1",
+            incarnation=1,
+            seed=1,
+            clock=RealClock(time.monotonic_ns()),
+            disk=RealDisk(root / "disk"),
+            events=events,
         )
         logger: Logger = structlog.wrap_logger(structlog.PrintLogger(io.StringIO()))
         lines = OperatorLog(logger, asyncio.get_running_loop())
@@ -61,14 +86,23 @@ async def measure(count: int, rounds: int) -> None:
             for has_lines in (False, True):
                 found[has_lines].append(nanoseconds_per_event(event, count, has_lines=has_lines))
         without, with_lines = median(found[False]), median(found[True])
-        print(f"| {what:30} | {without:.0f} ns | {with_lines:.0f} ns | {with_lines - without:+.0f} ns ({with_lines / without:.2f}) |")
+        print(
+            f"| {what:30} | {without:.0f} ns | {with_lines:.0f} ns | {with_lines - without:+.0f} "
+            f"ns ({with_lines / without:.2f}) |"
+        )
 
 
 def main() -> int:
     """Read the options and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=200_000, help="of each kind and round (200,000)")
-    parser.add_argument("--rounds", type=int, default=5, help="of each kind, with and without lines (5)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--events", type=int, default=200_000, help="of each kind and round (200,000)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="of each kind, with and without lines (5)"
+    )
     options = parser.parse_args()
     asyncio.run(measure(options.events, options.rounds))
     return 0

@@ -43,7 +43,9 @@ def produce(bootstrap: str, topic: str, records: int, idempotent: bool) -> float
     for index in range(records):
         while True:
             try:
-                producer.produce(topic, payload, partition=index % PARTITIONS, on_delivery=delivered)
+                producer.produce(
+                    topic, payload, partition=index % PARTITIONS, on_delivery=delivered
+                )
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -57,7 +59,9 @@ def produce(bootstrap: str, topic: str, records: int, idempotent: bool) -> float
 
 def main() -> int:
     """Measure every subject in turn and print medians and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--records", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -71,7 +75,11 @@ def main() -> int:
                 for idempotent in (False, True):
                     rate = produce(bootstrap, "bench", options.records, idempotent)
                     rates[name, idempotent].append(rate)
-                    print(f"{name:20s} {'idempotent' if idempotent else 'plain':10s}: {rate:7.1f} MB/s", flush=True)
+                    print(
+                        f"{name:20s} {'idempotent' if idempotent else 'plain':10s}: {rate:7.1f} "
+                        "MB/s",
+                        flush=True,
+                    )
     for idempotent in (False, True):
         ours = median(rates[KRAFTSIM, idempotent])
         line = f"{'idempotent' if idempotent else 'plain'}: kraftsim {ours:.0f} MB/s"

@@ -1,10 +1,13 @@
-"""Measures the memory of 100,000 producers in a partition's producer state: our broker's resident memory, and Apache Kafka 3.9.1's heap histogram.
+"""Measures the memory of 100,000 producers in a partition's producer state: our broker's resident
+memory, and Apache Kafka 3.9.1's heap histogram.
 
 python -m bench.bench_producers [--producers 100000] [--batches 1]
 
-Each id writes --batches batches of one record to one partition, through the same raw connection, acks=1, many in flight, without InitProducerId.
-Ours is the total growth of the broker process. Apache Kafka's is the size of the classes of its producer state (`jcmd
-GC.class_histogram` after a full collection), before and after; objects of the Java library that belong to it are counted where they grew.
+Each id writes --batches batches of one record to one partition, through the same raw connection,
+acks=1, many in flight, without InitProducerId. Ours is the total growth of the broker process.
+Apache Kafka's is the size of the classes of its producer state (`jcmd GC.class_histogram` after a
+full collection), before and after; objects of the Java library that belong to it are counted where
+they grew.
 """
 
 import argparse
@@ -25,7 +28,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.clusters import cluster
 from bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects
 from protocol.batches import RecordBatch, build_batch
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.records import Record
 from protocol.requests import decode_response, request_chunks
 
@@ -37,8 +45,18 @@ SIZE = Struct(">i")
 ROW = re.compile(r"\s*\d+:\s+(\d+)\s+(\d+)\s+(\S+)")
 OF_THE_STATE = ("ProducerStateEntry", "BatchMetadata", "VerificationStateEntry", "TxnMetadata")
 OF_JAVA = (
-    *("java.util.HashMap$Node", "[Ljava.util.HashMap$Node;", "java.lang.Long", "java.util.ArrayDeque", "[Ljava.lang.Object;"),
-    *("java.util.OptionalLong", "java.util.concurrent.ConcurrentHashMap$Node", "[Ljava.util.concurrent.ConcurrentHashMap$Node;"),
+    *(
+        "java.util.HashMap$Node",
+        "[Ljava.util.HashMap$Node;",
+        "java.lang.Long",
+        "java.util.ArrayDeque",
+        "[Ljava.lang.Object;",
+    ),
+    *(
+        "java.util.OptionalLong",
+        "java.util.concurrent.ConcurrentHashMap$Node",
+        "[Ljava.util.concurrent.ConcurrentHashMap$Node;",
+    ),
 )
 """The Java classes of the map, the numbers and the queues of the state."""
 
@@ -86,11 +104,20 @@ class Writer(asyncio.Protocol):
 def frame(producer_id: int, sequence: int) -> bytes:
     """Return a Produce request of one record."""
     records = build_batch(
-        [Record(timestamp=time.time_ns() // 1_000_000, value=b"v")], producer_id=producer_id, producer_epoch=0, base_sequence=sequence
+        [Record(timestamp=time.time_ns() // 1_000_000, value=b"v")],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
     )
     assert RecordBatch(records).producer_id == producer_id, "the batch has its producer id"
-    data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])
-    return b"".join(request_chunks(0, VERSION, 1, "ids", ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data])))
+    data = TopicProduceData(
+        name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)]
+    )
+    return b"".join(
+        request_chunks(
+            0, VERSION, 1, "ids", ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data])
+        )
+    )
 
 
 async def write(bootstrap: str, producers: range, batches: int) -> None:
@@ -98,7 +125,9 @@ async def write(bootstrap: str, producers: range, batches: int) -> None:
     host, _, port = bootstrap.partition(":")
     for sequence in range(batches):
         frames = [frame(producer_id, sequence) for producer_id in producers]
-        _, writer = await asyncio.get_running_loop().create_connection(lambda frames=frames: Writer(frames), host, int(port))  # type: ignore[misc]
+        _, writer = await asyncio.get_running_loop().create_connection(
+            lambda frames=frames: Writer(frames), host, int(port)
+        )  # type: ignore[misc]
         await writer.done
 
 
@@ -106,7 +135,9 @@ def histogram(pid: int) -> dict[str, int]:
     """Return the bytes of each class of a Java process, after a full collection."""
     java = Path(shutil.which("java") or "java").resolve()
     jcmd = java.with_name("jcmd")
-    printed = subprocess.run([str(jcmd), str(pid), "GC.class_histogram"], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [str(jcmd), str(pid), "GC.class_histogram"], capture_output=True, text=True, check=True
+    ).stdout
     found: dict[str, int] = {}
     for line in printed.splitlines():
         row = ROW.match(line)
@@ -126,7 +157,9 @@ def of_the_state(before: dict[str, int], after: dict[str, int]) -> int:
 
 def main() -> int:
     """Measure both."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--producers", type=int, default=100_000)
     parser.add_argument("--batches", type=int, default=1)
     options = parser.parse_args()
@@ -142,11 +175,20 @@ def main() -> int:
             uvloop.run(write(running.bootstrap, ids, options.batches))
             grown = psutil.Process(pid).memory_info().rss - resident
             if name == KRAFTSIM:
-                result = f"resident memory grew by {grown / 1e6:.1f} MB, {grown / options.producers:.0f} bytes each"
+                result = (
+                    f"resident memory grew by {grown / 1e6:.1f} MB, "
+                    f"{grown / options.producers:.0f} bytes each"
+                )
             else:
                 state = of_the_state(before, histogram(pid))
-                result = f"producer state in the heap {state / 1e6:.1f} MB, {state / options.producers:.0f} bytes each"
-            print(f"{name:20s} {options.producers} ids, {options.batches} batches each: {result}", flush=True)
+                result = (
+                    f"producer state in the heap {state / 1e6:.1f} MB, "
+                    f"{state / options.producers:.0f} bytes each"
+                )
+            print(
+                f"{name:20s} {options.producers} ids, {options.batches} batches each: {result}",
+                flush=True,
+            )
     return 0
 
 

@@ -1,7 +1,8 @@
-"""Measures the cost of the proxy in front of the nodes: sequential and pipelined requests, and 1 KiB records by librdkafka, with and without it.
+"""Measures the cost of the proxy in front of the nodes: sequential and pipelined requests, and 1
+KiB records by librdkafka, with and without it.
 
-The same broker is measured directly and through the proxy, in turn, and through a proxy that parses frames.
-python -m bench.bench_proxy [--seconds 2] [--records 100000] [--rounds 3]
+The same broker is measured directly and through the proxy, in turn, and through a proxy that parses
+frames. python -m bench.bench_proxy [--seconds 2] [--records 100000] [--rounds 3]
 """
 
 import argparse
@@ -44,7 +45,9 @@ async def requests(address: tuple[str, int], seconds: float, in_flight: int) -> 
     def ask() -> None:
         nonlocal waiting
         waiting += 1
-        connection.send(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), on_answer)
+        connection.send(
+            ApiVersionsRequest(client_software_name="bench", client_software_version="1"), on_answer
+        )
 
     def on_answer(answer: Message | OSError) -> None:
         nonlocal answered, waiting
@@ -66,7 +69,9 @@ async def requests(address: tuple[str, int], seconds: float, in_flight: int) -> 
     return answered / took
 
 
-def measure(follows_frames: bool, options: argparse.Namespace, rates: dict[tuple[str, str], list[float]]) -> None:
+def measure(
+    follows_frames: bool, options: argparse.Namespace, rates: dict[tuple[str, str], list[float]]
+) -> None:
     """Measure one broker, directly and through its proxy."""
     root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
     spec = ClusterSpec(brokers=1, port=free_port_range(1), behind_proxy=True)
@@ -75,23 +80,38 @@ def measure(follows_frames: bool, options: argparse.Namespace, rates: dict[tuple
     try:
         node = spec.node("broker-1")
         through = (node.host, node.port)
-        ways = {WAYS[2]: through} if follows_frames else {WAYS[0]: (node.listens_host, node.listens_port), WAYS[1]: through}
+        ways = (
+            {WAYS[2]: through}
+            if follows_frames
+            else {WAYS[0]: (node.listens_host, node.listens_port), WAYS[1]: through}
+        )
         for _ in range(options.rounds):
             for way, address in ways.items():
                 for what, in_flight in zip(WHATS, (1, IN_FLIGHT), strict=False):
                     before = cpu_seconds(cluster)
-                    rates[way, what].append(asyncio.run(requests(address, options.seconds, in_flight)))
-                    worked = (cpu_seconds(cluster) - before) / (rates[way, what][-1] * options.seconds)
+                    rates[way, what].append(
+                        asyncio.run(requests(address, options.seconds, in_flight))
+                    )
+                    worked = (cpu_seconds(cluster) - before) / (
+                        rates[way, what][-1] * options.seconds
+                    )
                     if way != WAYS[0]:
-                        print(f"{way}: {what}: {worked * 1_000_000:.2f} CPU us of the proxy for each", flush=True)
-        write_records(spec.bootstrap, WAYS[2] if follows_frames else WAYS[1], cluster, options, rates)
+                        print(
+                            f"{way}: {what}: {worked * 1_000_000:.2f} CPU us of the proxy for each",
+                            flush=True,
+                        )
+        write_records(
+            spec.bootstrap, WAYS[2] if follows_frames else WAYS[1], cluster, options, rates
+        )
     finally:
         asyncio.run(cluster.stop())
         shutil.rmtree(root)
 
 
 def direct_records(options: argparse.Namespace, rates: dict[tuple[str, str], list[float]]) -> None:
-    """Measure librdkafka with a broker without a proxy, in its own cluster, because clients use the advertised addresses."""
+    """Measure librdkafka with a broker without a proxy, in its own cluster, because clients use the
+    advertised addresses.
+    """
     root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
     cluster = ProcessCluster(ClusterSpec(brokers=1, port=free_port_range(1)), RunDirectory(root))
     asyncio.run(cluster.start())
@@ -102,7 +122,13 @@ def direct_records(options: argparse.Namespace, rates: dict[tuple[str, str], lis
         shutil.rmtree(root)
 
 
-def write_records(bootstrap: str, way: str, cluster: ProcessCluster, options: argparse.Namespace, rates: dict[tuple[str, str], list[float]]) -> None:
+def write_records(
+    bootstrap: str,
+    way: str,
+    cluster: ProcessCluster,
+    options: argparse.Namespace,
+    rates: dict[tuple[str, str], list[float]],
+) -> None:
     """Produce records, and print the CPU time of the proxy."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("bench", PARTITIONS, 1)])["bench"].result(30)
@@ -113,7 +139,11 @@ def write_records(bootstrap: str, way: str, cluster: ProcessCluster, options: ar
     worked = cpu_seconds(cluster) - before
     if worked:
         megabytes = options.rounds * options.records * 1024 / 1_000_000
-        print(f"{way}: {worked / megabytes * 1000:.2f} CPU ms per MB of records, {megabytes / worked:.0f} MB per CPU second", flush=True)
+        print(
+            f"{way}: {worked / megabytes * 1000:.2f} CPU ms per MB of records, "
+            f"{megabytes / worked:.0f} MB per CPU second",
+            flush=True,
+        )
 
 
 def cpu_seconds(cluster: ProcessCluster) -> float:
@@ -126,7 +156,9 @@ def cpu_seconds(cluster: ProcessCluster) -> float:
 
 def main() -> int:
     """Measure the ways in turn and print medians and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -141,7 +173,10 @@ def main() -> int:
         for way in WAYS:
             found = rates[way, what]
             ratio = "" if way == WAYS[0] else f", ratio {median(found) / direct:.2f}"
-            print(f"{what:28s} {way:26s}: {median(found):9,.0f} ({min(found):,.0f} to {max(found):,.0f}){ratio}")
+            print(
+                f"{what:28s} {way:26s}: {median(found):9,.0f} ({min(found):,.0f} to "
+                f"{max(found):,.0f}){ratio}"
+            )
     print(f"measured in {time.perf_counter() - began:.0f} s")
     return 0
 

@@ -1,9 +1,11 @@
-"""Measures how long three controllers and three brokers take to start with default timers, until all brokers are unfenced; and their memory.
+"""Measures how long three controllers and three brokers take to start with default timers, until
+all brokers are unfenced; and their memory.
 
     python -m bench.bench_quorum_start [--rounds 5] [--apache-rounds 1]
 
-All six are started at once on empty directories, with other election timeouts in each round: as in Kafka, no election starts before 1 s. Memory is
-the resident memory shortly after: with pages shared by processes counted once, and counted for each process.
+All six are started at once on empty directories, with other election timeouts in each round: as in
+Kafka, no election starts before 1 s. Memory is the resident memory shortly after: with pages shared
+by processes counted once, and counted for each process.
 """
 
 import argparse
@@ -16,7 +18,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from bench.quorums import APACHE_KAFKA, KRAFTSIM, VOTERS, fresh_seed, own_mebibytes, resident_mebibytes, start_all, their_nodes
+from bench.quorums import (
+    APACHE_KAFKA,
+    KRAFTSIM,
+    VOTERS,
+    fresh_seed,
+    own_mebibytes,
+    resident_mebibytes,
+    start_all,
+    their_nodes,
+)
 from bench.subjects import subjects
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
@@ -27,13 +38,20 @@ from kraftsim.cluster.spec import ClusterSpec
 BROKERS = 3
 SETTLE_SECONDS = 0.5
 Round = tuple[float, float, float]
-"""Seconds until all nodes respond, MiB of all nodes with shared pages counted once, and counted for each."""
+"""Seconds until all nodes respond, MiB of all nodes with shared pages counted once, and counted for
+each.
+"""
 
 
 async def start_ours() -> Round:
     """Start and stop our six."""
     root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
-    spec = ClusterSpec(controllers=VOTERS, brokers=BROKERS, port=free_port_range(BROKERS, controllers=VOTERS), seed=fresh_seed())
+    spec = ClusterSpec(
+        controllers=VOTERS,
+        brokers=BROKERS,
+        port=free_port_range(BROKERS, controllers=VOTERS),
+        seed=fresh_seed(),
+    )
     cluster = ProcessCluster(spec, RunDirectory(root))
     began = time.perf_counter()
     await cluster.start()
@@ -70,19 +88,25 @@ def summary(rounds: Sequence[Round]) -> str:
     """Return a text with the medians."""
     seconds, own, resident = zip(*rounds, strict=True)
     return (
-        f"{median(seconds):.2f} s (best {min(seconds):.2f}, worst {max(seconds):.2f} of {len(rounds)}), "
-        f"{median(own):.0f} MiB in all ({median(resident):.0f} with shared pages counted for each)"
+        f"{median(seconds):.2f} s (best {min(seconds):.2f}, worst {max(seconds):.2f} of "
+        f"{len(rounds)}), {median(own):.0f} MiB in all ({median(resident):.0f} with shared pages "
+        "counted for each)"
     )
 
 
 def main() -> int:
     """Start and stop both kinds, print medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--apache-rounds", type=int, default=1)
     options = parser.parse_args()
     if APACHE_KAFKA in subjects() and options.apache_rounds:
-        print(f"{APACHE_KAFKA:20s} {summary([start_theirs() for _ in range(options.apache_rounds)])}", flush=True)
+        print(
+            f"{APACHE_KAFKA:20s} {summary([start_theirs() for _ in range(options.apache_rounds)])}",
+            flush=True,
+        )
     asyncio.run(start_ours())  # warm-up: compiled modules, page cache
     print(f"{KRAFTSIM:20s} {summary([asyncio.run(start_ours()) for _ in range(options.rounds)])}")
     return 0

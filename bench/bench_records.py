@@ -1,8 +1,10 @@
-"""Measures the broker's cost of a record batch, and of reading and building records, compared with kafka-python in the same process.
+"""Measures the broker's cost of a record batch, and of reading and building records, compared with
+kafka-python in the same process.
 
     python -m bench records
 
-CPU seconds, best of several rounds, in turns. A broker parses, checks and assigns offsets to a batch; it reads records only where necessary.
+CPU seconds, best of several rounds, in turns. A broker parses, checks and assigns offsets to a
+batch; it reads records only where necessary.
 """
 
 from collections.abc import Callable
@@ -29,33 +31,50 @@ def main() -> None:
     """Measure and print."""
     _headers()
     for name, (count, size_bytes) in SHAPES.items():
-        _records(name, [Record(timestamp=TIME + number, value=b"v" * size_bytes) for number in range(count)])
+        _records(
+            name,
+            [Record(timestamp=TIME + number, value=b"v" * size_bytes) for number in range(count)],
+        )
 
 
 def _headers() -> None:
-    batch = build_batch([Record(timestamp=TIME, value=b"v" * 100) for _ in range(100)], producer_id=1, producer_epoch=0, base_sequence=0)
+    batch = build_batch(
+        [Record(timestamp=TIME, value=b"v" * 100) for _ in range(100)],
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+    )
     large = build_batch([Record(timestamp=TIME, value=b"v" * 1024) for _ in range(16)])
     jobs: dict[str, Callable[[], object]] = {
         "open the header": lambda: RecordBatch(batch),
-        f"open and check the checksum ({len(large)} bytes)": lambda: RecordBatch(large).crc_is_valid(),
+        f"open and check the checksum ({len(large)} bytes)": lambda: RecordBatch(
+            large
+        ).crc_is_valid(),
         "open and assign an offset": lambda: RecordBatch(batch).with_base_offset(7, 3),
     }
     for name, seconds in measured(jobs, 1).items():
         print(f"{name:48s} {seconds * 1e6:8.2f} us")
     log = batch * 50
-    print(f"{'walk a log, per batch':48s} {measured({'': lambda: list(split_batches(log))}, 50)[''] / 50 * 1e6:8.2f} us")
+    print(
+        f"{'walk a log, per batch':48s} "
+        f"{measured({'': lambda: list(split_batches(log))}, 50)[''] / 50 * 1e6:8.2f} us"
+    )
 
 
 def _records(name: str, records: list[Record]) -> None:
     batch = build_batch(records)
     old = build_message_set(records, magic=1)
-    assert [record.value for record in DefaultRecordBatch(bytearray(batch))] == [record.value for record in RecordBatch(batch).records()]
+    assert [record.value for record in DefaultRecordBatch(bytearray(batch))] == [
+        record.value for record in RecordBatch(batch).records()
+    ]
     jobs: dict[str, Callable[[], object]] = {
         "read, kraftsim": lambda: list(RecordBatch(batch).records()),
         "read, kafka-python": lambda: list(DefaultRecordBatch(bytearray(batch))),
         "build, kraftsim": lambda: build_batch(records),
         "build, kafka-python": partial(_build_by_kafka_python, records),
-        "read format 1, kraftsim": lambda: [record for message in split_any_batches(old) for record in message.records()],
+        "read format 1, kraftsim": lambda: [
+            record for message in split_any_batches(old) for record in message.records()
+        ],
     }
     seconds_of = measured(jobs, len(records))
     for job, seconds in seconds_of.items():

@@ -1,7 +1,9 @@
-"""Measures how far failing runs with 40 and more faults are shrunk, and the cost, with several historical bugs.
+"""Measures how far failing runs with 40 and more faults are shrunk, and the cost, with several
+historical bugs.
 
-A schedule of --faults faults is drawn for each seed: its own faults, and those of other seeds. Only runs that fail because of the bug are used: the
-same run without it has no violation. CPU seconds are those of all the runs that one process needed to shrink one of them.
+A schedule of --faults faults is drawn for each seed: its own faults, and those of other seeds. Only
+runs that fail because of the bug are used: the same run without it has no violation. CPU seconds
+are those of all the runs that one process needed to shrink one of them.
 
 python -m bench.bench_shrink [--bugs KAFKA-10527 ...] [--seeds 3] [--faults 40] [--budget 120]
 """
@@ -44,22 +46,33 @@ def many_faults(name: str, seed: int, count: int) -> tuple[Fault, ...]:
     drawn: list[Fault] = []
     number = 0
     while len(drawn) < count:
-        drawn += RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed + number * DRAWS_APART).schedule()
+        drawn += RunRequest(
+            scenario=scenario(name), mode=Mode.SIM, seed=seed + number * DRAWS_APART
+        ).schedule()
         number += 1
     return tuple(drawn)
 
 
 def cases(bug: str, count: int, faults: int) -> Iterator[Case]:
-    """Yield runs that fail because of the bug; of several violations, preferably one that needs faults."""
+    """Yield runs that fail because of the bug; of several violations, preferably one that needs
+    faults.
+    """
     name, found = SCENARIOS[bug], 0
     calm = RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=0, bugs=(bug,), faults=())
-    anyway = [each for seed in range(SEEDS_WITHOUT_FAULTS) for each in probe(replace(calm, seed=seed)).found]
+    anyway = [
+        each
+        for seed in range(SEEDS_WITHOUT_FAULTS)
+        for each in probe(replace(calm, seed=seed)).found
+    ]
     for seed in range(1, 1 + SEEDS_MAX):
         request = replace(calm, seed=seed, faults=many_faults(name, seed, faults))
         seen = probe(request)
         if not seen.found:
             continue
-        finding = next((each for each in seen.found if each.invariant is not None and each not in anyway), chosen_finding(seen))
+        finding = next(
+            (each for each in seen.found if each.invariant is not None and each not in anyway),
+            chosen_finding(seen),
+        )
         if finding in probe(replace(request, bugs=())).found:
             continue
         yield Case(bug=bug, request=request, finding=finding)
@@ -77,12 +90,17 @@ def measured(case: Case, budget: float) -> tuple[Shrunken, float]:
 
 def summary(what: str, left: list[int], costs: list[float]) -> str:
     """Return a text with median and worst."""
-    return f"{len(left)} {what}: median {median(left):g} faults left (most {max(left)}), median {median(costs):.1f} CPU s (most {max(costs):.1f})"
+    return (
+        f"{len(left)} {what}: median {median(left):g} faults left (most {max(left)}), median "
+        f"{median(costs):.1f} CPU s (most {max(costs):.1f})"
+    )
 
 
 def main() -> int:
     """Shrink --seeds runs of each bug, and print the results and the medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bugs", nargs="*", default=list(SCENARIOS))
     parser.add_argument("--seeds", type=int, default=3, help="runs of each bug")
     parser.add_argument("--faults", type=int, default=40)
@@ -95,9 +113,11 @@ def main() -> int:
             left.append(len(shrunken.candidate.faults))
             costs.append(seconds)
             print(
-                f"{bug} seed {case.request.seed}: {case.finding}: {shrunken.faults_before} faults -> {left[-1]}, {shrunken.runs} runs, "
-                f"{seconds:.1f} CPU s, {'smallest' if shrunken.is_smallest else 'budget spent'}; {shrunken.candidate.controllers} controllers, "
-                f"{shrunken.candidate.brokers} brokers, {dict(shrunken.candidate.workload)}",
+                f"{bug} seed {case.request.seed}: {case.finding}: {shrunken.faults_before} "
+                f"faults -> {left[-1]}, {shrunken.runs} runs, {seconds:.1f} CPU s, "
+                f"{'smallest' if shrunken.is_smallest else 'budget spent'}; "
+                f"{shrunken.candidate.controllers} controllers, {shrunken.candidate.brokers} "
+                f"brokers, {dict(shrunken.candidate.workload)}",
                 flush=True,
             )
     if not left:
@@ -106,7 +126,13 @@ def main() -> int:
     print(summary("runs", left, costs))
     need = [place for place, count in enumerate(left) if count]
     if need:
-        print(summary("of them that need a fault to fail", [left[place] for place in need], [costs[place] for place in need]))
+        print(
+            summary(
+                "of them that need a fault to fail",
+                [left[place] for place in need],
+                [costs[place] for place in need],
+            )
+        )
     return 0
 
 

@@ -1,4 +1,5 @@
-"""Measures the start of one controller and three brokers until every broker responds, and the memory of each node.
+"""Measures the start of one controller and three brokers until every broker responds, and the
+memory of each node.
 
 python -m bench.bench_start [--rounds 5]
 """
@@ -29,7 +30,10 @@ async def start_once() -> tuple[float, dict[str, float]]:
     began = time.perf_counter()
     await cluster.start()
     took = time.perf_counter() - began
-    memory = {name: psutil.Process(cluster.pid(name)).memory_info().rss / MEBIBYTE for name in cluster.spec.node_names}
+    memory = {
+        name: psutil.Process(cluster.pid(name)).memory_info().rss / MEBIBYTE
+        for name in cluster.spec.node_names
+    }
     await cluster.stop()
     shutil.rmtree(root)
     return took, memory
@@ -37,13 +41,16 @@ async def start_once() -> tuple[float, dict[str, float]]:
 
 def main() -> int:
     """Start and stop, print medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     asyncio.run(start_once())  # warm-up: compiled modules, page cache
     rounds = [asyncio.run(start_once()) for _ in range(options.rounds)]
     print(
-        f"start: {median(took for took, _ in rounds):.2f} s (best {min(took for took, _ in rounds):.2f}, worst {max(took for took, _ in rounds):.2f})"
+        f"start: {median(took for took, _ in rounds):.2f} s (best "
+        f"{min(took for took, _ in rounds):.2f}, worst {max(took for took, _ in rounds):.2f})"
     )
     for name in rounds[0][1]:
         print(f"memory of {name}: {median(memory[name] for _, memory in rounds):.1f} MiB")

@@ -1,10 +1,13 @@
-"""Measures tiered storage: upload and remote reads compared with the local log, and the start of a follower after a segment with many producers.
+"""Measures tiered storage: upload and remote reads compared with the local log, and the start of a
+follower after a segment with many producers.
 
-The same log is read in the same run, so that both figures come from one machine and one page cache. The store is a directory; remote log metadata
-is in memory, because records of the metadata topic are few. The start of a follower is measured without the connection to its leader: fetching
-from the store and building producer state, with each remedy that lets it start.
+The same log is read in the same run, so that both figures come from one machine and one page cache.
+The store is a directory; remote log metadata is in memory, because records of the metadata topic
+are few. The start of a follower is measured without the connection to its leader: fetching from the
+store and building producer state, with each remedy that lets it start.
 
-make bench ARGS=tiering, or python -m bench.bench_tiering [--mebibytes 512] [--producers 100000] [--rounds 3]
+make bench ARGS=tiering, or python -m bench.bench_tiering [--mebibytes 512] [--producers 100000]
+[--rounds 3]
 """
 
 import argparse
@@ -42,7 +45,14 @@ def batches(mebibytes: int, producers: int) -> Iterator[RecordBatch]:
     value = b"v" * (size_bytes - 80)
     for number in range(mebibytes * MEBIBYTE // size_bytes):
         record = Record(0, 1_700_000_000_000, None, value, ())
-        yield RecordBatch(build_batch([record], producer_id=number % producers, producer_epoch=0, base_sequence=number // producers))
+        yield RecordBatch(
+            build_batch(
+                [record],
+                producer_id=number % producers,
+                producer_epoch=0,
+                base_sequence=number // producers,
+            )
+        )
 
 
 def fill(world: RealWorld, mebibytes: int, producers: int) -> PartitionLog:
@@ -52,13 +62,25 @@ def fill(world: RealWorld, mebibytes: int, producers: int) -> PartitionLog:
     for batch in batches(mebibytes, producers):
         offset = log.log_end_offset
         chunks: list[Chunk] = list(batch.with_base_offset(offset, 0))
-        log.append(chunks, first_offset=offset, last_offset=offset, size_bytes=batch.size_bytes, max_timestamp=batch.max_timestamp, leader_epoch=0)
+        log.append(
+            chunks,
+            first_offset=offset,
+            last_offset=offset,
+            size_bytes=batch.size_bytes,
+            max_timestamp=batch.max_timestamp,
+            leader_epoch=0,
+        )
     return log
 
 
 def described(log: PartitionLog) -> list[RemoteSegment]:
     """Return the closed segments of a log as remote segments."""
-    due = candidates(log.segments, remote_end_offset=-1, log_start_offset=0, last_stable_offset=log.log_end_offset)
+    due = candidates(
+        log.segments,
+        remote_end_offset=-1,
+        log_start_offset=0,
+        last_stable_offset=log.log_end_offset,
+    )
     return [
         RemoteSegment(
             segment_id=index.to_bytes(16, "big"),
@@ -79,7 +101,14 @@ async def archive(log: PartitionLog, store: RemoteStore, segments: list[RemoteSe
     """Copy all closed segments, and return the seconds that took."""
     began = time.perf_counter()
     for segment in segments:
-        await store.copy(segment, {RemoteFile.RECORDS: list(pieces_of(log.records_file(segment.start_offset), segment.size_bytes))})
+        await store.copy(
+            segment,
+            {
+                RemoteFile.RECORDS: list(
+                    pieces_of(log.records_file(segment.start_offset), segment.size_bytes)
+                )
+            },
+        )
     return time.perf_counter() - began
 
 
@@ -103,7 +132,9 @@ def read_locally(log: PartitionLog, segments: list[RemoteSegment]) -> float:
 
 
 async def replay(store: RemoteStore, segments: list[RemoteSegment]) -> tuple[float, int]:
-    """Build producer state from the remote log; return the seconds that took and the number of producers."""
+    """Build producer state from the remote log; return the seconds that took and the number of
+    producers.
+    """
     state = ProducerStateManager(ProducerStatePolicy())
     began = time.perf_counter()
     for segment in segments:
@@ -118,7 +149,9 @@ async def replay(store: RemoteStore, segments: list[RemoteSegment]) -> tuple[flo
 
 
 async def load(store: RemoteStore, segment: RemoteSegment) -> tuple[float, int]:
-    """Build producer state from a remote snapshot; return the seconds that took and the number of producers."""
+    """Build producer state from a remote snapshot; return the seconds that took and the number of
+    producers.
+    """
     state = ProducerStateManager(ProducerStatePolicy())
     began = time.perf_counter()
     written = await store.file(segment, RemoteFile.PRODUCERS)
@@ -128,7 +161,14 @@ async def load(store: RemoteStore, segment: RemoteSegment) -> tuple[float, int]:
 
 async def run(arguments: argparse.Namespace, root: Path) -> None:
     """Measure, and print."""
-    world = real_world(run="bench", node="broker-1", incarnation=1, data_dir=root / "data", events_dir=root / "events", seed=1)
+    world = real_world(
+        run="bench",
+        node="broker-1",
+        incarnation=1,
+        data_dir=root / "data",
+        events_dir=root / "events",
+        seed=1,
+    )
     store = RemoteStore(world.objects(f"file:{root / 'store'}", {}))
     log = fill(world, arguments.mebibytes, arguments.producers)
     await log.flush()
@@ -148,18 +188,26 @@ async def run(arguments: argparse.Namespace, root: Path) -> None:
     for segment, written in zip(segments[:2], (rows, snapshot_file(())), strict=False):
         await store.copy(segment, {RemoteFile.PRODUCERS: [written]})
     seconds, known = await load(store, segments[0])
-    print(f"a true snapshot (shipped, replay-before-upload): {seconds:.3f} s, {known} producers, {len(rows) / 1e6:.1f} MB")
+    print(
+        f"a true snapshot (shipped, replay-before-upload): {seconds:.3f} s, {known} producers, "
+        f"{len(rows) / 1e6:.1f} MB"
+    )
     seconds, known = await load(store, segments[1])
     print(f"an empty one (empty-at-archive, empty-on-read): {seconds:.3f} s, {known} producers")
     seconds, known = await replay(store, segments)
-    print(f"replay of all (no-snapshots, replay-younger with everything younger): {seconds:.2f} s, {known} producers, {megabytes:.0f} MB")
+    print(
+        f"replay of all (no-snapshots, replay-younger with everything younger): {seconds:.2f} s, "
+        f"{known} producers, {megabytes:.0f} MB"
+    )
     log.close()
     world.close()
 
 
 def main() -> None:
     """Read the arguments, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mebibytes", type=int, default=512)
     parser.add_argument("--producers", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,9 +1,11 @@
-"""Measures librdkafka throughput: 1 KiB and 100 bytes, plain and idempotent, acks=all, one replica and three, compared with Apache Kafka 3.9.1.
+"""Measures librdkafka throughput: 1 KiB and 100 bytes, plain and idempotent, acks=all, one replica
+and three, compared with Apache Kafka 3.9.1.
 
 python -m bench.bench_traffic [--seconds 2] [--rounds 2] [--replicas 1,3] [--only 'kraftsim' ...]
 
-With one replica the same client also writes to a sink, which gives the limit of the client. MB are millions of bytes of acknowledged or consumed
-values. CPU is the CPU time of all brokers per MB, which is more accurate than MB/s on a machine with other load.
+With one replica the same client also writes to a sink, which gives the limit of the client. MB are
+millions of bytes of acknowledged or consumed values. CPU is the CPU time of all brokers per MB,
+which is more accurate than MB/s on a machine with other load.
 """
 
 import argparse
@@ -92,7 +94,9 @@ def consume(running: Cluster, topic: str, work: Work, seconds: float) -> Figure:
             "check.crcs": False,
         }
     )
-    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    consumer.assign(
+        [confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
+    )
     used, began, last, read = running.cpu_seconds(), 0.0, 0.0, 0
     while not began or time.perf_counter() - began < seconds:
         messages = consumer.consume(20_000, timeout=0.5)
@@ -113,14 +117,29 @@ def stored(bootstrap: str, topic: str) -> int:
     """Return how many records a topic has."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "count"})
     try:
-        return sum(consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, number), timeout=30)[1] for number in range(PARTITIONS))
+        return sum(
+            consumer.get_watermark_offsets(
+                confluent_kafka.TopicPartition(topic, number), timeout=30
+            )[1]
+            for number in range(PARTITIONS)
+        )
     finally:
         consumer.close()
 
 
-def measure(name: str, replicas: int, seconds: float, rounds: int, figures: dict[tuple[str, Work], list[Figure]]) -> None:
+def measure(
+    name: str,
+    replicas: int,
+    seconds: float,
+    rounds: int,
+    figures: dict[tuple[str, Work], list[Figure]],
+) -> None:
     """Run every workload on one subject."""
-    with cluster(name, 1 if replicas == 1 else 3, {"min.insync.replicas": "2"} if replicas == 3 else {} if name != SINK else None) as running:
+    with cluster(
+        name,
+        1 if replicas == 1 else 3,
+        {"min.insync.replicas": "2"} if replicas == 3 else {} if name != SINK else None,
+    ) as running:
         for size in SIZES:
             topic = TOPIC if name == SINK else f"{TOPIC}-{size}"
             if name != SINK:
@@ -128,21 +147,33 @@ def measure(name: str, replicas: int, seconds: float, rounds: int, figures: dict
                 admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(30)
             produce(running, topic, Work("produce", size, replicas), WARM_UP_SECONDS)
             for work in (Work("produce", size, replicas), Work("idempotent", size, replicas)):
-                figures[name, work] += [produce(running, topic, work, seconds) for _ in range(rounds)]
+                figures[name, work] += [
+                    produce(running, topic, work, seconds) for _ in range(rounds)
+                ]
             if name != SINK:
                 assert stored(running.bootstrap, topic) > 0, "acknowledged records are stored"
                 work = Work("consume", size, replicas)
                 consume(running, topic, work, WARM_UP_SECONDS)
-                figures[name, work] += [consume(running, topic, work, seconds) for _ in range(rounds)]
+                figures[name, work] += [
+                    consume(running, topic, work, seconds) for _ in range(rounds)
+                ]
             for (subject, work), found in figures.items():
                 if subject == name and work.size_bytes == size and work.replicas == replicas:
-                    values = ", ".join(f"{each.rate:.0f} MB/s at {each.cpu_ms:.2f} ms" for each in found)
-                    print(f"  {name:20s} {work.what:10s} {size:5d} bytes, {replicas} replicas: {values}", flush=True)
+                    values = ", ".join(
+                        f"{each.rate:.0f} MB/s at {each.cpu_ms:.2f} ms" for each in found
+                    )
+                    print(
+                        f"  {name:20s} {work.what:10s} {size:5d} bytes, {replicas} replicas: "
+                        f"{values}",
+                        flush=True,
+                    )
 
 
 def main() -> int:
     """Measure every subject in turn, and print medians and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--replicas", default="1,3")
@@ -153,17 +184,29 @@ def main() -> int:
         for name in (*subjects(), *((SINK,) if replicas == 1 else ())):
             if not options.only or name in options.only:
                 measure(name, replicas, options.seconds, options.rounds, figures)
-    print("\n| records | replicas | kraftsim | Apache Kafka 3.9.1 | ratio | the client against a sink | CPU ms per MB: kraftsim | Apache Kafka |")
+    print(
+        "\n| records | replicas | kraftsim | Apache Kafka 3.9.1 | ratio | the client against a "
+        "sink | CPU ms per MB: kraftsim | Apache Kafka |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for work in dict.fromkeys(work for _, work in figures):
-        rates = {name: median(each.rate for each in figures[name, work]) for name in (KRAFTSIM, APACHE_KAFKA, SINK) if (name, work) in figures}
+        rates = {
+            name: median(each.rate for each in figures[name, work])
+            for name in (KRAFTSIM, APACHE_KAFKA, SINK)
+            if (name, work) in figures
+        }
         spent = {name: median(each.cpu_ms for each in figures[name, work]) for name in rates}
         ours, theirs, sink = (rates.get(name) for name in (KRAFTSIM, APACHE_KAFKA, SINK))
         ratio = f"{ours / theirs:.2f}" if ours and theirs else ""
-        share = f"{sink:.0f} MB/s" + (f" ({100 * ours / sink:.0f} %)" if ours else "") if sink else ""
+        share = (
+            f"{sink:.0f} MB/s" + (f" ({100 * ours / sink:.0f} %)" if ours else "") if sink else ""
+        )
         values = [f"{each:.0f} MB/s" if each else "" for each in (ours, theirs)]
         cpu = [f"{spent[name]:.2f}" if name in spent else "" for name in (KRAFTSIM, APACHE_KAFKA)]
-        print(f"| {work.what}, {work.size_bytes} bytes | {work.replicas} | {values[0]} | {values[1]} | {ratio} | {share} | {cpu[0]} | {cpu[1]} |")
+        print(
+            f"| {work.what}, {work.size_bytes} bytes | {work.replicas} | {values[0]} | "
+            f"{values[1]} | {ratio} | {share} | {cpu[0]} | {cpu[1]} |"
+        )
     return 0
 
 

@@ -1,9 +1,12 @@
-"""Measures librdkafka transactions per second and commit latency, with one producer and with 16 in parallel.
+"""Measures librdkafka transactions per second and commit latency, with one producer and with 16 in
+parallel.
 
-    python -m bench.bench_transactions [--seconds 4] [--replicas 1 3] [--partitions 1 10] [--producers 1 16]
+    python -m bench.bench_transactions [--seconds 4] [--replicas 1 3] [--partitions 1 10]
+    [--producers 1 16]
 
-A transaction is one record of 100 bytes for each partition, and a commit. The commit latency is that of commit_transaction: it flushes
-the pending records, sends EndTxn and waits for the response. Both kinds of cluster have the same settings and as many brokers as replicas.
+A transaction is one record of 100 bytes for each partition, and a commit. The commit latency is
+that of commit_transaction: it flushes the pending records, sends EndTxn and waits for the response.
+Both kinds of cluster have the same settings and as many brokers as replicas.
 """
 
 import argparse
@@ -41,7 +44,12 @@ class Committer(threading.Thread):
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, name: str) -> None:
         super().__init__(daemon=True)
-        settings = {"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0, "log_level": 3}
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": name,
+            "linger.ms": 0,
+            "log_level": 3,
+        }
         self._producer = confluent_kafka.Producer(settings)
         self._topic, self._partitions = topic, partitions
         self.is_over = threading.Event()
@@ -69,9 +77,14 @@ class Committer(threading.Thread):
             self.failure = trouble
 
 
-def load(running: Cluster, topic: str, partitions: int, producers: int, seconds: float) -> list[float]:
+def load(
+    running: Cluster, topic: str, partitions: int, producers: int, seconds: float
+) -> list[float]:
     """Return the latency of each commit in the measured time."""
-    committers = [Committer(running.bootstrap, topic, partitions, f"{topic}-{number}") for number in range(producers)]
+    committers = [
+        Committer(running.bootstrap, topic, partitions, f"{topic}-{number}")
+        for number in range(producers)
+    ]
     for committer in committers:
         committer.prepare()
     for committer in committers:
@@ -91,12 +104,16 @@ def load(running: Cluster, topic: str, partitions: int, producers: int, seconds:
 
 def main() -> int:
     """Measure every shape for every subject, and print rates, latencies and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 3], choices=[1, 3])
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 10])
     parser.add_argument("--producers", type=int, nargs="+", default=[1, 16])
-    parser.add_argument("--subject", nargs="+", default=subjects(), choices=[APACHE_KAFKA, KRAFTSIM])
+    parser.add_argument(
+        "--subject", nargs="+", default=subjects(), choices=[APACHE_KAFKA, KRAFTSIM]
+    )
     options = parser.parse_args()
     rates: dict[tuple[str, int, int, int], float] = {}
     for replicas in options.replicas:
@@ -106,17 +123,31 @@ def main() -> int:
                 for partitions in options.partitions:
                     for producers in options.producers:
                         topic = f"bench-{partitions}-{producers}"
-                        admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(GIVE_UP_SECONDS)
+                        admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(
+                            GIVE_UP_SECONDS
+                        )
                         took = load(running, topic, partitions, producers, options.seconds)
-                        rates[name, replicas, partitions, producers] = rate = len(took) / options.seconds
+                        rates[name, replicas, partitions, producers] = rate = (
+                            len(took) / options.seconds
+                        )
                         percentiles = quantiles(took, n=100, method="inclusive")
-                        latency = f"commit p50 {1000 * percentiles[49]:.1f} ms, p99 {1000 * percentiles[98]:.1f} ms"
-                        what = f"RF {replicas}, {partitions:2d} partitions, {producers:2d} producers"
-                        print(f"{name:20s} {what}: {rate:7.1f} transactions/s, {latency}", flush=True)
+                        latency = (
+                            f"commit p50 {1000 * percentiles[49]:.1f} ms, p99 "
+                            f"{1000 * percentiles[98]:.1f} ms"
+                        )
+                        what = (
+                            f"RF {replicas}, {partitions:2d} partitions, {producers:2d} producers"
+                        )
+                        print(
+                            f"{name:20s} {what}: {rate:7.1f} transactions/s, {latency}", flush=True
+                        )
     for (name, *shape), rate in rates.items():
         theirs = rates.get((APACHE_KAFKA, shape[0], shape[1], shape[2]))
         if name == KRAFTSIM and theirs:
-            print(f"RF {shape[0]}, {shape[1]} partitions, {shape[2]} producers: ratio {rate / theirs:.2f}")
+            print(
+                f"RF {shape[0]}, {shape[1]} partitions, {shape[2]} producers: ratio "
+                f"{rate / theirs:.2f}"
+            )
     return 0
 
 

@@ -1,9 +1,11 @@
-"""Measures the simulation: simulated seconds per CPU second of an idle cluster, steps per CPU second, and the cost of an event.
+"""Measures the simulation: simulated seconds per CPU second of an idle cluster, steps per CPU
+second, and the cost of an event.
 
     python bench/bench_world.py [--seconds 1000] [--rounds 3]
 
-The idle cluster is the traffic of one controller and three brokers without their logic: long-polling fetches every 500 ms and heartbeats every 2 s,
-with immediate responses, 15 frames per simulated second. The figure is therefore an upper bound for real nodes. Best of the rounds.
+The idle cluster is the traffic of one controller and three brokers without their logic:
+long-polling fetches every 500 ms and heartbeats every 2 s, with immediate responses, 15 frames per
+simulated second. The figure is therefore an upper bound for real nodes. Best of the rounds.
 """
 
 import argparse
@@ -51,7 +53,9 @@ class Responder(asyncio.Protocol):
             if self.frame_events:
                 self.world.emit(frame(FrameReceived, api_key, correlation_id))
             if api_key == FETCH:
-                asyncio.get_running_loop().call_later(FETCH_SECONDS, self.answer, api_key, correlation_id)
+                asyncio.get_running_loop().call_later(
+                    FETCH_SECONDS, self.answer, api_key, correlation_id
+                )
             else:
                 self.answer(api_key, correlation_id)
 
@@ -74,7 +78,10 @@ class Requester(asyncio.Protocol):
 
     def send(self, api_key: int) -> None:
         self.correlation_id += 1
-        self.transport.write(struct.pack(">ihhi", 108, api_key, 1, self.correlation_id << 1 | (api_key == FETCH)) + bytes(100))
+        self.transport.write(
+            struct.pack(">ihhi", 108, api_key, 1, self.correlation_id << 1 | (api_key == FETCH))
+            + bytes(100)
+        )
 
     def heartbeat(self) -> None:
         self.send(HEARTBEAT)
@@ -118,8 +125,18 @@ class Echo(asyncio.Protocol):
         self.transport.write(data)
 
 
-def frame(kind: type[FrameSent] | type[FrameReceived], api_key: int, correlation_id: int) -> FrameSent | FrameReceived:
-    return kind(connection=1, peer="10.0.0.2:49152", api_key=api_key, api_version=1, correlation_id=correlation_id, is_response=False, size_bytes=108)
+def frame(
+    kind: type[FrameSent] | type[FrameReceived], api_key: int, correlation_id: int
+) -> FrameSent | FrameReceived:
+    return kind(
+        connection=1,
+        peer="10.0.0.2:49152",
+        api_key=api_key,
+        api_version=1,
+        correlation_id=correlation_id,
+        is_response=False,
+        size_bytes=108,
+    )
 
 
 def idle_cluster(seconds: float, *, frame_events: bool) -> tuple[float, int, int]:
@@ -130,17 +147,25 @@ def idle_cluster(seconds: float, *, frame_events: bool) -> tuple[float, int, int
         requesters = [Requester() for _ in range(BROKERS)]
 
         async def serve() -> None:
-            await asyncio.get_running_loop().create_server(lambda: Responder(world, frame_events=frame_events), "controller-101", PORT)
+            await asyncio.get_running_loop().create_server(
+                lambda: Responder(world, frame_events=frame_events), "controller-101", PORT
+            )
 
         async def dial(requester: Requester) -> None:
-            await asyncio.get_running_loop().create_connection(lambda: requester, "controller-101", PORT)
+            await asyncio.get_running_loop().create_connection(
+                lambda: requester, "controller-101", PORT
+            )
 
         sim.run_until(sim.spawn("controller-101", serve()))
         for index, requester in enumerate(requesters):
             sim.run_until(sim.spawn(sim.add_host(f"broker-{index + 1}"), dial(requester)))
         started, steps = process_time(), sim.loop.steps
         sim.run_for(seconds)
-        return process_time() - started, sim.loop.steps - steps, sum(requester.answers for requester in requesters)
+        return (
+            process_time() - started,
+            sim.loop.steps - steps,
+            sum(requester.answers for requester in requesters),
+        )
 
 
 def echo(round_trips: int) -> tuple[float, int]:
@@ -171,7 +196,14 @@ def noting() -> float:
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        world = real_world(run="run", node="broker-1", incarnation=1, data_dir=root / "data", events_dir=root / "events", seed=1)
+        world = real_world(
+            run="run",
+            node="broker-1",
+            incarnation=1,
+            data_dir=root / "data",
+            events_dir=root / "events",
+            seed=1,
+        )
 
         async def emit() -> float:
             started = process_time()
@@ -190,18 +222,32 @@ def best(rounds: int, measure: Callable[[], tuple[float, ...]]) -> tuple[float, 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     for frame_events in (False, True):
-        cpu, steps, answers = best(options.rounds, lambda frame_events=frame_events: idle_cluster(options.seconds, frame_events=frame_events))
+        cpu, steps, answers = best(
+            options.rounds,
+            lambda frame_events=frame_events: idle_cluster(
+                options.seconds, frame_events=frame_events
+            ),
+        )
         label = "with frame events" if frame_events else "without events"
         frames_per_second, steps_per_second = 2 * answers / options.seconds, steps / options.seconds
-        print(f"idle cluster {label}: {options.seconds / cpu:,.0f} simulated s per CPU-s, {steps / cpu:,.0f} steps per CPU-s", end="")
+        print(
+            f"idle cluster {label}: {options.seconds / cpu:,.0f} simulated s per CPU-s, "
+            f"{steps / cpu:,.0f} steps per CPU-s",
+            end="",
+        )
         print(f" ({frames_per_second:.1f} frames and {steps_per_second:.1f} steps per simulated s)")
     cpu, steps = best(options.rounds, lambda: echo(ROUND_TRIPS))
-    print(f"saturated echo of 64 bytes: {ROUND_TRIPS / cpu:,.0f} round trips per CPU-s, {steps / cpu:,.0f} steps per CPU-s")
+    print(
+        f"saturated echo of 64 bytes: {ROUND_TRIPS / cpu:,.0f} round trips per CPU-s, "
+        f"{steps / cpu:,.0f} steps per CPU-s"
+    )
     (cpu,) = best(options.rounds, lambda: (noting(),))
     print(f"event log of a real node: {cpu / EVENTS * 1e6:.2f} us per event")
 

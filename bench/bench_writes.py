@@ -1,10 +1,12 @@
-"""Measures committed writes per second of a quorum of three: AllocateProducerIds, with a response once a majority has flushed.
+"""Measures committed writes per second of a quorum of three: AllocateProducerIds, with a response
+once a majority has flushed.
 
     python -m bench.bench_writes [--seconds 4] [--rounds 3]
 
-Apache Kafka processes one request of a connection at a time and batches writes for up to 25 ms, so it needs many connections to be fast: both
-systems are measured with few and many. Raw frames, so that the load generator is cheap; only responses without an error are counted. Our responses
-are sent after a majority has flushed.
+Apache Kafka processes one request of a connection at a time and batches writes for up to 25 ms, so
+it needs many connections to be fast: both systems are measured with few and many. Raw frames, so
+that the load generator is cheap; only responses without an error are counted. Our responses are
+sent after a majority has flushed.
 """
 
 import argparse
@@ -92,7 +94,10 @@ def measure(name: str, seconds: float, rounds: int) -> dict[tuple[int, int], lis
             uvloop.run(load(leader, frame, shape, seconds / 2))  # warm-up, not counted
             for _ in range(rounds):
                 rates[shape].append(uvloop.run(load(leader, frame, shape, seconds)))
-            print(f"{name:20s} {shape[0]:3d} x {shape[1]}: {spread(rates[shape])} writes/s", flush=True)
+            print(
+                f"{name:20s} {shape[0]:3d} x {shape[1]}: {spread(rates[shape])} writes/s",
+                flush=True,
+            )
     return rates
 
 
@@ -103,7 +108,9 @@ def spread(rates: list[float]) -> str:
 
 def main() -> int:
     """Measure both kinds and print medians and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()

@@ -14,7 +14,9 @@ REPETITIONS: Final = 20
 
 
 class Hunt(msgspec.Struct, frozen=True, kw_only=True):
-    """One repetition: the number of seeds until the bug was found, or of the whole range, and the violated invariants."""
+    """One repetition: the number of seeds until the bug was found, or of the whole range, and the
+    violated invariants.
+    """
 
     is_found: bool
     seeds: int
@@ -41,5 +43,7 @@ def read(path: Path = FOUND) -> dict[str, BugHunts]:
 
 def write(known: Iterable[BugHunts], path: Path = FOUND) -> None:
     """Write all results."""
-    lines = ",\n".join(msgspec.json.encode(each).decode() for each in sorted(known, key=lambda each: each.bug))
+    lines = ",\n".join(
+        msgspec.json.encode(each).decode() for each in sorted(known, key=lambda each: each.bug)
+    )
     path.write_text(f"[\n{lines}\n]\n")

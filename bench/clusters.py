@@ -1,4 +1,6 @@
-"""Clusters of one or three brokers to measure, kraftsim and Apache Kafka 3.9.1, with equal settings, and the CPU time of their processes."""
+"""Clusters of one or three brokers to measure, kraftsim and Apache Kafka 3.9.1, with equal
+settings, and the CPU time of their processes.
+"""
 
 import asyncio
 import shutil
@@ -30,7 +32,10 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A running cluster. `brokers`: id -> process; `kill` kills one of them, `restart` starts it again."""
+    """A running cluster.
+
+    `brokers`: id -> process; `kill` kills one of them, `restart` starts it again.
+    """
 
     bootstrap: str
     brokers: dict[int, int]
@@ -47,8 +52,12 @@ class Cluster:
 
 
 @contextmanager
-def cluster(name: str, brokers: int = 1, settings: dict[str, str] | None = None) -> Iterator[Cluster]:
-    """Run a cluster of one kind: one controller and the brokers; a single node of Apache Kafka is both."""
+def cluster(
+    name: str, brokers: int = 1, settings: dict[str, str] | None = None
+) -> Iterator[Cluster]:
+    """Run a cluster of one kind: one controller and the brokers; a single node of Apache Kafka is
+    both.
+    """
     answer = {**SETTINGS, **(settings or {})}
     with {KRAFTSIM: _ours, APACHE_KAFKA: _theirs, SINK: _sink}[name](brokers, answer) as running:
         yield running
@@ -63,7 +72,10 @@ def _ours(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
     try:
         pids = {number: nodes.pid(f"broker-{number}") for number in range(1, brokers + 1)}
         yield Cluster(
-            nodes.bootstrap, pids, lambda broker_id: nodes.kill(f"broker-{broker_id}"), lambda broker_id: nodes.restart(f"broker-{broker_id}")
+            nodes.bootstrap,
+            pids,
+            lambda broker_id: nodes.kill(f"broker-{broker_id}"),
+            lambda broker_id: nodes.restart(f"broker-{broker_id}"),
         )
     finally:
         asyncio.run(nodes.stop())
@@ -83,10 +95,23 @@ def _theirs(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
             return
         controller_port = free_port_range(1) + 100
         voters = {"controller.quorum.voters": f"101@127.0.0.1:{controller_port}"}
-        nodes = [ApacheKafka("3.9.1", {"process.roles": "controller", "node.id": "101", **voters}, SERVER_JVM, controller_port=controller_port)]
+        nodes = [
+            ApacheKafka(
+                "3.9.1",
+                {"process.roles": "controller", "node.id": "101", **voters},
+                SERVER_JVM,
+                controller_port=controller_port,
+            )
+        ]
         replicas = {"offsets.topic.replication.factor": str(brokers), **settings, **voters}
         for number in range(1, brokers + 1):
-            nodes.append(ApacheKafka("3.9.1", {"process.roles": "broker", "node.id": str(number), **replicas}, SERVER_JVM))
+            nodes.append(
+                ApacheKafka(
+                    "3.9.1",
+                    {"process.roles": "broker", "node.id": str(number), **replicas},
+                    SERVER_JVM,
+                )
+            )
         for node in nodes:
             running.callback(node.remove)
             node.launch()
@@ -104,7 +129,12 @@ def _theirs(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
 @contextmanager
 def _sink(brokers: int, settings: dict[str, str]) -> Iterator[Cluster]:
     assert brokers == 1, f"a sink has one broker and no settings: {settings}"
-    with subprocess.Popen([sys.executable, "-m", "bench.sink"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "bench.sink"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout is not None, "it is piped"
         port = int(process.stdout.readline())
         try:

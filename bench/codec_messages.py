@@ -1,7 +1,7 @@
 """The messages of the codec benchmark: twenty of the hot path and of startup, with typical sizes.
 
-A mean over all messages would be dominated by small administrative ones; these are the messages that producers, coordinators and brokers send
-most.
+A mean over all messages would be dominated by small administrative ones; these are the messages
+that producers, coordinators and brokers send most.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,14 @@ from protocol.messages.k00_produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.messages.k01_fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from protocol.messages.k01_fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from protocol.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -34,7 +41,10 @@ from protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.k67_allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 
 TOPICS = ("orders", "payments", "audit-log")
 """Three topics of four partitions: "3x4"."""
@@ -56,14 +66,36 @@ def samples() -> list[Sample]:
     """Return the twenty."""
     transactional_id = "txn-app-1"
     return [
-        Sample("ApiVersionsRequest", 3, ApiVersionsRequest(client_software_name="kafka-client", client_software_version="3.9.1")),
+        Sample(
+            "ApiVersionsRequest",
+            3,
+            ApiVersionsRequest(
+                client_software_name="kafka-client", client_software_version="3.9.1"
+            ),
+        ),
         Sample("ApiVersionsResponse, 60 keys", 0, _api_versions()),
         Sample("ApiVersionsResponse, 60 keys", 3, _api_versions()),
-        Sample("InitProducerIdRequest", 1, InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)),
-        Sample("InitProducerIdRequest", 4, InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)),
+        Sample(
+            "InitProducerIdRequest",
+            1,
+            InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000),
+        ),
+        Sample(
+            "InitProducerIdRequest",
+            4,
+            InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000),
+        ),
         Sample("InitProducerIdResponse", 4, InitProducerIdResponse(producer_id=PRODUCER_ID)),
-        Sample("AllocateProducerIdsRequest", 0, AllocateProducerIdsRequest(broker_id=2, broker_epoch=17)),
-        Sample("AllocateProducerIdsResponse", 0, AllocateProducerIdsResponse(producer_id_start=PRODUCER_ID, producer_id_len=1000)),
+        Sample(
+            "AllocateProducerIdsRequest",
+            0,
+            AllocateProducerIdsRequest(broker_id=2, broker_epoch=17),
+        ),
+        Sample(
+            "AllocateProducerIdsResponse",
+            0,
+            AllocateProducerIdsResponse(producer_id_start=PRODUCER_ID, producer_id_len=1000),
+        ),
         Sample("ProduceRequest, 16 KiB", 7, _produce(TOPICS[:1], range(1), 16_384)),
         Sample("ProduceRequest, 16 KiB", 9, _produce(TOPICS[:1], range(1), 16_384)),
         Sample("ProduceRequest, 3x4", 9, _produce(TOPICS, PARTITIONS, 200)),
@@ -72,15 +104,27 @@ def samples() -> list[Sample]:
         Sample("FetchResponse, 3x4 of 4 KiB", 12, _fetched()),
         Sample("TxnOffsetCommitRequest, 3x4", 3, _txn_offset_commit(transactional_id)),
         Sample("TxnOffsetCommitResponse, 3x4", 3, _txn_offsets_committed()),
-        Sample("MetadataRequest, 3 topics", 12, MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in TOPICS])),
+        Sample(
+            "MetadataRequest, 3 topics",
+            12,
+            MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in TOPICS]),
+        ),
         Sample("MetadataResponse, 20x6", 8, _metadata(has_topic_ids=False)),
         Sample("MetadataResponse, 20x6", 12, _metadata(has_topic_ids=True)),
-        Sample("RequestHeader", 2, RequestHeader(request_api_key=22, request_api_version=4, correlation_id=77, client_id="producer-1")),
+        Sample(
+            "RequestHeader",
+            2,
+            RequestHeader(
+                request_api_key=22, request_api_version=4, correlation_id=77, client_id="producer-1"
+            ),
+        ),
     ]
 
 
 def _api_versions() -> ApiVersionsResponse:
-    return ApiVersionsResponse(api_keys=[ApiVersion(api_key=key, min_version=0, max_version=key % 17) for key in range(60)])
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(api_key=key, min_version=0, max_version=key % 17) for key in range(60)]
+    )
 
 
 def _produce(topics: tuple[str, ...], partitions: range, records_size: int) -> ProduceRequest:
@@ -89,7 +133,12 @@ def _produce(topics: tuple[str, ...], partitions: range, records_size: int) -> P
         acks=-1,
         timeout_ms=30_000,
         topic_data=[
-            TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=content) for index in partitions])
+            TopicProduceData(
+                name=topic,
+                partition_data=[
+                    PartitionProduceData(index=index, records=content) for index in partitions
+                ],
+            )
             for topic in topics
         ],
     )
@@ -101,7 +150,12 @@ def _produced() -> ProduceResponse:
             TopicProduceResponse(
                 name=topic,
                 partition_responses=[
-                    PartitionProduceResponse(index=index, base_offset=1_000 + index, log_append_time_ms=TIMESTAMP_MS, log_start_offset=0)
+                    PartitionProduceResponse(
+                        index=index,
+                        base_offset=1_000 + index,
+                        log_append_time_ms=TIMESTAMP_MS,
+                        log_start_offset=0,
+                    )
                     for index in PARTITIONS
                 ],
             )
@@ -122,7 +176,12 @@ def _fetch() -> FetchRequest:
             FetchTopic(
                 topic=topic,
                 partitions=[
-                    FetchPartition(partition=index, current_leader_epoch=5, fetch_offset=1_000 + index, partition_max_bytes=1_048_576)
+                    FetchPartition(
+                        partition=index,
+                        current_leader_epoch=5,
+                        fetch_offset=1_000 + index,
+                        partition_max_bytes=1_048_576,
+                    )
                     for index in PARTITIONS
                 ],
             )
@@ -168,7 +227,10 @@ def _txn_offset_commit(transactional_id: str) -> TxnOffsetCommitRequest:
                 name=topic,
                 partitions=[
                     TxnOffsetCommitRequestPartition(
-                        partition_index=index, committed_offset=1_000 + index, committed_leader_epoch=5, committed_metadata=""
+                        partition_index=index,
+                        committed_offset=1_000 + index,
+                        committed_leader_epoch=5,
+                        committed_metadata="",
                     )
                     for index in PARTITIONS
                 ],
@@ -181,7 +243,12 @@ def _txn_offset_commit(transactional_id: str) -> TxnOffsetCommitRequest:
 def _txn_offsets_committed() -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
-            TxnOffsetCommitResponseTopic(name=topic, partitions=[TxnOffsetCommitResponsePartition(partition_index=index) for index in PARTITIONS])
+            TxnOffsetCommitResponseTopic(
+                name=topic,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=index) for index in PARTITIONS
+                ],
+            )
             for topic in TOPICS
         ]
     )
@@ -205,5 +272,12 @@ def _metadata(*, has_topic_ids: bool) -> MetadataResponse:
         )
         for number in range(20)
     ]
-    brokers = [MetadataResponseBroker(node_id=number, host=f"broker-{number}.example.org", port=9092, rack=None) for number in range(3)]
-    return MetadataResponse(brokers=brokers, cluster_id="5L6g3nShT-eMCtK--X86sw", controller_id=1, topics=topics)
+    brokers = [
+        MetadataResponseBroker(
+            node_id=number, host=f"broker-{number}.example.org", port=9092, rack=None
+        )
+        for number in range(3)
+    ]
+    return MetadataResponse(
+        brokers=brokers, cluster_id="5L6g3nShT-eMCtK--X86sw", controller_id=1, topics=topics
+    )

@@ -1,4 +1,5 @@
-"""A node with one API and a constant response: the listeners, connections, dispatcher and codec of every node, without any logic.
+"""A node with one API and a constant response: the listeners, connections, dispatcher and codec of
+every node, without any logic.
 
 python -m bench.frames_server [--core 0]     prints its port, ends with its standard input
 """
@@ -41,7 +42,14 @@ HANDLERS: list[Handler[None]] = [Handler(key=ApiKey.INIT_PRODUCER_ID, handle=con
 
 async def serve(stopping: asyncio.Event, directory: Path) -> None:
     """Listen until standard input ends."""
-    world = real_world(run="bench", node="broker-1", incarnation=1, data_dir=directory / "data", events_dir=directory / "events", seed=1)
+    world = real_world(
+        run="bench",
+        node="broker-1",
+        incarnation=1,
+        data_dir=directory / "data",
+        events_dir=directory / "events",
+        seed=1,
+    )
     config = NodeConfig.parse(PROPERTIES)
     shell = NodeShell(world, config, lambda: listeners.abort())
     listeners = Listeners(shell)
@@ -56,7 +64,9 @@ async def serve(stopping: asyncio.Event, directory: Path) -> None:
 
 def main() -> int:
     """Serve."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--core", type=int)
     options = parser.parse_args()
     if options.core is not None:

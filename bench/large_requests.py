@@ -53,7 +53,9 @@ USUAL: Final[Mapping[str, object]] = {
     "transaction_timeout_ms": 60_000,
     "validate_only": True,
 }
-"""Field values with which a request is not rejected at once; all other fields have their default, 0 or TOPIC."""
+"""Field values with which a request is not rejected at once; all other fields have their default, 0
+or TOPIC.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,12 @@ def every_array(api_key: ApiKey, version: int) -> Iterator[LargeRequest]:
     """Return one large request for each array of an API at a version."""
     layout = layout_of(registry.request_class(api_key), version)
     for path in _arrays(layout):
-        yield LargeRequest(api_key, version, ".".join(path), lambda count, path=path: _message(layout, path, count, 0))  # type: ignore[misc]
+        yield LargeRequest(
+            api_key,
+            version,
+            ".".join(path),
+            lambda count, path=path: _message(layout, path, count, 0),
+        )  # type: ignore[misc]
 
 
 def _arrays(layout: StructureLayout) -> Iterator[tuple[str, ...]]:
@@ -94,9 +101,15 @@ def _arrays(layout: StructureLayout) -> Iterator[tuple[str, ...]]:
 
 
 def _message(layout: StructureLayout, path: tuple[str, ...], count: int, index: int) -> Message:
-    """Return a structure whose array at `path` has `count` entries; `index` makes its keys unique."""
+    """Return a structure whose array at `path` has `count` entries; `index` makes its keys
+    unique.
+    """
     values = {field.name: _value(field, path, count, index) for field in layout.fields}
-    values |= {field.name: _value(field, path, count, index) for field in layout.tags if path and field.name == path[0]}
+    values |= {
+        field.name: _value(field, path, count, index)
+        for field in layout.tags
+        if path and field.name == path[0]
+    }
     made: Message = layout.cls(**values)
     return made
 
@@ -120,7 +133,11 @@ def _value(field: PresentField, path: tuple[str, ...], count: int, index: int) -
             if field.name in USUAL:
                 return USUAL[field.name]
             default = default_of(field.declared)
-            return default if default is not None or field.nullable else _scalar(primitive, field.name, index)
+            return (
+                default
+                if default is not None or field.nullable
+                else _scalar(primitive, field.name, index)
+            )
     raise AssertionError(f"{field.name} has no wire type")
 
 

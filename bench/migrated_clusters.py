@@ -1,6 +1,8 @@
-"""Clusters to migrate from ZooKeeper to KRaft, kraftsim and Apache Kafka 3.9.1: nodes with property files that change between starts.
+"""Clusters to migrate from ZooKeeper to KRaft, kraftsim and Apache Kafka 3.9.1: nodes with property
+files that change between starts.
 
-Both kinds get the same properties, except for how a new controller gets the cluster id. ZooKeeper is ours or Apache ZooKeeper.
+Both kinds get the same properties, except for how a new controller gets the cluster id. ZooKeeper
+is ours or Apache ZooKeeper.
 """
 
 import shutil
@@ -37,7 +39,13 @@ QUESTION: Final = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 class Node:
     """One process: its properties, where it listens, and the command that runs it."""
 
-    def __init__(self, directory: Path, port: int, properties: Mapping[str, str], command: Callable[[Path], list[str]]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        port: int,
+        properties: Mapping[str, str],
+        command: Callable[[Path], list[str]],
+    ) -> None:
         directory.mkdir(parents=True)
         self.directory = directory
         self.port = port
@@ -50,14 +58,22 @@ class Node:
         file = self.directory / "node.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
         with open(self.directory / "node.log", "ab") as log:
-            self._process = subprocess.Popen(self._command(file), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                self._command(file),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def wait(self) -> None:
         """Return when it responds."""
         give_up_at = time.monotonic() + START_SECONDS
         while not answers(self.port):
             words = (self.directory / "node.log").read_text(errors="replace")[-2000:]
-            assert self._process is not None and self._process.poll() is None, f"the process ended:\n{words}"
+            assert self._process is not None and self._process.poll() is None, (
+                f"the process ended:\n{words}"
+            )
             assert time.monotonic() < give_up_at, f"it does not respond:\n{words}"
             time.sleep(0.02)
 
@@ -76,16 +92,30 @@ class Node:
 class MigratedCluster:
     """Brokers and controllers by number; the controllers are configured and not started yet."""
 
-    def __init__(self, directory: Path, zookeeper_port: int, *, is_ours: bool, brokers: int, controllers: int, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        zookeeper_port: int,
+        *,
+        is_ours: bool,
+        brokers: int,
+        controllers: int,
+        settings: Mapping[str, str],
+    ) -> None:
         self.zookeeper_port = zookeeper_port
         self._is_ours = is_ours
         self._directory = directory
         first = free_port_range(brokers, controllers=controllers)
         self._controller_ports = [first + 100 + number for number in range(controllers)]
-        self.brokers = [self._broker(number, first + number - 1, brokers, settings) for number in range(1, brokers + 1)]
+        self.brokers = [
+            self._broker(number, first + number - 1, brokers, settings)
+            for number in range(1, brokers + 1)
+        ]
         self.controllers: list[Node] = []
         self._cluster_id: dict[str, str] = {}
-        """The cluster id setting of kraftsim nodes; Apache Kafka's nodes read it from their directories."""
+        """The cluster id setting of kraftsim nodes; Apache Kafka's nodes read it from their
+        directories.
+        """
 
     @property
     def bootstrap(self) -> str:
@@ -95,7 +125,10 @@ class MigratedCluster:
     @property
     def voters(self) -> str:
         """controller.quorum.voters."""
-        return ",".join(f"{FIRST_CONTROLLER + place}@127.0.0.1:{port}" for place, port in enumerate(self._controller_ports))
+        return ",".join(
+            f"{FIRST_CONTROLLER + place}@127.0.0.1:{port}"
+            for place, port in enumerate(self._controller_ports)
+        )
 
     def start_controllers(self, cluster_id: str) -> None:
         """Start the controllers with migration enabled, and return when all respond."""
@@ -111,7 +144,12 @@ class MigratedCluster:
                 **MIGRATES,
                 **self._cluster_id,
             }
-            node = Node(self._directory / f"controller-{place + 1}", port, properties, self._command(CONTROLLER_JVM))
+            node = Node(
+                self._directory / f"controller-{place + 1}",
+                port,
+                properties,
+                self._command(CONTROLLER_JVM),
+            )
             if not self._is_ours:
                 _format(node, cluster_id)
             self.controllers.append(node)
@@ -126,12 +164,23 @@ class MigratedCluster:
 
     def let_be_kraft(self, node: Node) -> None:
         """Configure a broker as a KRaft broker."""
-        kept = {key: value for key, value in node.properties.items() if not key.startswith(("zookeeper.", "broker.id"))}
-        node.properties = {**kept, **self._cluster_id, "process.roles": "broker", "node.id": node.properties["broker.id"]}
+        kept = {
+            key: value
+            for key, value in node.properties.items()
+            if not key.startswith(("zookeeper.", "broker.id"))
+        }
+        node.properties = {
+            **kept,
+            **self._cluster_id,
+            "process.roles": "broker",
+            "node.id": node.properties["broker.id"],
+        }
 
     def let_end(self, node: Node) -> None:
         """Remove the migration settings of a controller."""
-        node.properties = {key: value for key, value in node.properties.items() if not key.startswith("zookeeper.")}
+        node.properties = {
+            key: value for key, value in node.properties.items() if not key.startswith("zookeeper.")
+        }
 
     def stop(self) -> None:
         """Stop all nodes."""
@@ -147,7 +196,9 @@ class MigratedCluster:
             "group.initial.rebalance.delay.ms": "0",
             **settings,
         }
-        return Node(self._directory / f"broker-{number}", port, properties, self._command(BROKER_JVM))
+        return Node(
+            self._directory / f"broker-{number}", port, properties, self._command(BROKER_JVM)
+        )
 
     def _command(self, jvm: tuple[str, ...]) -> Callable[[Path], list[str]]:
         if self._is_ours:
@@ -158,13 +209,24 @@ class MigratedCluster:
 
 
 @contextmanager
-def migrated_cluster(name: str, *, brokers: int, controllers: int, settings: Mapping[str, str]) -> Iterator[MigratedCluster]:
+def migrated_cluster(
+    name: str, *, brokers: int, controllers: int, settings: Mapping[str, str]
+) -> Iterator[MigratedCluster]:
     """Run ZooKeeper and the brokers of one kind of cluster."""
     with ExitStack() as stack:
         directory = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        port = stack.enter_context(_their_zookeeper() if name == APACHE_KAFKA else _our_zookeeper(directory / "zookeeper"))
-        nodes = MigratedCluster(directory, port, is_ours=name != APACHE_KAFKA, brokers=brokers, controllers=controllers, settings=settings)
+        port = stack.enter_context(
+            _their_zookeeper() if name == APACHE_KAFKA else _our_zookeeper(directory / "zookeeper")
+        )
+        nodes = MigratedCluster(
+            directory,
+            port,
+            is_ours=name != APACHE_KAFKA,
+            brokers=brokers,
+            controllers=controllers,
+            settings=settings,
+        )
         stack.callback(nodes.stop)
         for node in nodes.brokers:
             node.launch()
@@ -178,12 +240,17 @@ def _our_zookeeper(directory: Path) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
     directory.mkdir()
-    settings = [f"--set={each}" for each in (f"clientPort={port}", "clientPortAddress=127.0.0.1", "maxClientCnxns=0")]
+    settings = [
+        f"--set={each}"
+        for each in (f"clientPort={port}", "clientPortAddress=127.0.0.1", "maxClientCnxns=0")
+    ]
     command = [sys.executable, "-m", "kraftsim", "zookeeper", "--data", str(directory), *settings]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         give_up_at = time.monotonic() + START_SECONDS
         while not _is_zookeeper(port):
-            assert process.poll() is None and time.monotonic() < give_up_at, "kraftsim's ZooKeeper does not start"
+            assert process.poll() is None and time.monotonic() < give_up_at, (
+                "kraftsim's ZooKeeper does not start"
+            )
             time.sleep(0.05)
         try:
             yield port
@@ -214,7 +281,9 @@ def _format(node: Node, cluster_id: str) -> None:
 
     data = node.directory / "data"
     shutil.copytree(_formatted(APACHE_RELEASE), data)
-    (data / "meta.properties").write_text(f"version=1\ncluster.id={cluster_id}\nnode.id={node.properties['node.id']}\n")
+    (data / "meta.properties").write_text(
+        f"version=1\ncluster.id={cluster_id}\nnode.id={node.properties['node.id']}\n"
+    )
 
 
 def answers(port: int) -> bool:

@@ -1,6 +1,8 @@
-"""Quorums of three controllers to measure, kraftsim's and Apache Kafka's: processes with default timers, killed and restarted one at a time.
+"""Quorums of three controllers to measure, kraftsim's and Apache Kafka's: processes with default
+timers, killed and restarted one at a time.
 
-There is no broker: `QuorumClient` registers a fake one, and requests producer ids from the active controller as a broker does.
+There is no broker: `QuorumClient` registers a fake one, and requests producer ids from the active
+controller as a broker does.
 """
 
 import subprocess
@@ -22,9 +24,22 @@ from kraftsim.cluster.spec import ClusterSpec, properties_text
 from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.k55_describe_quorum import DescribeQuorumPartition, DescribeQuorumRequest, DescribeQuorumResponse, DescribeQuorumTopic
-from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.k55_describe_quorum import (
+    DescribeQuorumPartition,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumTopic,
+)
+from protocol.messages.k62_broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from protocol.messages.k67_allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 
 VOTERS = 3
 BROKER_ID = 900
@@ -35,7 +50,9 @@ QUORUM_VERSION = 1
 RETRY_SECONDS = 0.002
 GIVE_UP_SECONDS = 60.0
 MEBIBYTE = 1 << 20
-METADATA_LOG = DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=[DescribeQuorumPartition(partition_index=0)])
+METADATA_LOG = DescribeQuorumTopic(
+    topic_name="__cluster_metadata", partitions=[DescribeQuorumPartition(partition_index=0)]
+)
 GONE = (OSError, PeerClosed, PeerSilent)
 """The exceptions of a request to a controller that is down or going down."""
 
@@ -76,7 +93,10 @@ class OurNode:
 
     def configure(self, spec: ClusterSpec) -> None:
         """Use a new spec from the next start on."""
-        places = {"log.dirs": str(self.directory / "data"), "kraftsim.events.dir": str(self.directory / "events")}
+        places = {
+            "log.dirs": str(self.directory / "data"),
+            "kraftsim.events.dir": str(self.directory / "events"),
+        }
         self._properties.write_text(properties_text({**spec.node(self._name).properties, **places}))
 
     def forget(self) -> None:
@@ -93,7 +113,9 @@ class OurNode:
         """Start it and return when it responds."""
         with open(self.directory / "node.log", "ab") as log:
             command = [sys.executable, "-m", "kraftsim", "node", str(self._properties)]
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         give_up_at = time.monotonic() + GIVE_UP_SECONDS
         while not answers(self.controller):
             assert self._process.poll() is None, (self.directory / "node.log").read_text()[-2000:]
@@ -151,25 +173,45 @@ def start_all(nodes: Sequence[ControllerProcess]) -> None:
 
 
 def their_nodes(*, brokers: int) -> "list[ControllerProcess]":
-    """Return nodes of Apache Kafka that are not started: controllers 101 to 103, brokers from 1 on, with the flags of its own start script."""
+    """Return nodes of Apache Kafka that are not started: controllers 101 to 103, brokers from 1 on,
+    with the flags of its own start script.
+    """
     from tests.apache_kafka.class_path import class_path
     from tests.apache_kafka.harness import SERVER_JVM, ApacheKafka
 
     class_path("3.9.1")
     first = free_port_range(1, controllers=VOTERS)
     ports = {101 + index: first + 100 + index for index in range(VOTERS)}
-    voters = {"controller.quorum.voters": ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())}
+    voters = {
+        "controller.quorum.voters": ",".join(
+            f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items()
+        )
+    }
     nodes: list[ControllerProcess] = [
-        ApacheKafka("3.9.1", {"process.roles": "controller", "node.id": str(node_id), **voters}, SERVER_JVM, controller_port=port)
+        ApacheKafka(
+            "3.9.1",
+            {"process.roles": "controller", "node.id": str(node_id), **voters},
+            SERVER_JVM,
+            controller_port=port,
+        )
         for node_id, port in ports.items()
     ]
     for node_id in range(1, 1 + brokers):
-        nodes.append(ApacheKafka("3.9.1", {"process.roles": "broker", "node.id": str(node_id), **voters}, SERVER_JVM))
+        nodes.append(
+            ApacheKafka(
+                "3.9.1", {"process.roles": "broker", "node.id": str(node_id), **voters}, SERVER_JVM
+            )
+        )
     return nodes
 
 
 def _ours(root: Path) -> "list[ControllerProcess]":
-    spec = ClusterSpec(controllers=VOTERS, brokers=1, port=free_port_range(1, controllers=VOTERS), seed=fresh_seed())
+    spec = ClusterSpec(
+        controllers=VOTERS,
+        brokers=1,
+        port=free_port_range(1, controllers=VOTERS),
+        seed=fresh_seed(),
+    )
     return [OurNode(spec, name, root) for name in spec.controller_names]
 
 
@@ -193,7 +235,13 @@ class QuorumClient:
             cluster_id=cluster_id,
             incarnation_id=b"one incarnation ",
             listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9, security_protocol=0)],
-            features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=HIGHEST_LEVEL)],
+            features=[
+                Feature(
+                    name="metadata.version",
+                    min_supported_version=1,
+                    max_supported_version=HIGHEST_LEVEL,
+                )
+            ],
             log_dirs=[b"a log directory "],
         )
 
@@ -207,16 +255,24 @@ class QuorumClient:
     def allocate(self) -> int:
         """Allocate a block of producer ids; return the index of the controller that returned it."""
         request = AllocateProducerIdsRequest(broker_id=BROKER_ID, broker_epoch=self.broker_epoch)
-        return self._ask_until_answered(lambda peer: peer.ask(request, 0, AllocateProducerIdsResponse).error_code)
+        return self._ask_until_answered(
+            lambda peer: peer.ask(request, 0, AllocateProducerIdsResponse).error_code
+        )
 
     def wait_until_level(self, leader: int) -> None:
-        """Return when every voter has what was committed at the call, so that any one of them may fail."""
+        """Return when every voter has what was committed at the call, so that any one of them may
+        fail.
+        """
         target: int | None = None
         give_up_at = time.monotonic() + GIVE_UP_SECONDS
         while True:
             assert time.monotonic() < give_up_at, "the voters do not catch up"
             with suppress(*GONE):
-                answer = self._peer(self._addresses[leader]).ask(DescribeQuorumRequest(topics=[METADATA_LOG]), QUORUM_VERSION, DescribeQuorumResponse)
+                answer = self._peer(self._addresses[leader]).ask(
+                    DescribeQuorumRequest(topics=[METADATA_LOG]),
+                    QUORUM_VERSION,
+                    DescribeQuorumResponse,
+                )
                 found = answer.topics[0].partitions[0]
                 if found.error_code == ErrorCode.NONE and found.high_watermark > 0:
                     target = found.high_watermark if target is None else target
@@ -237,7 +293,9 @@ class QuorumClient:
                 if last is ErrorCode.NONE:
                     return number
             time.sleep(RETRY_SECONDS)
-        raise AssertionError(f"no controller answered within {GIVE_UP_SECONDS:g} s; the last one: {last}")
+        raise AssertionError(
+            f"no controller answered within {GIVE_UP_SECONDS:g} s; the last one: {last}"
+        )
 
     def _peer(self, address: str) -> Peer:
         if address not in self._peers:
@@ -267,12 +325,16 @@ def answers(address: str) -> bool:
 
 
 def own_mebibytes(pid: int) -> float:
-    """Return the proportional set size (PSS) of a process: shared pages are divided among the processes that share them."""
+    """Return the proportional set size (PSS) of a process: shared pages are divided among the
+    processes that share them.
+    """
     return float(psutil.Process(pid).memory_full_info().pss) / MEBIBYTE
 
 
 def fresh_seed() -> int:
-    """Return a new seed: it determines the election timeouts, and one pair of them must not determine all rounds."""
+    """Return a new seed: it determines the election timeouts, and one pair of them must not
+    determine all rounds.
+    """
     return time.time_ns() // 1000 % (1 << 31)
 
 

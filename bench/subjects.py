@@ -1,4 +1,6 @@
-"""The measured systems: a kraftsim cluster of processes, or an Apache Kafka 3.9 node from Maven, each by its bootstrap address."""
+"""The measured systems: a kraftsim cluster of processes, or an Apache Kafka 3.9 node from Maven,
+each by its bootstrap address.
+"""
 
 import asyncio
 import shutil
@@ -20,7 +22,9 @@ APACHE_KAFKA = "Apache Kafka 3.9.1"
 def kraftsim_cluster(brokers: int = 1) -> Iterator[ProcessCluster]:
     """Run a cluster, its event logs at their default level."""
     root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
-    cluster = ProcessCluster(ClusterSpec(brokers=brokers, port=free_port_range(brokers)), RunDirectory(root))
+    cluster = ProcessCluster(
+        ClusterSpec(brokers=brokers, port=free_port_range(brokers)), RunDirectory(root)
+    )
     asyncio.run(cluster.start())
     try:
         yield cluster

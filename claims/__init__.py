@@ -1,1 +1,3 @@
-"""What five design documents claim: one row per claim, the checks for it, and the verdict derived from the measured figures (`make claims`)."""
+"""What five design documents claim: one row per claim, the checks for it, and the verdict derived
+from the measured figures (`make claims`).
+"""

@@ -1,9 +1,11 @@
-"""`make claims`: runs the checks of the rows, and writes docs/claims.json, from which `make docs` makes a page.
+"""`make claims`: runs the checks of the rows, and writes docs/claims.json, from which `make docs`
+makes a page.
 
 python -m claims [--only ID ...] [--quick] [--stale]
 
-Tests run in one process, then each other check is measured. A check of several rows runs once. `--quick` omits checks that measure
-wall-clock or CPU time; omitted checks keep their figures. Exits 1 if a check failed or a figure in the sentence of a row is missing.
+Tests run in one process, then each other check is measured. A check of several rows runs once.
+`--quick` omits checks that measure wall-clock or CPU time; omitted checks keep their figures. Exits
+1 if a check failed or a figure in the sentence of a row is missing.
 """
 
 import argparse
@@ -26,26 +28,54 @@ PROJECT_ROOT = Path(__file__).parents[1]
 
 def main() -> int:
     """Run the checks, and write the record."""
-    parser = argparse.ArgumentParser(prog="python -m claims", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="rows, for example 730-08")
+    parser = argparse.ArgumentParser(
+        prog="python -m claims",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="ID", default=[], help="rows, for example 730-08"
+    )
     parser.add_argument("--quick", action="store_true", help="omit checks that measure time")
     parser.add_argument("--missing", action="store_true", help="run only checks without figures")
-    parser.add_argument("--stale", action="store_true", help="run only checks without figures, or measured at a commit outside this history")
-    parser.add_argument("--write-only", action="store_true", help="run nothing; write the rows again")
+    parser.add_argument(
+        "--stale",
+        action="store_true",
+        help="run only checks without figures, or measured at a commit outside this history",
+    )
+    parser.add_argument(
+        "--write-only", action="store_true", help="run nothing; write the rows again"
+    )
     options = parser.parse_args()
     unknown = sorted(set(options.only) - {row.id for row in ROWS})
     if unknown:
         print(f"unknown row {unknown[0]}; an example of a row id is {ROWS[0].id}", file=sys.stderr)
         return 3
-    wanted = dict.fromkeys(check for row in ROWS if not options.only or row.id in options.only for check in row.checks)
+    wanted = dict.fromkeys(
+        check for row in ROWS if not options.only or row.id in options.only for check in row.checks
+    )
     record = read_record()
     if options.missing or options.stale:
-        foreign = foreign_commits(each["commit"] for each in record["checks"].values()) if options.stale else ()
-        checks = {name: each for name, each in record["checks"].items() if each["passed"] and each["commit"] not in foreign}
+        foreign = (
+            foreign_commits(each["commit"] for each in record["checks"].values())
+            if options.stale
+            else ()
+        )
+        checks = {
+            name: each
+            for name, each in record["checks"].items()
+            if each["passed"] and each["commit"] not in foreign
+        }
         wanted = {name: None for name in wanted if name not in checks}
     found = {}
     if not options.write_only:
-        found = _measure([name for name in wanted if not (options.quick and name in CHECKS and CHECKS[name].again == CLAIMS)])
+        found = _measure(
+            [
+                name
+                for name in wanted
+                if not (options.quick and name in CHECKS and CHECKS[name].again == CLAIMS)
+            ]
+        )
     record = read_record()
     record["checks"].update(found)
     used = {check for row in ROWS for check in row.checks}
@@ -65,12 +95,19 @@ def _measure(wanted: Sequence[str]) -> dict[str, Measured]:
     commit = measured_commit()
 
     def keep(name: str, *, passed: bool, figures: dict[str, object], again: str) -> None:
-        measured[name] = Measured(passed=passed, figures=as_stored(figures), again=again, date=date, commit=commit)
+        measured[name] = Measured(
+            passed=passed, figures=as_stored(figures), again=again, date=date, commit=commit
+        )
 
     if tests:
         print(f"{len(tests)} tests and test files", flush=True)
         for name, found in measure_tests(tests, PROJECT_ROOT).items():
-            keep(name, passed=found.passed, figures=found.figures, again=INTEROP if found.is_interop else TEST)
+            keep(
+                name,
+                passed=found.passed,
+                figures=found.figures,
+                again=INTEROP if found.is_interop else TEST,
+            )
     check = [CHECKS[name] for name in wanted if name in CHECKS]
     for place, run in enumerate(check, 1):
         began = time.process_time()
@@ -87,7 +124,9 @@ def _measure(wanted: Sequence[str]) -> dict[str, Measured]:
 def _write_rows(record: Record) -> Iterable[str]:
     """Compute the rows of the record; return a line for each that is not shown."""
     record["rows"] = [row_result(row, record["checks"]) for row in ROWS]
-    return [f"{each['id']}: {each['measured']}" for each in record["rows"] if each["verdict"] == FAILED]
+    return [
+        f"{each['id']}: {each['measured']}" for each in record["rows"] if each["verdict"] == FAILED
+    ]
 
 
 if __name__ == "__main__":

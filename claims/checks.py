@@ -1,4 +1,6 @@
-"""Checks of claims that are not tests: a command for the reader, and a function that runs the same and returns figures."""
+"""Checks of claims that are not tests: a command for the reader, and a function that runs the same
+and returns figures.
+"""
 
 import json
 import shlex
@@ -14,7 +16,10 @@ from kraftsim.explore.run import run_scenario
 
 TEST, INTEROP, CLAIMS = "make test", "make interop", "make claims"
 AGAIN: Final = (TEST, INTEROP, CLAIMS)
-"""The make targets that run a check again. `make claims` only: measurements of time, or of interpreter memory."""
+"""The make targets that run a check again.
+
+`make claims` only: measurements of time, or of interpreter memory.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +34,9 @@ class Check:
 CHECKS: dict[str, Check] = {}
 
 
-def check(name: str, again: str = TEST) -> Callable[[Callable[[], dict[str, object]]], Callable[[], dict[str, object]]]:
+def check(
+    name: str, again: str = TEST
+) -> Callable[[Callable[[], dict[str, object]]], Callable[[], dict[str, object]]]:
     """Register a function as a check."""
 
     def register(measure: Callable[[], dict[str, object]]) -> Callable[[], dict[str, object]]:
@@ -49,7 +56,12 @@ class ScenarioRun:
 
     def of(self, *kinds: str, **fields: object) -> list[dict[str, object]]:
         """Return the events of the given kinds with the given fields."""
-        return [each for each in self.events if each["kind"] in kinds and all(each.get(name) == value for name, value in fields.items())]
+        return [
+            each
+            for each in self.events
+            if each["kind"] in kinds
+            and all(each.get(name) == value for name, value in fields.items())
+        ]
 
     def count(self, *kinds: str, **fields: object) -> int:
         """Return the number of such events."""
@@ -62,7 +74,10 @@ class ScenarioRun:
 
 @cache
 def scenario(command: str, *, violated: bool = False) -> ScenarioRun:
-    """Run what `kraftsim scenario ...` would, in virtual time. Raises AssertionError if it does not end as expected."""
+    """Run what `kraftsim scenario ...` would, in virtual time.
+
+    Raises AssertionError if it does not end as expected.
+    """
     name, given = _parsed(command)
     with tempfile.TemporaryDirectory() as scratch:
         result = run_scenario(
@@ -74,9 +89,17 @@ def scenario(command: str, *, violated: bool = False) -> ScenarioRun:
             bugs=tuple(given.get("--bug", [])),
             out=Path(scratch) / "run",
         )
-        events = [json.loads(line) for file in sorted(Path(scratch).rglob("events/*.jsonl")) for line in file.open()]
-    assert (violated or result.trouble is None) and bool(result.violations) is violated, "\n".join(result.lines())
-    return ScenarioRun(result, tuple(sorted(events, key=lambda each: (each["t_ns"], each["node"], each["n"]))))
+        events = [
+            json.loads(line)
+            for file in sorted(Path(scratch).rglob("events/*.jsonl"))
+            for line in file.open()
+        ]
+    assert (violated or result.trouble is None) and bool(result.violations) is violated, "\n".join(
+        result.lines()
+    )
+    return ScenarioRun(
+        result, tuple(sorted(events, key=lambda each: (each["t_ns"], each["node"], each["n"])))
+    )
 
 
 def _parsed(command: str) -> tuple[str, dict[str, list[str]]]:

@@ -1,4 +1,6 @@
-"""The checks of KIP-730's claims: scenarios with producer ids, the benchmark of their variants, and nodes in virtual time."""
+"""The checks of KIP-730's claims: scenarios with producer ids, the benchmark of their variants, and
+nodes in virtual time.
+"""
 
 from time import process_time
 
@@ -26,13 +28,20 @@ def _given_twice(run: ScenarioRun) -> int:
 @check("kraftsim scenario producer_ids_survive_failover --seed 1")
 def survive() -> dict[str, object]:
     run = scenario("kraftsim scenario producer_ids_survive_failover --seed 1")
-    return {"ids_of_survival": run.count("ProducerIdReturned", fresh=True), "twice": _given_twice(run)}
+    return {
+        "ids_of_survival": run.count("ProducerIdReturned", fresh=True),
+        "twice": _given_twice(run),
+    }
 
 
 @check("kraftsim scenario controller_failover_during_allocation --seed 1")
 def during_allocation() -> dict[str, object]:
     run = scenario("kraftsim scenario controller_failover_during_allocation --seed 1")
-    died = [each for each in run.of("FaultInjected") if str(each["target"]).startswith(("controller", "leader"))]
+    died = [
+        each
+        for each in run.of("FaultInjected")
+        if str(each["target"]).startswith(("controller", "leader"))
+    ]
     return {
         "faults_at_controllers": len(died),
         "allocated": run.count("ProducerIdBlockAllocated"),
@@ -46,29 +55,45 @@ def during_allocation() -> dict[str, object]:
 def bridge() -> dict[str, object]:
     run = scenario("kraftsim scenario bridge_release --seed 1")
     givers = [each["given_by"] for each in run.of("ProducerIdBlockAllocated")]
-    return {"by_brokers": givers.count("broker"), "by_the_controller": givers.count("controller"), "twice": _given_twice(run)}
+    return {
+        "by_brokers": givers.count("broker"),
+        "by_the_controller": givers.count("controller"),
+        "twice": _given_twice(run),
+    }
 
 
 @check("kraftsim scenario zookeeper_faults_under_load --seed 1")
 def zookeeper_fails() -> dict[str, object]:
     run = scenario("kraftsim scenario zookeeper_faults_under_load --seed 1")
-    return {"faults_meanwhile": run.count("FaultTookEffect"), "blocks_meanwhile": run.count("ProducerIdBlockAllocated"), "twice": _given_twice(run)}
+    return {
+        "faults_meanwhile": run.count("FaultTookEffect"),
+        "blocks_meanwhile": run.count("ProducerIdBlockAllocated"),
+        "twice": _given_twice(run),
+    }
 
 
 @check("kraftsim scenario zk_to_kraft_migration --seed 1")
 def migrates() -> dict[str, object]:
-    return {"twice_as_shipped": _given_twice(scenario("kraftsim scenario zk_to_kraft_migration --seed 1"))}
+    return {
+        "twice_as_shipped": _given_twice(
+            scenario("kraftsim scenario zk_to_kraft_migration --seed 1")
+        )
+    }
 
 
 @check("kraftsim scenario zk_to_kraft_migration --seed 1 --bug KAFKA-15552")
 def migrates_with_the_bug() -> dict[str, object]:
-    run = scenario("kraftsim scenario zk_to_kraft_migration --seed 1 --bug KAFKA-15552", violated=True)
+    run = scenario(
+        "kraftsim scenario zk_to_kraft_migration --seed 1 --bug KAFKA-15552", violated=True
+    )
     return {"twice_with_the_bug": _given_twice(run), "violations": len(run.result.violations)}
 
 
 @check("kraftsim scenario broker_loses_cluster_action --seed 2 --set kraftsim.producer.ids=ending")
 def text_without_rights() -> dict[str, object]:
-    run = scenario("kraftsim scenario broker_loses_cluster_action --seed 2 --set kraftsim.producer.ids=ending")
+    run = scenario(
+        "kraftsim scenario broker_loses_cluster_action --seed 2 --set kraftsim.producer.ids=ending"
+    )
     (began,) = (each["t_ns"] for each in run.of("PhaseBegan", phase="without-rights"))
     (ended,) = (each["t_ns"] for each in run.of("NodeFailed", node="broker-3"))
     return {
@@ -78,10 +103,17 @@ def text_without_rights() -> dict[str, object]:
     }
 
 
-@check("kraftsim scenario broker_loses_cluster_action --seed 2 --set kraftsim.producer.ids=as-released")
+@check(
+    "kraftsim scenario broker_loses_cluster_action --seed 2 --set kraftsim.producer.ids=as-released"
+)
 def shipped_without_rights() -> dict[str, object]:
-    run = scenario("kraftsim scenario broker_loses_cluster_action --seed 2 --set kraftsim.producer.ids=as-released")
-    (began,), (ended,) = (run.of("PhaseBegan", phase=f"{word}-rights") for word in ("without", "with"))
+    run = scenario(
+        "kraftsim scenario broker_loses_cluster_action --seed 2 --set "
+        "kraftsim.producer.ids=as-released"
+    )
+    (began,), (ended,) = (
+        run.of("PhaseBegan", phase=f"{word}-rights") for word in ("without", "with")
+    )
     return {
         "release": run.of("NodeStarted", node="broker-3")[0]["release"],
         "seconds_without": round((int(str(ended["t_ns"])) - int(str(began["t_ns"]))) / 1e9, 1),
@@ -94,13 +126,23 @@ def shipped_without_rights() -> dict[str, object]:
 
 def _between(run: ScenarioRun, kind: str) -> int:
     """Return how often broker 3 rejected a client while its right was revoked."""
-    (began,), (ended,) = (run.of("PhaseBegan", phase=f"{word}-rights") for word in ("without", "with"))
-    return sum(int(str(began["t_ns"])) <= int(str(each["t_ns"])) <= int(str(ended["t_ns"])) for each in run.of(kind, node="broker-3"))
+    (began,), (ended,) = (
+        run.of("PhaseBegan", phase=f"{word}-rights") for word in ("without", "with")
+    )
+    return sum(
+        int(str(began["t_ns"])) <= int(str(each["t_ns"])) <= int(str(ended["t_ns"]))
+        for each in run.of(kind, node="broker-3")
+    )
 
 
 @check(f"{TABLE} # crash loops")
 def crash_loops() -> dict[str, object]:
-    second, fast = (simulation.simulate(simulation.Parameters(seconds=SIMULATED_SECONDS, crash_every_s=every), SEED) for every in (1.0, 0.2))
+    second, fast = (
+        simulation.simulate(
+            simulation.Parameters(seconds=SIMULATED_SECONDS, crash_every_s=every), SEED
+        )
+        for every in (1.0, 0.2)
+    )
     return {
         "seconds": round(SIMULATED_SECONDS),
         "restarts": second.crashes,
@@ -121,7 +163,10 @@ def rate_of_the_rule() -> dict[str, object]:
         for record in decided.records:
             control.replay(record)
     rate = RULE_BLOCKS / (process_time() - began)
-    return {"blocks_a_second": round(rate), "years_of_the_rule": round(2**63 / (rate * 1000) / (365.25 * 86_400))}
+    return {
+        "blocks_a_second": round(rate),
+        "years_of_the_rule": round(2**63 / (rate * 1000) / (365.25 * 86_400)),
+    }
 
 
 @check(f"{TABLE} # prefetch")
@@ -129,8 +174,16 @@ def prefetch() -> dict[str, object]:
     found: dict[str, object] = {}
     for name, key in zip(SOURCES, ("shipped", "none", "eager"), strict=True):
         for rate in (1000, 5000):
-            run = simulation.simulate(simulation.Parameters(seconds=SIMULATED_SECONDS, ids_per_second=rate, source=SOURCES[name], brokers=1), SEED)
-            found |= {f"waited_{key}_{rate}": len(run.stalls_ms), f"most_{key}_{rate}_ms": max(run.stalls_ms, default=0)}
+            run = simulation.simulate(
+                simulation.Parameters(
+                    seconds=SIMULATED_SECONDS, ids_per_second=rate, source=SOURCES[name], brokers=1
+                ),
+                SEED,
+            )
+            found |= {
+                f"waited_{key}_{rate}": len(run.stalls_ms),
+                f"most_{key}_{rate}_ms": max(run.stalls_ms, default=0),
+            }
     return found
 
 
@@ -138,7 +191,10 @@ def prefetch() -> dict[str, object]:
 def sizes() -> dict[str, object]:
     found: dict[str, object] = {"seconds": round(SIMULATED_SECONDS)}
     for size in (1, 10, 100, 1000, 100_000):
-        run = simulation.simulate(simulation.Parameters(seconds=SIMULATED_SECONDS, block_size=size, crash_every_s=10.0), SEED)
+        run = simulation.simulate(
+            simulation.Parameters(seconds=SIMULATED_SECONDS, block_size=size, crash_every_s=10.0),
+            SEED,
+        )
         found |= {f"blocks_of_{size}": run.blocks, f"burned_by_{size}": run.unused}
     return found
 
@@ -148,16 +204,32 @@ def node_crashes() -> dict[str, object]:
     found: dict[str, object] = {}
     for key, cleanly in (("stopped", True), ("killed", False)):
         run = simulate(
-            Way(name="3.9"), RunParameters(seconds=20.0, clients=3, think_ms=30.0, crash_every_s=0.3, crashes_cleanly=cleanly, asks_all=True), SEED
+            Way(name="3.9"),
+            RunParameters(
+                seconds=20.0,
+                clients=3,
+                think_ms=30.0,
+                crash_every_s=0.3,
+                crashes_cleanly=cleanly,
+                asks_all=True,
+            ),
+            SEED,
         )
-        found |= {f"{key}_brokers": run.crashes, f"{key}_burned": run.taken - run.ids, "twice": run.doubled}
+        found |= {
+            f"{key}_brokers": run.crashes,
+            f"{key}_burned": run.taken - run.ids,
+            "twice": run.doubled,
+        }
     return found
 
 
 @check(f"{NODES} # broken callers", INTEROP)
 def broken_callers() -> dict[str, object]:
     found: dict[str, object] = {}
-    for key, settings in (("unlimited", {}), ("limited", {"kraftsim.producer.id.blocks.per.second": "10"})):
+    for key, settings in (
+        ("unlimited", {}),
+        ("limited", {"kraftsim.producer.id.blocks.per.second": "10"}),
+    ):
         run = simulate(Way(name=key, settings=settings), RunParameters(looper="broker-3"), SEED)
         found |= {
             f"records_{key}": round(run.records / run.seconds),
@@ -168,12 +240,25 @@ def broken_callers() -> dict[str, object]:
 
 
 def _waits(way: Way, trouble: Trouble) -> RunCounts:
-    return simulate(way, RunParameters(seconds=MANY_IDS.seconds, clients=MANY_IDS.clients, think_ms=MANY_IDS.think_ms, trouble=trouble), SEED)
+    return simulate(
+        way,
+        RunParameters(
+            seconds=MANY_IDS.seconds,
+            clients=MANY_IDS.clients,
+            think_ms=MANY_IDS.think_ms,
+            trouble=trouble,
+        ),
+        SEED,
+    )
 
 
 @check(f"{NODES} # waiting beside other requests", INTEROP)
 def beside_requests() -> dict[str, object]:
-    ways = {"shared": {}, "own_channel": {BLOCKS: "own-channel"}, "after_replay": {BLOCKS: "after-replay"}}
+    ways = {
+        "shared": {},
+        "own_channel": {BLOCKS: "own-channel"},
+        "after_replay": {BLOCKS: "after-replay"},
+    }
     found: dict[str, object] = {}
     for key, settings in ways.items():
         run = _waits(Way(name=key, settings=settings), Trouble.FORWARDED)
@@ -188,7 +273,12 @@ def beside_requests() -> dict[str, object]:
 
 @check(f"{NODES} # waiting while the controller is away", INTEROP)
 def controller_away() -> dict[str, object]:
-    ways = {"at_once": {}, "after_replay": {BLOCKS: "after-replay"}, "own_disk": {BLOCKS: "own-disk"}, "large": LARGE}
+    ways = {
+        "at_once": {},
+        "after_replay": {BLOCKS: "after-replay"},
+        "own_disk": {BLOCKS: "own-disk"},
+        "large": LARGE,
+    }
     found: dict[str, object] = {}
     for key, settings in ways.items():
         run = _waits(Way(name=key, settings=settings), Trouble.CONTROLLER_AWAY)
@@ -203,9 +293,18 @@ def controller_away() -> dict[str, object]:
 @check(f"{NODES} # mixed brokers", INTEROP)
 def mixed() -> dict[str, object]:
     direct, by_controller, twice = [], [], 0
-    for names in ((), ("broker-1",), ("broker-1", "broker-2"), ("broker-1", "broker-2", "broker-3")):
+    for names in (
+        (),
+        ("broker-1",),
+        ("broker-1", "broker-2"),
+        ("broker-1", "broker-2", "broker-3"),
+    ):
         way = Way(
-            name="mixed", release="3.5", zookeeper=True, settings={"inter.broker.protocol.version": "3.0"}, brokers=dict.fromkeys(names, DIRECT)
+            name="mixed",
+            release="3.5",
+            zookeeper=True,
+            settings={"inter.broker.protocol.version": "3.0"},
+            brokers=dict.fromkeys(names, DIRECT),
         )
         run = simulate(way, RunParameters(asks_all=True), SEED)
         direct.append(run.blocks.get("broker", 0))
@@ -226,4 +325,8 @@ def lost_answers() -> dict[str, object]:
 
 @check("kraftsim scenario producer_id_variants --seed 1")
 def variants() -> dict[str, object]:
-    return {"twice_of_variants": _given_twice(scenario("kraftsim scenario producer_id_variants --seed 1"))}
+    return {
+        "twice_of_variants": _given_twice(
+            scenario("kraftsim scenario producer_id_variants --seed 1")
+        )
+    }

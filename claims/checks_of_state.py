@@ -1,4 +1,6 @@
-"""The checks of claims about producer state: KIP-758's workload, memory, scenarios with tiered storage, and the comparison of designs."""
+"""The checks of claims about producer state: KIP-758's workload, memory, scenarios with tiered
+storage, and the comparison of designs.
+"""
 
 import re
 import subprocess
@@ -20,7 +22,9 @@ VARIANTS = "make bench ARGS=variants"
 COMPARED = "kraftsim compare --seeds 20"
 GENERATION_BITS = 16
 PROJECT_ROOT = Path(__file__).parents[1]
-REPLAYED = re.compile(r"replay of all .*: (?P<seconds>[\d.]+) s, (?P<producers>\d+) producers, (?P<megabytes>\d+) MB")
+REPLAYED = re.compile(
+    r"replay of all .*: (?P<seconds>[\d.]+) s, (?P<producers>\d+) producers, (?P<megabytes>\d+) MB"
+)
 
 
 @check(f"{VARIANTS} # 20 in flight", INTEROP)
@@ -31,12 +35,16 @@ def many_in_flight() -> dict[str, object]:
 
 @check(f"{VARIANTS} # answers are lost", INTEROP)
 def answers_lost() -> dict[str, object]:
-    return {f"{name}_five_in_flight": value for name, value in _workload("answers are lost").items()}
+    return {
+        f"{name}_five_in_flight": value for name, value in _workload("answers are lost").items()
+    }
 
 
 @check(f"{VARIANTS} # the broker starts again", INTEROP)
 def broker_starts_again() -> dict[str, object]:
-    return {f"{name}_restart": value for name, value in _workload("the broker starts again").items()}
+    return {
+        f"{name}_restart": value for name, value in _workload("the broker starts again").items()
+    }
 
 
 @check(f"{VARIANTS} # a producer goes astray", INTEROP)
@@ -85,7 +93,10 @@ def compared() -> dict[str, object]:
     found: dict[str, object] = {}
     for row in rows_of(compare(range(1, 21)).outcomes):
         key = row.system.replace("-", "_").replace(".", "_")
-        found |= {f"{key}_{name}": row.totals[name] for name in ("records", "doubled", "lost", "refusals", "ids_used", "ids_taken")}
+        found |= {
+            f"{key}_{name}": row.totals[name]
+            for name in ("records", "doubled", "lost", "refusals", "ids_used", "ids_taken")
+        }
         found |= {f"{key}_runs_with_doubles": row.runs_with_doubles, "runs": row.runs}
     return found
 
@@ -99,7 +110,10 @@ def two_renewals() -> dict[str, object]:
 @check("kraftsim scenario producer_state_variants --seed 1")
 def two_kinds() -> dict[str, object]:
     run = scenario("kraftsim scenario producer_state_variants --seed 1")
-    return {"acknowledged": run.count("RecordAcknowledged"), "said_46": run.count("ProduceRefused", error_code=46)}
+    return {
+        "acknowledged": run.count("RecordAcknowledged"),
+        "said_46": run.count("ProduceRefused", error_code=46),
+    }
 
 
 @check("kraftsim scenario empty_snapshot_unknown_producer_id --seed 1")
@@ -142,23 +156,38 @@ def tiered_storage_after_upgrade() -> dict[str, object]:
 def tiered_with_empty_snapshots() -> dict[str, object]:
     run = scenario(WITH_EMPTIES)
     copied = run.of("RemoteCopyFinished")
-    return {"closed_segments": SEGMENTS, "empties_after_upgrade": run.count("EmptySnapshotWritten"), "copied_with_empties": len(copied)}
+    return {
+        "closed_segments": SEGMENTS,
+        "empties_after_upgrade": run.count("EmptySnapshotWritten"),
+        "copied_with_empties": len(copied),
+    }
 
 
 @check("kraftsim scenario missing_remote_producer_snapshot --seed 1")
 def replayed() -> dict[str, object]:
     run = scenario("kraftsim scenario missing_remote_producer_snapshot --seed 1")
-    return {"read_back_bytes": run.of("RebuiltFromRemote")[0]["replayed_bytes"], "answered_as_duplicate": run.count("DuplicateAnswered")}
+    return {
+        "read_back_bytes": run.of("RebuiltFromRemote")[0]["replayed_bytes"],
+        "answered_as_duplicate": run.count("DuplicateAnswered"),
+    }
 
 
 @check('make bench ARGS="tiering --mebibytes 256"', CLAIMS)
 def tiering() -> dict[str, object]:
     printed = subprocess.run(
-        [sys.executable, "-m", "bench.bench_tiering", "--mebibytes", "256"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "bench.bench_tiering", "--mebibytes", "256"],
+        cwd=PROJECT_ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     found = REPLAYED.search(printed)
     assert found is not None, printed
-    return {"replayed_s": float(found["seconds"]), "replayed_producers": int(found["producers"]), "replayed_mb": int(found["megabytes"])}
+    return {
+        "replayed_s": float(found["seconds"]),
+        "replayed_producers": int(found["producers"]),
+        "replayed_mb": int(found["megabytes"]),
+    }
 
 
 @check("python -m bench.bench_leases")
@@ -169,15 +198,29 @@ def leases() -> dict[str, object]:
     }
     found: dict[str, object] = {"drawn": 2**GENERATION_BITS}
     for key, counts in drawn.items():
-        found |= {f"taken_{key}": counts.get(bench_leases.TAKEN, 0), f"duplicates_{key}": counts.get(bench_leases.REPEATED, 0)}
+        found |= {
+            f"taken_{key}": counts.get(bench_leases.TAKEN, 0),
+            f"duplicates_{key}": counts.get(bench_leases.REPEATED, 0),
+        }
     empty, one, two = (bench_leases.snapshot_bytes(partitions, 0) for partitions in (0, 1, 2))
-    found |= {"snapshot_bytes": empty, "partition_bytes": one - empty, "producer_bytes": bench_leases.snapshot_bytes(1, 1) - one}
+    found |= {
+        "snapshot_bytes": empty,
+        "partition_bytes": one - empty,
+        "producer_bytes": bench_leases.snapshot_bytes(1, 1) - one,
+    }
     assert two - one == one - empty, "each partition takes as many bytes as the first"
-    return found | {f"bytes_of_{partitions}": bench_leases.snapshot_bytes(partitions, 10) for partitions in (10, 10_000)}
+    return found | {
+        f"bytes_of_{partitions}": bench_leases.snapshot_bytes(partitions, 10)
+        for partitions in (10, 10_000)
+    }
 
 
 def _requirements(label: str) -> dict[str, object]:
-    return {f"requirements_{label.replace('/', '_').replace('-', '_')}": len(all_requirements([label], release=""))}
+    return {
+        f"requirements_{label.replace('/', '_').replace('-', '_')}": len(
+            all_requirements([label], release="")
+        )
+    }
 
 
 for _label in ("controller/3", "transactions/2", "consumer-groups/5"):

@@ -1,4 +1,6 @@
-"""The checks of KIP-447's claims: scenarios with exactly-once apps, and the benchmark of fencing for claims without a test."""
+"""The checks of KIP-447's claims: scenarios with exactly-once apps, and the benchmark of fencing
+for claims without a test.
+"""
 
 from bench.bench_fencing import PAUSES_MS, TIMEOUTS_MS
 from bench.fencing.measurements import aborted_needlessly, takeover
@@ -19,9 +21,13 @@ def _ended(run: ScenarioRun) -> dict[str, int]:
 
 
 def _output_counts(run: ScenarioRun) -> dict[str, int]:
-    """Return the number of input lines, and how many of them a read_committed consumer finds once, more than once or never in the output."""
+    """Return the number of input lines, and how many of them a read_committed consumer finds once,
+    more than once or never in the output.
+    """
     (expected,) = run.of("CopyExpected")
-    lines = {each["record_key"] for each in run.of("RecordAcknowledged", topic=expected["input_topic"])}
+    lines = {
+        each["record_key"] for each in run.of("RecordAcknowledged", topic=expected["input_topic"])
+    }
     read = run.of("RecordRead", topic=expected["output_topic"], is_read_committed=True)
     places = {(each["partition"], each["offset"]): each["record_key"] for each in read}
     counts = list(places.values())
@@ -35,7 +41,11 @@ def _output_counts(run: ScenarioRun) -> dict[str, int]:
 @check("kraftsim scenario zombie_fenced_by_epoch --seed 1")
 def by_epoch() -> dict[str, object]:
     run = scenario("kraftsim scenario zombie_fenced_by_epoch --seed 1")
-    return {"took_the_id": run.count("TransactionalIdTaken"), "fenced": run.count("ProducerFenced"), **_ended(run)}
+    return {
+        "took_the_id": run.count("TransactionalIdTaken"),
+        "fenced": run.count("ProducerFenced"),
+        **_ended(run),
+    }
 
 
 @check("kraftsim scenario coordinator_failover_every_state --seed 1")
@@ -74,25 +84,39 @@ def times_out() -> dict[str, object]:
 @check("kraftsim scenario kip_447_upgrade --seed 2")
 def two_bounces_on_kraft() -> dict[str, object]:
     run = scenario("kraftsim scenario kip_447_upgrade --seed 2")
-    return {"kraft_transactions": _ended(run)["transactions"], "kraft_twice": _output_counts(run)["more_than_once"]}
+    return {
+        "kraft_transactions": _ended(run)["transactions"],
+        "kraft_twice": _output_counts(run)["more_than_once"],
+    }
 
 
 @check("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2", INTEROP)
 def two_bounces() -> dict[str, object]:
     run = scenario("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2")
     releases = [str(each["release"]) for each in run.of("NodeStarted", role="broker")]
-    return {"upgrade_transactions": _ended(run)["transactions"], "from_release": releases[0], "to_release": releases[-1], **_output_counts(run)}
+    return {
+        "upgrade_transactions": _ended(run)["transactions"],
+        "from_release": releases[0],
+        "to_release": releases[-1],
+        **_output_counts(run),
+    }
 
 
 @check("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2 --work bounces=1", INTEROP)
 def one_bounce() -> dict[str, object]:
-    run = scenario("kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2 --work bounces=1", violated=True)
+    run = scenario(
+        "kraftsim scenario kip_447_upgrade_on_zookeeper --seed 2 --work bounces=1", violated=True
+    )
     return {"lines_twice_by_one_bounce": _output_counts(run)["more_than_once"]}
 
 
 @check("kraftsim scenario zombie_fenced_by_generation --seed 1")
 def by_generation() -> dict[str, object]:
-    return {"twice": _output_counts(scenario("kraftsim scenario zombie_fenced_by_generation --seed 1"))["more_than_once"]}
+    return {
+        "twice": _output_counts(scenario("kraftsim scenario zombie_fenced_by_generation --seed 1"))[
+            "more_than_once"
+        ]
+    }
 
 
 @check("kraftsim scenario exactly_once_under_faults --seed 1")
@@ -115,7 +139,10 @@ def a_minute() -> dict[str, object]:
 
 @check(f"{FENCING} # pauses", INTEROP)
 def pauses() -> dict[str, object]:
-    aborted = {f"aborted_with_{timeout}": sum(aborted_needlessly(pause, timeout) for pause in PAUSES_MS) for timeout in TIMEOUTS_MS}
+    aborted = {
+        f"aborted_with_{timeout}": sum(aborted_needlessly(pause, timeout) for pause in PAUSES_MS)
+        for timeout in TIMEOUTS_MS
+    }
     return {**aborted, "pauses": len(PAUSES_MS)}
 
 

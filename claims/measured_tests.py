@@ -1,4 +1,6 @@
-"""Runs the tests of rows in one process, and returns whether they passed and the figures that they recorded."""
+"""Runs the tests of rows in one process, and returns whether they passed and the figures that they
+recorded.
+"""
 
 import json
 import subprocess
@@ -15,7 +17,10 @@ LANES = ("not interop", "interop")
 
 @dataclass(slots=True)
 class FoundTest:
-    """The result of a test or test file. It passed if at least one case ran and all cases passed."""
+    """The result of a test or test file.
+
+    It passed if at least one case ran and all cases passed.
+    """
 
     passed: bool = False
     figures: dict[str, object] = field(default_factory=dict)
@@ -35,9 +40,15 @@ def measure_tests(names: Sequence[str], house: Path) -> dict[str, FoundTest]:
             subprocess.run(order, cwd=house, check=False)
             rows = json.loads(file.read_text()) if file.exists() else {}
         for name in asked:
-            own = [each for node_id, each in rows.items() if node_id == name or node_id.startswith(f"{name}::")]
+            own = [
+                each
+                for node_id, each in rows.items()
+                if node_id == name or node_id.startswith(f"{name}::")
+            ]
             outcomes = {outcome for each in own for outcome in each["outcomes"]}
             if outcomes:
                 figures = {key: value for each in own for key, value in each["figures"].items()}
-                found[name] = FoundTest(passed=outcomes == {"passed"}, figures=figures, is_interop=lane == "interop")
+                found[name] = FoundTest(
+                    passed=outcomes == {"passed"}, figures=figures, is_interop=lane == "interop"
+                )
     return found

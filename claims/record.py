@@ -1,4 +1,5 @@
-"""`docs/claims.json`: the last measured figures, with their date; tests compare their figures with it.
+"""`docs/claims.json`: the last measured figures, with their date; tests compare their figures with
+it.
 
 The rows are defined in `claims/`; only `make claims` writes this file.
 """
@@ -12,8 +13,9 @@ FILE: Final = Path(__file__).parents[1] / "docs" / "claims.json"
 
 
 class Measured(TypedDict):
-    """The result of a check. `again`: the make target that runs it again and fails on drift. `commit`: the youngest main-line commit in the
-    history of the measured code; with a `+` it had further changes, which were committed with the figure.
+    """The result of a check. `again`: the make target that runs it again and fails on drift.
+    `commit`: the youngest main-line commit in the history of the measured code; with a `+` it had
+    further changes, which were committed with the figure.
     """
 
     passed: bool
@@ -55,7 +57,10 @@ def read_record() -> Record:
 
 def write_record(record: Record) -> None:
     """Write the file, one check and one row to a line."""
-    checks = ",\n".join(f" {json.dumps(name)}: {json.dumps(each)}" for name, each in sorted(record["checks"].items()))
+    checks = ",\n".join(
+        f" {json.dumps(name)}: {json.dumps(each)}"
+        for name, each in sorted(record["checks"].items())
+    )
     rows = ",\n".join(f" {json.dumps(row)}" for row in record["rows"])
     FILE.write_text(f'{{"checks": {{\n{checks}\n}},\n"rows": [\n{rows}\n]}}\n')
 
@@ -66,17 +71,29 @@ def as_stored(figures: Mapping[str, object]) -> dict[str, object]:
     return found
 
 
-def unfounded(check: str, found: Iterable[str], stored: Mapping[str, object], rows: Sequence[str]) -> list[str]:
-    """Return a line for each figure in the file that a complete run of its check did not measure."""
+def unfounded(
+    check: str, found: Iterable[str], stored: Mapping[str, object], rows: Sequence[str]
+) -> list[str]:
+    """Return a line for each figure in the file that a complete run of its check did not
+    measure.
+    """
     order = f'make claims ARGS="--only {" ".join(rows)}"'
-    return [f"{check}: nothing measures {name}, docs/claims.json says {stored[name]!r}; run: {order}" for name in sorted({*stored} - {*found})]
+    return [
+        f"{check}: nothing measures {name}, docs/claims.json says {stored[name]!r}; run: {order}"
+        for name in sorted({*stored} - {*found})
+    ]
 
 
-def drift(check: str, found: Mapping[str, object], stored: Mapping[str, object], rows: Sequence[str]) -> list[str]:
+def drift(
+    check: str, found: Mapping[str, object], stored: Mapping[str, object], rows: Sequence[str]
+) -> list[str]:
     """Return a line for each figure that differs from the file, with the command to update it."""
     order = f'make claims ARGS="--only {" ".join(rows)}"'
     return [
-        f"{check}: {name} is {value!r}, docs/claims.json says {stored.get(name, 'nothing of it')!r}; if that is meant, run: {order}"
+        (
+            f"{check}: {name} is {value!r}, docs/claims.json says "
+            f"{stored.get(name, 'nothing of it')!r}; if that is meant, run: {order}"
+        )
         for name, value in as_stored(found).items()
         if name not in stored or stored[name] != value
     ]

@@ -1,7 +1,8 @@
-"""The figures that tests record: stored for `make claims`, and compared with docs/claims.json in every other run.
+"""The figures that tests record: stored for `make claims`, and compared with docs/claims.json in
+every other run.
 
-A test uses the fixture `figures` and calls it with names and values: `figures(batches_read=4)`. The figures of all cases of a
-parametrized test are merged, so each name has one value.
+A test uses the fixture `figures` and calls it with names and values: `figures(batches_read=4)`. The
+figures of all cases of a parametrized test are merged, so each name has one value.
 """
 
 import json
@@ -28,22 +29,35 @@ class Recorder:
         self._stored = read_record()
 
     def record(self, node_id: str, **figures: object) -> None:
-        """Store the figures of a test, or compare them. Raises AssertionError for a figure that differs from an earlier one."""
+        """Store the figures of a test, or compare them.
+
+        Raises AssertionError for a figure that differs from an earlier one.
+        """
         check = node_id.partition("[")[0]
         recorded = self._found.setdefault(check, {})
         figures = {re.sub(r"\W", "_", name): value for name, value in figures.items()}
         for name, value in as_stored(figures).items():
-            assert recorded.setdefault(name, value) == value, f"{check}: {name} was {recorded[name]!r} in another case and is {value!r}"
+            assert recorded.setdefault(name, value) == value, (
+                f"{check}: {name} was {recorded[name]!r} in another case and is {value!r}"
+            )
         if self._file is None:
             known = self._stored["checks"].get(check, {"figures": {}})["figures"]
-            assert not (differing := drift(check, figures, known, self._rows_of(check))), "\n".join(differing)
+            assert not (differing := drift(check, figures, known, self._rows_of(check))), "\n".join(
+                differing
+            )
 
     def unmeasured(self) -> list[str]:
-        """Return a line for each figure in docs/claims.json that no case recorded, for tests with all cases passed in this run."""
+        """Return a line for each figure in docs/claims.json that no case recorded, for tests with
+        all cases passed in this run.
+        """
         lines = []
         for check, measured in self._stored["checks"].items():
-            own = [test for test in self._collected if test == check or test.startswith(f"{check}::")]
-            if own and all(self._outcomes.get(test, {}) == {"passed": self._collected[test]} for test in own):
+            own = [
+                test for test in self._collected if test == check or test.startswith(f"{check}::")
+            ]
+            if own and all(
+                self._outcomes.get(test, {}) == {"passed": self._collected[test]} for test in own
+            ):
                 found = {name for test in own for name in self._found.get(test, {})}
                 lines += unfounded(check, found, measured["figures"], self._rows_of(check))
         return lines
@@ -58,18 +72,31 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count the outcome of a test."""
         if report.when == "call" or report.outcome != "passed":
-            self._outcomes.setdefault(report.nodeid.partition("[")[0], Counter())[report.outcome] += 1
+            self._outcomes.setdefault(report.nodeid.partition("[")[0], Counter())[
+                report.outcome
+            ] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the figures if requested; otherwise fail the run for figures that no test measures."""
+        """Write the figures if requested; otherwise fail the run for figures that no test
+        measures.
+        """
         if self._file is None:
             config = session.config
-            is_of_all_cases = not config.getoption("more_seeds") and not any("[" in asked for asked in config.args)
+            is_of_all_cases = not config.getoption("more_seeds") and not any(
+                "[" in asked for asked in config.args
+            )
             self.lines = self.unmeasured() if is_of_all_cases else []
-            session.exitstatus = (session.exitstatus or pytest.ExitCode.TESTS_FAILED) if self.lines else session.exitstatus
+            session.exitstatus = (
+                (session.exitstatus or pytest.ExitCode.TESTS_FAILED)
+                if self.lines
+                else session.exitstatus
+            )
         else:
-            rows = {name: {"outcomes": outcomes, "figures": self._found.get(name, {})} for name, outcomes in self._outcomes.items()}
+            rows = {
+                name: {"outcomes": outcomes, "figures": self._found.get(name, {})}
+                for name, outcomes in self._outcomes.items()
+            }
             self._file.write_text(json.dumps(rows))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -7,7 +7,9 @@ from claims.row import FAILED, Row, joined
 
 
 def row_result(row: Row, checks: Mapping[str, Measured]) -> RowResult:
-    """Return a row with its verdict and sentence; `not shown`, with the reason, if a check or a figure is missing."""
+    """Return a row with its verdict and sentence; `not shown`, with the reason, if a check or a
+    figure is missing.
+    """
     lacking = [name for name in row.checks if name not in checks or not checks[name]["passed"]]
     verdict, sentence = FAILED, f"not run, or failed: {', '.join(lacking)}"
     if not lacking:

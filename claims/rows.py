@@ -31,4 +31,6 @@ def _rows(file: Path) -> tuple[Row, ...]:
     return tuple(map(_row, tomllib.loads(file.read_text())["row"]))
 
 
-ROWS: Final[tuple[Row, ...]] = tuple(row for name in FILES for row in _rows(Path(__file__).with_name(f"{name}.toml")))
+ROWS: Final[tuple[Row, ...]] = tuple(
+    row for name in FILES for row in _rows(Path(__file__).with_name(f"{name}.toml"))
+)

@@ -1,4 +1,5 @@
-"""`make demo`: librdkafka producers write a text while a broker and the controller are killed; Spark checks the result.
+"""`make demo`: librdkafka producers write a text while a broker and the controller are killed;
+Spark checks the result.
 
 Source: the scenario `idempotent_producers_under_kill`, in process mode.
 """
@@ -18,16 +19,31 @@ SCENARIO = "idempotent_producers_under_kill"
 
 
 def main() -> int:
-    """Run the scenario, analyse it, write the report, and print a summary. Returns the exit code of the analysis."""
+    """Run the scenario, analyse it, write the report, and print a summary.
+
+    Returns the exit code of the analysis.
+    """
     options = _options()
     console = Console(markup=False)
     shutil.rmtree(options.out, ignore_errors=True)
     began = time.monotonic()
     console.print(Panel.fit(_introduction(), title="kraftsim demo"))
-    columns = (SpinnerColumn(finished_text=Text("ok", "green")), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(finished_text=Text("ok", "green")),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console) as progress:
-        result = _step(progress, "1/4 producers write, a broker and the controller are killed", lambda: _run(options.out))
-        _step(progress, "2/4 the event logs are converted to a Parquet file", lambda: _ingest(options.out))
+        result = _step(
+            progress,
+            "1/4 producers write, a broker and the controller are killed",
+            lambda: _run(options.out),
+        )
+        _step(
+            progress,
+            "2/4 the event logs are converted to a Parquet file",
+            lambda: _ingest(options.out),
+        )
         analysis = _step(progress, "3/4 Spark checks the invariants", lambda: _analyze(options.out))
         report = _step(progress, "4/4 the report is written", lambda: _report(options.out))
     for line in analysis.lines():
@@ -38,8 +54,15 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make demo", description="The main use case of kraftsim, with real clients.")
-    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="directory of the run (existing content is deleted)")
+    parser = argparse.ArgumentParser(
+        prog="make demo", description="The main use case of kraftsim, with real clients."
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/demo"),
+        help="directory of the run (existing content is deleted)",
+    )
     return parser.parse_args()
 
 
@@ -49,11 +72,11 @@ def _introduction() -> str:
 
     kills = " and ".join(f"{target} after {at_ms / 1000:g} s" for target, at_ms in KILLS)
     return (
-        f"1 controller and 3 brokers run as processes and speak Kafka's protocol.\n"
-        f"{WRITERS} idempotent producers (librdkafka) write {len(text(Mode.PROCESSES))} lines of Python's\n"
-        f"help texts to a topic of {PARTITIONS} partitions. SIGKILL hits {kills.split(' and ')[0]}\n"
-        f"and {kills.split(' and ')[1]}; both are restarted {DOWN_MS / 1000:g} s later.\n"
-        f"Is every line in the log exactly once?"
+        f"1 controller and 3 brokers run as processes and speak Kafka's protocol.\n{WRITERS} "
+        f"idempotent producers (librdkafka) write {len(text(Mode.PROCESSES))} lines of Python's\n"
+        f"help texts to a topic of {PARTITIONS} partitions. SIGKILL hits "
+        f"{kills.split(' and ')[0]}\nand {kills.split(' and ')[1]}; both are restarted "
+        f"{DOWN_MS / 1000:g} s later.\nIs every line in the log exactly once?"
     )
 
 
@@ -90,7 +113,11 @@ def _report(out: Path) -> Path:
 
 def _summary(result, analysis, report: Path, seconds: float) -> str:  # type: ignore[no-untyped-def]
     kills = sum(fired for _, fired, _ in result.faults.values())
-    answer = "every line is there exactly once" if result.outcome == "ok" else f"the run ended as '{result.outcome}': {result.trouble or 'see above'}"
+    answer = (
+        "every line is there exactly once"
+        if result.outcome == "ok"
+        else f"the run ended as '{result.outcome}': {result.trouble or 'see above'}"
+    )
     return (
         f"\n{kills} processes were killed and restarted; {answer}.\n"
         f"Spark's verdict over {result.event_count} events: {analysis.verdict}.\n"

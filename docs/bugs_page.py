@@ -1,4 +1,6 @@
-"""The page about historical bugs, from docs/bugs.json: the number of seeds to find each of them, as a plot and a table."""
+"""The page about historical bugs, from docs/bugs.json: the number of seeds to find each of them, as
+a plot and a table.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,8 +17,8 @@ LABEL_WIDTH, PLOT_WIDTH, ROW, TOP, BOTTOM = 250, 620, 24, 44, 36
 MOST_SEEDS: Final = 1000
 INK, FAINT, DOT, MEDIAN = "#333333", "#dddddd", "#1c6bb5", "#b5541c"
 HEAD: Final = (
-    "| bug | scenario | found | seeds: median | worst | CPU s: median | worst | by the scenario's own schedule | caught by (count) |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+    "| bug | scenario | found | seeds: median | worst | CPU s: median | worst | by the "
+    "scenario's own schedule | caught by (count) |\n|---|---|---|---|---|---|---|---|---|"
 )
 INTRODUCTION = f"""# Historical bugs, and the effort to find them
 
@@ -61,14 +63,28 @@ def bugs_page() -> str:
 def _whats() -> list[str]:
     about = dict(listing("bugs"))
     lines = ["## Descriptions\n", "| bug | what | fixed in |", "|---|---|---|"]
-    return [*lines, *(f"| `{each.name}` | {about[each.name]} | {', '.join(each.fixed_in)} |" for each in bugs())]
+    return [
+        *lines,
+        *(
+            f"| `{each.name}` | {about[each.name]} | {', '.join(each.fixed_in)} |"
+            for each in bugs()
+        ),
+    ]
 
 
 def row(hunted: BugHunts) -> str:
     """Return the line of the table for one bug."""
-    seeds, spent = [each.seeds for each in hunted.hunts], [each.cpu_seconds for each in hunted.hunts]
+    seeds, spent = (
+        [each.seeds for each in hunted.hunts],
+        [each.cpu_seconds for each in hunted.hunts],
+    )
     found = [each for each in hunted.hunts if each.is_found]
-    caught = Counter(invariant for each in found for invariant in each.caught_by if invariant in bug(hunted.bug).caught_by)
+    caught = Counter(
+        invariant
+        for each in found
+        for invariant in each.caught_by
+        if invariant in bug(hunted.bug).caught_by
+    )
     best = ", ".join(f"{invariant} ({count})" for invariant, count in caught.most_common(3))
     return (
         f"| `{hunted.bug}` | `{hunted.scenario}` | {len(found)} of {len(hunted.hunts)}"
@@ -78,20 +94,33 @@ def row(hunted: BugHunts) -> str:
 
 
 def bugs_plot() -> str:
-    """Draw a row for each bug, soonest found first: a dot for each repetition, by seeds, and a bar at the median."""
+    """Draw a row for each bug, soonest found first: a dot for each repetition, by seeds, and a bar
+    at the median.
+    """
     known = read()
-    rows = sorted((known[each.name] for each in bugs() if each.name in known), key=lambda each: (_median(each), _worst(each), each.bug))
+    rows = sorted(
+        (known[each.name] for each in bugs() if each.name in known),
+        key=lambda each: (_median(each), _worst(each), each.bug),
+    )
     height = TOP + ROW * len(rows) + BOTTOM
     width = LABEL_WIDTH + PLOT_WIDTH + 30
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" fill="{INK}">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            f'font-family="sans-serif" font-size="12" fill="{INK}">'
+        ),
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
         f'<text x="{LABEL_WIDTH}" y="20" font-weight="bold">seeds until found</text>',
     ]
     for seeds in (1, 2, 5, 10, 20, 50, 100, 200, 500, MOST_SEEDS):
         x = _x(seeds)
-        parts.append(f'<line x1="{x:.1f}" y1="{TOP - 10}" x2="{x:.1f}" y2="{height - BOTTOM}" stroke="{FAINT}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{height - BOTTOM + 18}" text-anchor="middle">{seeds:,}</text>')
+        parts.append(
+            f'<line x1="{x:.1f}" y1="{TOP - 10}" x2="{x:.1f}" y2="{height - BOTTOM}" '
+            f'stroke="{FAINT}"/>'
+        )
+        parts.append(
+            f'<text x="{x:.1f}" y="{height - BOTTOM + 18}" text-anchor="middle">{seeds:,}</text>'
+        )
     for number, hunted in enumerate(rows):
         parts += _strip(hunted, TOP + ROW * number + ROW / 2)
     return "\n".join([*parts, "</svg>", ""])
@@ -101,7 +130,10 @@ def _strip(hunted: BugHunts, y: float) -> Sequence[str]:
     bar = _x(_median(hunted))
     parts = [
         f'<text x="{LABEL_WIDTH - 14}" y="{y + 4:.1f}" text-anchor="end">{hunted.bug}</text>',
-        f'<line x1="{bar:.1f}" y1="{y - 9:.1f}" x2="{bar:.1f}" y2="{y + 9:.1f}" stroke="{MEDIAN}" stroke-width="3"/>',
+        (
+            f'<line x1="{bar:.1f}" y1="{y - 9:.1f}" x2="{bar:.1f}" y2="{y + 9:.1f}" '
+            f'stroke="{MEDIAN}" stroke-width="3"/>'
+        ),
     ]
     counted = Counter((each.seeds, each.is_found) for each in hunted.hunts)
     for (seeds, is_found), count in sorted(counted.items()):

@@ -1,7 +1,8 @@
-"""The page of claims, from docs/claims.json: what five design documents claim, the checks, and their results.
+"""The page of claims, from docs/claims.json: what five design documents claim, the checks, and
+their results.
 
-Rows are in `claims/`; `make claims` runs their checks, and writes verdicts and figures. tests/house/test_claims.py checks that all of them exist and
-that no row is missing.
+Rows are in `claims/`; `make claims` runs their checks, and writes verdicts and figures.
+tests/house/test_claims.py checks that all of them exist and that no row is missing.
 """
 
 from collections import Counter
@@ -40,11 +41,28 @@ def claims_page() -> str:
     """Return the page."""
     record = read_record()
     rows = record["rows"]
-    counted = {name: Counter(row["verdict"] for row in rows if document_of(row) == name) for name in DOCUMENTS}
-    table = [f"| {title} | {' | '.join(str(counted[name][verdict]) for verdict in VERDICTS)} |" for name, title in DOCUMENTS.items()]
-    lines = [INTRODUCTION.format(rows=len(rows), verdicts=" | ".join(VERDICTS), dashes="---|" * len(VERDICTS), counts="\n".join(table))]
+    counted = {
+        name: Counter(row["verdict"] for row in rows if document_of(row) == name)
+        for name in DOCUMENTS
+    }
+    table = [
+        f"| {title} | {' | '.join(str(counted[name][verdict]) for verdict in VERDICTS)} |"
+        for name, title in DOCUMENTS.items()
+    ]
+    lines = [
+        INTRODUCTION.format(
+            rows=len(rows),
+            verdicts=" | ".join(VERDICTS),
+            dashes="---|" * len(VERDICTS),
+            counts="\n".join(table),
+        )
+    ]
     for name, title in DOCUMENTS.items():
-        lines += [f"## {title}\n", "| id | claim | shipped Kafka differs? | verdict | measured | checks |", "|---|---|---|---|---|---|"]
+        lines += [
+            f"## {title}\n",
+            "| id | claim | shipped Kafka differs? | verdict | measured | checks |",
+            "|---|---|---|---|---|---|",
+        ]
         lines += [_line(row) for row in rows if document_of(row) == name]
         lines.append("")
     return "\n".join([*lines, *_measurements(record)])
@@ -59,15 +77,25 @@ def _line(row: RowResult) -> str:
     star = "*" if row["starred"] else ""
     measured = f"{row['measured']}. Argued: {row['argued']}" if row["argued"] else row["measured"]
     cells = (row["id"] + star, row["claim"], row["shipped"], row["verdict"], measured)
-    shown = " | ".join(cell.replace("|", chr(92) + "|").replace("*", chr(92) + "*").replace("<", "&lt;") for cell in cells)
+    shown = " | ".join(
+        cell.replace("|", chr(92) + "|").replace("*", chr(92) + "*").replace("<", "&lt;")
+        for cell in cells
+    )
     return f"| {shown} | {', '.join(map(_shown, row['checks']))} |"
 
 
 def _measurements(record: Record) -> list[str]:
     """Return a table of the checks, their dates, and the make targets that run them again."""
-    lines = ["## Checks\n", "| check | figures | run again by | date | commit |", "|---|---|---|---|---|"]
+    lines = [
+        "## Checks\n",
+        "| check | figures | run again by | date | commit |",
+        "|---|---|---|---|---|",
+    ]
     for name, each in record["checks"].items():
-        lines.append(f"| {_shown(name)} | {len(each['figures'])} | `{each['again']}` | {each['date']} | {each['commit']} |")
+        lines.append(
+            f"| {_shown(name)} | {len(each['figures'])} | `{each['again']}` | {each['date']} | "
+            f"{each['commit']} |"
+        )
     return [*lines, ""]
 
 

@@ -1,4 +1,6 @@
-"""The page of clients, from docs/client-matrix.json: the result of each client release with each broker release, kraftsim and Apache Kafka."""
+"""The page of clients, from docs/client-matrix.json: the result of each client release with each
+broker release, kraftsim and Apache Kafka.
+"""
 
 import json
 from collections.abc import Mapping
@@ -28,7 +30,10 @@ Apache Kafka's; with one row, both are the same.
 WORDS = {
     "idempotent": "30 records by an idempotent producer, each is in the log once",
     "transactions": "three transactions, of which the second is aborted",
-    "read committed": "a read_committed consumer reads the records of two committed transactions, and none of an aborted one",
+    "read committed": (
+        "a read_committed consumer reads the records of two committed transactions, and none of "
+        "an aborted one"
+    ),
     "group": "a member of a group reads and commits offsets; the next member has nothing left",
     "copy": "records and the group's offsets go into a transaction; the first attempt is aborted",
 }
@@ -62,7 +67,10 @@ def keep(cells: Cells) -> None:
     """Store the results: one line for each client and broker."""
     parts = []
     for client, brokers in sorted(cells.items(), key=lambda item: _place_of_client(item[0])):
-        rows = ",\n".join(f"  {json.dumps(broker)}: {json.dumps(outcomes)}" for broker, outcomes in sorted(brokers.items(), key=_place))
+        rows = ",\n".join(
+            f"  {json.dumps(broker)}: {json.dumps(outcomes)}"
+            for broker, outcomes in sorted(brokers.items(), key=_place)
+        )
         parts.append(f" {json.dumps(client)}: {{\n{rows}\n }}")
     FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
@@ -75,15 +83,25 @@ def line_of(broker: str) -> str:
 def clients_page() -> str:
     """Return the page."""
     cells = kept()
-    brokers = sorted({broker for row in cells.values() for broker in row}, key=lambda broker: _place((broker, {})))
+    brokers = sorted(
+        {broker for row in cells.values() for broker in row},
+        key=lambda broker: _place((broker, {})),
+    )
     lines = list(dict.fromkeys(line_of(broker) for broker in brokers))
     beside = {line_of(broker): broker for broker in brokers if broker.startswith(THEIRS)}
     works = "\n".join(f"| {name} | {words} |" for name, words in WORDS.items())
     text = [INTRODUCTION.format(works=works, lacking=_lacking(cells))]
-    heads = [f"{line}, compared with {beside[line].removeprefix(THEIRS + ' ')}" if line in beside else line for line in lines]
+    heads = [
+        f"{line}, compared with {beside[line].removeprefix(THEIRS + ' ')}"
+        if line in beside
+        else line
+        for line in lines
+    ]
     text += [f"| client | {' | '.join(heads)} |", "|---" * (len(lines) + 1) + "|"]
     for client, row in cells.items():
-        text.append(f"| {client} | {' | '.join(_cell(row, line, beside.get(line)) for line in lines)} |")
+        text.append(
+            f"| {client} | {' | '.join(_cell(row, line, beside.get(line)) for line in lines)} |"
+        )
     return "\n".join(text) + "\n" + REMARKS
 
 
@@ -93,7 +111,9 @@ def _place(item: tuple[str, object]) -> tuple[list[int], str]:
 
 def _place_of_client(name: str) -> tuple[int, list[int]]:
     library, _, version = name.partition(" ")
-    return LIBRARIES.index(library), [int(part) for part in version.split(".")] if version[0].isdigit() else [999]
+    return LIBRARIES.index(library), [int(part) for part in version.split(".")] if version[
+        0
+    ].isdigit() else [999]
 
 
 def _cell(row: Mapping[str, Mapping[str, str]], line: str, beside: str | None) -> str:

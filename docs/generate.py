@@ -1,7 +1,7 @@
 """Generates the reference pages from code and data, and the source of the documentation site.
 
-`make docs` builds the site. `python -m docs.generate` writes only its source, to build/site-src; git
-ignores both. tests/house/test_docs.py renders every page and checks links and tables.
+`make docs` builds the site. `python -m docs.generate` writes only its source, to build/site-src;
+git ignores both. tests/house/test_docs.py renders every page and checks links and tables.
 """
 
 import importlib
@@ -39,20 +39,40 @@ from protocol.messages.registry import declared_api_keys, versions_of
 REFERENCE = "reference"
 """Folder of the generated pages in the site."""
 SOURCE = Path(__file__).parents[1] / "build" / "site-src"
-LISTS = (("scenarios", "Scenarios"), ("invariants", "Invariants"), ("faults", "Faults"), ("bugs", "Historical bugs"), ("releases", "Releases"))
+LISTS = (
+    ("scenarios", "Scenarios"),
+    ("invariants", "Invariants"),
+    ("faults", "Faults"),
+    ("bugs", "Historical bugs"),
+    ("releases", "Releases"),
+)
 
 
 def coverage() -> str:
-    """Return the page of APIs: the declared versions, and those that brokers and controllers support."""
+    """Return the page of APIs: the declared versions, and those that brokers and controllers
+    support.
+    """
     served = {
         "broker": {handler.key for handler in broker_handlers()},
-        "controller": {handler.key for handler in Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()},
+        "controller": {
+            handler.key
+            for handler in Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
+        },
     }
     lines = [
         "# Coverage\n",
-        "Which APIs of Apache Kafka exist in kraftsim. *Declared*: versions that `protocol` reads and writes. *Broker*, *controller*: which",
-        "node supports it. *Versions since*: the versions of Apache Kafka, each with the first release that supports them; a dash: none.\n",
-        "A node advertises its release's versions of the APIs that it supports; any other request closes the connection, as in Kafka.\n",
+        (
+            "Which APIs of Apache Kafka exist in kraftsim. *Declared*: versions that `protocol` "
+            "reads and writes. *Broker*, *controller*: which"
+        ),
+        (
+            "node supports it. *Versions since*: the versions of Apache Kafka, each with the first "
+            "release that supports them; a dash: none.\n"
+        ),
+        (
+            "A node advertises its release's versions of the APIs that it supports; any other "
+            "request closes the connection, as in Kafka.\n"
+        ),
         "| key | API | declared | broker | controller | versions since |",
         "|---|---|---|---|---|---|",
     ]
@@ -60,10 +80,13 @@ def coverage() -> str:
     for key in ApiKey:
         own = _range(versions_of(key)) if key in declared else ""
         marks = ["yes" if key in served[role] else "" for role in ("broker", "controller")]
-        lines.append(f"| {int(key)} | {_camel(key.name)} | {own} | {marks[0]} | {marks[1]} | {_since(key)} |")
+        lines.append(
+            f"| {int(key)} | {_camel(key.name)} | {own} | {marks[0]} | {marks[1]} | {_since(key)} |"
+        )
     missing = len(ApiKey) - len(declared)
     lines.append(
-        f"\n{len(declared)} of {len(ApiKey)} APIs are declared, {missing} are not yet. Intended differences: [deviations](../deviations.md)."
+        f"\n{len(declared)} of {len(ApiKey)} APIs are declared, {missing} are not yet. Intended "
+        "differences: [deviations](../deviations.md)."
     )
     return "\n".join(lines) + "\n"
 
@@ -72,14 +95,27 @@ def events() -> str:
     """Return the page of events with their fields: the columns of the event log."""
     lines = [
         "# Events\n",
-        "The events that nodes, clients and the harness emit, one JSON line each, in `RUN/events/NODE.INCARNATION.jsonl`.",
-        f"Each line begins with {', '.join(f'`{name}`' for name in ENVELOPE_FIELDS)}; then come the fields of its kind.\n",
+        (
+            "The events that nodes, clients and the harness emit, one JSON line each, in "
+            "`RUN/events/NODE.INCARNATION.jsonl`."
+        ),
+        (
+            f"Each line begins with {', '.join(f'`{name}`' for name in ENVELOPE_FIELDS)}; then "
+            "come the fields of its kind.\n"
+        ),
     ]
     for module in MODULES:
-        lines.append(f"## {module.__name__.rpartition('.')[2].replace('_', ' ').capitalize()}\n\n{_paragraph(module.__doc__)}\n")
+        lines.append(
+            f"## {module.__name__.rpartition('.')[2].replace('_', ' ').capitalize()}\n\n"
+            f"{_paragraph(module.__doc__)}\n"
+        )
         lines += ["| kind | fields | what happened |", "|---|---|---|"]
         for name, kind in vars(module).items():
-            if isinstance(kind, type) and issubclass(kind, Event) and kind.__module__ == module.__name__:
+            if (
+                isinstance(kind, type)
+                and issubclass(kind, Event)
+                and kind.__module__ == module.__name__
+            ):
                 names = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
                 lines.append(f"| {name} | {names} | {_paragraph(kind.__doc__)} |")
         lines.append("")
@@ -102,11 +138,21 @@ def requirements() -> str:
     count = len(all_requirements(release=""))
     lines = [
         "# Requirements\n",
-        f"The requirements that [`kraftsim conformance`](../conformance.md) checks on a running node: {count} apply to the newest release.",
-        "Apache Kafka meets all of them. Numbers are permanent; a removed one is not reused. Without a release: all since 3.3.\n",
+        (
+            "The requirements that [`kraftsim conformance`](../conformance.md) checks on a running "
+            f"node: {count} apply to the newest release."
+        ),
+        (
+            "Apache Kafka meets all of them. Numbers are permanent; a removed one is not reused. "
+            "Without a release: all since 3.3.\n"
+        ),
     ]
     for section in sections():
-        lines += [f"## {section.label} {section.title}\n", "| number | requirement | source | release |", "|---|---|---|---|"]
+        lines += [
+            f"## {section.label} {section.title}\n",
+            "| number | requirement | source | release |",
+            "|---|---|---|---|",
+        ]
         for each in section.entries:
             words = (_escaped(each.sentence), _escaped(each.source), each.releases())
             lines.append(f"| {each.label} | {' | '.join(words)} |".replace("|  |", "| |"))
@@ -116,7 +162,13 @@ def requirements() -> str:
 
 def catalogue() -> str:
     """Return the page of scenarios, invariants, faults, bugs and releases."""
-    lines = ["# Catalogue\n", "All scenarios, invariants, faults, bugs and releases; `kraftsim list KIND` prints the same.\n"]
+    lines = [
+        "# Catalogue\n",
+        (
+            "All scenarios, invariants, faults, bugs and releases; `kraftsim list KIND` prints the "
+            "same.\n"
+        ),
+    ]
     for kind, title in LISTS:
         if kind == "faults":
             lines += [f"## {title}\n", *_faults()]
@@ -124,16 +176,31 @@ def catalogue() -> str:
         if kind == "scenarios":
             lines += [f"## {title}\n", *_scenarios()]
             continue
-        lines += [f"## {title}\n", "| name | what |", "|---|---|", *(f"| `{name}` | {about} |" for name, about in listing(kind)), ""]
+        lines += [
+            f"## {title}\n",
+            "| name | what |",
+            "|---|---|",
+            *(f"| `{name}` | {about} |" for name, about in listing(kind)),
+            "",
+        ]
     return "\n".join(lines)
 
 
 def _scenarios() -> list[str]:
     """Return the scenarios as a table."""
     lines = [
-        "The starting release is the value of `--release`, else the scenario's own, which its seed may choose. A scenario refuses releases",
-        "that it does not support. Where an older release did not yet guarantee a property, the scenario reports the violation. The number",
-        "of nodes is that of `--controllers` and `--brokers`, else the scenario's own (the seed may choose the number of controllers).",
+        (
+            "The starting release is the value of `--release`, else the scenario's own, which its "
+            "seed may choose. A scenario refuses releases"
+        ),
+        (
+            "that it does not support. Where an older release did not yet guarantee a property, "
+            "the scenario reports the violation. The number"
+        ),
+        (
+            "of nodes is that of `--controllers` and `--brokers`, else the scenario's own (the "
+            "seed may choose the number of controllers)."
+        ),
         "`kraftsim scenario NAME --help` explains the parameters.\n",
         "| name | what | releases | controllers + brokers | at least | parameters |",
         "|---|---|---|---|---|---|",
@@ -141,16 +208,29 @@ def _scenarios() -> list[str]:
     for facts in all_facts():
         _, release_range, nodes, least, parameters = facts.columns()
         code = f"`{parameters}`" if parameters else ""
-        lines.append(f"| `{facts.name}` | {facts.about} | {release_range} | {nodes} | {least} | {code} |".replace("|  |", "| |"))
+        lines.append(
+            f"| `{facts.name}` | {facts.about} | {release_range} | {nodes} | {least} | {code} |".replace(
+                "|  |", "| |"
+            )
+        )
     return [*lines, ""]
 
 
 def _faults() -> list[str]:
     """Return the kinds of faults as a table for each family."""
     lines = [
-        "The target of a fault is a host, a group of hosts (`controller-*`, `a,b`), or `leader`; of links, `a>b` is one",
-        "direction, `a<>b` both, `a` all of them. A fault is injected at a time, at the nth disk operation, frame or event, or when a node enters",
-        "a state. Parameters are shown with their default and, in brackets, with the values that a search draws from.\n",
+        (
+            "The target of a fault is a host, a group of hosts (`controller-*`, `a,b`), or "
+            "`leader`; of links, `a>b` is one"
+        ),
+        (
+            "direction, `a<>b` both, `a` all of them. A fault is injected at a time, at the nth "
+            "disk operation, frame or event, or when a node enters"
+        ),
+        (
+            "a state. Parameters are shown with their default and, in brackets, with the values "
+            "that a search draws from.\n"
+        ),
     ]
     for family, kinds in families().items():
         lines += [
@@ -188,7 +268,9 @@ def command_line() -> str:
     group = click.Context(kraftsim, info_name="kraftsim", help_option_names=["-h", "--help"])
     for verb in VERBS:
         command = getattr(importlib.import_module(f"kraftsim.cli.{verb}"), verb)
-        context = click.Context(command, info_name=verb, parent=group, terminal_width=110, max_content_width=110)
+        context = click.Context(
+            command, info_name=verb, parent=group, terminal_width=110, max_content_width=110
+        )
         text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
         lines += [f"## {verb}\n", f"```text\n{text}\n```\n"]
     assert set(VERBS) == set(kraftsim.list_commands(click.Context(kraftsim)))
@@ -234,7 +316,11 @@ def _since(key: ApiKey) -> str:
     found: list[str] = []
     before = ""
     for release in releases():
-        offered = release.broker_apis.get(key) or release.controller_apis.get(key) or release.zookeeper_apis.get(key)
+        offered = (
+            release.broker_apis.get(key)
+            or release.controller_apis.get(key)
+            or release.zookeeper_apis.get(key)
+        )
         versions = _range(offered) or ("-" if found else "")
         if versions and versions != before:
             found.append(f"{release.name}: {versions}")
@@ -243,7 +329,13 @@ def _since(key: ApiKey) -> str:
 
 
 def _range(versions: tuple[int, int] | None) -> str:
-    return "" if versions is None else f"{versions[0]}" if versions[0] == versions[1] else f"{versions[0]}-{versions[1]}"
+    return (
+        ""
+        if versions is None
+        else f"{versions[0]}"
+        if versions[0] == versions[1]
+        else f"{versions[0]}-{versions[1]}"
+    )
 
 
 def _camel(name: str) -> str:

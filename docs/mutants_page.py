@@ -44,13 +44,20 @@ def mutants_page() -> str:
     lines = [INTRODUCTION, *_totals(every, pairs)]
     for core in dict.fromkeys(each.core for each in every):
         lines += [f"\n## {core.capitalize()}\n", HEAD]
-        lines += [_row(mutant, finding) for mutant, finding in pairs if mutant.core == core and finding.is_found]
+        lines += [
+            _row(mutant, finding)
+            for mutant, finding in pairs
+            if mutant.core == core and finding.is_found
+        ]
     lines += _equivalent([pair for pair in pairs if not pair[1].is_found and pair[0].equivalent])
     lines += _survivors([pair for pair in pairs if not pair[1].is_found and not pair[0].equivalent])
     return "\n".join(lines) + "\n"
 
 
-HEAD = "| mutant | where | change | expected failure | the campaign | runs | CPU s | the tests |\n|---|---|---|---|---|---|---|---|"
+HEAD = (
+    "| mutant | where | change | expected failure | the campaign | runs | CPU s | the tests |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
 
 
 def _totals(every: Sequence[Mutant], pairs: Sequence[Pair]) -> Iterator[str]:
@@ -59,24 +66,34 @@ def _totals(every: Sequence[Mutant], pairs: Sequence[Pair]) -> Iterator[str]:
     by_hand = sum(mutant.made == BY_HAND for mutant in every)
     yield f"- {len(every)} mutants: {by_hand} by hand, {len(every) - by_hand} by rule."
     yield (
-        f"- {len(found)} detected, {equivalent} survive because they are equivalent to the original code,"
-        f" {len(pairs) - len(found) - equivalent} survive without a reason, {len(every) - len(pairs)} have not run yet."
+        f"- {len(found)} detected, {equivalent} survive because they are equivalent to the "
+        f"original code, {len(pairs) - len(found) - equivalent} survive without a reason, "
+        f"{len(every) - len(pairs)} have not run yet."
     )
     finished = [finding for _, finding in found if finding.how]
     only_tests = [(mutant, finding) for mutant, finding in found if not finding.how]
     survived = [pair for pair in only_tests if pair[1].runs and not pair[0].equivalent]
     reasons = sum(bool(mutant.equivalent) for mutant, _ in only_tests)
     yield (
-        f"- {len(finished)} detected by the campaign; {len(only_tests)} by tests only: {reasons} of these cannot fail in a scenario,"
-        f" {len(survived)} survived the scenarios, and for {len(only_tests) - reasons - len(survived)} no scenario ran."
+        f"- {len(finished)} detected by the campaign; {len(only_tests)} by tests only: {reasons} "
+        f"of these cannot fail in a scenario, {len(survived)} survived the scenarios, and for "
+        f"{len(only_tests) - reasons - len(survived)} no scenario ran."
     )
     asked = [finding for _, finding in pairs if finding.test_cpu_seconds is not None]
     if asked:
         noticed = [finding.test_cpu_seconds or 0.0 for finding in asked if finding.test]
-        yield f"- Tests detect {len(noticed)} of {len(asked)}, in {median(noticed):.1f} CPU seconds (median)."
+        yield (
+            f"- Tests detect {len(noticed)} of {len(asked)}, in {median(noticed):.1f} CPU "
+            "seconds (median)."
+        )
     if finished:
-        runs, seconds = [finding.runs for finding in finished], [finding.cpu_seconds for finding in finished]
-        of_runs, of_seconds = (f"median {median(figures):.1f}, most {max(figures):.0f}" for figures in (runs, seconds))
+        runs, seconds = (
+            [finding.runs for finding in finished],
+            [finding.cpu_seconds for finding in finished],
+        )
+        of_runs, of_seconds = (
+            f"median {median(figures):.1f}, most {max(figures):.0f}" for figures in (runs, seconds)
+        )
         yield f"- The campaign, until detection: runs: {of_runs}; CPU seconds: {of_seconds}."
     for how, count in Counter(finding.how for finding in finished).most_common():
         yield f"- {count} by {HOW[how]}."
@@ -85,14 +102,30 @@ def _totals(every: Sequence[Mutant], pairs: Sequence[Pair]) -> Iterator[str]:
 def _row(mutant: Mutant, finding: Finding) -> str:
     breaks = mutant.breaks if mutant.made == BY_HAND else f"*{mutant.breaks}*"
     runs, seconds = (str(finding.runs), f"{finding.cpu_seconds:.1f}") if finding.runs else ("", "")
-    return _line(*_names(mutant), breaks, _by_the_campaign(mutant, finding), runs, seconds, _by_tests(finding))
+    return _line(
+        *_names(mutant),
+        breaks,
+        _by_the_campaign(mutant, finding),
+        runs,
+        seconds,
+        _by_tests(finding),
+    )
 
 
 def _by_the_campaign(mutant: Mutant, finding: Finding) -> str:
     if not finding.how:
-        return f"cannot: {mutant.equivalent}" if mutant.equivalent else "survives" if finding.runs else "not run"
+        return (
+            f"cannot: {mutant.equivalent}"
+            if mutant.equivalent
+            else "survives"
+            if finding.runs
+            else "not run"
+        )
     by = finding.by[0] if finding.how == "invariant" else HOW[finding.how]
-    return f"{by} ({finding.scenario}, seed {finding.seed}{f', release {mutant.release}' if mutant.release else ''})"
+    return (
+        f"{by} ({finding.scenario}, seed "
+        f"{finding.seed}{f', release {mutant.release}' if mutant.release else ''})"
+    )
 
 
 def _by_tests(finding: Finding) -> str:
@@ -108,16 +141,27 @@ def _equivalent(pairs: Sequence[Pair]) -> Iterator[str]:
         yield "\n## Equivalent mutants\n"
         yield "| mutant | where | change | why | runs survived | CPU s |\n|---|---|---|---|---|---|"
     for mutant, finding in pairs:
-        yield _line(*_names(mutant), mutant.equivalent, str(finding.runs), f"{finding.cpu_seconds:.0f}")
+        yield _line(
+            *_names(mutant), mutant.equivalent, str(finding.runs), f"{finding.cpu_seconds:.0f}"
+        )
 
 
 def _survivors(pairs: Sequence[Pair]) -> Iterator[str]:
     if pairs:
         yield "\n## Survivors\n"
         yield "These have not been detected so far, and are not known to be equivalent.\n"
-        yield "| mutant | where | change | expected failure | scenarios | runs survived | CPU s |\n|---|---|---|---|---|---|---|"
+        yield (
+            "| mutant | where | change | expected failure | scenarios | runs survived | CPU s |\n"
+            "|---|---|---|---|---|---|---|"
+        )
     for mutant, finding in pairs:
-        yield _line(*_names(mutant), mutant.breaks, ", ".join(scenarios_of(mutant)), str(finding.runs), f"{finding.cpu_seconds:.0f}")
+        yield _line(
+            *_names(mutant),
+            mutant.breaks,
+            ", ".join(scenarios_of(mutant)),
+            str(finding.runs),
+            f"{finding.cpu_seconds:.0f}",
+        )
 
 
 def _names(mutant: Mutant) -> tuple[str, str, str]:

@@ -1,4 +1,6 @@
-"""The page of probes, from docs/probes.json: the requests, the responses of each node, and why responses differ."""
+"""The page of probes, from docs/probes.json: the requests, the responses of each node, and why
+responses differ.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +29,9 @@ def keep(found: Answers) -> None:
     """Store the responses from which the page is made."""
     parts = []
     for name, responses in found.items():
-        rows = ",\n".join(f"  {json.dumps(title)}: {json.dumps(answers)}" for title, answers in responses.items())
+        rows = ",\n".join(
+            f"  {json.dumps(title)}: {json.dumps(answers)}" for title, answers in responses.items()
+        )
         parts.append(f" {json.dumps(name)}: {{\n{rows}\n }}")
     FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
@@ -37,12 +41,24 @@ def probes_page() -> str:
     found: dict[str, dict[str, list[str]]] = json.loads(FILE.read_text())
     oldest = next(iter(found))
     count = sum(len(chapter.probes) for chapter in CHAPTERS)
-    lines = [INTRODUCTION.format(subjects=", ".join(found), count=count, oldest=line_of(oldest), newest=line_of(list(found)[-1]))]
+    lines = [
+        INTRODUCTION.format(
+            subjects=", ".join(found),
+            count=count,
+            oldest=line_of(oldest),
+            newest=line_of(list(found)[-1]),
+        )
+    ]
     for chapter in CHAPTERS:
         lines.append(f"\n## {chapter.title}\n")
         for number, asked in enumerate(chapter.probes, 1):
-            responses = {name: answers.get(name_of(chapter, asked), []) for name, answers in found.items()}
-            lines += [f"\n### {number}. {asked.title[0].upper()}{asked.title[1:]}\n", *_table(asked, responses)]
+            responses = {
+                name: answers.get(name_of(chapter, asked), []) for name, answers in found.items()
+            }
+            lines += [
+                f"\n### {number}. {asked.title[0].upper()}{asked.title[1:]}\n",
+                *_table(asked, responses),
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -62,10 +78,16 @@ def _table(asked: Probe, responses: Mapping[str, Sequence[str]]) -> Iterator[str
 
 
 def _is_as_its_model(name: str, responses: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether a column is redundant: kraftsim's if it equals Apache Kafka of its release, a newer release's if it equals the older one."""
+    """Return whether a column is redundant: kraftsim's if it equals Apache Kafka of its release, a
+    newer release's if it equals the older one.
+    """
     if not name.startswith(OURS):
         return list(responses[name]) == list(next(iter(responses.values())))
-    model = next(other for other in responses if not other.startswith(OURS) and line_of(other) == line_of(name))
+    model = next(
+        other
+        for other in responses
+        if not other.startswith(OURS) and line_of(other) == line_of(name)
+    )
     return are_alike(responses[name], responses[model])
 
 

@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from protocol.declaration import ArrayOf, Declaration, Field, Fresh, Primitive, StructureOf, VersionRange, pascal_case
+from protocol.declaration import (
+    ArrayOf,
+    Declaration,
+    Field,
+    Fresh,
+    Primitive,
+    StructureOf,
+    VersionRange,
+    pascal_case,
+)
 from protocol.schema import declaration_of
 
 HEADINGS: Final = "| field | type | versions | null | default | tag |\n|---|---|---|---|---|---|"
@@ -11,7 +20,9 @@ BYTES_SHOWN_MAX: Final = 16
 
 
 class Row(NamedTuple):
-    """A field with its place in the message; `versions` are those of the message in which it exists."""
+    """A field with its place in the message; `versions` are those of the message in which it
+    exists.
+    """
 
     path: str
     field: Field
@@ -39,7 +50,9 @@ def rows_of(declaration: Declaration, versions: VersionRange, path: str = "") ->
 
 
 def changes(cls: type) -> dict[int, list[str]]:
-    """Return the fields that each version after the first added and removed, for versions with changes."""
+    """Return the fields that each version after the first added and removed, for versions with
+    changes.
+    """
     declaration = declaration_of(cls)
     found: dict[int, list[str]] = {}
     first, last = declaration.versions.first, declaration.versions.last
@@ -51,13 +64,22 @@ def changes(cls: type) -> dict[int, list[str]]:
         gone = {row.path for row in rows if row.versions.last == version - 1}
         new = [row for row in rows if row.versions.first == version]
         said += [
-            f"adds `{row.path}`" + (f" (tag {row.field.tag})" if version in row.field.tagged else "") for row in new if not _inside(row.path, new)
+            f"adds `{row.path}`"
+            + (f" (tag {row.field.tag})" if version in row.field.tagged else "")
+            for row in new
+            if not _inside(row.path, new)
         ]
-        said += [f"drops `{path}`" for path in sorted(gone) if not any(path.startswith(f"{other}.") for other in gone)]
+        said += [
+            f"drops `{path}`"
+            for path in sorted(gone)
+            if not any(path.startswith(f"{other}.") for other in gone)
+        ]
         said += [
             f"`{row.path}` may be null"
             for row in rows
-            if row.field.nullable.first == version and version in row.versions and version - 1 in row.versions
+            if row.field.nullable.first == version
+            and version in row.versions
+            and version - 1 in row.versions
         ]
         if said:
             found[version] = said
@@ -66,7 +88,11 @@ def changes(cls: type) -> dict[int, list[str]]:
 
 def type_words(field: Field) -> str:
     """Return the type in Kafka's notation, structures by their names."""
-    return field.kafka_type.replace("[]", "array of ", 1) if field.kafka_type.startswith("[]") else field.kafka_type
+    return (
+        field.kafka_type.replace("[]", "array of ", 1)
+        if field.kafka_type.startswith("[]")
+        else field.kafka_type
+    )
 
 
 def _inside(path: str, new: list[Row]) -> bool:
@@ -78,11 +104,25 @@ def _line(row: Row, declaration: Declaration) -> str:
     field = row.field
     depth = row.path.count(".")
     indent = "&nbsp;" * 4 * depth
-    name = f"{indent}`{field.name}`" + (f" ({field.kafka_name})" if field.kafka_name != pascal_case(field.name) else "")
+    name = f"{indent}`{field.name}`" + (
+        f" ({field.kafka_name})" if field.kafka_name != pascal_case(field.name) else ""
+    )
     nullable = field.nullable.intersection(row.versions)
     tagged = field.tagged.intersection(row.versions)
-    tag = "" if not tagged else str(field.tag) + (f" in {_words(tagged, declaration)}" if tagged != row.versions else "")
-    cells = (name, type_words(field), _words(row.versions, declaration), _words(nullable, declaration) if nullable else "", _default(field), tag)
+    tag = (
+        ""
+        if not tagged
+        else str(field.tag)
+        + (f" in {_words(tagged, declaration)}" if tagged != row.versions else "")
+    )
+    cells = (
+        name,
+        type_words(field),
+        _words(row.versions, declaration),
+        _words(nullable, declaration) if nullable else "",
+        _default(field),
+        tag,
+    )
     return f"| {' | '.join(cells)} |"
 
 

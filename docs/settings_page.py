@@ -1,4 +1,6 @@
-"""The page of settings: the meaning of each, the releases with it, and whether it has an effect in kraftsim."""
+"""The page of settings: the meaning of each, the releases with it, and whether it has an effect in
+kraftsim.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -19,7 +21,18 @@ GROUPS = (
     (OWN, ("kraftsim.", "max.in.flight.sequence")),
     (
         "Brokers, controllers and the metadata log",
-        ("process.", "node.", "broker.", "controlled.", "controller", "metadata.", "initial.broker", "reserved.broker", "unstable.", "server."),
+        (
+            "process.",
+            "node.",
+            "broker.",
+            "controlled.",
+            "controller",
+            "metadata.",
+            "initial.broker",
+            "reserved.broker",
+            "unstable.",
+            "server.",
+        ),
     ),
     (
         "Listeners and connections",
@@ -56,11 +69,25 @@ GROUPS = (
         ),
     ),
     ("ZooKeeper", ("zookeeper.", "inter.broker.protocol")),
-    ("Replication", ("replica", "num.replica", "leader.", "follower.", "unclean.", "auto.leader", "eligible.")),
+    (
+        "Replication",
+        ("replica", "num.replica", "leader.", "follower.", "unclean.", "auto.leader", "eligible."),
+    ),
     ("Producers and transactions", ("transaction", "producer.", "add.partitions")),
     ("Groups and offsets", ("group.", "offset", "share.", "errors.")),
     ("Tiered storage", ("remote.",)),
-    ("Quotas, metrics and telemetry", ("quota.", "alter.log.dirs", "metric", "kafka.metrics", "client", "telemetry.", "auto.include")),
+    (
+        "Quotas, metrics and telemetry",
+        (
+            "quota.",
+            "alter.log.dirs",
+            "metric",
+            "kafka.metrics",
+            "client",
+            "telemetry.",
+            "auto.include",
+        ),
+    ),
     (
         "Topics and logs",
         (
@@ -109,26 +136,43 @@ listener.name.clients.ssl.keystore.location=/etc/kraftsim/broker.pem
 The listener `CLIENTS` requires SCRAM authentication over TLS; brokers and controllers do not use it. The file has the key and the
 certificates. [Clusters with SASL and TLS](../clusters.md#clusters-with-sasl-and-tls) has whole clusters, clients and credentials.
 """
-TABLE = "| property | type | default | change | valid values | since | effect | meaning |\n|---|---|---|---|---|---|---|---|"
+TABLE = (
+    "| property | type | default | change | valid values | since | effect | meaning |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
 
 
 NAMES_OF_TYPES = {"bool": "boolean", "float": "double", "int": "long", "int | None": "long"}
-"""Annotation of a field of `NodeConfig` -> Kafka's name of the type; a tuple is a list, anything else a string."""
+"""Annotation of a field of `NodeConfig` -> Kafka's name of the type; a tuple is a list, anything
+else a string.
+"""
 
 
 def _type_of(annotation: object) -> str:
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    text = (
+        annotation
+        if isinstance(annotation, str)
+        else getattr(annotation, "__name__", str(annotation))
+    )
     return "list" if text.startswith("tuple") else NAMES_OF_TYPES.get(text, "string")
 
 
-TYPES = {str(each.metadata[NAME_KEY]): _type_of(each.type) for each in fields(NodeConfig) if NAME_KEY in each.metadata}
+TYPES = {
+    str(each.metadata[NAME_KEY]): _type_of(each.type)
+    for each in fields(NodeConfig)
+    if NAME_KEY in each.metadata
+}
 """Property of a node -> its type."""
 
 
 def settings_page(seed_note: str) -> str:
     """Return the page; `seed_note` explains the security of kraftsim.seed."""
     rows = {line: rows_until(BROKER_ROWS, BROKER_GONE, line) for line in LINES}
-    own = {str(each.metadata[NAME_KEY]): each.metadata[DEFAULT_KEY] for each in fields(NodeConfig) if NAME_KEY in each.metadata}
+    own = {
+        str(each.metadata[NAME_KEY]): each.metadata[DEFAULT_KEY]
+        for each in fields(NodeConfig)
+        if NAME_KEY in each.metadata
+    }
     names = sorted({*own, *DYNAMIC_ONLY, *(name for each in rows.values() for name in each)})
     lines = [HEAD]
     for title, _ in GROUPS:
@@ -144,16 +188,27 @@ def _group_of(name: str) -> str:
 
 def _line(name: str, rows: dict[str, Rows], own: dict[str, str | None]) -> str:
     known = [line for line in LINES if name in rows[line]]
-    is_used = name.startswith("kraftsim.") or name in keys_in_effect() or meaning_of(name) is not None
+    is_used = (
+        name.startswith("kraftsim.") or name in keys_in_effect() or meaning_of(name) is not None
+    )
     effect = "yes" if is_used else ""
     if known:
         row = (*rows[known[-1]][name], "", "", "")
         kind, mode, valid = str(row[1]).lower(), row[3] or "read-only", _code(row[4] or "")
         default = _default(name, known, rows)
     elif name in DYNAMIC_ONLY:
-        kind, mode, valid, default = "long", "cluster-wide", "`[0,...]`", _code(DYNAMIC_ONLY[name].default or "")
+        kind, mode, valid, default = (
+            "long",
+            "cluster-wide",
+            "`[0,...]`",
+            _code(DYNAMIC_ONLY[name].default or ""),
+        )
     else:
-        mode, valid, default = "read-only", "", "*required*" if own[name] is None else _code(str(own[name]))
+        mode, valid, default = (
+            "read-only",
+            "",
+            "*required*" if own[name] is None else _code(str(own[name])),
+        )
         kind = TYPES[name]
     since = SINCE if not known and name not in DYNAMIC_ONLY else _releases(known)
     meaning = MEANINGS.get(name) or meaning_of(name) or ""
@@ -188,4 +243,6 @@ def _releases(known: Sequence[str]) -> str:
 def _code(text: str) -> str:
     """Return a text as code, shortened to fit into the table."""
     plain = " ".join(text.split()).replace("|", "\\|")
-    return f"`{plain if len(plain) <= DEFAULT_MAX else plain[:DEFAULT_MAX] + '...'}`" if plain else ""
+    return (
+        f"`{plain if len(plain) <= DEFAULT_MAX else plain[:DEFAULT_MAX] + '...'}`" if plain else ""
+    )

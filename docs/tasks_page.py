@@ -1,4 +1,6 @@
-"""The page about producers per task and per thread, from docs/producer-per-task.json, the results of `make bench ARGS="tasks --keep"`."""
+"""The page about producers per task and per thread, from docs/producer-per-task.json, the results
+of `make bench ARGS="tasks --keep"`.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,9 @@ Cell = int | float | str
 
 
 class Found(TypedDict):
-    """The stored results: a row for each variant and number of input partitions, and the bytes of one producer in each place."""
+    """The stored results: a row for each variant and number of input partitions, and the bytes of
+    one producer in each place.
+    """
 
     rows: Sequence[Mapping[str, Cell]]
     bytes: Mapping[str, int]
@@ -55,11 +59,28 @@ READING = """## Results
 def tables(found: Found) -> list[str]:
     """Return both tables in Markdown."""
     columns = (
-        *("input partitions", "variant", "producers", "connections", "transactions", "records each", "markers"),
+        *(
+            "input partitions",
+            "variant",
+            "producers",
+            "connections",
+            "transactions",
+            "records each",
+            "markers",
+        ),
         *("states", "ids", "transactions/s", "records/s", "s"),
     )
-    lines = [f"| {' | '.join(columns)} |", "|---|---" + "|---:" * (len(columns) - 2) + "|", *(_row(row) for row in found["rows"])]
-    lines += ["", "| where | bytes of one producer |", "|---|---:|", *(f"| {place} | {weight:,} |" for place, weight in found["bytes"].items())]
+    lines = [
+        f"| {' | '.join(columns)} |",
+        "|---|---" + "|---:" * (len(columns) - 2) + "|",
+        *(_row(row) for row in found["rows"]),
+    ]
+    lines += [
+        "",
+        "| where | bytes of one producer |",
+        "|---|---:|",
+        *(f"| {place} | {weight:,} |" for place, weight in found["bytes"].items()),
+    ]
     return lines
 
 
@@ -68,12 +89,24 @@ def tasks_page() -> str:
     found: Found = json.loads(FILE.read_text())
     lines = tables(found)
     cut = lines.index("")
-    return "\n".join([INTRODUCTION, *lines[:cut], "", MEANING, "", WEIGHTS, *lines[cut + 1 :], "", READING])
+    return "\n".join(
+        [INTRODUCTION, *lines[:cut], "", MEANING, "", WEIGHTS, *lines[cut + 1 :], "", READING]
+    )
 
 
 def _row(row: Mapping[str, Cell]) -> str:
-    transactions, records, virtual_ms = (int(row[name]) for name in ("transactions", "records", "virtual_ms"))
-    counts = " | ".join(f"{int(row[name]):,}" for name in ("producers", "connections", "transactions"))
+    transactions, records, virtual_ms = (
+        int(row[name]) for name in ("transactions", "records", "virtual_ms")
+    )
+    counts = " | ".join(
+        f"{int(row[name]):,}" for name in ("producers", "connections", "transactions")
+    )
     left = " | ".join(f"{int(row[name]):,}" for name in ("markers", "states", "ids"))
-    rates = f"{transactions * 1000 / virtual_ms:.1f} | {records * 1000 / virtual_ms:,.0f} | {virtual_ms / 1000:.1f}"
-    return f"| {int(row['input_partitions']):,} | {row['variant']} | {counts} | {records / transactions:.1f} | {left} | {rates} |"
+    rates = (
+        f"{transactions * 1000 / virtual_ms:.1f} | {records * 1000 / virtual_ms:,.0f} | "
+        f"{virtual_ms / 1000:.1f}"
+    )
+    return (
+        f"| {int(row['input_partitions']):,} | {row['variant']} | {counts} | "
+        f"{records / transactions:.1f} | {left} | {rates} |"
+    )

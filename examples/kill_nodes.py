@@ -22,7 +22,9 @@ def kraftsim(*arguments: str) -> str:
 
 
 def wait_for(brokers: str, address: str) -> None:
-    """Wait until a broker knows others as alive: a killed one registers when its session has expired."""
+    """Wait until a broker knows others as alive: a killed one registers when its session has
+    expired.
+    """
     give_up_at = time.monotonic() + SECONDS_MAX
     while f"knows brokers {brokers}," not in kraftsim("doctor", "--node", address):
         if time.monotonic() > give_up_at:

@@ -14,7 +14,8 @@ from kraftsim.explore.run import run_scenario
 
 SCENARIO = "producer_ids_survive_failover"
 QUESTION = """
-    SELECT node, count(*) AS blocks, min(first_producer_id) AS first, max(next_producer_id) - 1 AS last
+    SELECT node, count(*) AS blocks, min(first_producer_id) AS first,
+        max(next_producer_id) - 1 AS last
     FROM producer_id_block_allocated GROUP BY node ORDER BY node
 """
 

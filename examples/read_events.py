@@ -1,4 +1,6 @@
-"""Run a scenario in virtual time and count its events: each line of the event log is one JSON object."""
+"""Run a scenario in virtual time and count its events: each line of the event log is one JSON
+object.
+"""
 
 import argparse
 import json

@@ -1,6 +1,7 @@
 """A test of an application: one broker, one controller, an idempotent producer and a consumer.
 
-The pytest plug-in of kraftsim provides `kraftsim_cluster`. Run: pytest examples/test_with_a_cluster.py
+The pytest plug-in of kraftsim provides `kraftsim_cluster`. Run: pytest
+examples/test_with_a_cluster.py
 """
 
 import pytest
@@ -13,7 +14,9 @@ LINES = [b"to be", b"or not", b"to be"]
 @pytest.mark.kraftsim(brokers=1, settings={"num.partitions": "1"})
 def test_what_is_produced_is_consumed_in_order(kraftsim_cluster) -> None:
     """Produce three records with idempotence and read them back."""
-    producer = Producer({"bootstrap.servers": kraftsim_cluster.bootstrap, "enable.idempotence": True})
+    producer = Producer(
+        {"bootstrap.servers": kraftsim_cluster.bootstrap, "enable.idempotence": True}
+    )
     for line in LINES:
         producer.produce("lines", line)
     assert producer.flush(20) == 0

@@ -1,4 +1,6 @@
-"""Fuzzes everything that reads bytes: each input must give a value or a typed error, in bounded time and memory.
+"""Fuzzes everything that reads bytes: each input must give a value or a typed error, in bounded
+time and memory.
 
-`make fuzz` runs the targets one after another, guided by coverage if atheris is installed; `docs/conformance.md` explains the output.
+`make fuzz` runs the targets one after another, guided by coverage if atheris is installed;
+`docs/conformance.md` explains the output.
 """

@@ -3,8 +3,9 @@
     python -m fuzz [TARGET ...] [--seconds 60] [--by-chance]
     python -m fuzz --again TARGET HEX            run one input, with the full traceback of a failure
 
-Targets: requests responses data batches codecs disk every-byte answers. Inputs that reached new code paths are kept in build/fuzz and reused.
-Exit code: 0 nothing found, 1 something broke, 3 wrong arguments.
+Targets: requests responses data batches codecs disk every-byte answers. Inputs that reached new
+code paths are kept in build/fuzz and reused. Exit code: 0 nothing found, 1 something broke, 3 wrong
+arguments.
 """
 
 import argparse
@@ -24,10 +25,23 @@ ARTIFACTS = ("crash-*", "timeout-*", "oom-*", "slow-unit-*", "last")
 
 def main() -> int:
     """Run the chosen targets and print the results."""
-    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("targets", nargs="*", metavar="TARGET")
-    parser.add_argument("--seconds", type=float, default=60.0, help="time for each target except every-byte, which runs to its end (default: 60)")
-    parser.add_argument("--by-chance", action="store_true", help="random mutation without atheris, even if it is installed")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60.0,
+        help="time for each target except every-byte, which runs to its end (default: 60)",
+    )
+    parser.add_argument(
+        "--by-chance",
+        action="store_true",
+        help="random mutation without atheris, even if it is installed",
+    )
     parser.add_argument("--again", nargs=2, metavar=("TARGET", "HEX"), help="run one input")
     chosen = parser.parse_args()
     names = chosen.targets or list(NAMES)
@@ -39,9 +53,15 @@ def main() -> int:
         return _again(*chosen.again)
     at_random = chosen.at_random or importlib.util.find_spec("atheris") is None
     if at_random and not chosen.at_random:
-        print("atheris is not installed: inputs are mutated at random, without coverage guidance", flush=True)
+        print(
+            "atheris is not installed: inputs are mutated at random, without coverage guidance",
+            flush=True,
+        )
     broken = [name for name in names if _is_broken(name, chosen.seconds, at_random=at_random)]
-    print(f"broken: {', '.join(broken)}" if broken else f"nothing broke in {', '.join(names)}", flush=True)
+    print(
+        f"broken: {', '.join(broken)}" if broken else f"nothing broke in {', '.join(names)}",
+        flush=True,
+    )
     return 1 if broken else 0
 
 
@@ -49,7 +69,12 @@ def _is_broken(name: str, seconds: float, *, at_random: bool) -> bool:
     if name == EVERY_BYTE:
         return _every_byte() != 0
     if name == ANSWERS:
-        return subprocess.run([sys.executable, "-m", "fuzz.answers", "--seconds", str(seconds)], check=False).returncode != 0
+        return (
+            subprocess.run(
+                [sys.executable, "-m", "fuzz.answers", "--seconds", str(seconds)], check=False
+            ).returncode
+            != 0
+        )
     return _run(name, seconds, at_random=at_random) != 0
 
 
@@ -60,22 +85,40 @@ def _run(name: str, seconds: float, *, at_random: bool) -> int:
     for pattern in ARTIFACTS:
         for left in corpus.glob(pattern):
             left.unlink()
-    command = [sys.executable, "-m", "fuzz.one", name, str(seconds), str(corpus), *(["--by-chance"] if at_random else [])]
+    command = [
+        sys.executable,
+        "-m",
+        "fuzz.one",
+        name,
+        str(seconds),
+        str(corpus),
+        *(["--by-chance"] if at_random else []),
+    ]
     log = corpus / "log"
     with log.open("wb") as errors:  # atheris names every module that it instruments
         code = subprocess.run(command, check=False, stderr=errors).returncode
     if code not in (0, 1):
-        print(log.read_text(errors="replace")[-LOG_CHARACTERS:], f"{name}: BROKEN, the process ended with {code}", flush=True)
+        print(
+            log.read_text(errors="replace")[-LOG_CHARACTERS:],
+            f"{name}: BROKEN, the process ended with {code}",
+            flush=True,
+        )
         for pattern in ARTIFACTS:
             for artifact in sorted(corpus.glob(pattern)):
-                print(f"again: .venv/bin/python -m fuzz --again {name} {artifact.read_bytes().hex()}", flush=True)
+                print(
+                    f"again: .venv/bin/python -m fuzz --again {name} {artifact.read_bytes().hex()}",
+                    flush=True,
+                )
     return code
 
 
 def _every_byte() -> int:
     """Run one process for each processor that this one may use."""
     shares = len(os.sched_getaffinity(0))
-    processes = [subprocess.Popen([sys.executable, "-m", "fuzz.every_byte", f"{share}/{shares}"]) for share in range(shares)]
+    processes = [
+        subprocess.Popen([sys.executable, "-m", "fuzz.every_byte", f"{share}/{shares}"])
+        for share in range(shares)
+    ]
     return max(process.wait() for process in processes)
 
 
@@ -84,9 +127,15 @@ def _again(name: str, text: str) -> int:
     from fuzz.targets import REFUSALS, TARGETS
 
     if name == ANSWERS:
-        return subprocess.run([sys.executable, "-m", "fuzz.answers", "--again", text], check=False).returncode
+        return subprocess.run(
+            [sys.executable, "-m", "fuzz.answers", "--again", text], check=False
+        ).returncode
     if name == EVERY_BYTE:
-        print(f"an input of {EVERY_BYTE} has no reproducer: the lines above it have message, version and bytes", file=sys.stderr)
+        print(
+            f"an input of {EVERY_BYTE} has no reproducer: the lines above it have message, "
+            "version and bytes",
+            file=sys.stderr,
+        )
         return 3
     guard = Guard(name, TARGETS[name].check, REFUSALS)
     guard.run(bytes.fromhex(text), timed=False)  # compiles what it needs

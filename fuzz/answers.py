@@ -1,12 +1,15 @@
-"""Fuzzes running nodes over sockets: no node may crash, every response must be valid or its connection closed, other clients must be served.
+"""Fuzzes running nodes over sockets: no node may crash, every response must be valid or its
+connection closed, other clients must be served.
 
-    python -m fuzz.answers --frames 100000      a campaign against node processes, with a table at the end
+    python -m fuzz.answers --frames 100000      a campaign against node processes, with a table at
+    the end
     python -m fuzz.answers --seconds 60         the same for a time: a target of `make fuzz`
-    python -m fuzz.answers --again HEX          one connection's input to each listener of fresh nodes
+    python -m fuzz.answers --again HEX          one connection's input to each listener of fresh
+    nodes
 
 Five clusters are tested at once: KRaft without an authorizer and with one, ZooKeeper mode with one,
-and two whose clients may legitimately end service (`fuzz.disposable`). Clients are anonymous, admin with
-all permissions, carol with some, bob with none. Exit code: 0 nothing broke, 1 something did.
+and two whose clients may legitimately end service (`fuzz.disposable`). Clients are anonymous, admin
+with all permissions, carol with some, bob with none. Exit code: 0 nothing broke, 1 something did.
 """
 
 import argparse
@@ -56,9 +59,13 @@ KEPT_FRAMES = 100
 LOST = Path(__file__).parents[1] / "build" / "fuzz" / "answers"
 PRODUCE_VERSION = 9
 WARM_UP_SECONDS = 30.0
-"""A node keeps freed memory for the next request (`kraftsim.world.real.runner`), so its size settles once it has seen requests of every size."""
+"""A node keeps freed memory for the next request (`kraftsim.world.real.runner`), so its size
+settles once it has seen requests of every size.
+"""
 AT_REST_SECONDS = 10.0
-"""A node gives freed memory back when it comes to rest (`kraftsim.world.real.runner`), so its size is read after a pause."""
+"""A node gives freed memory back when it comes to rest (`kraftsim.world.real.runner`), so its size
+is read after a pause.
+"""
 USUAL_SECONDS = 60.0
 NOT_ENCODED = "an answer cannot be encoded"
 MEGABYTE = 1 << 20
@@ -73,7 +80,9 @@ class Outcome:
     frames: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
-    last: dict[str, deque[Asked]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=KEPT_FRAMES)))
+    last: dict[str, deque[Asked]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=KEPT_FRAMES))
+    )
     """By listener: one that hangs gets no more frames, while the others get thousands."""
     healthy_seconds: list[float] = field(default_factory=list)
 
@@ -81,10 +90,16 @@ class Outcome:
     def p99_ms(self) -> float:
         """The 99th percentile of the latency of the healthy clients' records."""
         ordered = sorted(self.healthy_seconds)
-        return 1000 * ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] if ordered else float("nan")
+        return (
+            1000 * ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
+            if ordered
+            else float("nan")
+        )
 
 
-async def attack(listener: Listener, maker: FrameMaker, outcome: Outcome, has_more: Callable[[], bool]) -> None:
+async def attack(
+    listener: Listener, maker: FrameMaker, outcome: Outcome, has_more: Callable[[], bool]
+) -> None:
     """Run one hostile client after another until there are enough frames."""
     refused = 0
     while has_more() and not outcome.broken:
@@ -108,14 +123,22 @@ async def attack(listener: Listener, maker: FrameMaker, outcome: Outcome, has_mo
             writer.transport.abort()
 
 
-async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Asked, listener: Listener, outcome: Outcome) -> bool:
+async def ask(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    asked: Asked,
+    listener: Listener,
+    outcome: Outcome,
+) -> bool:
     """Send one request and check its response; return whether the connection is still usable."""
     outcome.frames += 1
     outcome.last[listener.name].append(asked)
     writer.write(asked.frame)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), signed=True))
+            answer = await reader.readexactly(
+                int.from_bytes(await reader.readexactly(4), signed=True)
+            )
     except TimeoutError:
         outcome.verdicts["no answer yet"] += 1
         return False
@@ -134,8 +157,14 @@ def why_wrong(asked: Asked, answer: bytes) -> str | None:
     try:
         correlation_id, _ = decode_response(asked.api_key, asked.version, answer)
     except (MalformedMessage, UnsupportedApi) as error:
-        return f"the answer to {ApiKey(asked.api_key).name} v{asked.version} cannot be read: {error}"
-    return None if correlation_id == asked.correlation_id else f"request {asked.correlation_id} is answered as {correlation_id}"
+        return (
+            f"the answer to {ApiKey(asked.api_key).name} v{asked.version} cannot be read: {error}"
+        )
+    return (
+        None
+        if correlation_id == asked.correlation_id
+        else f"request {asked.correlation_id} is answered as {correlation_id}"
+    )
 
 
 def again(asked: Asked) -> str:
@@ -143,11 +172,25 @@ def again(asked: Asked) -> str:
     return f"again: .venv/bin/python -m fuzz.answers --again {asked.frame.hex()}"
 
 
-async def produce_healthily(target: Prepared, outcome: Outcome, has_more: Callable[[], bool]) -> None:
+async def produce_healthily(
+    target: Prepared, outcome: Outcome, has_more: Callable[[], bool]
+) -> None:
     """Produce one record after another as a healthy client, and measure the latency."""
     name = target.listeners[0].name.split(" broker")[0]
-    rows = [TopicProduceData(name=HEALTHY_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch())])]
-    frame = b"".join(request_chunks(int(ApiKey.PRODUCE), PRODUCE_VERSION, 1, "healthy", ProduceRequest(acks=-1, timeout_ms=5000, topic_data=rows)))
+    rows = [
+        TopicProduceData(
+            name=HEALTHY_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch())]
+        )
+    ]
+    frame = b"".join(
+        request_chunks(
+            int(ApiKey.PRODUCE),
+            PRODUCE_VERSION,
+            1,
+            "healthy",
+            ProduceRequest(acks=-1, timeout_ms=5000, topic_data=rows),
+        )
+    )
     try:
         reader, writer = await asyncio.open_connection(*target.healthy)
         while has_more() and not outcome.broken:
@@ -156,7 +199,12 @@ async def produce_healthily(target: Prepared, outcome: Outcome, has_more: Callab
             async with asyncio.timeout(HANG_SECONDS):
                 answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
             outcome.healthy_seconds.append(time.perf_counter() - started)
-            error = decode_response(int(ApiKey.PRODUCE), PRODUCE_VERSION, answer)[1].responses[0].partition_responses[0].error_code
+            error = (
+                decode_response(int(ApiKey.PRODUCE), PRODUCE_VERSION, answer)[1]
+                .responses[0]
+                .partition_responses[0]
+                .error_code
+            )
             if error:
                 outcome.broken.append(f"{name}: a healthy producer gets error {error}")
             await asyncio.sleep(HEALTHY_PAUSE_SECONDS)
@@ -175,7 +223,9 @@ async def keep_rights(target: Prepared, outcome: Outcome, has_more: Callable[[],
             outcome.broken.append(f"CreateAcls is not answered: {error!r}")
 
 
-async def watch(disposable: DisposableCluster, outcome: Outcome, has_more: Callable[[], bool]) -> None:
+async def watch(
+    disposable: DisposableCluster, outcome: Outcome, has_more: Callable[[], bool]
+) -> None:
     """Check a cluster that may legitimately end its service."""
     while has_more() and not outcome.broken:
         await asyncio.sleep(PAUSE_SECONDS)
@@ -191,7 +241,9 @@ async def campaign(
     has_more: Callable[[], bool],
     disposable: Sequence[DisposableCluster] = (),
 ) -> None:
-    """Run hostile clients on every listener of every cluster, with healthy producers in parallel."""
+    """Run hostile clients on every listener of every cluster, with healthy producers in
+    parallel.
+    """
     async with asyncio.TaskGroup() as group:
         for each in disposable:
             group.create_task(watch(each, outcome, has_more))
@@ -206,19 +258,27 @@ async def campaign(
                     group.create_task(attack(listener, maker, outcome, has_more))
 
 
-async def ask_each_once(target: Prepared, rng: Random, outcome: Outcome, *, newest_only: bool = False) -> None:
-    """Send each listener one request of every API and version, or of the newest versions, with maximal texts."""
+async def ask_each_once(
+    target: Prepared, rng: Random, outcome: Outcome, *, newest_only: bool = False
+) -> None:
+    """Send each listener one request of every API and version, or of the newest versions, with
+    maximal texts.
+    """
     for listener in target.listeners:
         maker = _maker(target, listener, rng)
         todo = maker.each_once(newest_only=newest_only)
-        await asyncio.gather(*(_ask_all(listener, todo, outcome) for _ in range(listener.connections)))
+        await asyncio.gather(
+            *(_ask_all(listener, todo, outcome) for _ in range(listener.connections))
+        )
 
 
 async def refuse_each_once(target: Prepared, rng: Random, outcome: Outcome) -> None:
     """Send each listener one malformed request of every API and version."""
     for listener in target.listeners:
         todo = _maker(target, listener, rng).each_truncated()
-        await asyncio.gather(*(_ask_all(listener, todo, outcome) for _ in range(listener.connections)))
+        await asyncio.gather(
+            *(_ask_all(listener, todo, outcome) for _ in range(listener.connections))
+        )
 
 
 async def _ask_all(listener: Listener, todo: Iterator[Asked], outcome: Outcome) -> None:
@@ -232,14 +292,22 @@ async def _ask_all(listener: Listener, todo: Iterator[Asked], outcome: Outcome) 
 
 
 def _maker(target: Prepared, listener: Listener, rng: Random) -> FrameMaker:
-    return FrameMaker(Random(rng.random()), listener.offered, target.names, target.ids, listener.left_out)
+    return FrameMaker(
+        Random(rng.random()), listener.offered, target.names, target.ids, listener.left_out
+    )
 
 
 def main() -> int:
     """Run a campaign, or one frame."""
-    parser = argparse.ArgumentParser(prog="python -m fuzz.answers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz.answers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--frames", type=int, default=0, help="number of frames")
-    parser.add_argument("--seconds", type=float, help="end after this time (default: 60, or never with --frames)")
+    parser.add_argument(
+        "--seconds", type=float, help="end after this time (default: 60, or never with --frames)"
+    )
     parser.add_argument("--seed", default="answers", help="random seed")
     parser.add_argument("--again", metavar="HEX", help="send one frame to every listener")
     parser.add_argument("--out", type=Path, help="keep logs, events and data of all nodes here")
@@ -284,7 +352,8 @@ async def _measured(
     rng = Random(chosen.seed)
     warm_up = Outcome()
     for target in targets:
-        # A node compiles a codec at its first use, and the variant that reports the malformed field at its first error.
+        # A node compiles a codec at its first use, and the variant that reports the malformed field
+        # at its first error.
         await ask_each_once(target, rng, warm_up)
         await refuse_each_once(target, rng, warm_up)
     fresh = await _resident_bytes_at_rest(running)
@@ -308,9 +377,16 @@ async def _measured(
     dead = _dead([*running, *(each.cluster for each in disposable)])
     if not dead:
         outcome.broken += await _why_not_restarted(running)
-    directories = [*(each.directory for each in running), *(one for each in disposable for one in each.directories)]
+    directories = [
+        *(each.directory for each in running),
+        *(one for each in disposable for one in each.directories),
+    ]
     failures = _failures(directories)
-    outcome.broken += [f"{count} x {failure}" for failure, count in failures.items() if not failure.startswith(NOT_ENCODED)]
+    outcome.broken += [
+        f"{count} x {failure}"
+        for failure, count in failures.items()
+        if not failure.startswith(NOT_ENCODED)
+    ]
     outcome.broken += [
         f"{name} grew by {(after[name] - before[name]) / MEGABYTE:.1f} MB"
         for name in before
@@ -318,9 +394,17 @@ async def _measured(
     ]
     if dead or outcome.broken:
         LOST.mkdir(parents=True, exist_ok=True)
-        lines = [f"{listener} {again(asked)}\n" for listener, frames in outcome.last.items() for asked in frames]
+        lines = [
+            f"{listener} {again(asked)}\n"
+            for listener, frames in outcome.last.items()
+            for asked in frames
+        ]
         (LOST / "last-frames").write_text("".join(lines))
-        print(*outcome.broken, f"the last frames of each listener, {len(lines)} in all, are in {LOST / 'last-frames'}", sep="\n")
+        print(
+            *outcome.broken,
+            f"the last frames of each listener, {len(lines)} in all, are in {LOST / 'last-frames'}",
+            sep="\n",
+        )
     print(f"\n| {'measure':34} | value |\n|{'-' * 36}|---|")
     for what, value in _rows(outcome, seconds, dead, (fresh, before, after), failures):
         print(f"| {what:34} | {value} |")
@@ -329,7 +413,10 @@ async def _measured(
             print(f"| {f'{each.name}, started again':34} | {count} x {why} |")
         peaks = ", ".join(f"{name} {peak / MEGABYTE:.0f} MB" for name, peak in each.peaks.items())
         print(f"| {f'{each.name}, memory at most':34} | {peaks} |")
-        print(f"| {f'{each.name}, longest':34} | {1000 * each.longest_seconds:.0f} ms for ApiVersions |")
+        print(
+            f"| {f'{each.name}, longest':34} | {1000 * each.longest_seconds:.0f} ms for "
+            "ApiVersions |"
+        )
     return 1 if dead or outcome.broken else 0
 
 
@@ -349,19 +436,38 @@ async def _why_not_restarted(running: list[ProcessCluster]) -> list[str]:
 
 
 def _rows(
-    outcome: Outcome, seconds: float, dead: list[str], resident_bytes: Sequence[dict[str, int]], failures: Counter[str]
+    outcome: Outcome,
+    seconds: float,
+    dead: list[str],
+    resident_bytes: Sequence[dict[str, int]],
+    failures: Counter[str],
 ) -> Iterator[tuple[str, str]]:
     fresh, before, after = resident_bytes
-    yield "frames", f"{outcome.frames} in {seconds:.0f} s ({outcome.frames / max(seconds, 0.001):.0f} a second)"
+    yield (
+        "frames",
+        (
+            f"{outcome.frames} in {seconds:.0f} s ({outcome.frames / max(seconds, 0.001):.0f} a "
+            "second)"
+        ),
+    )
     for verdict, count in sorted(outcome.verdicts.items()):
         yield verdict, str(count)
     yield "crashed nodes", ", ".join(dead) or "0"
     for name in before:
         grown = f"{(after[name] - before[name]) / MEGABYTE:+.1f} MB" if name in after else "ended"
-        yield f"memory of {name}", f"{fresh[name] / MEGABYTE:.0f} MB fresh, {before[name] / MEGABYTE:.0f} MB warm, {grown} since"
+        yield (
+            f"memory of {name}",
+            (
+                f"{fresh[name] / MEGABYTE:.0f} MB fresh, {before[name] / MEGABYTE:.0f} MB warm, "
+                f"{grown} since"
+            ),
+        )
     for failure, count in failures.most_common():
         yield "failures within a node", f"{count} x {failure}"
-    yield "healthy producers, p99", f"{outcome.p99_ms:.1f} ms of {len(outcome.healthy_seconds)} records"
+    yield (
+        "healthy producers, p99",
+        f"{outcome.p99_ms:.1f} ms of {len(outcome.healthy_seconds)} records",
+    )
     yield "healthy producers, longest", f"{1000 * max(outcome.healthy_seconds, default=0):.0f} ms"
 
 
@@ -369,14 +475,21 @@ async def _progress(outcome: Outcome, started: float, running: list[ProcessClust
     while True:
         await asyncio.sleep(5)
         print(
-            f"answers: {time.monotonic() - started:.0f} s, {outcome.frames} frames, {dict(outcome.verdicts)}, p99 {outcome.p99_ms:.0f} ms", flush=True
+            f"answers: {time.monotonic() - started:.0f} s, {outcome.frames} frames, "
+            f"{dict(outcome.verdicts)}, p99 {outcome.p99_ms:.0f} ms",
+            flush=True,
         )
         dead = _dead(running)
         if dead:
             outcome.broken.append(f"ended: {', '.join(dead)}")
 
 
-async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessCluster], disposable: list[DisposableCluster]) -> int:
+async def _again(
+    frame: bytes,
+    targets: list[Prepared],
+    running: list[ProcessCluster],
+    disposable: list[DisposableCluster],
+) -> int:
     for target in targets:
         for listener in target.listeners:
             reader, writer = await asyncio.open_connection(listener.host, listener.port)
@@ -385,7 +498,10 @@ async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessClu
             try:
                 async with asyncio.timeout(5):
                     answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-                print(f"{listener.name}: answered with {len(answer)} bytes, {answer[:80].hex(' ')} ...")
+                print(
+                    f"{listener.name}: answered with {len(answer)} bytes, {answer[:80].hex(' ')} "
+                    "..."
+                )
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 print(f"{listener.name}: {error!r}")
             writer.transport.abort()
@@ -397,11 +513,18 @@ async def _again(frame: bytes, targets: list[Prepared], running: list[ProcessClu
 
 
 def _dead(running: list[ProcessCluster]) -> list[str]:
-    return [f"{name} {cluster.directory.human_log(name)}" for cluster in running for name in cluster.spec.node_names if cluster.has_ended(name)]
+    return [
+        f"{name} {cluster.directory.human_log(name)}"
+        for cluster in running
+        for name in cluster.spec.node_names
+        if cluster.has_ended(name)
+    ]
 
 
 def _failures(directories: Sequence[RunDirectory]) -> Counter[str]:
-    """Count the failures within nodes: responses that could not be encoded, as one; all others by API and reason; and tracebacks."""
+    """Count the failures within nodes: responses that could not be encoded, as one; all others by
+    API and reason; and tracebacks.
+    """
     found: Counter[str] = Counter()
     for directory in directories:
         for file in directory.events.glob("*.jsonl"):
@@ -411,7 +534,11 @@ def _failures(directories: Sequence[RunDirectory]) -> Counter[str]:
                         event = json.loads(line)
                         is_encoding = "cannot be encoded" in event["reason"]
                         name = API_NAMES.get(event.get("api_key"), event["kind"])
-                        reason = NOT_ENCODED if is_encoding else f"{name}: {event['reason'][:REASON_CHARACTERS]}"
+                        reason = (
+                            NOT_ENCODED
+                            if is_encoding
+                            else f"{name}: {event['reason'][:REASON_CHARACTERS]}"
+                        )
                         found[f"{reason} ({event.get('action', 'closed')})"] += 1
         for log in (directory.root / "logs").glob("*.log"):
             found += _tracebacks(log)

@@ -1,6 +1,7 @@
 """The target that reads files: any content gives a value or MalformedFile, and a value round-trips.
 
-Checksums are corrected first if a file has one.   Source: none of Kafka's; the formats are those of protocol.disk.
+Checksums are corrected first if a file has one.
+Source: none of Kafka's; the formats are those of protocol.disk.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,15 +13,36 @@ from crc32c import crc32c
 
 from fuzz.record_targets import with_right_checksums
 from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
-from protocol.disk.file_names import parse_metadata_snapshot_name, parse_partition_directory_name, parse_segment_file_name
-from protocol.disk.leader_epoch_checkpoint import build_leader_epoch_checkpoint, parse_leader_epoch_checkpoint
+from protocol.disk.file_names import (
+    parse_metadata_snapshot_name,
+    parse_partition_directory_name,
+    parse_segment_file_name,
+)
+from protocol.disk.leader_epoch_checkpoint import (
+    build_leader_epoch_checkpoint,
+    parse_leader_epoch_checkpoint,
+)
 from protocol.disk.meta_properties import build_meta_properties, parse_meta_properties
 from protocol.disk.metadata_snapshot import parse_metadata_snapshot
 from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from protocol.disk.partition_metadata import build_partition_metadata, parse_partition_metadata
-from protocol.disk.producer_snapshot import CRC_BYTES, build_producer_snapshot, parse_producer_snapshot
-from protocol.disk.quorum_state import DYNAMIC_VOTERS_VERSION, QuorumState, build_quorum_state, parse_quorum_state
-from protocol.disk.segment_indexes import build_offset_index, build_time_index, parse_offset_index, parse_time_index
+from protocol.disk.producer_snapshot import (
+    CRC_BYTES,
+    build_producer_snapshot,
+    parse_producer_snapshot,
+)
+from protocol.disk.quorum_state import (
+    DYNAMIC_VOTERS_VERSION,
+    QuorumState,
+    build_quorum_state,
+    parse_quorum_state,
+)
+from protocol.disk.segment_indexes import (
+    build_offset_index,
+    build_time_index,
+    parse_offset_index,
+    parse_time_index,
+)
 from protocol.disk.transaction_index import build_transaction_index, parse_transaction_index
 from protocol.malformed import MalformedMessage
 
@@ -42,19 +64,42 @@ class FileKind:
 
 
 def _with_right_checksum(data: bytes) -> bytes:
-    return data[: CRC_BYTES.start] + crc32c(data[CRC_BYTES.stop :]).to_bytes(4) + data[CRC_BYTES.stop :] if len(data) >= CRC_BYTES.stop else data
+    return (
+        data[: CRC_BYTES.start]
+        + crc32c(data[CRC_BYTES.stop :]).to_bytes(4)
+        + data[CRC_BYTES.stop :]
+        if len(data) >= CRC_BYTES.stop
+        else data
+    )
 
 
 def _parse_names(data: bytes) -> object:
     name = data[:FILE_NAME_BYTES_MAX].decode(errors="surrogateescape")
-    return parse_segment_file_name(name), parse_metadata_snapshot_name(name), parse_partition_directory_name(name)
+    return (
+        parse_segment_file_name(name),
+        parse_metadata_snapshot_name(name),
+        parse_partition_directory_name(name),
+    )
 
 
 KINDS = (
-    FileKind(parse_producer_snapshot, build_producer_snapshot, ("golden-0/00000000000000000021.snapshot",), _with_right_checksum),
+    FileKind(
+        parse_producer_snapshot,
+        build_producer_snapshot,
+        ("golden-0/00000000000000000021.snapshot",),
+        _with_right_checksum,
+    ),
     FileKind(parse_quorum_state, build_quorum_state, (f"{METADATA_LOG}/quorum-state",)),
-    FileKind(parse_offset_checkpoint, build_offset_checkpoint, ("replication-offset-checkpoint", "log-start-offset-checkpoint")),
-    FileKind(parse_leader_epoch_checkpoint, build_leader_epoch_checkpoint, ("golden-0/leader-epoch-checkpoint",)),
+    FileKind(
+        parse_offset_checkpoint,
+        build_offset_checkpoint,
+        ("replication-offset-checkpoint", "log-start-offset-checkpoint"),
+    ),
+    FileKind(
+        parse_leader_epoch_checkpoint,
+        build_leader_epoch_checkpoint,
+        ("golden-0/leader-epoch-checkpoint",),
+    ),
     FileKind(parse_meta_properties, build_meta_properties, ("meta.properties",)),
     FileKind(parse_partition_metadata, build_partition_metadata, ("golden-0/partition.metadata",)),
     FileKind(parse_clean_shutdown, build_clean_shutdown, ("kafka_cleanshutdown",)),
@@ -68,7 +113,11 @@ KINDS = (
         lambda found: build_time_index(BASE_OFFSET, found),
         (f"{METADATA_LOG}/00000000000000000000.timeindex",),
     ),
-    FileKind(parse_transaction_index, build_transaction_index, ("golden-0/00000000000000000021.txnindex",)),
+    FileKind(
+        parse_transaction_index,
+        build_transaction_index,
+        ("golden-0/00000000000000000021.txnindex",),
+    ),
     FileKind(parse_metadata_snapshot, None, ("bootstrap.checkpoint",), with_right_checksums),
     FileKind(_parse_names, None),
 )
@@ -79,7 +128,12 @@ TEXTS = (
     (6, b'{"version":0,"brokerEpoch":1e99}'),
     (6, b"[[[[]]]]"),
 )
-NAMES = ("00000000000000000021.txnindex", "00000000000000000021-0000000003.checkpoint", "orders-7", "00000000000000000021.log.deleted")
+NAMES = (
+    "00000000000000000021.txnindex",
+    "00000000000000000021-0000000003.checkpoint",
+    "orders-7",
+    "00000000000000000021.log.deleted",
+)
 
 
 def check_file(data: bytes) -> None:
@@ -101,7 +155,9 @@ def file_seeds() -> Iterator[bytes]:
     for number, kind in enumerate(KINDS):
         for file in kind.files:
             yield bytes((number,)) + (GOLDEN / file).read_bytes()
-    yield bytes((1,)) + build_quorum_state(QuorumState(leader_id=1, voted_directory_id=bytes(range(16))), DYNAMIC_VOTERS_VERSION)
+    yield bytes((1,)) + build_quorum_state(
+        QuorumState(leader_id=1, voted_directory_id=bytes(range(16))), DYNAMIC_VOTERS_VERSION
+    )
     for number, text in TEXTS:
         yield bytes((number,)) + text
     for name in NAMES:

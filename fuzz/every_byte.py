@@ -1,6 +1,8 @@
-"""Exhaustive byte mutation: each byte of samples of each message and version is changed to each of the 255 other values.
+"""Exhaustive byte mutation: each byte of samples of each message and version is changed to each of
+the 255 other values.
 
-Two samples each: a short one with one of each field, with every 32nd change also checked by the reference codec, and a longer random one.
+Two samples each: a short one with one of each field, with every 32nd change also checked by the
+reference codec, and a longer random one.
 
     python -m fuzz.every_byte [SHARE/SHARES]
 """
@@ -50,26 +52,38 @@ def changed(sample: bytes) -> Iterator[bytes]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a share of all messages (`0/2`: every second, starting with the first) and return 1 if one broke the property."""
+    """Run a share of all messages (`0/2`: every second, starting with the first) and return 1 if
+    one broke the property.
+    """
     share, shares = map(int, (arguments[0] if arguments else "0/1").split("/"))
     pairs = all_messages()[share::shares]
     started = said = time.monotonic()
     inputs = findings = 0
     for number, (cls, version) in enumerate(pairs, 1):
-        samples = (compiled(cls, version).encode(next(examples(cls, version))), short_frame(cls, version, RANDOM_BYTES_MAX))
+        samples = (
+            compiled(cls, version).encode(next(examples(cls, version))),
+            short_frame(cls, version, RANDOM_BYTES_MAX),
+        )
         for sample, compared_every in zip(samples, (COMPARED_EVERY, 0), strict=True):
             guard = Guard(NAME, Check(cls, version, compared_every), REFUSALS)
             for data in changed(sample):
                 finding = guard.run(data)
                 if finding is not None:
-                    print(f"\n{cls.__name__} v{version}: BROKEN by {data.hex()}\n{finding.what}", flush=True)
+                    print(
+                        f"\n{cls.__name__} v{version}: BROKEN by {data.hex()}\n{finding.what}",
+                        flush=True,
+                    )
             inputs += guard.inputs
             findings += len(guard.findings)
         now = time.monotonic()
         if now - said >= SECONDS_PER_LINE or number == len(pairs):
             said = now
             of_all = f"{number} of {len(pairs)} messages and versions"
-            print(f"{NAME} {share + 1}/{shares}: {of_all}, {inputs} inputs, {now - started:.0f} s, {findings} broken", flush=True)
+            print(
+                f"{NAME} {share + 1}/{shares}: {of_all}, {inputs} inputs, {now - started:.0f} s, "
+                f"{findings} broken",
+                flush=True,
+            )
     return 1 if findings else 0
 
 

@@ -1,7 +1,8 @@
 """Checks one input: distinguishes allowed results of a target from failures.
 
-A target returns (the input was read), raises MalformedMessage or UnsupportedApi (it was rejected), or fails: another exception, an
-assertion that two readers agree, more than the allowed time, more than the allowed memory.
+A target returns (the input was read), raises MalformedMessage or UnsupportedApi (it was rejected),
+or fails: another exception, an assertion that two readers agree, more than the allowed time, more
+than the allowed memory.
 """
 
 import resource
@@ -14,7 +15,9 @@ SECONDS_MAX = 2.0
 RESIDENT_BYTES_MAX = 512 * 1024 * 1024
 """The limit for the growth of the process by one input."""
 SECONDS_OF_LITTLE_MEMORY = 0.01
-"""Below this time memory is not checked: little can be allocated, and the check takes as long as most inputs."""
+"""Below this time memory is not checked: little can be allocated, and the check takes as long as
+most inputs.
+"""
 KIBIBYTE = 1024
 
 
@@ -27,7 +30,10 @@ class Finding:
     data: bytes
 
     def __str__(self) -> str:
-        return f"{self.what.rstrip()}\nagain: .venv/bin/python -m fuzz --again {self.target} {self.data.hex()}"
+        return (
+            f"{self.what.rstrip()}\nagain: .venv/bin/python -m fuzz --again {self.target} "
+            f"{self.data.hex()}"
+        )
 
 
 def _resident_bytes_max() -> int:
@@ -37,7 +43,9 @@ def _resident_bytes_max() -> int:
 
 @dataclass(slots=True)
 class Guard:
-    """Runs a target on inputs, counts results, and keeps the first input of every kind of failure."""
+    """Runs a target on inputs, counts results, and keeps the first input of every kind of
+    failure.
+    """
 
     target: str
     check: Callable[[bytes], None]
@@ -68,11 +76,17 @@ class Guard:
             what = ("RecursionError", f"RecursionError: {error}")
         except Exception as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]
-            what = (f"{type(error).__name__} {frame.filename}:{frame.lineno}", traceback.format_exc())
+            what = (
+                f"{type(error).__name__} {frame.filename}:{frame.lineno}",
+                traceback.format_exc(),
+            )
         seconds = time.perf_counter() - started
         grown_bytes = self._grown_bytes() if seconds > SECONDS_OF_LITTLE_MEMORY else 0
         if what is None and grown_bytes > RESIDENT_BYTES_MAX:
-            what = ("memory", f"it took {grown_bytes >> 20} MiB, {RESIDENT_BYTES_MAX >> 20} MiB are allowed")
+            what = (
+                "memory",
+                f"it took {grown_bytes >> 20} MiB, {RESIDENT_BYTES_MAX >> 20} MiB are allowed",
+            )
         if what is None and timed and seconds > SECONDS_MAX:
             what = ("time", f"it took {seconds:.1f} s, {SECONDS_MAX} s are allowed")
         if what is None:

@@ -1,4 +1,6 @@
-"""Targets that read messages: a connection's input, responses, and the messages in records. Fused and reference codec must agree.
+"""Targets that read messages: a connection's input, responses, and the messages in records.
+
+Fused and reference codec must agree.
 
 What was read must round-trip; bytes are compared, because NaN does not equal itself.
 """
@@ -14,7 +16,15 @@ from protocol.frames import BadFrameSize, FrameReader
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import DISAGREEMENT, compiled, construct_of
 from protocol.messages import registry
-from protocol.requests import UnsupportedApi, decode_request, decode_response, read_request_head, request_chunks, response_chunks, route_of
+from protocol.requests import (
+    UnsupportedApi,
+    decode_request,
+    decode_response,
+    read_request_head,
+    request_chunks,
+    response_chunks,
+    route_of,
+)
 from protocol.resolve import layout_of
 from protocol.schema import Message, declaration_of
 
@@ -26,7 +36,10 @@ SEEDS_IN_ONE = 3
 
 
 def check_requests(data: bytes) -> None:
-    """Feed bytes as a connection receives them: the first byte is the size of the pieces. Each frame is read or rejected on its own."""
+    """Feed bytes as a connection receives them: the first byte is the size of the pieces.
+
+    Each frame is read or rejected on its own.
+    """
     reader = FrameReader(FRAME_BYTES_MAX)
     piece_bytes = data[0] if data and data[0] else len(data) + 1
     frames: list[bytes] = []
@@ -57,8 +70,12 @@ def check_response(data: bytes) -> None:
         return  # may have been read as version 0 (KIP-511), which does not round-trip
     again = _written(lambda: b"".join(response_chunks(api_key, version, correlation_id, body))[4:])
     second = decode_response(api_key, version, again)
-    assert second[0] == correlation_id, "a response that was written again has another correlation id"
-    assert b"".join(response_chunks(api_key, version, correlation_id, second[1]))[4:] == again, "a response that was written again differs"
+    assert second[0] == correlation_id, (
+        "a response that was written again has another correlation id"
+    )
+    assert b"".join(response_chunks(api_key, version, correlation_id, second[1]))[4:] == again, (
+        "a response that was written again differs"
+    )
     if route_of(api_key, version).response_header_version == 0:
         check_message(type(body), version, frame[4:])
     elif frame[4] == 0:
@@ -72,7 +89,10 @@ def check_data(data: bytes) -> None:
 
 
 def check_message(cls: type, version: int, data: bytes) -> None:
-    """Read a message with the fused codec and, if it is short, with the reference. Raises MalformedMessage if both reject it."""
+    """Read a message with the fused codec and, if it is short, with the reference.
+
+    Raises MalformedMessage if both reject it.
+    """
     fused, reference = compiled(cls, version), construct_of(cls, version)
     try:
         message, position = fused.decode(data, 0)
@@ -90,13 +110,18 @@ def check_message(cls: type, version: int, data: bytes) -> None:
 
 
 def request_seeds() -> Iterator[bytes]:
-    """Yield one connection's input for each API and version, and some with several frames in pieces."""
+    """Yield one connection's input for each API and version, and some with several frames in
+    pieces.
+    """
     frames: list[bytes] = []
     for api_key, version in _asked():
         for body in examples(registry.request_class(api_key), version):
             frames.append(b"".join(request_chunks(api_key, version, 9, "client", body)))
     yield from (b"\0" + frame for frame in frames)
-    yield from (b"\x05" + b"".join(frames[start : start + SEEDS_IN_ONE]) for start in range(0, len(frames) - SEEDS_IN_ONE, 50))
+    yield from (
+        b"\x05" + b"".join(frames[start : start + SEEDS_IN_ONE])
+        for start in range(0, len(frames) - SEEDS_IN_ONE, 50)
+    )
 
 
 def response_seeds() -> Iterator[bytes]:
@@ -130,7 +155,9 @@ def all_messages() -> tuple[tuple[type, int], ...]:
 
 
 def _compact(number: int) -> int:
-    """A random source for an example with every array, every nullable and every tagged field, and little in them."""
+    """A random source for an example with every array, every nullable and every tagged field, and
+    little in them.
+    """
     return 0 if number == 2 else min(1, number - 1)
 
 
@@ -139,11 +166,19 @@ def _check_request(frame: bytes) -> None:
     body = decode_request(head, frame)
 
     def write() -> bytes:
-        return b"".join(request_chunks(head.api_key, head.api_version, head.correlation_id, head.client_id, body))[4:]
+        return b"".join(
+            request_chunks(
+                head.api_key, head.api_version, head.correlation_id, head.client_id, body
+            )
+        )[4:]
 
     again = _written(write)
     second = read_request_head(again)
-    assert (second.api_key, second.correlation_id, second.client_id) == (head.api_key, head.correlation_id, head.client_id)
+    assert (second.api_key, second.correlation_id, second.client_id) == (
+        head.api_key,
+        head.correlation_id,
+        head.client_id,
+    )
     body = decode_request(second, again)
     assert write() == again, "a request that was written again differs"
     check_message(type(body), head.api_version, frame[head.body_position :])
@@ -163,9 +198,17 @@ def _versions(cls: type) -> range:
 
 @cache
 def _asked() -> tuple[tuple[int, int], ...]:
-    return tuple((key, version) for key in registry.declared_api_keys() for version in _versions(registry.request_class(key)))
+    return tuple(
+        (key, version)
+        for key in registry.declared_api_keys()
+        for version in _versions(registry.request_class(key))
+    )
 
 
 @cache
 def _data_messages() -> tuple[tuple[type, int], ...]:
-    return tuple((cls, version) for cls, version in all_messages() if declaration_of(cls).kind not in ("request", "response"))
+    return tuple(
+        (cls, version)
+        for cls, version in all_messages()
+        if declaration_of(cls).kind not in ("request", "response")
+    )

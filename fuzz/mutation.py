@@ -1,15 +1,37 @@
 """Random mutation of inputs, for when atheris cannot be installed. It is not guided by coverage.
 
-Half of the changes target length fields: extreme bytes and numbers, truncation, repetition, parts of other inputs.
+Half of the changes target length fields: extreme bytes and numbers, truncation, repetition, parts
+of other inputs.
 """
 
 from collections.abc import Sequence
 from random import Random
 
 EXTREME_BYTES = (0, 1, 0x7F, 0x80, 0xFF)
-LARGEST = tuple(number.to_bytes(size, signed=True) for size in (2, 4, 8) for number in (-1, 1, (1 << 8 * size - 1) - 1, -(1 << 8 * size - 1)))
-EXTREME_WORDS = (b"1e999", b"NaN", b"-Infinity", b"null", b"true", b"[" * 3000, b"9" * 30, b"1_0", b"\xd9\xa3", b"\\ud800")
-EXTREMES = (*LARGEST, *EXTREME_WORDS, b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01")
+LARGEST = tuple(
+    number.to_bytes(size, signed=True)
+    for size in (2, 4, 8)
+    for number in (-1, 1, (1 << 8 * size - 1) - 1, -(1 << 8 * size - 1))
+)
+EXTREME_WORDS = (
+    b"1e999",
+    b"NaN",
+    b"-Infinity",
+    b"null",
+    b"true",
+    b"[" * 3000,
+    b"9" * 30,
+    b"1_0",
+    b"\xd9\xa3",
+    b"\\ud800",
+)
+EXTREMES = (
+    *LARGEST,
+    *EXTREME_WORDS,
+    b"\xff\xff\xff\xff\x07",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff" * 9 + b"\x01",
+)
 CHANGES_MAX = 4
 INPUT_BYTES_MAX = 8192
 

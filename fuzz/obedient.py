@@ -1,8 +1,9 @@
-"""Clusters that get all requests from clients with all permissions, including those that legitimately end service.
+"""Clusters that get all requests from clients with all permissions, including those that
+legitimately end service.
 
-Such a cluster need not serve, but its nodes must keep running, respond to ApiVersions in time as long
-as they accept connections, and restart from the resulting state. A cluster that no longer serves is
-restarted on its data, and recreated if that does not help.
+Such a cluster need not serve, but its nodes must keep running, respond to ApiVersions in time as
+long as they accept connections, and restart from the resulting state. A cluster that no longer
+serves is restarted on its data, and recreated if that does not help.
 """
 
 import asyncio
@@ -52,7 +53,9 @@ class DisposableCluster:
 
     async def start(self) -> None:
         """Start a new cluster on empty directories."""
-        directory = RunDirectory(self.base / f"{self.name.replace(' ', '-')}-{len(self.directories)}")
+        directory = RunDirectory(
+            self.base / f"{self.name.replace(' ', '-')}-{len(self.directories)}"
+        )
         self.directories.append(directory)
         self.cluster = ProcessCluster(self.spec, directory)
         await self.cluster.start()
@@ -65,7 +68,10 @@ class DisposableCluster:
         """Return a failure, or None. A cluster that legitimately serves no more is restarted."""
         ended = [name for name in self.spec.node_names if self.cluster.has_ended(name)]
         if ended:
-            return f"{self.name}: {', '.join(ended)} ended: {self.cluster.directory.human_log(ended[0])}"
+            return (
+                f"{self.name}: {', '.join(ended)} ended: "
+                f"{self.cluster.directory.human_log(ended[0])}"
+            )
         for name in self.spec.node_names:
             resident = psutil.Process(self.cluster.pid(name)).memory_info().rss
             self.peaks[name] = max(self.peaks.get(name, 0), resident)
@@ -76,7 +82,10 @@ class DisposableCluster:
                 async with asyncio.timeout(HANG_SECONDS):
                     await asked_once(self.spec.host, port, ApiVersionsRequest(), 0)
             except TimeoutError:
-                return f"{self.name}: port {port} does not respond to ApiVersions within {HANG_SECONDS} s"
+                return (
+                    f"{self.name}: port {port} does not respond to ApiVersions within "
+                    f"{HANG_SECONDS} s"
+                )
             except (OSError, asyncio.IncompleteReadError):
                 trouble = "connections are closed"
             self.longest_seconds = max(self.longest_seconds, time.perf_counter() - started)

@@ -1,6 +1,8 @@
-"""Fuzzes one target in its own process for a given time: with atheris, which is guided by coverage, or with random mutation.
+"""Fuzzes one target in its own process for a given time: with atheris, which is guided by coverage,
+or with random mutation.
 
-python -m fuzz.one NAME SECONDS CORPUS [--by-chance]      exit code 1: the property was broken, the inputs were printed
+python -m fuzz.one NAME SECONDS CORPUS [--by-chance]      exit code 1: the property was broken, the
+inputs were printed
 """
 
 import contextlib
@@ -64,8 +66,9 @@ class Run:
         guard, seconds = self._guard, now - self._started
         rate = (guard.inputs - self._before) / max(seconds, 0.001)
         print(
-            f"{self._name}: {seconds:3.0f} of {self._seconds:.0f} s, {guard.inputs} inputs ({rate:.0f} a second), "
-            f"{guard.read} read, {guard.refused} refused, {len(guard.findings)} broken",
+            f"{self._name}: {seconds:3.0f} of {self._seconds:.0f} s, {guard.inputs} inputs "
+            f"({rate:.0f} a second), {guard.read} read, {guard.refused} refused, "
+            f"{len(guard.findings)} broken",
             flush=True,
         )
 
@@ -97,7 +100,9 @@ def _by_coverage(atheris: Any, run: Run, seeds: list[bytes], corpus: Path, secon
     begin = corpus / "seeds"
     begin.mkdir(parents=True, exist_ok=True)
     (corpus / "found").mkdir(exist_ok=True)
-    for large in sorted((corpus / "found").iterdir(), key=lambda file: (file.stat().st_size, file.name))[KEPT_INPUTS_MAX:]:
+    for large in sorted(
+        (corpus / "found").iterdir(), key=lambda file: (file.stat().st_size, file.name)
+    )[KEPT_INPUTS_MAX:]:
         large.unlink()
     for number, seed in enumerate(seeds):
         (begin / f"{number:06}").write_bytes(seed)
@@ -141,7 +146,9 @@ def _atheris() -> Any:
 
 @contextlib.contextmanager
 def _instrumented(atheris: Any) -> Iterator[None]:
-    """Instrument the protocol for atheris: modules at import, fused functions when they are compiled."""
+    """Instrument the protocol for atheris: modules at import, fused functions when they are
+    compiled.
+    """
     if atheris is None:
         yield
         return

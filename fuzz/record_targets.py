@@ -1,7 +1,8 @@
-"""Targets that read records: batches and message sets with all conversions of a broker, and compressed blocks alone.
+"""Targets that read records: batches and message sets with all conversions of a broker, and
+compressed blocks alone.
 
-Checksums are corrected first, otherwise no code after the check would be reached. The limit for decompressed blocks is lowered, otherwise most time
-would be spent on zeros.
+Checksums are corrected first, otherwise no code after the check would be reached. The limit for
+decompressed blocks is lowered, otherwise most time would be spent on zeros.
 """
 
 import zlib
@@ -10,7 +11,13 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from protocol import compressed_blocks
-from protocol.batches import COVERED_POSITION, MAGIC_POSITION, RecordBatch, TimestampType, build_batch
+from protocol.batches import (
+    COVERED_POSITION,
+    MAGIC_POSITION,
+    RecordBatch,
+    TimestampType,
+    build_batch,
+)
 from protocol.compression import Compression, compress, decompress
 from protocol.control_records import (
     ControlType,
@@ -36,7 +43,9 @@ MESSAGE_CRC_POSITION = 12
 
 
 def check_batches(data: bytes) -> None:
-    """Read batches of any format, and process them like a broker; the first byte chooses formats and codecs."""
+    """Read batches of any format, and process them like a broker; the first byte chooses formats
+    and codecs.
+    """
     compressed_blocks.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
     choice, data = data[0] if data else 0, with_right_checksums(data[1:])
     refused: MalformedMessage | None = None
@@ -53,18 +62,31 @@ def check_batches(data: bytes) -> None:
         timestamp_type=TimestampType(choice // 18 % 2),
     )
     try:
-        assigned = assign_offsets(data, base_offset=100, leader_epoch=7, now_ms=1_700_000_000_000, log_format=log_format)
+        assigned = assign_offsets(
+            data, base_offset=100, leader_epoch=7, now_ms=1_700_000_000_000, log_format=log_format
+        )
         batches = list(split_any_batches(assigned.data))
-        assert all(batch.crc_is_valid() and batch.magic == log_format.magic for batch in batches), "a leader wrote a batch that followers reject"
-        assert batches[-1].last_offset == assigned.last_offset, "the assigned offsets differ from those written"
+        assert all(batch.crc_is_valid() and batch.magic == log_format.magic for batch in batches), (
+            "a leader wrote a batch that followers reject"
+        )
+        assert batches[-1].last_offset == assigned.last_offset, (
+            "the assigned offsets differ from those written"
+        )
         if assigned.was_rebuilt:
             offsets = [record.offset for batch in batches for record in batch.records()]
-            assert offsets == list(range(100, assigned.last_offset + 1)), "a leader skipped or repeated an offset"
+            assert offsets == list(range(100, assigned.last_offset + 1)), (
+                "a leader skipped or repeated an offset"
+            )
     except MalformedMessage as error:
         refused = error
-    for convert in (lambda: down_convert(split_any_batches(data), to_magic=choice % 2, first_offset=choice), lambda: _in_pieces(data, choice)):
+    for convert in (
+        lambda: down_convert(split_any_batches(data), to_magic=choice % 2, first_offset=choice),
+        lambda: _in_pieces(data, choice),
+    ):
         try:
-            assert all(batch.magic <= choice % 2 for batch in split_any_batches(convert())), "an old consumer got a new format"
+            assert all(batch.magic <= choice % 2 for batch in split_any_batches(convert())), (
+                "an old consumer got a new format"
+            )
         except MalformedMessage as error:
             refused = error
     if refused is not None:
@@ -72,7 +94,10 @@ def check_batches(data: bytes) -> None:
 
 
 def check_codec(data: bytes) -> None:
-    """Decompress a block; the first byte chooses the codec and the message format. The result is compressed and decompressed again."""
+    """Decompress a block; the first byte chooses the codec and the message format.
+
+    The result is compressed and decompressed again.
+    """
     compressed_blocks.PLAIN_BYTES_MAX = PLAIN_BYTES_MAX
     if not data:
         return
@@ -85,9 +110,22 @@ def check_codec(data: bytes) -> None:
 def batch_seeds() -> Iterator[bytes]:
     """Yield what producers send and what logs hold."""
     control = [
-        build_control_batch([(ControlType.SNAPSHOT_HEADER, SnapshotHeaderRecord(version=0))], base_offset=0, timestamp=1),
-        build_control_batch([(ControlType.KRAFT_VOTERS, VotersRecord(version=0))], base_offset=0, timestamp=1),
-        build_leader_change(leader_id=1, voters=[1, 2], granting_voters=[1], base_offset=0, leader_epoch=1, timestamp=1),
+        build_control_batch(
+            [(ControlType.SNAPSHOT_HEADER, SnapshotHeaderRecord(version=0))],
+            base_offset=0,
+            timestamp=1,
+        ),
+        build_control_batch(
+            [(ControlType.KRAFT_VOTERS, VotersRecord(version=0))], base_offset=0, timestamp=1
+        ),
+        build_leader_change(
+            leader_id=1,
+            voters=[1, 2],
+            granting_voters=[1],
+            base_offset=0,
+            leader_epoch=1,
+            timestamp=1,
+        ),
     ]
     for number, data in enumerate([*produced().values(), *logged().values(), *control]):
         if len(data) <= SEED_BYTES_MAX:
@@ -108,10 +146,14 @@ def with_right_checksums(data: bytes) -> bytes:
     try:
         for batch in split_any_batches(data):
             if isinstance(batch, RecordBatch):
-                covered = corrected[batch.position + COVERED_POSITION : batch.position + batch.size_bytes]
+                covered = corrected[
+                    batch.position + COVERED_POSITION : batch.position + batch.size_bytes
+                ]
                 position, crc = batch.position + BATCH_CRC_POSITION, crc32c(covered)
             else:
-                covered = corrected[batch.position + MAGIC_POSITION : batch.position + batch.size_bytes]
+                covered = corrected[
+                    batch.position + MAGIC_POSITION : batch.position + batch.size_bytes
+                ]
                 position, crc = batch.position + MESSAGE_CRC_POSITION, zlib.crc32(covered)
             corrected[position : position + 4] = crc.to_bytes(4)
     except MalformedBatch:
@@ -130,7 +172,10 @@ def _check_batch(batch: AnyBatch) -> None:
         for record in records:
             parse_control_record(record.key, record.value)
     offsets = [record.offset for record in records]
-    grows = all(before < after for before, after in zip((batch.base_offset - 1, *offsets), offsets, strict=False))
+    grows = all(
+        before < after
+        for before, after in zip((batch.base_offset - 1, *offsets), offsets, strict=False)
+    )
     is_near = grows and records and abs(batch.base_offset) < OFFSETS_MAX
     if is_near and all(record.timestamp >= NO_TIMESTAMP for record in records):
         _check_rebuilt(batch, records)
@@ -140,7 +185,9 @@ def _check_rebuilt(batch: RecordBatch, records: list[Record]) -> None:
     rebuilt = build_batch(
         records,
         base_offset=batch.base_offset,
-        append_timestamp=batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None,
+        append_timestamp=batch.max_timestamp
+        if batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+        else None,
         compression=batch.compression,
     )
     assert list(RecordBatch(rebuilt).records()) == records, "rebuilt records differ"

@@ -1,7 +1,8 @@
 """One object per file: finds the files of a kind by name and imports them on demand.
 
-A scenario, an invariant, a fault, a bug, a release, a handler, a chapter: each is one file that exports one object. Each object
-is found by its file name, and a file that exports nothing, or something else, is an error as soon as the catalogue is read.
+A scenario, an invariant, a fault, a bug, a release, a handler, a chapter: each is one file that
+exports one object. Each object is found by its file name, and a file that exports nothing, or
+something else, is an error as soon as the catalogue is read.
 """
 
 import difflib
@@ -29,7 +30,8 @@ class CatalogueError(TypeError):
 class Catalogue(Generic[Entry]):
     """The entries of `package`: modules that export an object of `kind` under the name `export`.
 
-    The module that defines the kind, the modules named in `apart`, modules whose name starts with an underscore, and sub-packages are no entries.
+    The module that defines the kind, the modules named in `apart`, modules whose name starts with
+    an underscore, and sub-packages are no entries.
     """
 
     package: str
@@ -41,20 +43,32 @@ class Catalogue(Generic[Entry]):
 
     def files(self) -> tuple[str, ...]:
         """Return the names of the entries' files without '.py', sorted; imports none of them."""
-        return tuple(file for file in _modules_in(tuple(importlib.import_module(self.package).__path__)) if self._is_entry(file))
+        return tuple(
+            file
+            for file in _modules_in(tuple(importlib.import_module(self.package).__path__))
+            if self._is_entry(file)
+        )
 
     def load(self, file: str) -> Entry:
-        """Import one file and return its entry. Raises CatalogueError if the file exports anything else."""
+        """Import one file and return its entry.
+
+        Raises CatalogueError if the file exports anything else.
+        """
         module = importlib.import_module(f"{self.package}.{file}")
         entry = getattr(module, self.export, None)
         if not isinstance(entry, self.kind):
-            raise CatalogueError(f"{self.package}.{file} must export one {self.kind.__name__} as {self.export}")
+            raise CatalogueError(
+                f"{self.package}.{file} must export one {self.kind.__name__} as {self.export}"
+            )
         others = [
-            name for name, value in vars(module).items() if isinstance(value, self.kind) and value is not entry and not self._is_borrowed(value)
+            name
+            for name, value in vars(module).items()
+            if isinstance(value, self.kind) and value is not entry and not self._is_borrowed(value)
         ]
         if others:
             raise CatalogueError(
-                f"{self.package}.{file} exports {', '.join(sorted(others))} beside {self.export}: one file, one {self.kind.__name__}"
+                f"{self.package}.{file} exports {', '.join(sorted(others))} beside "
+                f"{self.export}: one file, one {self.kind.__name__}"
             )
         return entry
 
@@ -64,12 +78,15 @@ class Catalogue(Generic[Entry]):
 
     def names(self) -> tuple[str, ...]:
         """Return the entries' names, in the order of their files."""
-        return tuple(entry_name(entry, file) for file in self.files() for entry in (self.load(file),))
+        return tuple(
+            entry_name(entry, file) for file in self.files() for entry in (self.load(file),)
+        )
 
     def named(self, name: str) -> Entry:
         """Return the entry of a name ('-' and '_' are alike), importing no more files than needed.
 
-        A name of an earlier release is accepted with a FormerNameWarning. Raises KeyError that lists names.
+        A name of an earlier release is accepted with a FormerNameWarning. Raises KeyError that
+        lists names.
         """
         wanted = _as_file(present_name(self.former, name, self.kind.__name__.lower()))
         for file in sorted(self.files(), key=lambda file: (not file.startswith(wanted), file)):
@@ -79,7 +96,9 @@ class Catalogue(Generic[Entry]):
         raise KeyError(f"no {self.kind.__name__.lower()} is called {name}{self._instead(name)}")
 
     def _instead(self, name: str) -> str:
-        """Return suggestions for an unknown name: all names if they are few, else the nearest and how to list the rest."""
+        """Return suggestions for an unknown name: all names if they are few, else the nearest and
+        how to list the rest.
+        """
         names = self.names()
         if len(names) <= LISTED_MAX:
             return f" (there are: {', '.join(_nearest_first(name, names)) or 'none'})"
@@ -88,17 +107,26 @@ class Catalogue(Generic[Entry]):
         return f"{meant} `kraftsim list {self.package.rpartition('.')[2]}` names all {len(names)}"
 
     def _is_borrowed(self, value: Entry) -> bool:
-        """Return whether the value is the entry of another file, imported as a base (a release is a delta of the previous one)."""
+        """Return whether the value is the entry of another file, imported as a base (a release is a
+        delta of the previous one).
+        """
         modules = (sys.modules.get(f"{self.package}.{file}") for file in self.files())
         return any(getattr(module, self.export, None) is value for module in modules)
 
     def _is_entry(self, file: str) -> bool:
-        return not file.startswith("_") and file not in self.apart and f"{self.package}.{file}" != self.kind.__module__
+        return (
+            not file.startswith("_")
+            and file not in self.apart
+            and f"{self.package}.{file}" != self.kind.__module__
+        )
 
 
 @cache
 def _modules_in(place: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the modules in the directories of a package, sorted. Cached: a program's files do not change while it runs."""
+    """Return the names of the modules in the directories of a package, sorted.
+
+    Cached: a program's files do not change while it runs.
+    """
     return tuple(sorted(module.name for module in pkgutil.iter_modules(place) if not module.ispkg))
 
 

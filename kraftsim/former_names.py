@@ -1,7 +1,8 @@
 """Names of 0.1 that 0.2 replaced: scenarios, invariants, kinds of faults and of events.
 
-A kept `replay.json`, a script or a habit goes on working for one release: whoever looks a former name up gets the present entry and a
-`FormerNameWarning` that says its name. Delete this module, and what refers to it, in 0.3.
+A kept `replay.json`, a script or a habit goes on working for one release: whoever looks a former
+name up gets the present entry and a `FormerNameWarning` that says its name. Delete this module, and
+what refers to it, in 0.3.
 """
 
 import warnings
@@ -118,10 +119,17 @@ class FormerNameWarning(FutureWarning):
 
 
 def present_name(former: Mapping[str, str], name: str, what: str) -> str:
-    """Return what an entry is called now; '-' and '_' are alike. Warns with FormerNameWarning if that is another name."""
+    """Return what an entry is called now; '-' and '_' are alike.
+
+    Warns with FormerNameWarning if that is another name.
+    """
     key = name.lower().replace("-", "_")
     present = {old.lower().replace("-", "_"): new for old, new in former.items()}.get(key)
     if present is None:
         return name
-    warnings.warn(f"the {what} {name} is called {present} now; the former name ends with {REMOVED_IN}", FormerNameWarning, stacklevel=3)
+    warnings.warn(
+        f"the {what} {name} is called {present} now; the former name ends with {REMOVED_IN}",
+        FormerNameWarning,
+        stacklevel=3,
+    )
     return present

@@ -1,6 +1,8 @@
-"""Runs many mutants, each in its own processes, and verifies that whatever detected them passes without a mutant.
+"""Runs many mutants, each in its own processes, and verifies that whatever detected them passes
+without a mutant.
 
-Stages: the tests of the mutant's core, then its scenarios, seed after seed. Scenarios run if no test detected the mutant, or if requested.
+Stages: the tests of the mutant's core, then its scenarios, seed after seed. Scenarios run if no
+test detected the mutant, or if requested.
 """
 
 import subprocess
@@ -23,7 +25,10 @@ AT_A_TIME = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
-    """The limits of a mutation run: number of runs, or CPU time. Without runs only the tests are executed."""
+    """The limits of a mutation run: number of runs, or CPU time.
+
+    Without runs only the tests are executed.
+    """
 
     runs: int
     cpu_seconds: float
@@ -37,17 +42,41 @@ class MutationRunFailed(RuntimeError):
 
 
 def run_mutants(
-    chosen: Sequence[Mutant], budget: Budget, *, jobs: int, done: Callable[[Finding], None], known: Mapping[str, Finding] | None = None
+    chosen: Sequence[Mutant],
+    budget: Budget,
+    *,
+    jobs: int,
+    done: Callable[[Finding], None],
+    known: Mapping[str, Finding] | None = None,
 ) -> None:
-    """Run the mutants in parallel; `done` is called after each stage. Stages with a `known` result are skipped. Raises MutationRunFailed."""
+    """Run the mutants in parallel; `done` is called after each stage.
+
+    Stages with a `known` result are skipped. Raises MutationRunFailed.
+    """
     found = {each.name: (known or {}).get(each.name) or _nothing_yet(each) for each in chosen}
-    for (_, *names), answer in _side_by_side(_questions(chosen, found) if budget.asks_tests else iter(()), jobs):
-        for name, noticed in zip(names, msgspec.json.decode(answer, type=list[Detected]), strict=True):
-            found[name] = replace(found[name], test=noticed.test, test_said=noticed.said, test_cpu_seconds=noticed.cpu_seconds)
+    for (_, *names), answer in _side_by_side(
+        _questions(chosen, found) if budget.asks_tests else iter(()), jobs
+    ):
+        for name, noticed in zip(
+            names, msgspec.json.decode(answer, type=list[Detected]), strict=True
+        ):
+            found[name] = replace(
+                found[name],
+                test=noticed.test,
+                test_said=noticed.said,
+                test_cpu_seconds=noticed.cpu_seconds,
+            )
             done(found[name])
-    order = (["--stories", each.name, str(budget.runs), str(budget.cpu_seconds)] for each in chosen if is_open(found[each.name], budget))
+    order = (
+        ["--stories", each.name, str(budget.runs), str(budget.cpu_seconds)]
+        for each in chosen
+        if is_open(found[each.name], budget)
+    )
     for (_, name, *_), answer in _side_by_side(order, jobs):
-        tests = {field: getattr(found[name], field) for field in ("test", "test_said", "test_cpu_seconds")}
+        tests = {
+            field: getattr(found[name], field)
+            for field in ("test", "test_said", "test_cpu_seconds")
+        }
         done(replace(msgspec.json.decode(answer, type=Finding), **tests))
 
 
@@ -56,7 +85,9 @@ def _nothing_yet(mutant: Mutant) -> Finding:
 
 
 def _questions(chosen: Sequence[Mutant], found: Mapping[str, Finding]) -> Iterator[list[str]]:
-    """Yield commands to run tests: mutants of one core together, because they share imported modules."""
+    """Yield commands to run tests: mutants of one core together, because they share imported
+    modules.
+    """
     cores: dict[str, list[str]] = {}
     for each in chosen:
         if found[each.name].test_cpu_seconds is None:
@@ -67,24 +98,54 @@ def _questions(chosen: Sequence[Mutant], found: Mapping[str, Finding]) -> Iterat
 
 
 def failing_controls(findings: Sequence[Finding], *, jobs: int) -> list[str]:
-    """Run every test that detected a mutant without any mutant, and return those that still fail. Raises MutationRunFailed."""
+    """Run every test that detected a mutant without any mutant, and return those that still fail.
+
+    Raises MutationRunFailed.
+    """
     tests = sorted({each.test for each in findings if each.test})
-    pieces = [tests[first : first + CONTROLS_AT_A_TIME] for first in range(0, len(tests), CONTROLS_AT_A_TIME)]
+    pieces = [
+        tests[first : first + CONTROLS_AT_A_TIME]
+        for first in range(0, len(tests), CONTROLS_AT_A_TIME)
+    ]
     said = _side_by_side((["--control-tests", *piece] for piece in pieces), jobs)
-    return sorted(each for _, answer in said for each in msgspec.json.decode(answer, type=list[str]))
+    return sorted(
+        each for _, answer in said for each in msgspec.json.decode(answer, type=list[str])
+    )
 
 
-def unclean_controls(findings: Sequence[Finding], releases: Mapping[str, str], *, jobs: int) -> list[tuple[str, str, int]]:
-    """Run every (release, scenario, seed) that detected a mutant without any mutant; return those that fail. Raises MutationRunFailed."""
-    finished = sorted({(releases[each.name], each.scenario, each.seed) for each in findings if each.how})
-    pieces = [finished[first : first + CONTROLS_AT_A_TIME] for first in range(0, len(finished), CONTROLS_AT_A_TIME)]
-    orders = (["--control", *(f"{release}/{scenario}/{seed}" for release, scenario, seed in piece)] for piece in pieces)
-    return sorted(each for _, said in _side_by_side(orders, jobs) for each in msgspec.json.decode(said, type=list[tuple[str, str, int]]))
+def unclean_controls(
+    findings: Sequence[Finding], releases: Mapping[str, str], *, jobs: int
+) -> list[tuple[str, str, int]]:
+    """Run every (release, scenario, seed) that detected a mutant without any mutant; return those
+    that fail.
+
+    Raises MutationRunFailed.
+    """
+    finished = sorted(
+        {(releases[each.name], each.scenario, each.seed) for each in findings if each.how}
+    )
+    pieces = [
+        finished[first : first + CONTROLS_AT_A_TIME]
+        for first in range(0, len(finished), CONTROLS_AT_A_TIME)
+    ]
+    orders = (
+        ["--control", *(f"{release}/{scenario}/{seed}" for release, scenario, seed in piece)]
+        for piece in pieces
+    )
+    return sorted(
+        each
+        for _, said in _side_by_side(orders, jobs)
+        for each in msgspec.json.decode(said, type=list[tuple[str, str, int]])
+    )
 
 
 def current(chosen: Sequence[Mutant], known: Mapping[str, Finding]) -> dict[str, Finding]:
     """Return the results that are still valid: neither the function nor the change has changed."""
-    return {each.name: known[each.name] for each in chosen if each.name in known and known[each.name].digest == digest_of(each)}
+    return {
+        each.name: known[each.name]
+        for each in chosen
+        if each.name in known and known[each.name].digest == digest_of(each)
+    }
 
 
 def is_open(known: Finding | None, budget: Budget) -> bool:
@@ -114,8 +175,16 @@ def _ended(waiting: dict[Future[bytes], list[str]]) -> Iterator[tuple[list[str],
 
 
 def _in_a_process(arguments: list[str]) -> bytes:
-    done = subprocess.run([sys.executable, "-m", "mutants.one", *arguments], capture_output=True, check=False, cwd=PROJECT_ROOT)
+    done = subprocess.run(
+        [sys.executable, "-m", "mutants.one", *arguments],
+        capture_output=True,
+        check=False,
+        cwd=PROJECT_ROOT,
+    )
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
-        raise MutationRunFailed(f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")
+        raise MutationRunFailed(
+            f"{' '.join(arguments)} ended with {done.returncode}: "
+            f"{done.stderr.decode(errors='replace')[-2000:]}"
+        )
     return lines[-1]

@@ -1,4 +1,6 @@
-"""All mutants: the handwritten ones, one file per core, and those that the generator makes from selected functions."""
+"""All mutants: the handwritten ones, one file per core, and those that the generator makes from
+selected functions.
+"""
 
 from functools import cache
 
@@ -10,13 +12,18 @@ CORES: Catalogue[Core] = Catalogue("mutants.cores", "CORE", Core)
 
 @cache
 def mutants() -> tuple[Mutant, ...]:
-    """Return every mutant, in the order of the cores. Raises ValueError if two have the same name."""
+    """Return every mutant, in the order of the cores.
+
+    Raises ValueError if two have the same name.
+    """
     from mutants.generator import generated
 
     found = (*(each for core in CORES.all() for each in core.mutants), *generated())
     names = [each.name for each in found]
     if len(set(names)) != len(names):
-        raise ValueError(f"two mutants are called {next(name for name in names if names.count(name) > 1)}")
+        raise ValueError(
+            f"two mutants are called {next(name for name in names if names.count(name) > 1)}"
+        )
     return found
 
 

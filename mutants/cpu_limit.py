@@ -8,7 +8,10 @@ from types import FrameType
 
 
 class Endless(KeyboardInterrupt):
-    """The CPU time limit is exceeded. (A KeyboardInterrupt, because asyncio and pytest do not catch it.)"""
+    """The CPU time limit is exceeded.
+
+    (A KeyboardInterrupt, because asyncio and pytest do not catch it.)
+    """
 
 
 @dataclass(slots=True)

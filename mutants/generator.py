@@ -1,4 +1,5 @@
-"""Generates mutants of selected functions by rules: off-by-one bounds, negated checks, omitted steps, swapped neighbours.
+"""Generates mutants of selected functions by rules: off-by-one bounds, negated checks, omitted
+steps, swapped neighbours.
 
 Every possible change to the functions listed here is generated, one change at a time.
 """
@@ -47,11 +48,25 @@ class Field:
 
 FIELDS: Final = (
     Field("raft", "kraftsim.core.raft.elections", ("poll_candidate",)),
-    Field("raft", "kraftsim.core.raft.leadership", ("Leadership.high_watermark", "Leadership._covers_own_epoch")),
+    Field(
+        "raft",
+        "kraftsim.core.raft.leadership",
+        ("Leadership.high_watermark", "Leadership._covers_own_epoch"),
+    ),
     Field("raft", "kraftsim.core.raft.raft_log", ("RaftLog.truncate_to", "RaftLog.delete_before")),
-    Field("raft", "kraftsim.core.raft.following", ("_append", "_truncate", "_learn_high_watermark")),
-    Field("producer ids", "kraftsim.producer_ids.rules_block_clients", ("PrefetchingBlockClient._use",)),
-    Field("producer state", "kraftsim.producer_state.rules_manager", ("ProducerStateManager._check_sequence",)),
+    Field(
+        "raft", "kraftsim.core.raft.following", ("_append", "_truncate", "_learn_high_watermark")
+    ),
+    Field(
+        "producer ids",
+        "kraftsim.producer_ids.rules_block_clients",
+        ("PrefetchingBlockClient._use",),
+    ),
+    Field(
+        "producer state",
+        "kraftsim.producer_state.rules_manager",
+        ("ProducerStateManager._check_sequence",),
+    ),
     Field("raft stores", "kraftsim.node.log", ("PartitionLog.flush",)),
     Field("raft stores", "kraftsim.node.raft.snapshot_files", ("SnapshotFiles._name",)),
 )
@@ -116,15 +131,29 @@ def _changes(source: str) -> Iterator[Change]:
     for node in _walked(ast.parse(text)):
         for rule, first, last, new in _rules(node, text):
             begin = place(first.lineno, first.col_offset)
-            yield Change(rule, begin, place(last.end_lineno or 0, last.end_col_offset or 0), textwrap.indent(new, " " * indent).lstrip())
+            yield Change(
+                rule,
+                begin,
+                place(last.end_lineno or 0, last.end_col_offset or 0),
+                textwrap.indent(new, " " * indent).lstrip(),
+            )
 
 
-def _rules(node: ast.AST, text: str) -> Iterator[tuple[str, ast.expr | ast.stmt, ast.expr | ast.stmt, str]]:
+def _rules(
+    node: ast.AST, text: str
+) -> Iterator[tuple[str, ast.expr | ast.stmt, ast.expr | ast.stmt, str]]:
     """Yield (rule, first node, last node, replacement)."""
     match node:
-        case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in COMPARISONS:
+        case ast.Compare(left=left, ops=[operator], comparators=[right]) if (
+            type(operator) in COMPARISONS
+        ):
             rule = "bound" if not isinstance(operator, ast.Eq | ast.NotEq) else "negated"
-            yield rule, node, node, f"{_text(left, text)} {COMPARISONS[type(operator)][1]} {_in_brackets(right, text)}"
+            yield (
+                rule,
+                node,
+                node,
+                f"{_text(left, text)} {COMPARISONS[type(operator)][1]} {_in_brackets(right, text)}",
+            )
         case ast.BoolOp(op=operator, values=values):
             word = " or " if isinstance(operator, ast.And) else " and "
             parts = (_in_brackets(value, text) for value in values)
@@ -142,7 +171,12 @@ def _rules(node: ast.AST, text: str) -> Iterator[tuple[str, ast.expr | ast.stmt,
         for step in steps:
             yield "left-out", step, step, "pass"
         for one, other in pairwise(block):
-            if isinstance(one, ast.Expr) and isinstance(other, ast.Expr) and _is_step(one) and _is_step(other):
+            if (
+                isinstance(one, ast.Expr)
+                and isinstance(other, ast.Expr)
+                and _is_step(one)
+                and _is_step(other)
+            ):
                 margin = " " * one.col_offset
                 yield "swapped", one, other, f"{_text(other, text)}\n{margin}{_text(one, text)}"
 
@@ -167,9 +201,13 @@ def _blocks(node: ast.AST) -> Iterable[list[ast.stmt]]:
 
 
 def _is_step(statement: ast.stmt) -> bool:
-    """Return whether a statement can be omitted: a call, or an assignment to a value that outlives the function; not an emitted event."""
+    """Return whether a statement can be omitted: a call, or an assignment to a value that outlives
+    the function; not an emitted event.
+    """
     if isinstance(statement, ast.Expr):
-        called = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
+        called = (
+            statement.value.value if isinstance(statement.value, ast.Await) else statement.value
+        )
         return isinstance(called, ast.Call) and not ast.unparse(called.func).endswith("emit")
     if isinstance(statement, ast.Assign):
         return all(isinstance(target, ast.Attribute) for target in statement.targets)
@@ -183,7 +221,9 @@ def _text(node: ast.AST, text: str) -> str:
 
 
 def _with_context(source: str, change: Change) -> tuple[str, str]:
-    """Return the replaced text and its replacement, with enough context to make the position unique."""
+    """Return the replaced text and its replacement, with enough context to make the position
+    unique.
+    """
     start, end = change.start, change.end
     while source.count(source[start:end]) != 1:
         start = source.rfind("\n", 0, max(start - 1, 0)) + 1

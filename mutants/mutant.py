@@ -1,6 +1,7 @@
 """Defines a mutant: a replaced text in one function of one module, and what should fail.
 
-A patch contains the replaced text, not a line number: code may move, and a patch without its text raises an error instead of testing nothing.
+A patch contains the replaced text, not a line number: code may move, and a patch without its text
+raises an error instead of testing nothing.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,11 @@ BY_HAND = "by hand"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mutant:
-    """One mutant. `old` occurs exactly once in the source of `function` (its qualified name), and is replaced by `new`."""
+    """One mutant.
+
+    `old` occurs exactly once in the source of `function` (its qualified name), and is replaced by
+    `new`.
+    """
 
     name: str
     core: str
@@ -27,7 +32,10 @@ class Mutant:
     release: str = ""
     """The release of the nodes, if the default release does not have this rule."""
     equivalent: str = ""
-    """Why no scenario can distinguish it from the original, if so. (A unit test of the core may.)"""
+    """Why no scenario can distinguish it from the original, if so.
+
+    (A unit test of the core may.)
+    """
 
     @property
     def place(self) -> str:
@@ -55,7 +63,16 @@ class Mutator:
         self._module = module
 
     def mutant(
-        self, name: str, function: str, old: str, new: str, breaks: str, *, scenarios: tuple[str, ...] = (), release: str = "", equivalent: str = ""
+        self,
+        name: str,
+        function: str,
+        old: str,
+        new: str,
+        breaks: str,
+        *,
+        scenarios: tuple[str, ...] = (),
+        release: str = "",
+        equivalent: str = "",
     ) -> Mutant:
         """Return one mutant."""
         return Mutant(

@@ -1,7 +1,9 @@
-"""Runs the scenarios of one mutant in virtual time, seed after seed, until something fails or the budget is spent.
+"""Runs the scenarios of one mutant in virtual time, seed after seed, until something fails or the
+budget is spent.
 
-A failure may be an invariant violation, a failed assertion of a node, or a failed scenario: a client that is never served, a node that does not
-restart, a run that does not end. A vacuous run is a failure, too.
+A failure may be an invariant violation, a failed assertion of a node, or a failed scenario: a
+client that is never served, a node that does not restart, a run that does not end. A vacuous run is
+a failure, too.
 """
 
 import time
@@ -19,13 +21,21 @@ from mutants.reach import scenarios_of
 RUN_CPU_SECONDS = 40
 """A run takes one or two; a mutant may make it endless."""
 OWN_ASSERTION = "nodes-believe-the-truth"
-SCENARIO_FAILURES = ("LivenessLost", "ScenarioFailed", "TopicFailed", "TimeoutError", "SimulationTimeLimit")
+SCENARIO_FAILURES = (
+    "LivenessLost",
+    "ScenarioFailed",
+    "TopicFailed",
+    "TimeoutError",
+    "SimulationTimeLimit",
+)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a mutation run: of the tests of its core, which run first, and of its scenarios (`runs` is 0 if none ran).
+    """The result of a mutation run: of the tests of its core, which run first, and of its scenarios
+    (`runs` is 0 if none ran).
 
-    `how` is how a scenario detected it: 'invariant', 'assertion', 'scenario', 'endless', 'unreadable' or 'vacuous'; empty if none did.
+    `how` is how a scenario detected it: 'invariant', 'assertion', 'scenario', 'endless',
+    'unreadable' or 'vacuous'; empty if none did.
     """
 
     name: str
@@ -62,9 +72,19 @@ def run_mutant(mutant: Mutant, digest: str, *, runs_max: int, cpu_seconds_max: f
             if how:
                 spent = time.process_time() - began
                 return Finding(
-                    name=mutant.name, digest=digest, runs=runs, cpu_seconds=spent, how=how, by=by, said=said[:400], scenario=scenario, seed=seed
+                    name=mutant.name,
+                    digest=digest,
+                    runs=runs,
+                    cpu_seconds=spent,
+                    how=how,
+                    by=by,
+                    said=said[:400],
+                    scenario=scenario,
+                    seed=seed,
                 )
-    return Finding(name=mutant.name, digest=digest, runs=runs, cpu_seconds=time.process_time() - began)
+    return Finding(
+        name=mutant.name, digest=digest, runs=runs, cpu_seconds=time.process_time() - began
+    )
 
 
 def is_clean(scenario: str, seed: int, release: str = "") -> bool:
@@ -73,7 +93,9 @@ def is_clean(scenario: str, seed: int, release: str = "") -> bool:
 
 
 def symptom(result: RunResult) -> tuple[str, tuple[str, ...], str]:
-    """Return the kind of failure of a run, its sources, and a message; all empty for a run that passes."""
+    """Return the kind of failure of a run, its sources, and a message; all empty for a run that
+    passes.
+    """
     invariants = tuple(name for name in result.invariants_violated if name != OWN_ASSERTION)
     if invariants:
         return "invariant", invariants, result.violations[0]
@@ -81,9 +103,17 @@ def symptom(result: RunResult) -> tuple[str, tuple[str, ...], str]:
         return "assertion", (OWN_ASSERTION,), result.violations[0]
     if result.trouble is not None:
         kind = result.trouble.partition(":")[0]
-        return ("scenario", (kind,), result.trouble) if kind in SCENARIO_FAILURES else ("assertion", (OWN_ASSERTION,), result.trouble)
+        return (
+            ("scenario", (kind,), result.trouble)
+            if kind in SCENARIO_FAILURES
+            else ("assertion", (OWN_ASSERTION,), result.trouble)
+        )
     if result.outcome != "ok":
-        return "vacuous", tuple(name for name, verdict in result.verdicts.items() if verdict == result.outcome), result.outcome
+        return (
+            "vacuous",
+            tuple(name for name, verdict in result.verdicts.items() if verdict == result.outcome),
+            result.outcome,
+        )
     return "", (), ""
 
 

@@ -1,7 +1,9 @@
-"""Runs one mutant, or tests and scenarios without any, in its own process, and prints the result as the last line, in JSON.
+"""Runs one mutant, or tests and scenarios without any, in its own process, and prints the result as
+the last line, in JSON.
 
-python -m mutants.one --tests NAME ...                  |      python -m mutants.one --stories NAME RUNS CPU_SECONDS
-python -m mutants.one --control-tests TEST ...      |      python -m mutants.one --control RELEASE/SCENARIO/SEED ...
+python -m mutants.one --tests NAME ...                  |      python -m mutants.one --stories NAME
+RUNS CPU_SECONDS python -m mutants.one --control-tests TEST ...      |      python -m mutants.one
+--control RELEASE/SCENARIO/SEED ...
 """
 
 import resource
@@ -35,7 +37,9 @@ def _tests(*names: str) -> list[Detected]:
 def _scenarios(name: str, runs: str, cpu_seconds: str) -> Finding:
     mutant = mutant_named(name)
     isolate_oracles()
-    return run_mutant(mutant, digest_of(mutant), runs_max=int(runs), cpu_seconds_max=float(cpu_seconds))
+    return run_mutant(
+        mutant, digest_of(mutant), runs_max=int(runs), cpu_seconds_max=float(cpu_seconds)
+    )
 
 
 def _control_tests(*tests: str) -> list[str]:
@@ -44,7 +48,11 @@ def _control_tests(*tests: str) -> list[str]:
 
 def _control(*finished: str) -> list[tuple[str, str, int]]:
     parts = (each.split("/") for each in finished)
-    return [(release, scenario, int(seed)) for release, scenario, seed in parts if not is_clean(scenario, int(seed), release)]
+    return [
+        (release, scenario, int(seed))
+        for release, scenario, seed in parts
+        if not is_clean(scenario, int(seed), release)
+    ]
 
 
 VERBS: Final[Mapping[str, Callable[..., object]]] = {

@@ -1,6 +1,7 @@
 """Test oracles that no mutant affects: the final check of the disks uses its own copy of the rules.
 
-The final check reads metadata with the nodes' code, so a mutant that loses something would not be detected otherwise.
+The final check reads metadata with the nodes' code, so a mutant that loses something would not be
+detected otherwise.
 """
 
 import importlib
@@ -11,11 +12,17 @@ import kraftsim
 from kraftsim.explore import virtual
 
 ROOM = "kraftsim.core"
-ORACLES = {"kraftsim.core.metadata.final_metadata": "final_metadata_events", "kraftsim.core.partitions.final_log": "final_log_events"}
+ORACLES = {
+    "kraftsim.core.metadata.final_metadata": "final_metadata_events",
+    "kraftsim.core.partitions.final_log": "final_log_events",
+}
 
 
 def isolate_oracles() -> None:
-    """Check the runs of this process with separately imported rules. Call before a mutant is applied."""
+    """Check the runs of this process with separately imported rules.
+
+    Call before a mutant is applied.
+    """
     shared = _taken_out()
     try:
         for module, name in ORACLES.items():

@@ -1,7 +1,9 @@
-"""Applies a mutant to the running process and reverts it. No file is changed, and no module is imported twice.
+"""Applies a mutant to the running process and reverts it.
 
-The module is compiled again with the replaced text, and the existing function object gets the new code object: its identity is unchanged, so that
-modules that imported it are mutated as well.
+No file is changed, and no module is imported twice.
+
+The module is compiled again with the replaced text, and the existing function object gets the new
+code object: its identity is unchanged, so that modules that imported it are mutated as well.
 """
 
 import ast
@@ -52,18 +54,42 @@ def source_of(mutant: Mutant) -> str:
 
 
 def mutated_code(mutant: Mutant) -> CodeType:
-    """Return the code of the function with the replaced text. Raises PatchMissed; SyntaxError if the result is invalid Python."""
+    """Return the code of the function with the replaced text.
+
+    Raises PatchMissed; SyntaxError if the result is invalid Python.
+    """
     source, node = _parsed(mutant)
     lines = source.splitlines(keepends=True)
-    before, own, behind = ("".join(part) for part in (lines[: node.lineno - 1], lines[node.lineno - 1 : node.end_lineno], lines[node.end_lineno :]))
+    before, own, behind = (
+        "".join(part)
+        for part in (
+            lines[: node.lineno - 1],
+            lines[node.lineno - 1 : node.end_lineno],
+            lines[node.end_lineno :],
+        )
+    )
     times = own.count(mutant.old)
     if times != 1 or mutant.old == mutant.new:
-        raise PatchMissed(f"{mutant.name}: {mutant.old!r} occurs {times} times in {mutant.place}, expected once")
+        raise PatchMissed(
+            f"{mutant.name}: {mutant.old!r} occurs {times} times in {mutant.place}, expected once"
+        )
     function = function_of(mutant)
-    module = compile(before + own.replace(mutant.old, mutant.new) + behind, function.__code__.co_filename, "exec", dont_inherit=True)
+    module = compile(
+        before + own.replace(mutant.old, mutant.new) + behind,
+        function.__code__.co_filename,
+        "exec",
+        dont_inherit=True,
+    )
     code = _code_named(module, mutant.function)
-    if code is None or code.co_freevars != function.__code__.co_freevars or inspect.signature(function) != _signature_with(function, code):
-        raise PatchMissed(f"{mutant.name}: {mutant.function} has another signature or other outer variables after the change")
+    if (
+        code is None
+        or code.co_freevars != function.__code__.co_freevars
+        or inspect.signature(function) != _signature_with(function, code)
+    ):
+        raise PatchMissed(
+            f"{mutant.name}: {mutant.function} has another signature or other outer variables "
+            "after the change"
+        )
     return code
 
 
@@ -85,7 +111,15 @@ def _parsed(mutant: Mutant) -> tuple[str, ast.FunctionDef | ast.AsyncFunctionDef
     body: list[ast.stmt] = tree.body
     node: ast.stmt | None = None
     for name in mutant.function.split("."):
-        node = next((each for each in body if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name), None)
+        node = next(
+            (
+                each
+                for each in body
+                if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+                and each.name == name
+            ),
+            None,
+        )
         if node is None:
             raise PatchMissed(f"{mutant.name}: {mutant.module} has no {mutant.function}")
         body = node.body
@@ -117,7 +151,9 @@ def _code_named(code: CodeType, qualified_name: str) -> CodeType | None:
 
 
 def _signature_with(function: FunctionType, code: CodeType) -> inspect.Signature:
-    other = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    other = FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
     other.__kwdefaults__ = function.__kwdefaults__
     other.__annotations__ = function.__annotations__
     return inspect.signature(other)

@@ -1,4 +1,6 @@
-"""The scenarios that exercise each core: a mutant of the core is run with these, the most effective first."""
+"""The scenarios that exercise each core: a mutant of the core is run with these, the most effective
+first.
+"""
 
 from collections.abc import Mapping
 from typing import Final

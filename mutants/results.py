@@ -24,11 +24,20 @@ def read(path: Path = RESULTS) -> dict[str, Finding]:
     """Return the stored results by name."""
     if not path.exists():
         return {}
-    return {finding.name: finding for finding in msgspec.json.decode(path.read_bytes(), type=list[Finding])}
+    return {
+        finding.name: finding
+        for finding in msgspec.json.decode(path.read_bytes(), type=list[Finding])
+    }
 
 
 def write(findings: Iterable[Finding], path: Path = RESULTS) -> None:
     """Write all results; CPU time to a hundredth of a second."""
-    rounded = [msgspec.structs.replace(finding, cpu_seconds=round(finding.cpu_seconds, 2)) for finding in findings]
-    lines = ",\n".join(msgspec.json.encode(finding).decode() for finding in sorted(rounded, key=lambda each: each.name))
+    rounded = [
+        msgspec.structs.replace(finding, cpu_seconds=round(finding.cpu_seconds, 2))
+        for finding in findings
+    ]
+    lines = ",\n".join(
+        msgspec.json.encode(finding).decode()
+        for finding in sorted(rounded, key=lambda each: each.name)
+    )
     path.write_text(f"[\n{lines}\n]\n")

@@ -1,4 +1,6 @@
-"""The unit stage: runs the tests of a mutant's core before any scenario. They take seconds, and detect most mutants.
+"""The unit stage: runs the tests of a mutant's core before any scenario.
+
+They take seconds, and detect most mutants.
 
 The results distinguish what a test detects from what the campaign detects.
 """
@@ -65,16 +67,32 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
         "core/test_replication_scripts.py",
         "core/test_replication.py",
     ),
-    "clients": ("core/test_client_scripts.py", "core/test_idempotent_producer.py", "core/test_transactional_producer.py"),
+    "clients": (
+        "core/test_client_scripts.py",
+        "core/test_idempotent_producer.py",
+        "core/test_transactional_producer.py",
+    ),
     "metadata": (
         "core/test_broker_lifecycle.py",
         "core/test_snapshot.py",
         "core/test_image_difference.py",
         "core/test_partition_rules.py",
     ),
-    "transactions": ("core/test_transaction_rules.py", "core/test_marker_queue.py", "core/test_transactions_replicated.py"),
-    "compaction": ("core/test_cleaning.py", "node/test_compaction.py", "node/test_coordinator_compaction.py"),
-    "groups": ("core/test_group_member.py", "core/test_group_scripts.py", "core/test_transactional_offsets.py"),
+    "transactions": (
+        "core/test_transaction_rules.py",
+        "core/test_marker_queue.py",
+        "core/test_transactions_replicated.py",
+    ),
+    "compaction": (
+        "core/test_cleaning.py",
+        "node/test_compaction.py",
+        "node/test_coordinator_compaction.py",
+    ),
+    "groups": (
+        "core/test_group_member.py",
+        "core/test_group_scripts.py",
+        "core/test_transactional_offsets.py",
+    ),
     "tiered storage": ("tiered_storage/test_metadata.py",),
     "replication": ("node/test_dropped_fetchers.py",),
     "connections": ("node/test_connection.py", "node/test_large_frames.py"),
@@ -113,12 +131,19 @@ class _Listener:
     def _report(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if report.failed and not self.test:
             self.test = report.nodeid
-            said = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E ")]
+            said = [
+                line[1:].strip()
+                for line in report.longreprtext.splitlines()
+                if line.startswith("E ")
+            ]
             self.said = said[0] if said else report.longreprtext.strip().splitlines()[-1]
 
 
-def run_unit_stage(chosen: Sequence[Mutant], *, cpu_seconds_max: float = TEST_CPU_SECONDS) -> list[Detected]:
-    """Run the tests of each mutant's core, in a process that is forked after all of them were collected and imported.
+def run_unit_stage(
+    chosen: Sequence[Mutant], *, cpu_seconds_max: float = TEST_CPU_SECONDS
+) -> list[Detected]:
+    """Run the tests of each mutant's core, in a process that is forked after all of them were
+    collected and imported.
 
     A test that takes longer than `cpu_seconds_max` has detected the mutant, too.
     """
@@ -181,5 +206,7 @@ def _run(what: Sequence[str], cpu_seconds_max: float, *more: str) -> Detected:
     spent = time.process_time() - began
     if not listener.test and cut.is_exceeded:
         return Detected(cpu_seconds=spent, test=listener.current, said=ENDLESS)
-    assert listener.test or ended is pytest.ExitCode.OK, f"pytest ended with {ended!r} and named no test: is there one to run?"
+    assert listener.test or ended is pytest.ExitCode.OK, (
+        f"pytest ended with {ended!r} and named no test: is there one to run?"
+    )
     return Detected(cpu_seconds=spent, test=listener.test, said=listener.said[:400])

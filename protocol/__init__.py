@@ -6,7 +6,8 @@
     content = codec(request_class(22), 4).encode(request)
     message, position = codec(request_class(22), 4).decode(content)
 
-`codec` is fused code for one message at one version; `Message.construct(version)` is the readable Construct of the same.
+`codec` is fused code for one message at one version; `Message.construct(version)` is the readable
+Construct of the same.
 """
 
 from protocol.message_codec import compiled as codec

@@ -1,7 +1,9 @@
 """Enum values of ACLs: in the requests 29 to 31, and in the records of the metadata log.
 
-Kept apart from the messages because five of them share these enums, and because a filter has values that an entry cannot have (ANY, MATCH).
-Source: KIP-140, KIP-290 (PREFIXED), KIP-373 (USER), KIP-939 (TWO_PHASE_COMMIT); org.apache.kafka.common.acl and org.apache.kafka.common.resource.
+Kept apart from the messages because five of them share these enums, and because a filter has values
+that an entry cannot have (ANY, MATCH).
+Source: KIP-140, KIP-290 (PREFIXED), KIP-373 (USER), KIP-939 (TWO_PHASE_COMMIT);
+org.apache.kafka.common.acl and org.apache.kafka.common.resource.
 """
 
 from enum import IntEnum, unique

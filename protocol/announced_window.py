@@ -1,10 +1,12 @@
-"""How a broker of KIP-758's second phase announces its window: a tagged field in the responses to Produce, ApiVersions or InitProducerId.
+"""How a broker of KIP-758's second phase announces its window: a tagged field in the responses to
+Produce, ApiVersions or InitProducerId.
 
-The document proposes its own version of Produce, so that a producer knows the kind of broker before it sends
-anything, and leaves open which response contains the value. A version far above Kafka's is advertised for that,
-which no other client uses; requests stay in Kafka's versions. A Produce response contains the window each time,
-so that changes are noticed; an ApiVersions response once for each connection; an InitProducerId response once
-for each producer, and from any broker: the producer assumes its window for all leaders.
+The document proposes its own version of Produce, so that a producer knows the kind of broker before
+it sends anything, and leaves open which response contains the value. A version far above Kafka's is
+advertised for that, which no other client uses; requests stay in Kafka's versions. A Produce
+response contains the window each time, so that changes are noticed; an ApiVersions response once
+for each connection; an InitProducerId response once for each producer, and from any broker: the
+producer assumes its window for all leaders.
 Source: KIP-758 (never adopted), KIP-482.
 """
 
@@ -18,11 +20,15 @@ FIRST_VERSION: Final = 9
 """The first version of Produce whose responses have tagged fields."""
 WINDOW_BYTES: Final = 4
 PRODUCE_VERSION: Final = 758
-"""The last version of Produce of a broker that has a window and announces it before the first Produce response."""
+"""The last version of Produce of a broker that has a window and announces it before the first
+Produce response.
+"""
 
 
 def window_tag(sequences: int) -> dict[int, bytes]:
-    """Return the tagged fields of a response that announces a window of so many sequence numbers."""
+    """Return the tagged fields of a response that announces a window of so many sequence
+    numbers.
+    """
     return {WINDOW_TAG: sequences.to_bytes(WINDOW_BYTES)}
 
 

@@ -1,8 +1,8 @@
 """Every API key: its number, its name, and the kinds of node that listen for it.
 
 A node closes the connection of a client that sends a key its listener does not expose.
-Source: org.apache.kafka.common.protocol.ApiKeys and the `listeners` of the request definitions (3.9; 4.4 for
-keys from 88 on).
+Source: org.apache.kafka.common.protocol.ApiKeys and the `listeners` of the request definitions
+(3.9; 4.4 for keys from 88 on).
 """
 
 from enum import IntEnum, unique
@@ -22,10 +22,15 @@ class ApiKey(IntEnum):
     """An API key in the request header (int16)."""
 
     listeners: frozenset[str]
-    """The listeners that expose it: "broker" and "controller" in KRaft mode, "zkBroker" in ZooKeeper mode."""
+    """The listeners that expose it: "broker" and "controller" in KRaft mode, "zkBroker" in
+    ZooKeeper mode.
+    """
 
     def __new__(cls, key: int, listeners: frozenset[str] = NOWHERE) -> "ApiKey":
-        """Create a member. `ApiKey(3)` does not call this, but looks a member up; for type checkers it looks the same."""
+        """Create a member.
+
+        `ApiKey(3)` does not call this, but looks a member up; for type checkers it looks the same.
+        """
         api_key = int.__new__(cls, key)
         api_key._value_ = key
         api_key.listeners = listeners
@@ -154,4 +159,7 @@ FORWARDABLE = frozenset(
         ApiKey.REMOVE_RAFT_VOTER,
     }
 )
-"""The APIs that an Envelope may contain: a broker forwards them to the controller for its client.   Source: KIP-590; ApiKeys.forwardable (3.9)."""
+"""The APIs that an Envelope may contain: a broker forwards them to the controller for its client.
+
+Source: KIP-590; ApiKeys.forwardable (3.9).
+"""

@@ -1,8 +1,9 @@
-"""Record batches, message format 2: a view that decodes the header once and leaves the records unparsed, and a builder.
+"""Record batches, message format 2: a view that decodes the header once and leaves the records
+unparsed, and a builder.
 
-The same bytes travel from socket to disk and back as the producer built them: the broker may change only base
-offset and leader epoch, which the checksum does not cover.   Source: KIP-98, DefaultRecordBatch,
-ByteBufferLogInputStream.
+The same bytes travel from socket to disk and back as the producer built them: the broker may change
+only base offset and leader epoch, which the checksum does not cover.
+Source: KIP-98, DefaultRecordBatch, ByteBufferLogInputStream.
 """
 
 import struct
@@ -14,12 +15,27 @@ from crc32c import crc32c
 
 from protocol.compression import Bytes, Compression, compress, decompress
 from protocol.errors import ErrorCode
-from protocol.malformed_batches import MalformedBatch, MalformedRecord, TornBatch, UndecodableRecords, UnsupportedMagic
-from protocol.records import FAR, NO_TIMESTAMP, Record, build_records, read_far_records, read_records
+from protocol.malformed_batches import (
+    MalformedBatch,
+    MalformedRecord,
+    TornBatch,
+    UndecodableRecords,
+    UnsupportedMagic,
+)
+from protocol.records import (
+    FAR,
+    NO_TIMESTAMP,
+    Record,
+    build_records,
+    read_far_records,
+    read_records,
+)
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE_BYTES: Final = HEADER.size  # 61
-BEFORE_CRC: Final = struct.Struct(">qiib")  # base offset, batch length, leader epoch, magic: what the checksum does not cover
+BEFORE_CRC: Final = struct.Struct(
+    ">qiib"
+)  # base offset, batch length, leader epoch, magic: what the checksum does not cover
 COVERED_HEADER: Final = struct.Struct(">hiqqqhii")  # from the attributes on
 REWRITTEN: Final = struct.Struct(">qii")
 CRC: Final = struct.Struct(">I")
@@ -50,10 +66,11 @@ class TimestampType(IntEnum):
 
 
 class RecordBatch:
-    """One batch inside a buffer, which it keeps alive and never copies; header fields are attributes.
+    """One batch inside a buffer, which it keeps alive and never copies; header fields are
+    attributes.
 
-    Raises TornBatch when the buffer ends too early, UnsupportedMagic, or MalformedBatch. The checksum is not
-    verified: use `crc_is_valid`.
+    Raises TornBatch when the buffer ends too early, UnsupportedMagic, or MalformedBatch. The
+    checksum is not verified: use `crc_is_valid`.
     """
 
     __slots__ = (
@@ -113,13 +130,21 @@ class RecordBatch:
         if self.magic != MAGIC:
             raise UnsupportedMagic(self.magic, position)
         if size_bytes < HEADER_SIZE_BYTES:
-            raise MalformedBatch(f"a batch of {size_bytes} bytes is smaller than its header", position, ErrorCode.CORRUPT_MESSAGE)
+            raise MalformedBatch(
+                f"a batch of {size_bytes} bytes is smaller than its header",
+                position,
+                ErrorCode.CORRUPT_MESSAGE,
+            )
         if len(buffer) < position + size_bytes:
-            raise TornBatch(f"{size_bytes} bytes announced, {len(buffer) - position} are there", position)
+            raise TornBatch(
+                f"{size_bytes} bytes announced, {len(buffer) - position} are there", position
+            )
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record the batch was built with; compaction may have removed that record."""
+        """Offset of the last record the batch was built with; compaction may have removed that
+        record.
+        """
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -140,12 +165,18 @@ class RecordBatch:
         try:
             return Compression(self.attributes & COMPRESSION_MASK)
         except ValueError:
-            raise UndecodableRecords(f"there is no codec {self.attributes & COMPRESSION_MASK}", self.position) from None
+            raise UndecodableRecords(
+                f"there is no codec {self.attributes & COMPRESSION_MASK}", self.position
+            ) from None
 
     @property
     def timestamp_type(self) -> TimestampType:
         """The timestamp type of the records."""
-        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
+        return (
+            TimestampType.LOG_APPEND_TIME
+            if self.attributes & LOG_APPEND_TIME_BIT
+            else TimestampType.CREATE_TIME
+        )
 
     @property
     def is_transactional(self) -> bool:
@@ -159,7 +190,9 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The delete horizon of the tombstones or the marker in it, which the base timestamp then contains; None until it is compacted."""
+        """The delete horizon of the tombstones or the marker in it, which the base timestamp then
+        contains; None until it is compacted.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -172,13 +205,33 @@ class RecordBatch:
         return memoryview(self.buffer)[self.position : self.position + self.size_bytes]
 
     def crc_is_valid(self) -> bool:
-        """Compare the checksum with the bytes it covers (CRC-32C from the attributes to the end)."""
-        return bool(crc32c(memoryview(self.buffer)[self.position + COVERED_POSITION : self.position + self.size_bytes]) == self.crc)
+        """Compare the checksum with the bytes it covers (CRC-32C from the attributes to the
+        end).
+        """
+        return bool(
+            crc32c(
+                memoryview(self.buffer)[
+                    self.position + COVERED_POSITION : self.position + self.size_bytes
+                ]
+            )
+            == self.crc
+        )
 
     def records(self) -> Iterator[Record]:
-        """Decompress and yield the records. Raises UndecodableRecords or MalformedRecord, at the latest at the end."""
-        base_offset, base_timestamp, count = self.base_offset, self.base_timestamp, self.record_count
-        read = read_records if -FAR <= base_offset <= FAR and -FAR <= base_timestamp <= FAR else read_far_records
+        """Decompress and yield the records.
+
+        Raises UndecodableRecords or MalformedRecord, at the latest at the end.
+        """
+        base_offset, base_timestamp, count = (
+            self.base_offset,
+            self.base_timestamp,
+            self.record_count,
+        )
+        read = (
+            read_records
+            if -FAR <= base_offset <= FAR and -FAR <= base_timestamp <= FAR
+            else read_far_records
+        )
         append_timestamp = self.max_timestamp if self.attributes & LOG_APPEND_TIME_BIT else None
         start, end = self.position + HEADER_SIZE_BYTES, self.position + self.size_bytes
         if count < 0:
@@ -187,23 +240,45 @@ class RecordBatch:
             plain = decompress(self.compression, memoryview(self.buffer)[start:end])
             return read(plain, count, base_offset, base_timestamp, append_timestamp)
         if type(self.buffer) is bytes:
-            return read(self.buffer, count, base_offset, base_timestamp, append_timestamp, start, end)
-        return read(bytes(self.buffer[start:end]), count, base_offset, base_timestamp, append_timestamp)
+            return read(
+                self.buffer, count, base_offset, base_timestamp, append_timestamp, start, end
+            )
+        return read(
+            bytes(self.buffer[start:end]), count, base_offset, base_timestamp, append_timestamp
+        )
 
     def with_base_offset(self, base_offset: int, leader_epoch: int) -> list[bytes | memoryview]:
-        """Return the batch for appending to a log: sixteen new bytes, then the rest uncopied. The checksum stays valid."""
-        rest = memoryview(self.buffer)[self.position + MAGIC_POSITION : self.position + self.size_bytes]
+        """Return the batch for appending to a log: sixteen new bytes, then the rest uncopied.
+
+        The checksum stays valid.
+        """
+        rest = memoryview(self.buffer)[
+            self.position + MAGIC_POSITION : self.position + self.size_bytes
+        ]
         return [REWRITTEN.pack(base_offset, self.batch_length, leader_epoch), rest]
 
-    def with_log_append_time(self, base_offset: int, leader_epoch: int, append_timestamp: int) -> list[bytes | memoryview]:
-        """Return the batch with LogAppendTime: a new header with a new checksum, then the records uncopied."""
-        return self.with_max_timestamp(base_offset, leader_epoch, TimestampType.LOG_APPEND_TIME, append_timestamp)
+    def with_log_append_time(
+        self, base_offset: int, leader_epoch: int, append_timestamp: int
+    ) -> list[bytes | memoryview]:
+        """Return the batch with LogAppendTime: a new header with a new checksum, then the records
+        uncopied.
+        """
+        return self.with_max_timestamp(
+            base_offset, leader_epoch, TimestampType.LOG_APPEND_TIME, append_timestamp
+        )
 
-    def with_max_timestamp(self, base_offset: int, leader_epoch: int, timestamp_type: TimestampType, max_timestamp: int) -> list[bytes | memoryview]:
-        """Return the batch with another max timestamp and timestamp type: a new header with a new checksum, then the records uncopied."""
-        records = memoryview(self.buffer)[self.position + HEADER_SIZE_BYTES : self.position + self.size_bytes]
+    def with_max_timestamp(
+        self, base_offset: int, leader_epoch: int, timestamp_type: TimestampType, max_timestamp: int
+    ) -> list[bytes | memoryview]:
+        """Return the batch with another max timestamp and timestamp type: a new header with a new
+        checksum, then the records uncopied.
+        """
+        records = memoryview(self.buffer)[
+            self.position + HEADER_SIZE_BYTES : self.position + self.size_bytes
+        ]
         covered = COVERED_HEADER.pack(
-            self.attributes & KNOWN_BITS & ~LOG_APPEND_TIME_BIT | LOG_APPEND_TIME_BIT * timestamp_type,
+            self.attributes & KNOWN_BITS & ~LOG_APPEND_TIME_BIT
+            | LOG_APPEND_TIME_BIT * timestamp_type,
             self.last_offset_delta,
             self.base_timestamp,
             max_timestamp,
@@ -217,8 +292,18 @@ class RecordBatch:
 
     def __repr__(self) -> str:
         kind = " control" if self.is_control else ""
-        producer = f" producer_id={self.producer_id} epoch={self.producer_epoch} base_sequence={self.base_sequence}" if self.has_producer_id else ""
-        return f"<RecordBatch{kind} offsets {self.base_offset}..{self.last_offset} leader_epoch={self.partition_leader_epoch}{producer}>"
+        producer = (
+            (
+                f" producer_id={self.producer_id} epoch={self.producer_epoch} "
+                f"base_sequence={self.base_sequence}"
+            )
+            if self.has_producer_id
+            else ""
+        )
+        return (
+            f"<RecordBatch{kind} offsets {self.base_offset}..{self.last_offset} "
+            f"leader_epoch={self.partition_leader_epoch}{producer}>"
+        )
 
 
 def checksum_of(batch: Bytes) -> int:
@@ -246,13 +331,15 @@ Opened = TypeVar("Opened", bound=HasSize)
 class BatchSplitter(Generic[Opened]):
     """Iterates over consecutive batches in a buffer, and stops at an incomplete one.
 
-    `end_position` is the end of the complete batches, `is_torn` whether something follows; both also hold after
-    a MalformedBatch was raised.
+    `end_position` is the end of the complete batches, `is_torn` whether something follows; both
+    also hold after a MalformedBatch was raised.
     """
 
     __slots__ = ("_buffer", "_open", "end_position")
 
-    def __init__(self, buffer: Bytes, position: int, open_batch: Callable[[Bytes, int], Opened]) -> None:
+    def __init__(
+        self, buffer: Bytes, position: int, open_batch: Callable[[Bytes, int], Opened]
+    ) -> None:
         self._buffer = buffer
         self._open = open_batch
         self.end_position = position
@@ -277,7 +364,8 @@ class BatchSplitter(Generic[Opened]):
 
 
 def split_batches(buffer: Bytes, position: int = 0) -> BatchSplitter[RecordBatch]:
-    """Iterate over the batches from position on; a torn tail ends the iteration, garbage raises MalformedBatch.
+    """Iterate over the batches from position on; a torn tail ends the iteration, garbage raises
+    MalformedBatch.
 
     Checksums are not verified. Zeros, as a file system leaves after a power loss, are garbage.
     """
@@ -299,15 +387,19 @@ def build_batch(
     delete_horizon_ms: int | None = None,
     last_offset: int | None = None,
 ) -> bytes:
-    """Return a batch of at least one record; records with an offset keep it, the others continue from the previous one.
+    """Return a batch of at least one record; records with an offset keep it, the others continue
+    from the previous one.
 
-    With an append timestamp the batch has LogAppendTime; a delete horizon replaces the base timestamp (KIP-534).
-    `last_offset` is the last offset of the batch, if that is not its last record: compaction has removed others.
+    With an append timestamp the batch has LogAppendTime; a delete horizon replaces the base
+    timestamp (KIP-534). `last_offset` is the last offset of the batch, if that is not its last
+    record: compaction has removed others.
     """
     built = build_records(records, base_offset, delete_horizon_ms)
     body = compress(compression, built.body)
     attributes = compression | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control
-    attributes |= LOG_APPEND_TIME_BIT * (append_timestamp is not None) | DELETE_HORIZON_BIT * (delete_horizon_ms is not None)
+    attributes |= LOG_APPEND_TIME_BIT * (append_timestamp is not None) | DELETE_HORIZON_BIT * (
+        delete_horizon_ms is not None
+    )
     covered = COVERED_HEADER.pack(
         attributes,
         (built.last_offset if last_offset is None else last_offset) - base_offset,
@@ -324,7 +416,11 @@ def build_batch(
 
 
 def build_empty_batch(batch: RecordBatch) -> bytes:
-    """Return the empty batch that compaction keeps for the producer state when all records are removed: its header.   Source: KIP-98."""
+    """Return the empty batch that compaction keeps for the producer state when all records are
+    removed: its header.
+
+    Source: KIP-98.
+    """
     covered = COVERED_HEADER.pack(
         batch.attributes & (LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT),
         batch.last_offset_delta,
@@ -335,12 +431,19 @@ def build_empty_batch(batch: RecordBatch) -> bytes:
         batch.base_sequence,
         0,
     )
-    before = BEFORE_CRC.pack(batch.base_offset, HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES, batch.partition_leader_epoch, MAGIC)
+    before = BEFORE_CRC.pack(
+        batch.base_offset,
+        HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES,
+        batch.partition_leader_epoch,
+        MAGIC,
+    )
     return before + CRC.pack(crc32c(covered)) + covered
 
 
 def _too_short(buffer: Bytes, position: int) -> MalformedBatch:
-    """Distinguish a truncated header from an old message, which may be shorter than a format 2 header."""
+    """Distinguish a truncated header from an old message, which may be shorter than a format 2
+    header.
+    """
     magic_position = position + MAGIC_POSITION
     if magic_position < len(buffer):
         magic = int.from_bytes(buffer[magic_position : magic_position + 1], signed=True)

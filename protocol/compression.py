@@ -1,4 +1,8 @@
-"""The four codecs of record batches: gzip, snappy, lz4 and zstd, which are implemented in protocol.compressed_blocks. Source: CompressionType."""
+"""The four codecs of record batches: gzip, snappy, lz4 and zstd, which are implemented in
+protocol.compressed_blocks.
+
+Source: CompressionType.
+"""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -26,7 +30,10 @@ def compress(codec: Compression, data: Bytes, magic: int = NEWEST_MAGIC) -> byte
 
 
 def decompress_in_pieces(codec: Compression, data: Bytes) -> Iterator[bytes]:
-    """Yield the decompressed data in pieces. Raises UndecodableRecords when it reaches data that cannot be decoded."""
+    """Yield the decompressed data in pieces.
+
+    Raises UndecodableRecords when it reaches data that cannot be decoded.
+    """
     from protocol.compressed_blocks import unpack_in_pieces
 
     return unpack_in_pieces(codec, data)
@@ -40,7 +47,10 @@ def estimated_plain_bytes(codec: Compression, data: memoryview) -> int:
 
 
 def decompress(codec: Compression, data: Bytes, magic: int = NEWEST_MAGIC) -> bytes:
-    """Return the decompressed data for a message format. Raises UndecodableRecords, also for more than PLAIN_BYTES_MAX."""
+    """Return the decompressed data for a message format.
+
+    Raises UndecodableRecords, also for more than PLAIN_BYTES_MAX.
+    """
     from protocol.compressed_blocks import unpack
 
     return unpack(codec, data, magic)

@@ -1,9 +1,10 @@
 """Enum values of configurations: resource types, sources and types of values.
 
-Kept apart from the messages because DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44), ListConfigResources (74) and the metadata
-log share them.
-Source: KIP-133, KIP-226 (sources), KIP-412 (loggers), KIP-569 (types), KIP-714 (client metrics), KIP-1043 (groups);
-org.apache.kafka.common.config.ConfigResource, org.apache.kafka.common.requests.DescribeConfigsResponse.
+Kept apart from the messages because DescribeConfigs (32), AlterConfigs (33),
+IncrementalAlterConfigs (44), ListConfigResources (74) and the metadata log share them.
+Source: KIP-133, KIP-226 (sources), KIP-412 (loggers), KIP-569 (types), KIP-714 (client metrics),
+KIP-1043 (groups); org.apache.kafka.common.config.ConfigResource,
+org.apache.kafka.common.requests.DescribeConfigsResponse.
 """
 
 from enum import IntEnum, unique

@@ -1,9 +1,11 @@
-"""The embedded protocol of classic consumer groups: messages between members that are opaque bytes to the coordinator.
+"""The embedded protocol of classic consumer groups: messages between members that are opaque bytes
+to the coordinator.
 
-Subscriptions are sent in JoinGroup to the group leader, assignments in SyncGroup to the members. A version after the newest known one is
-read as that, because members of several releases meet in a group.
-Source: KIP-429 (v1: owned partitions), KIP-792 (v2: generation), KIP-881 (v3: rack); ConsumerProtocol, ConsumerProtocolSubscription.json,
-ConsumerProtocolAssignment.json.
+Subscriptions are sent in JoinGroup to the group leader, assignments in SyncGroup to the members. A
+version after the newest known one is read as that, because members of several releases meet in a
+group.
+Source: KIP-429 (v1: owned partitions), KIP-792 (v2: generation), KIP-881 (v3: rack);
+ConsumerProtocol, ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json.
 """
 
 from protocol.schema import array, byte_string, int32, message, string, structure
@@ -47,23 +49,31 @@ class ConsumerProtocolAssignment:
     user_data: bytes | None = byte_string(nullable="0+", default=None)
 
 
-def build_subscription(subscription: ConsumerProtocolSubscription, version: int = NEWEST_VERSION) -> bytes:
+def build_subscription(
+    subscription: ConsumerProtocolSubscription, version: int = NEWEST_VERSION
+) -> bytes:
     """Return the metadata of a member in JoinGroup."""
     return build_version_prefixed(subscription, version)
 
 
 def parse_subscription(content: bytes) -> ConsumerProtocolSubscription:
     """Return the subscription of a member. Raises MalformedMessage."""
-    found: ConsumerProtocolSubscription = parse_version_prefixed(ConsumerProtocolSubscription, content, later_as_newest=True)
+    found: ConsumerProtocolSubscription = parse_version_prefixed(
+        ConsumerProtocolSubscription, content, later_as_newest=True
+    )
     return found
 
 
-def build_assignment(assignment: ConsumerProtocolAssignment, version: int = NEWEST_VERSION) -> bytes:
+def build_assignment(
+    assignment: ConsumerProtocolAssignment, version: int = NEWEST_VERSION
+) -> bytes:
     """Return the assignment of a member in SyncGroup."""
     return build_version_prefixed(assignment, version)
 
 
 def parse_assignment(content: bytes) -> ConsumerProtocolAssignment:
     """Return the assignment of a member. Raises MalformedMessage."""
-    found: ConsumerProtocolAssignment = parse_version_prefixed(ConsumerProtocolAssignment, content, later_as_newest=True)
+    found: ConsumerProtocolAssignment = parse_version_prefixed(
+        ConsumerProtocolAssignment, content, later_as_newest=True
+    )
     return found

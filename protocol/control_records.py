@@ -1,7 +1,11 @@
-"""Control records: what brokers and voters write into a log about the log itself. Consumers skip them, yet each has an offset.
+"""Control records: what brokers and voters write into a log about the log itself.
 
-The key of the record contains its type; the value is a message. The markers of transactions and the voters' records share the numbering.
-Source: KIP-98 (markers), KIP-595 (leader change), KIP-630 (snapshots), KIP-853 (voters); ControlRecordType, ControlRecordUtils.
+Consumers skip them, yet each has an offset.
+
+The key of the record contains its type; the value is a message. The markers of transactions and the
+voters' records share the numbering.
+Source: KIP-98 (markers), KIP-595 (leader change), KIP-630 (snapshots), KIP-853 (voters);
+ControlRecordType, ControlRecordUtils.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +17,25 @@ from protocol.batches import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID,
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
 from protocol.records import UNASSIGNED_OFFSET, Record
-from protocol.schema import Message, array, declaration_of, int16, int32, int64, message, string, structure, uint16, uuid
+from protocol.schema import (
+    Message,
+    array,
+    declaration_of,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    structure,
+    uint16,
+    uuid,
+)
 from protocol.schema import struct as structure_field
-from protocol.version_prefixed import build_version_prefixed, parse_version_prefixed, prefixed_version
+from protocol.version_prefixed import (
+    build_version_prefixed,
+    parse_version_prefixed,
+    prefixed_version,
+)
 
 KEY_VERSION: Final = 0
 END_TXN_MARKER_VERSION: Final = 0
@@ -42,7 +62,10 @@ class ControlRecordKey:
 
 @message(kind="data", versions="0", flexible="none")
 class EndTxnMarker:
-    """The end of a transaction; the type in the key is commit or abort. The value has a version prefix."""
+    """The end of a transaction; the type in the key is commit or abort.
+
+    The value has a version prefix.
+    """
 
     coordinator_epoch: int = int32()
 
@@ -57,7 +80,9 @@ class Voter:
 
 @message(kind="data", versions="0-1", flexible="0+")
 class LeaderChangeMessage:
-    """The first record of every epoch of the metadata log: the leader, the voters, and those that granted their vote."""
+    """The first record of every epoch of the metadata log: the leader, the voters, and those that
+    granted their vote.
+    """
 
     version: int = int16()
     leader_id: int = int32()
@@ -135,7 +160,10 @@ MESSAGES: Final[Mapping[ControlType, type]] = {
 
 
 def control_type(key: bytes | None) -> ControlType | None:
-    """Return the type in a control record's key, None for an unknown, newer one. Raises MalformedMessage."""
+    """Return the type in a control record's key, None for an unknown, newer one.
+
+    Raises MalformedMessage.
+    """
     if key is None:
         raise MalformedMessage(None, None, "control record key", "it is null")
     number = parse_version_prefixed(ControlRecordKey, key, later_as_newest=True).control_type
@@ -159,7 +187,9 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> Message | No
     if cls is EndTxnMarker:
         return parse_version_prefixed(cls, value, later_as_newest=True)
     versions = declaration_of(cls).versions
-    version = min(prefixed_version(value), versions.last)  # the first field, and at the same time the version; a later one only adds fields
+    version = min(
+        prefixed_version(value), versions.last
+    )  # the first field, and at the same time the version; a later one only adds fields
     if version not in versions:
         raise MalformedMessage(None, version, kind.name, f"version {version}")
     return compiled(cls, version).decode(value, 0)[0]
@@ -169,7 +199,11 @@ def build_control_record(kind: ControlType, body: Message) -> tuple[bytes, bytes
     """Return key and value. All but markers have their version in their first field."""
     cls: type = type(body)
     assert cls is MESSAGES[kind], f"{cls.__name__} is not what {kind.name} carries"
-    value = build_version_prefixed(body, END_TXN_MARKER_VERSION) if cls is EndTxnMarker else compiled(cls, body.version).encode(body)
+    value = (
+        build_version_prefixed(body, END_TXN_MARKER_VERSION)
+        if cls is EndTxnMarker
+        else compiled(cls, body.version).encode(body)
+    )
     return _key(kind), value
 
 
@@ -179,11 +213,18 @@ def _key(kind: ControlType) -> bytes:
 
 
 def build_control_batch(
-    records: Sequence[tuple[ControlType, Message]], *, base_offset: int, timestamp: int, leader_epoch: int = NO_LEADER_EPOCH
+    records: Sequence[tuple[ControlType, Message]],
+    *,
+    base_offset: int,
+    timestamp: int,
+    leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """Return a batch of the voters' control records: without a producer, never compressed."""
     return build_batch(
-        [Record(UNASSIGNED_OFFSET, timestamp, *build_control_record(kind, body)) for kind, body in records],
+        [
+            Record(UNASSIGNED_OFFSET, timestamp, *build_control_record(kind, body))
+            for kind, body in records
+        ],
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         control=True,
@@ -191,16 +232,29 @@ def build_control_batch(
 
 
 def build_leader_change(
-    *, leader_id: int, voters: Sequence[int], granting_voters: Sequence[int], base_offset: int, leader_epoch: int, timestamp: int
+    *,
+    leader_id: int,
+    voters: Sequence[int],
+    granting_voters: Sequence[int],
+    base_offset: int,
+    leader_epoch: int,
+    timestamp: int,
 ) -> bytes:
-    """Return the batch that a new leader of the metadata log writes before anything else (message version 0, as all releases do)."""
+    """Return the batch that a new leader of the metadata log writes before anything else (message
+    version 0, as all releases do).
+    """
     body = LeaderChangeMessage(
         version=0,
         leader_id=leader_id,
         voters=[Voter(voter_id=voter_id) for voter_id in voters],
         granting_voters=[Voter(voter_id=voter_id) for voter_id in granting_voters],
     )
-    return build_control_batch([(ControlType.LEADER_CHANGE, body)], base_offset=base_offset, timestamp=timestamp, leader_epoch=leader_epoch)
+    return build_control_batch(
+        [(ControlType.LEADER_CHANGE, body)],
+        base_offset=base_offset,
+        timestamp=timestamp,
+        leader_epoch=leader_epoch,
+    )
 
 
 def build_transaction_marker(
@@ -214,7 +268,9 @@ def build_transaction_marker(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """Return the batch that ends a transaction in one partition."""
-    assert producer_id != NO_PRODUCER_ID and producer_epoch != NO_PRODUCER_EPOCH, "a marker is for a producer"
+    assert producer_id != NO_PRODUCER_ID and producer_epoch != NO_PRODUCER_EPOCH, (
+        "a marker is for a producer"
+    )
     kind = ControlType.COMMIT if commits else ControlType.ABORT
     key, value = build_control_record(kind, EndTxnMarker(coordinator_epoch=coordinator_epoch))
     return build_batch(

@@ -1,7 +1,9 @@
 """The declaration of a message: its fields, and in which versions each of them is on the wire.
 
-One declaration serves all versions of a message; `resolve` turns it into the layout of one version, the drift check compares it with Kafka's own.
-Source: the JSON message definitions of Apache Kafka (clients/src/main/resources/common/message/README.md).
+One declaration serves all versions of a message; `resolve` turns it into the layout of one version,
+the drift check compares it with Kafka's own.
+Source: the JSON message definitions of Apache Kafka
+(clients/src/main/resources/common/message/README.md).
 """
 
 import re
@@ -13,13 +15,25 @@ from typing import Final, Literal
 LAST_VERSION = 32767
 
 Kind = Literal[
-    "request", "response", "header", "data", "metadata", "control", "coordinator-key", "coordinator-value", "zookeeper", "lease-pid", "structure"
+    "request",
+    "response",
+    "header",
+    "data",
+    "metadata",
+    "control",
+    "coordinator-key",
+    "coordinator-value",
+    "zookeeper",
+    "lease-pid",
+    "structure",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """Versions `first` to `last`, both inclusive; `last` is LAST_VERSION for "3+"; "none" is empty (last < first)."""
+    """Versions `first` to `last`, both inclusive; `last` is LAST_VERSION for "3+"; "none" is empty
+    (last < first).
+    """
 
     first: int
     last: int
@@ -121,9 +135,9 @@ Scalar = bool | int | float | str | bytes
 class Field:
     """A field of a message or structure, over all versions.
 
-    It exists in `versions`; in `tagged` it is a tagged field with the number `tag`; in `nullable` it may be
-    None. `flexible` overrides where its own encoding is compact (None: like the message). `ignorable`: dropped
-    silently in versions that lack it.
+    It exists in `versions`; in `tagged` it is a tagged field with the number `tag`; in `nullable`
+    it may be None. `flexible` overrides where its own encoding is compact (None: like the message).
+    `ignorable`: dropped silently in versions that lack it.
     """
 
     name: str
@@ -139,11 +153,15 @@ class Field:
 
     @property
     def kafka_type(self) -> str:
-        """The type in the notation of Kafka's definitions: "int32", "[]TopicData", "LeaderIdAndEpoch"."""
+        """The type in the notation of Kafka's definitions: "int32", "[]TopicData",
+        "LeaderIdAndEpoch".
+        """
         return _kafka_type(self.type)
 
     def is_called(self, kafka_name: str) -> bool:
-        """Return whether this is the field with a name of Kafka's (whose capitalisation is not consistent: `timeoutMs`, `TimeoutMs`)."""
+        """Return whether this is the field with a name of Kafka's (whose capitalisation is not
+        consistent: `timeoutMs`, `TimeoutMs`).
+        """
         return kafka_name == self.kafka_name or snake_case(kafka_name) == self.name
 
 
@@ -151,7 +169,8 @@ class Field:
 class Declaration:
     """A message or structure: its name in Kafka, its versions, its fields in wire order.
 
-    A structure has kind "structure" and no versions of its own: its fields count in the versions of the message around it.
+    A structure has kind "structure" and no versions of its own: its fields count in the versions of
+    the message around it.
     """
 
     name: str
@@ -164,7 +183,9 @@ class Declaration:
 
 
 def snake_case(kafka_name: str) -> str:
-    """Return our name of a field, derived from Kafka's: `ProducerId` -> `producer_id`, `isKRaftController` -> `is_k_raft_controller`."""
+    """Return our name of a field, derived from Kafka's: `ProducerId` -> `producer_id`,
+    `isKRaftController` -> `is_k_raft_controller`.
+    """
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kafka_name).lower()
 
 

@@ -1,15 +1,21 @@
-"""Down-conversion of batches for consumers before 0.11: message sets of format 1 (0.10) or 0 (older), as a broker does for Fetch 0 to 3.
+"""Down-conversion of batches for consumers before 0.11: message sets of format 1 (0.10) or 0
+(older), as a broker does for Fetch 0 to 3.
 
-Headers, producer ids and leader epochs are lost, and transaction markers are left out: an old consumer sees
-aborted records, too.
-Source: KIP-98, KIP-283 (conversion in pieces, into a response whose size was sent before); RecordsUtil,
-LazyDownConversionRecords; verified against Apache Kafka 3.9.1.
+Headers, producer ids and leader epochs are lost, and transaction markers are left out: an old
+consumer sees aborted records, too.
+Source: KIP-98, KIP-283 (conversion in pieces, into a response whose size was sent before);
+RecordsUtil, LazyDownConversionRecords; verified against Apache Kafka 3.9.1.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from protocol.batches import COMPRESSION_MASK, LENGTH_OVERHEAD_BYTES, LOG_APPEND_TIME_BIT, RecordBatch
+from protocol.batches import (
+    COMPRESSION_MASK,
+    LENGTH_OVERHEAD_BYTES,
+    LOG_APPEND_TIME_BIT,
+    RecordBatch,
+)
 from protocol.batches import HEADER_SIZE_BYTES as BATCH_BYTES_MIN
 from protocol.compression import Bytes, Compression
 from protocol.errors import ErrorCode
@@ -26,26 +32,36 @@ FILLER_OFFSET: Final = -1
 def down_convert(batches: Iterable[AnyBatch], *, to_magic: int, first_offset: int) -> bytes:
     """Return message sets of format 0 or 1. Data that is already in that format stays unchanged.
 
-    Records before `first_offset`, the fetch offset, are left out of uncompressed batches. Raises UnconvertibleBatch, for zstd with
-    UNSUPPORTED_COMPRESSION_TYPE, and the errors of reading records.
+    Records before `first_offset`, the fetch offset, are left out of uncompressed batches. Raises
+    UnconvertibleBatch, for zstd with UNSUPPORTED_COMPRESSION_TYPE, and the errors of reading
+    records.
     """
     assert 0 <= to_magic <= NEWEST_OLD_MAGIC, "only to formats before 2"
     return b"".join(_converted(batch, to_magic, first_offset) for batch in batches)
 
 
 def down_convert_in_pieces(data: Bytes, *, to_magic: int, first_offset: int) -> bytes:
-    """Return the records field of a Fetch response: converted batches, truncated or padded to the size that the response announced.
+    """Return the records field of a Fetch response: converted batches, truncated or padded to the
+    size that the response announced.
 
-    That is the size of the data before conversion, and at least that of its first batch after it. The padding
-    is a message whose size exceeds the rest: old consumers treat it as a partial one. Raises as `down_convert`
-    does, but only until something is converted: the rest waits for the next fetch.
+    That is the size of the data before conversion, and at least that of its first batch after it.
+    The padding is a message whose size exceeds the rest: old consumers treat it as a partial one.
+    Raises as `down_convert` does, but only until something is converted: the rest waits for the
+    next fetch.
     """
     batches = list(split_any_batches(data))
-    first = next((piece for batch in batches if (piece := down_convert((batch,), to_magic=to_magic, first_offset=first_offset))), b"")
+    first = next(
+        (
+            piece
+            for batch in batches
+            if (piece := down_convert((batch,), to_magic=to_magic, first_offset=first_offset))
+        ),
+        b"",
+    )
     if first:
         left = max(len(data), len(first))
-        # Kafka resumes at the second batch, even if the first was a marker and the second was converted: then
-        # the second is returned twice.
+        # Kafka resumes at the second batch, even if the first was a marker and the second was
+        # converted: then the second is returned twice.
         pieces = _pieces(batches[1:], to_magic, first_offset)
     else:
         left = LENGTH_OVERHEAD_BYTES if batches else 0
@@ -61,7 +77,9 @@ def down_convert_in_pieces(data: Bytes, *, to_magic: int, first_offset: int) -> 
 
 
 def _pieces(batches: list[AnyBatch], to_magic: int, first_offset: int) -> Iterator[bytes]:
-    """Yield the converted batches, grouped as they were read; nothing after the first one that cannot be converted."""
+    """Yield the converted batches, grouped as they were read; nothing after the first one that
+    cannot be converted.
+    """
     together: list[AnyBatch] = []
     size_bytes = 0
     for batch in (*batches, None):
@@ -90,11 +108,17 @@ def _converted(batch: AnyBatch, to_magic: int, first_offset: int) -> bytes | mem
     if isinstance(batch, RecordBatch) and batch.is_control:
         return b""
     if batch.attributes & COMPRESSION_MASK == Compression.ZSTD:
-        raise UnconvertibleBatch("zstd came after message sets", batch.position, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        raise UnconvertibleBatch(
+            "zstd came after message sets", batch.position, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        )
     if batch.magic <= to_magic:
         return batch.view()
     is_compressed = batch.compression is not Compression.NONE
-    records = [record._replace(headers=()) for record in batch.records() if is_compressed or record.offset >= first_offset]
+    records = [
+        record._replace(headers=())
+        for record in batch.records()
+        if is_compressed or record.offset >= first_offset
+    ]
     if not records:
         return b""
     require_convertible(records, batch.position)
@@ -108,7 +132,9 @@ def _converted(batch: AnyBatch, to_magic: int, first_offset: int) -> bytes | mem
 
 
 def require_convertible(records: Iterable[Record], position: int) -> None:
-    """Raise UnconvertibleBatch for records that no batch can contain: offsets that do not increase, timestamps before 1970."""
+    """Raise UnconvertibleBatch for records that no batch can contain: offsets that do not increase,
+    timestamps before 1970.
+    """
     last_offset: int | None = None
     for record in records:
         if last_offset is not None and record.offset <= last_offset:

@@ -1,8 +1,8 @@
 """Every error code of the protocol, and whether it is retriable.
 
 Whether an error is retriable decides how a client handles a batch, so it is part of the definition.
-Source: org.apache.kafka.common.protocol.Errors, RetriableException and InvalidMetadataException (codes up to
-127 as in 3.9, above as in 4.x).
+Source: org.apache.kafka.common.protocol.Errors, RetriableException and InvalidMetadataException
+(codes up to 127 as in 3.9, above as in 4.x).
 """
 
 from enum import IntEnum, unique

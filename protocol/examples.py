@@ -1,7 +1,7 @@
 """Arbitrary values of any message at any version: for tests, benchmarks and fuzzing.
 
-The caller passes the random function, `below(n) -> 0 .. n - 1`, so that a seed or a shrinking test framework
-determines the values.
+The caller passes the random function, `below(n) -> 0 .. n - 1`, so that a seed or a shrinking test
+framework determines the values.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,20 @@ FIRST_UNKNOWN_TAG = 100
 
 
 def example(layout: StructureLayout, below: Dice, *, unknown_tags: bool = True) -> Message:
-    """Return an object that a message of this layout can carry unchanged: fields that the version lacks have their default."""
+    """Return an object that a message of this layout can carry unchanged: fields that the version
+    lacks have their default.
+    """
     values = {field.name: _value(field, below, unknown_tags) for field in layout.fields}
     for field in layout.tags:
-        values[field.name] = default_of(field.declared) if below(2) else _value(field, below, unknown_tags)
+        values[field.name] = (
+            default_of(field.declared) if below(2) else _value(field, below, unknown_tags)
+        )
     structure: Message = layout.cls(**values)
     if layout.flexible and unknown_tags and below(8) == 0:
-        structure._tags = {FIRST_UNKNOWN_TAG + 200 * number: TEXTS[below(8)].encode() for number in range(1 + below(3))}
+        structure._tags = {
+            FIRST_UNKNOWN_TAG + 200 * number: TEXTS[below(8)].encode()
+            for number in range(1 + below(3))
+        }
     return structure
 
 
@@ -37,7 +44,9 @@ def _value(field: PresentField, below: Dice, unknown_tags: bool) -> object:
         case Primitive() as primitive:
             return _primitive(primitive, below)
         case ArrayLayout(StructureLayout() as element):
-            return [example(element, below, unknown_tags=unknown_tags) for _ in range(_count(below))]
+            return [
+                example(element, below, unknown_tags=unknown_tags) for _ in range(_count(below))
+            ]
         case ArrayLayout(Primitive() as element):
             return [_primitive(element, below) for _ in range(_count(below))]
     raise AssertionError(f"{field.name} has no wire type")

@@ -1,7 +1,7 @@
 """Splits received bytes into frames: an int32 size, then so many bytes.
 
-Each byte of a frame that arrives in pieces is copied once. A size that is negative or above the limit closes
-the connection, because the start of the next frame is unknown.
+Each byte of a frame that arrives in pieces is copied once. A size that is negative or above the
+limit closes the connection, because the start of the next frame is unknown.
 Source: org.apache.kafka.common.network.NetworkReceive; socket.request.max.bytes.
 """
 
@@ -17,7 +17,9 @@ DROPS_MAX, DROP_BYTES_MAX = 256, 4096
 
 
 class BadFrameSize(MalformedMessage):
-    """A frame with an invalid size; `frames` are the complete ones before it in the same piece of input."""
+    """A frame with an invalid size; `frames` are the complete ones before it in the same piece of
+    input.
+    """
 
     def __init__(self, size: int, reason: str, frames: list[bytes]) -> None:
         super().__init__(None, None, "", reason)
@@ -44,8 +46,15 @@ class FrameReader:
         self._partial_size = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the frames, without their sizes, that are complete now; an empty frame is a frame, too."""
-        if not self._missing_bytes and not self._partial_size and 4 <= len(data) <= self._limit and SIZE.unpack_from(data)[0] == len(data) - 4:
+        """Return the frames, without their sizes, that are complete now; an empty frame is a frame,
+        too.
+        """
+        if (
+            not self._missing_bytes
+            and not self._partial_size
+            and 4 <= len(data) <= self._limit
+            and SIZE.unpack_from(data)[0] == len(data) - 4
+        ):
             return [data[4:]]  # a single one, whole: what a peer sends that waits for each answer
         if self._missing_bytes > len(data):
             self._add_piece(data)
@@ -63,7 +72,10 @@ class FrameReader:
         return frames
 
     def _add_piece(self, data: bytes) -> None:
-        """Store a piece of a frame. Many small ones are joined: an object for each byte would take forty times as much memory."""
+        """Store a piece of a frame.
+
+        Many small ones are joined: an object for each byte would take forty times as much memory.
+        """
         self._missing_bytes -= len(data)
         self._drops.append(data)
         if len(self._drops) >= DROPS_MAX or len(data) >= DROP_BYTES_MAX:
@@ -89,4 +101,6 @@ class FrameReader:
     def _refuse(self, size: int, frames: list[bytes]) -> None:
         if size < 0:
             raise NegativeFrameSize(size, f"a frame of {size} bytes", frames)
-        raise FrameTooLarge(size, f"a frame of {size} bytes is above the limit of {self._limit}", frames)
+        raise FrameTooLarge(
+            size, f"a frame of {size} bytes is above the limit of {self._limit}", frames
+        )

@@ -1,8 +1,9 @@
 """The statements of a fused decoder: each field of a layout, read from a buffer at a position.
 
-Tricks, all measured: neighbouring fixed fields and the length byte after them share one unpack; arrays of fixed elements are unpacked in one sweep;
-positions are added up in the source, not at run time; rare cases are out of line. A bounds check per field is not needed: positions only grow,
-so reading beyond the end fails at the next unpack, at the next index, or at the one check in the end.
+Tricks, all measured: neighbouring fixed fields and the length byte after them share one unpack;
+arrays of fixed elements are unpacked in one sweep; positions are added up in the source, not at run
+time; rare cases are out of line. A bounds check per field is not needed: positions only grow, so
+reading beyond the end fails at the next unpack, at the next index, or at the one check in the end.
 Source: org.apache.kafka.message.MessageDataGenerator (order of fields and tags); KIP-482.
 """
 
@@ -26,8 +27,8 @@ TagReaders = Mapping[int, str]
 class DecoderWriter:
     """Generates statements that decode fields one after the other.
 
-    `_run` contains fixed fields that are not decoded yet: (code, size, target). The next byte is at `position +
-    _ahead`.
+    `_run` contains fixed fields that are not decoded yet: (code, size, target). The next byte is at
+    `position + _ahead`.
     """
 
     def __init__(self, source: Source, tag_readers: TagReaders, *, is_lenient: bool) -> None:
@@ -82,7 +83,9 @@ class DecoderWriter:
             case StructureLayout() as layout:
                 self._nested(layout, target, nullable=field.nullable, tagged=field.tagged)
 
-    def _nested(self, layout: StructureLayout, target: str, *, nullable: bool, tagged: bool) -> None:
+    def _nested(
+        self, layout: StructureLayout, target: str, *, nullable: bool, tagged: bool
+    ) -> None:
         nested = self._source.fresh("nested")
         if not nullable:
             self.structure(layout, nested)
@@ -94,15 +97,21 @@ class DecoderWriter:
         self._read_run()
         if tagged:
             with self._source.block(f"if {marker} < 0:"):
-                self._source.line('raise ValueError("a structure is marked with more than one byte")')
-        with self._either(f"if {marker} {'>' if tagged else '>='} 0:", otherwise=f"{target} = None"):
+                self._source.line(
+                    'raise ValueError("a structure is marked with more than one byte")'
+                )
+        with self._either(
+            f"if {marker} {'>' if tagged else '>='} 0:", otherwise=f"{target} = None"
+        ):
             outer, self._lengths = self._lengths, []
             self.structure(layout, nested)
             self._lengths = outer
             self._source.line(f"{target} = {nested}")
 
     def _length(self, code: str, *, longer: str, flexible: bool, nullable: bool) -> str:
-        """Decode a length or count and reject null where it is not allowed; a compact one stays one too high, as on the wire."""
+        """Decode a length or count and reject null where it is not allowed; a compact one stays one
+        too high, as on the wire.
+        """
         source = self._source
         length = source.fresh("length")
         self._lengths.append(length)
@@ -117,7 +126,9 @@ class DecoderWriter:
         return length
 
     def _longer(self, length: str, longer: str) -> None:
-        """Decode the rest of a compact length of more than one byte; three bytes are so common for bytes and records that they need no call."""
+        """Decode the rest of a compact length of more than one byte; three bytes are so common for
+        bytes and records that they need no call.
+        """
         source = self._source
         if longer == "longer_blob":
             second = source.fresh("second")
@@ -129,7 +140,9 @@ class DecoderWriter:
                 third = source.fresh("third")
                 source.line(f"{third} = buffer[{self._at(1)}]")
                 with source.block(f"if {third} < 128:"):
-                    source.line(f"{length} += ({second} << 7) + ({third} << 14) - {128 + (128 << 7)}")
+                    source.line(
+                        f"{length} += ({second} << 7) + ({third} << 14) - {128 + (128 << 7)}"
+                    )
                     source.line("position += 2")
                 with source.block("else:"):
                     self._longer(length, "longer_varint")
@@ -142,7 +155,9 @@ class DecoderWriter:
         """Read a string, bytes or records."""
         source = self._source
         is_text = primitive in TEXT_TYPES
-        code, longer = ("h", "longer_string") if primitive is Primitive.STRING else ("i", "longer_blob")
+        code, longer = (
+            ("h", "longer_string") if primitive is Primitive.STRING else ("i", "longer_blob")
+        )
         length = self._length(code, longer=longer, flexible=flexible, nullable=nullable)
         with self._unless_null(length, target, flexible=flexible, nullable=nullable):
             end = source.fresh("end")
@@ -150,10 +165,17 @@ class DecoderWriter:
             piece = f"[{self._at()}:{end}]"
             if is_text:
                 lenient = "decode_string" if primitive is Primitive.STRING else "decode_leniently"
-                text = f"{lenient}(buffer{piece})" if self._is_lenient else f"buffer{piece}.decode()"
-                source.line(f"{target} = {text}" + (f" if {length} > {int(flexible)} else ''" if nullable else ""))
+                text = (
+                    f"{lenient}(buffer{piece})" if self._is_lenient else f"buffer{piece}.decode()"
+                )
+                source.line(
+                    f"{target} = {text}"
+                    + (f" if {length} > {int(flexible)} else ''" if nullable else "")
+                )
             else:
-                source.line(f"{target} = {'view' if primitive is Primitive.RECORDS else 'buffer'}{piece}")
+                source.line(
+                    f"{target} = {'view' if primitive is Primitive.RECORDS else 'buffer'}{piece}"
+                )
             source.line(f"position = {end}")
             self._ahead = 0
             self._end_is_checked = False
@@ -163,7 +185,11 @@ class DecoderWriter:
         element = array.element
         length = self._length("i", longer="longer_varint", flexible=flexible, nullable=nullable)
         with self._unless_null(length, target, flexible=flexible, nullable=nullable):
-            if isinstance(element, Primitive) and element in CODES and element is not Primitive.UUID:
+            if (
+                isinstance(element, Primitive)
+                and element in CODES
+                and element is not Primitive.UUID
+            ):
                 self._numbers(element, target, length, flexible=flexible)
                 return
             elements = source.fresh("elements")
@@ -180,14 +206,25 @@ class DecoderWriter:
     def _numbers(self, element: Primitive, target: str, length: str, *, flexible: bool) -> None:
         code, size = CODES[element]
         table = self._source.table("{}" + code, (int(flexible),), "unpack_from")
-        self._source.line(f"{target} = [*{table}[{length}](buffer, {self._at()})] if {length} > {int(flexible)} else []")
+        self._source.line(
+            f"{target} = [*{table}[{length}](buffer, {self._at()})] if {length} > "
+            f"{int(flexible)} else []"
+        )
         self._ahead -= size * flexible
-        taken = f" + {self._ahead}" if self._ahead > 0 else f" - {-self._ahead}" if self._ahead else ""
+        taken = (
+            f" + {self._ahead}" if self._ahead > 0 else f" - {-self._ahead}" if self._ahead else ""
+        )
         self._source.line(f"position += {length} * {size}{taken}")
         self._ahead = 0
 
-    def _loop(self, element: "Primitive | StructureLayout", elements: str, count: str, *, flexible: bool) -> list[str]:
-        """Decode elements one by one, counting down; return the names of the lengths in the last one. (A range costs five iterations.)"""
+    def _loop(
+        self, element: "Primitive | StructureLayout", elements: str, count: str, *, flexible: bool
+    ) -> list[str]:
+        """Decode elements one by one, counting down; return the names of the lengths in the last
+        one.
+
+        (A range costs five iterations.)
+        """
         source = self._source
         one = source.fresh("element")
         outer, self._lengths = self._lengths, []
@@ -234,9 +271,13 @@ class DecoderWriter:
             source.line(f"{shapes}.learn(({', '.join(lengths)},))")
 
     @contextmanager
-    def _unless_null(self, length: str, target: str, *, flexible: bool, nullable: bool) -> Iterator[None]:
+    def _unless_null(
+        self, length: str, target: str, *, flexible: bool, nullable: bool
+    ) -> Iterator[None]:
         if nullable:
-            with self._either(f"if {length}:" if flexible else f"if {length} >= 0:", otherwise=f"{target} = None"):
+            with self._either(
+                f"if {length}:" if flexible else f"if {length} >= 0:", otherwise=f"{target} = None"
+            ):
                 yield
         else:
             yield
@@ -275,11 +316,16 @@ class DecoderWriter:
             self._source.line(f"{targets} = buffer[{self._at()}]")
         else:
             comma = "," if len(run) == 1 else ""
-            self._source.line(f"{targets}{comma} = {self._source.method(codes, 'unpack_from')}(buffer, {self._at()})")
+            self._source.line(
+                f"{targets}{comma} = {self._source.method(codes, 'unpack_from')}(buffer, "
+                f"{self._at()})"
+            )
         self._ahead += sum(size for _, size, _ in run)
         if self._source.depth == self._depth:
             self._end_is_checked = True
 
     def _at(self, offset: int = 0) -> str:
         ahead = self._ahead + offset
-        return f"position + {ahead}" if ahead > 0 else f"position - {-ahead}" if ahead else "position"
+        return (
+            f"position + {ahead}" if ahead > 0 else f"position - {-ahead}" if ahead else "position"
+        )

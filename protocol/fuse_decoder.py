@@ -1,4 +1,5 @@
-"""The fused decoder of a layout: one function over a buffer and a position, and one for each structure with known tagged fields.
+"""The fused decoder of a layout: one function over a buffer and a position, and one for each
+structure with known tagged fields.
 
 Source: org.apache.kafka.message.MessageDataGenerator (order of fields and tags); KIP-482.
 """
@@ -13,15 +14,23 @@ from protocol.resolve import ArrayLayout, StructureLayout, field_holds, holds
 from protocol.utf8 import decode_leniently, decode_string
 
 
-def fused_decoder(layout: StructureLayout, failure: DecodeFailure, again: DecodeAgain | None) -> Decoder:
-    """Compile `decode(buffer, position) -> (object, end position)`; errors are raised as the exception that `failure` returns.
+def fused_decoder(
+    layout: StructureLayout, failure: DecodeFailure, again: DecodeAgain | None
+) -> Decoder:
+    """Compile `decode(buffer, position) -> (object, end position)`; errors are raised as the
+    exception that `failure` returns.
 
-    `again` is called for invalid UTF-8, and if the buffer is not bytes. Without it, text is decoded leniently.
+    `again` is called for invalid UTF-8, and if the buffer is not bytes. Without it, text is decoded
+    leniently.
     """
-    return decoder_source(layout, failure, again).compile(layout, "decode" if again else "decode leniently", "decode")
+    return decoder_source(layout, failure, again).compile(
+        layout, "decode" if again else "decode leniently", "decode"
+    )
 
 
-def decoder_source(layout: StructureLayout, failure: DecodeFailure, again: DecodeAgain | None) -> Source:
+def decoder_source(
+    layout: StructureLayout, failure: DecodeFailure, again: DecodeAgain | None
+) -> Source:
     """Write the source of the decoder."""
     source = Source(
         {
@@ -61,8 +70,12 @@ def decoder_source(layout: StructureLayout, failure: DecodeFailure, again: Decod
     return source
 
 
-def _write_tag_readers(source: Source, layout: StructureLayout, readers: dict[int, str], *, is_lenient: bool) -> None:
-    """Generate, for each structure with known tagged fields, the function that decodes them; inner structures first."""
+def _write_tag_readers(
+    source: Source, layout: StructureLayout, readers: dict[int, str], *, is_lenient: bool
+) -> None:
+    """Generate, for each structure with known tagged fields, the function that decodes them; inner
+    structures first.
+    """
     for field in (*layout.fields, *layout.tags):
         shape = field.type.element if isinstance(field.type, ArrayLayout) else field.type
         if isinstance(shape, StructureLayout):
@@ -85,8 +98,12 @@ def _write_tag_readers(source: Source, layout: StructureLayout, readers: dict[in
         source.line("return position")
 
 
-def _write_tag_reader(source: Source, layout: StructureLayout, readers: dict[int, str], *, is_lenient: bool) -> None:
-    """Generate the handling of each tagged field: a known one is decoded in place, ignoring its size, as Kafka does; an unknown one is stored."""
+def _write_tag_reader(
+    source: Source, layout: StructureLayout, readers: dict[int, str], *, is_lenient: bool
+) -> None:
+    """Generate the handling of each tagged field: a known one is decoded in place, ignoring its
+    size, as Kafka does; an unknown one is stored.
+    """
     source.line("tag, size = buffer[position], buffer[position + 1]")
     source.line("position += 2")
     with source.block("if tag > 127 or size > 127:"):

@@ -1,8 +1,9 @@
 """The fused encoder of a layout: one function that appends chunks of bytes to a list.
 
-Fields between two arrays of structures are packed at once, strings included (`fuse_segments`); records are appended to the list uncopied. A
-structure without tagged fields costs one zero byte within the pack. Values are not checked one by one: struct, `len` and `.encode()` reject what
-does not fit.
+Fields between two arrays of structures are packed at once, strings included (`fuse_segments`);
+records are appended to the list uncopied. A structure without tagged fields costs one zero byte
+within the pack. Values are not checked one by one: struct, `len` and `.encode()` reject what does
+not fit.
 Source: org.apache.kafka.message.MessageDataGenerator; KIP-482.
 """
 
@@ -24,7 +25,9 @@ EncodeFailure = Callable[[object, Exception], Exception]
 
 
 def fused_encoder(layout: StructureLayout, failure: EncodeFailure) -> Encoder:
-    """Compile `encode_into(object, chunks)`; errors are raised as the exception that `failure` returns."""
+    """Compile `encode_into(object, chunks)`; errors are raised as the exception that `failure`
+    returns.
+    """
     return encoder_source(layout, failure, into=True).compile(layout, "encode_into")
 
 
@@ -33,18 +36,23 @@ def fused_builder(layout: StructureLayout, failure: EncodeFailure) -> Callable[[
     return encoder_source(layout, failure, into=False).compile(layout, "encode")
 
 
-def fused_packer(layout: StructureLayout, prefix: str, otherwise: Callable[..., bytes]) -> Callable[..., bytes] | None:
-    """Compile `pack(*prefix_values, object)` for a message of fixed size, or return None for others.
+def fused_packer(
+    layout: StructureLayout, prefix: str, otherwise: Callable[..., bytes]
+) -> Callable[..., bytes] | None:
+    """Compile `pack(*prefix_values, object)` for a message of fixed size, or return None for
+    others.
 
-    `prefix` are struct codes of the fields before the message. Unusual objects (unknown tags, wrong values) are
-    passed to `otherwise`, which takes the same arguments.
+    `prefix` are struct codes of the fields before the message. Unusual objects (unknown tags, wrong
+    values) are passed to `otherwise`, which takes the same arguments.
     """
     if not is_fixed(layout):
         return None
     source = Source({"otherwise": otherwise, "struct_error": struct_error})
     codes = prefix + fixed_codes(layout) + ("x" if layout.flexible else "")
     numbers = [f"prefix_{index}" for index in range(len(prefix.replace("x", "")))]
-    usual = nothing_but_fields(source, layout, "it") + [f"len(it.{field.name}) == 16" for field in layout.fields if field.type is Primitive.UUID]
+    usual = nothing_but_fields(source, layout, "it") + [
+        f"len(it.{field.name}) == 16" for field in layout.fields if field.type is Primitive.UUID
+    ]
     values = ", ".join([*numbers, *(f"it.{field.name}" for field in layout.fields)])
     arguments = ", ".join([*numbers, "it"])
     with source.block(f"def pack({arguments}):"):
@@ -84,13 +92,17 @@ def encoder_source(layout: StructureLayout, failure: EncodeFailure, *, into: boo
             writer.segment.flush(as_result=is_one_chunk)
             if not into and not is_one_chunk:
                 source.line("return join(chunks)")
-        with source.block("except (struct_error, AttributeError, TypeError, ValueError, IndexError) as error:"):
+        with source.block(
+            "except (struct_error, AttributeError, TypeError, ValueError, IndexError) as error:"
+        ):
             source.line("raise failure(it, error) from error")
     return source
 
 
 class EncoderWriter:
-    """Generates statements that append fields one after the other; fields that can be packed together are collected in `segment`."""
+    """Generates statements that append fields one after the other; fields that can be packed
+    together are collected in `segment`.
+    """
 
     def __init__(self, source: Source, tag_writers: dict[int, str]) -> None:
         self._source = source
@@ -108,8 +120,18 @@ class EncoderWriter:
             self.field(field, f"{target}.{field.name}")
         if not layout.flexible:
             return
-        usual = [f"{target}._tags is None", *(is_plainly_default(source, field.declared, f"{target}.{field.name}") for field in layout.tags)]
-        unusual = f"{self._tag_writers[id(layout)]}({target}, append)" if layout.tags else f"write_tags({target}._tags, append)"
+        usual = [
+            f"{target}._tags is None",
+            *(
+                is_plainly_default(source, field.declared, f"{target}.{field.name}")
+                for field in layout.tags
+            ),
+        ]
+        unusual = (
+            f"{self._tag_writers[id(layout)]}({target}, append)"
+            if layout.tags
+            else f"write_tags({target}._tags, append)"
+        )
         self.segment.parts.append(Tags(" and ".join(usual), unusual))
 
     def field(self, field: PresentField, expression: str) -> None:
@@ -118,7 +140,12 @@ class EncoderWriter:
             case Primitive() as primitive if primitive in CODES:
                 self._number(primitive, expression)
             case Primitive.STRING | Primitive.USTRING:
-                self._text(expression, "h" if field.type is Primitive.STRING else "i", flexible=field.flexible, nullable=field.nullable)
+                self._text(
+                    expression,
+                    "h" if field.type is Primitive.STRING else "i",
+                    flexible=field.flexible,
+                    nullable=field.nullable,
+                )
             case Primitive():
                 self._blob(expression, flexible=field.flexible, nullable=field.nullable)
             case ArrayLayout() as array:
@@ -142,7 +169,9 @@ class EncoderWriter:
 
     def _text(self, expression: str, code: str, *, flexible: bool, nullable: bool) -> None:
         text = self._source.fresh("text")
-        length = Length(ONE_BYTE if flexible else code, self._source.fresh("length"), "string_varint")
+        length = Length(
+            ONE_BYTE if flexible else code, self._source.fresh("length"), "string_varint"
+        )
         if nullable:
             self._source.line(f"{text} = {expression}")
         else:
@@ -160,7 +189,9 @@ class EncoderWriter:
             self.segment.flush(is_before_blob=True)
             self._source.line(f"append({content})")
 
-    def _array(self, array: ArrayLayout, expression: str, *, flexible: bool, nullable: bool) -> None:
+    def _array(
+        self, array: ArrayLayout, expression: str, *, flexible: bool, nullable: bool
+    ) -> None:
         elements = self._source.fresh("elements")
         self._source.line(f"{elements} = {expression}")
         element = array.element
@@ -172,7 +203,11 @@ class EncoderWriter:
             self._source.line(length.of(elements))
             self.segment.parts.append(length)
             self.segment.flush()
-            if isinstance(element, StructureLayout) and is_fixed(element) and all(field.type is not Primitive.UUID for field in element.fields):
+            if (
+                isinstance(element, StructureLayout)
+                and is_fixed(element)
+                and all(field.type is not Primitive.UUID for field in element.fields)
+            ):
                 with self._source.block(f"if {elements}:"):
                     self._sweep(element, elements, flexible=flexible)
             else:
@@ -193,7 +228,9 @@ class EncoderWriter:
 
     @contextmanager
     def _unless_null(self, value: str, code: str, *, nullable: bool) -> Iterator[Length]:
-        """Generate the branch for None, and around the body of the other one, which ends with nothing pending."""
+        """Generate the branch for None, and around the body of the other one, which ends with
+        nothing pending.
+        """
         length = Length(code, self._source.fresh("length"), "varint")
         if not nullable:
             yield length
@@ -218,20 +255,27 @@ class EncoderWriter:
             self.segment.flush()
 
     def _sweep(self, element: StructureLayout, elements: str, *, flexible: bool) -> None:
-        """Pack elements of fixed size in one comprehension; if one of them is unusual, restart with the loop."""
+        """Pack elements of fixed size in one comprehension; if one of them is unusual, restart with
+        the loop.
+        """
         source = self._source
         one = source.fresh("element")
         codes = fixed_codes(element) + ("x" if element.flexible else "")
         values = ", ".join(f"{one}.{field.name}" for field in element.fields)
         conditions = nothing_but_fields(source, element, one)
         packed = source.fresh("packed")
-        source.line(f"{packed} = [{source.method(codes, 'pack')}({values}) for {one} in {elements} if {' and '.join(conditions)}]")
+        source.line(
+            f"{packed} = [{source.method(codes, 'pack')}({values}) for {one} in {elements} if "
+            f"{' and '.join(conditions)}]"
+        )
         with source.block(f"if len({packed}) == len({elements}):"):
             source.line(f"chunks += {packed}")
         with source.block("else:"):
             self._loop(element, elements, flexible=flexible)
 
-    def _loop(self, element: "Primitive | StructureLayout", elements: str, *, flexible: bool) -> None:
+    def _loop(
+        self, element: "Primitive | StructureLayout", elements: str, *, flexible: bool
+    ) -> None:
         source = self._source
         one = source.fresh("element")
         with source.block(f"for {one} in {elements}:"):
@@ -241,14 +285,21 @@ class EncoderWriter:
                 case Primitive.UUID:
                     self._number(element, one)
                 case Primitive.STRING | Primitive.USTRING:
-                    self._text(one, "h" if element is Primitive.STRING else "i", flexible=flexible, nullable=False)
+                    self._text(
+                        one,
+                        "h" if element is Primitive.STRING else "i",
+                        flexible=flexible,
+                        nullable=False,
+                    )
                 case _:
                     self._blob(one, flexible=flexible, nullable=False)
             self.segment.flush()
 
 
 def _is_one_segment(layout: StructureLayout) -> bool:
-    """Return whether all of a message can be packed at its end: numbers, strings, arrays of numbers."""
+    """Return whether all of a message can be packed at its end: numbers, strings, arrays of
+    numbers.
+    """
     for field in layout.fields:
         match field.type:
             case StructureLayout() as nested:
@@ -263,7 +314,9 @@ def _is_one_segment(layout: StructureLayout) -> bool:
 
 
 def _write_tag_writers(source: Source, layout: StructureLayout, names: dict[int, str]) -> None:
-    """Generate, for each structure with known tagged fields, the function that appends the non-default ones; inner structures first."""
+    """Generate, for each structure with known tagged fields, the function that appends the
+    non-default ones; inner structures first.
+    """
     for field in (*layout.fields, *layout.tags):
         shape = field.type.element if isinstance(field.type, ArrayLayout) else field.type
         if isinstance(shape, StructureLayout):
@@ -274,8 +327,12 @@ def _write_tag_writers(source: Source, layout: StructureLayout, names: dict[int,
     with source.block(f"def {name}(it, append_outside):"):
         source.line("written = [b'']")
         for field in layout.tags:
-            assert field.tag is not None and field.tag < len(fuse_slow.BYTE), f"{field.name} has a tag of more than one byte"
-            with source.block(f"if not ({is_default(source, field.declared, f'it.{field.name}')}):"):
+            assert field.tag is not None and field.tag < len(fuse_slow.BYTE), (
+                f"{field.name} has a tag of more than one byte"
+            )
+            with source.block(
+                f"if not ({is_default(source, field.declared, f'it.{field.name}')}):"
+            ):
                 source.line("chunks = []")
                 source.line("append = chunks.append")
                 writer = EncoderWriter(source, names)
@@ -283,7 +340,10 @@ def _write_tag_writers(source: Source, layout: StructureLayout, names: dict[int,
                 writer.segment.flush()
                 source.line("content = join(chunks)")
                 source.line("size = len(content)")
-                source.line(f"written += ({fuse_slow.BYTE[field.tag]!r}, BYTE[size] if size < 128 else varint(size), content)")
+                source.line(
+                    f"written += ({fuse_slow.BYTE[field.tag]!r}, BYTE[size] if size < 128 else "
+                    "varint(size), content)"
+                )
         with source.block("if it._tags:"):
             known = ", ".join(str(field.tag) for field in layout.tags)
             source.line(f"write_mixed_tags(it._tags, ({known},), written, append_outside)")

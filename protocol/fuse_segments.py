@@ -1,7 +1,9 @@
-"""Segments that an encoder packs at once: consecutive fields whose sizes are all known before the first byte is written.
+"""Segments that an encoder packs at once: consecutive fields whose sizes are all known before the
+first byte is written.
 
-Numbers, and between them strings and arrays of numbers: one Struct per combination of lengths takes them all. Two cases need another way and rarely
-happen: a compact length of more than one byte, and tagged fields that are set; then the parts are written one after the other.
+Numbers, and between them strings and arrays of numbers: one Struct per combination of lengths takes
+them all. Two cases need another way and rarely happen: a compact length of more than one byte, and
+tagged fields that are set; then the parts are written one after the other.
 Source: KIP-482 (compact lengths, tagged fields).
 """
 
@@ -24,7 +26,9 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """The length before something of variable size, in a local variable; a compact one is one too high, as on the wire."""
+    """The length before something of variable size, in a local variable; a compact one is one too
+    high, as on the wire.
+    """
 
     code: str
     name: str
@@ -46,7 +50,10 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Bytes (code s) or numbers in a local variable, after their length. A nullable string is neither encoded nor measured yet."""
+    """Bytes (code s) or numbers in a local variable, after their length.
+
+    A nullable string is neither encoded nor measured yet.
+    """
 
     code: str
     name: str
@@ -56,7 +63,9 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The tagged fields of a structure: a zero byte if `usual` holds, else what the statement `unusual` appends."""
+    """The tagged fields of a structure: a zero byte if `usual` holds, else what the statement
+    `unusual` appends.
+    """
 
     usual: str
     unusual: str
@@ -73,7 +82,10 @@ class Segment:
         self.parts: list[Part] = []
 
     def flush(self, *, as_result: bool = False, is_before_blob: bool = False) -> None:
-        """Encode the parts: append them as one chunk, or return them. Before a blob a last length of two or three bytes is common, too."""
+        """Encode the parts: append them as one chunk, or return them.
+
+        Before a blob a last length of two or three bytes is common, too.
+        """
         parts, self.parts = self.parts, []
         if not parts:
             return
@@ -85,7 +97,11 @@ class Segment:
             return
         (text,) = texts
         with self._source.block(f"if {text.name} is None:"):
-            short: list[Part] = [text.length.of_null() if part is text.length else part for part in parts if part is not text]
+            short: list[Part] = [
+                text.length.of_null() if part is text.length else part
+                for part in parts
+                if part is not text
+            ]
             self._write(short, as_result=as_result, is_before_blob=is_before_blob)
         with self._source.block("else:"):
             self._measure(text)
@@ -109,15 +125,22 @@ class Segment:
         if not compact and not usual:
             source.line(self._statement(parts, as_result=as_result))
             return
-        with source.block(f"if {' and '.join([f'{length.name} < 128' for length in compact] + usual)}:"):
+        with source.block(
+            f"if {' and '.join([f'{length.name} < 128' for length in compact] + usual)}:"
+        ):
             source.line(self._statement(parts, as_result=as_result))
         last = parts[-1]
         if is_before_blob and isinstance(last, Length) and last.is_compact:
             others = [f"{length.name} < 128" for length in compact if length is not last]
             first = f"({last.name} & 127 | 128) << 8 | {last.name} >> 7"
-            two_bytes, three_bytes = [Fixed("H", first)], [Fixed("H", f"{first} & 127 | 128"), Fixed("B", f"{last.name} >> 14")]
+            two_bytes, three_bytes = (
+                [Fixed("H", first)],
+                [Fixed("H", f"{first} & 127 | 128"), Fixed("B", f"{last.name} >> 14")],
+            )
             for limit, length in ((1 << 14, two_bytes), (1 << 21, three_bytes)):
-                with source.block(f"elif {' and '.join([f'{last.name} < {limit}', *others, *usual])}:"):
+                with source.block(
+                    f"elif {' and '.join([f'{last.name} < {limit}', *others, *usual])}:"
+                ):
                     source.line(self._statement([*parts[:-1], *length], as_result=False))
         with source.block("else:"):
             if as_result:
@@ -128,9 +151,21 @@ class Segment:
                 source.line("return join(chunks)")
 
     def _statement(self, parts: list[Part], *, as_result: bool) -> str:
-        """Return the statement for the common case: pack everything at once, unless there are only strings, which are already encoded."""
-        if len(parts) > 1 and all(isinstance(part, Tags) or (isinstance(part, Length) and part.is_compact) or _is_text(part) for part in parts):
-            ready = ", ".join(part.name if isinstance(part, Content) else f"BYTE[{part.name if isinstance(part, Length) else 0}]" for part in parts)
+        """Return the statement for the common case: pack everything at once, unless there are only
+        strings, which are already encoded.
+        """
+        if len(parts) > 1 and all(
+            isinstance(part, Tags)
+            or (isinstance(part, Length) and part.is_compact)
+            or _is_text(part)
+            for part in parts
+        ):
+            ready = ", ".join(
+                part.name
+                if isinstance(part, Content)
+                else f"BYTE[{part.name if isinstance(part, Length) else 0}]"
+                for part in parts
+            )
             return f"return join(({ready}))" if as_result else f"chunks += ({ready})"
         return f"return {self._packed(parts)}" if as_result else f"append({self._packed(parts)})"
 
@@ -159,7 +194,9 @@ class Segment:
             return f"BYTE[{values[0]}]"
         if not lengths:
             return f"{self._source.method(codes, 'pack')}({', '.join(values)})"
-        table = self._source.table(codes, tuple(int(length.is_compact) for length in lengths), "pack")
+        table = self._source.table(
+            codes, tuple(int(length.is_compact) for length in lengths), "pack"
+        )
         return f"{table}[{', '.join(length.name for length in lengths)}]({', '.join(values)})"
 
     def _one_by_one(self, parts: list[Part]) -> None:
@@ -185,7 +222,10 @@ class Segment:
                 case Content(code, name):
                     flush()
                     with source.block(f"if {name}:"):
-                        source.line(f"append({source.table('{}' + code, (0,), 'pack')}[len({name})](*{name}))")
+                        source.line(
+                            f"append({source.table('{}' + code, (0,), 'pack')}[len({name})](*"
+                            f"{name}))"
+                        )
                 case Tags(usual, unusual):
                     flush()
                     with source.block(f"if {usual}:"):

@@ -1,6 +1,7 @@
 """Rare cases of fused codecs that are worth a function call: long varints, unknown tags.
 
-Every failure here is a ValueError with the reason; the fused codec turns it into a MalformedMessage with a path.
+Every failure here is a ValueError with the reason; the fused codec turns it into a MalformedMessage
+with a path.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,8 @@ _TWO_BYTES, _THREE_BYTES = Struct(">H").pack, Struct(">HB").pack
 
 
 def longer_varint(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
-    """Decode the rest of a compact length whose first byte was above 127; return it and its end position.
+    """Decode the rest of a compact length whose first byte was above 127; return it and its end
+    position.
 
     Kafka uses the lowest 32 bits as a signed number; a negative one is null.
     """
@@ -68,7 +70,8 @@ def as_bytes(buffer: bytes | bytearray | memoryview) -> bytes:
 
 
 def tag_spans(count: int, buffer: bytes, position: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Find the start and end of each tagged field after the byte `count`; return them and the end position.
+    """Find the start and end of each tagged field after the byte `count`; return them and the end
+    position.
 
     As in Kafka tags may be in any order, and of a repeated one the last is used.
     """
@@ -120,12 +123,25 @@ def write_tags(tags: Mapping[int, bytes], append: Callable[[bytes], None]) -> No
         append(content)
 
 
-def write_mixed_tags(unknown: Mapping[int, bytes], known: Sequence[int], written: Sequence[bytes], append: Callable[[bytes], None]) -> None:
-    """Encode the tagged fields of a structure with both kinds; `written` is a gap, then tag, size and content of each known one that is set."""
+def write_mixed_tags(
+    unknown: Mapping[int, bytes],
+    known: Sequence[int],
+    written: Sequence[bytes],
+    append: Callable[[bytes], None],
+) -> None:
+    """Encode the tagged fields of a structure with both kinds; `written` is a gap, then tag, size
+    and content of each known one that is set.
+    """
     for tag in known:
         if tag in unknown:
             raise ValueError(f"tag {tag} is known, but kept among the unknown ones")
-    write_tags({**unknown, **{tag[0]: content for tag, content in zip(written[1::3], written[3::3], strict=True)}}, append)
+    write_tags(
+        {
+            **unknown,
+            **{tag[0]: content for tag, content in zip(written[1::3], written[3::3], strict=True)},
+        },
+        append,
+    )
 
 
 def _longer(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
@@ -142,7 +158,9 @@ def _longer(first_byte: int, buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def _last_bytes(value: int, buffer: bytes, position: int) -> tuple[int, int]:
-    """Add the fourth and the fifth byte of a varint; bits above the 32nd are dropped, as in Kafka."""
+    """Add the fourth and the fifth byte of a varint; bits above the 32nd are dropped, as in
+    Kafka.
+    """
     byte = buffer[position]
     value |= (byte & 0x7F) << 21
     if byte < 0x80:

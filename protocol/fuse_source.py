@@ -1,7 +1,7 @@
 """Writing and compiling the Python source of fused codecs.
 
-A fused codec is one function per message and version, without a call per field: that is worth a factor of 30 over interpreted construct. The
-source is registered for tracebacks and debuggers.
+A fused codec is one function per message and version, without a call per field: that is worth a
+factor of 30 over interpreted construct. The source is registered for tracebacks and debuggers.
 """
 
 import linecache
@@ -34,7 +34,9 @@ Method = Literal["pack", "unpack_from", "iter_unpack"]
 Shape = int | tuple[int, ...]
 """The length before the only part of variable size, or those of all such parts."""
 LENGTH_MAX = 256
-"""Parts of up to so many bytes or numbers are packed by a cached Struct; for longer ones creating it is cheap compared with using it."""
+"""Parts of up to so many bytes or numbers are packed by a cached Struct; for longer ones creating
+it is cheap compared with using it.
+"""
 STRUCTS_MAX = 256
 """The size of the cache of Structs; then it is cleared."""
 
@@ -85,8 +87,8 @@ class Source:
     def table(self, code: str, offsets: tuple[int, ...], method: Method) -> str:
         """Return the name of a table from lengths to the method for parts of these lengths.
 
-        `code` has a pair of braces for each length; its offset is subtracted from each, because compact lengths
-        are written one too high.
+        `code` has a pair of braces for each length; its offset is subtracted from each, because
+        compact lengths are written one too high.
         """
         stem = code.replace("?", "o").replace("{}", "_") + "".join(map(str, offsets))
         return self.bind(f"{method}_by_length_{stem}", _table(code, offsets, method))
@@ -111,7 +113,9 @@ class Source:
         return "\n".join(self._lines) + "\n"
 
     def compile(self, layout: StructureLayout, title: str, function: str = "") -> Function:
-        """Compile the lines and return one of their functions, by default the one named by the title."""
+        """Compile the lines and return one of their functions, by default the one named by the
+        title.
+        """
         text = self.text()
         filename = f"<{layout.cls.__name__} v{layout.version} {title}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
@@ -121,17 +125,27 @@ class Source:
 
 
 def is_fixed(layout: StructureLayout) -> bool:
-    """Return whether all objects of a layout take the same number of bytes, unless they have unknown tags."""
-    return bool(layout.fields) and not layout.tags and all(field.type in CODES for field in layout.fields)
+    """Return whether all objects of a layout take the same number of bytes, unless they have
+    unknown tags.
+    """
+    return (
+        bool(layout.fields)
+        and not layout.tags
+        and all(field.type in CODES for field in layout.fields)
+    )
 
 
 def fixed_codes(layout: StructureLayout) -> str:
     """Return the struct codes of the fields of a fixed layout."""
-    return "".join(CODES[field.type][0] for field in layout.fields if isinstance(field.type, Primitive))
+    return "".join(
+        CODES[field.type][0] for field in layout.fields if isinstance(field.type, Primitive)
+    )
 
 
 class LengthTable(dict[Shape, Function]):
-    """From the lengths of the variable parts of a code to a bound method of their Struct; a negative length (null) takes no bytes."""
+    """From the lengths of the variable parts of a code to a bound method of their Struct; a
+    negative length (null) takes no bytes.
+    """
 
     def __init__(self, code: str, offsets: tuple[int, ...], method: Method) -> None:
         super().__init__()
@@ -141,7 +155,9 @@ class LengthTable(dict[Shape, Function]):
 
     def __missing__(self, shape: Shape) -> Function:
         lengths = (shape,) if isinstance(shape, int) else shape
-        sizes = [max(length - offset, 0) for length, offset in zip(lengths, self._offsets, strict=True)]
+        sizes = [
+            max(length - offset, 0) for length, offset in zip(lengths, self._offsets, strict=True)
+        ]
         made: Function = getattr(Struct(">" + self._code.format(*sizes)), self._method)
         if max(lengths) <= LENGTH_MAX:
             if len(self) >= STRUCTS_MAX:

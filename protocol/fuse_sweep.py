@@ -1,10 +1,11 @@
-"""Uniform elements, decoded in one sweep: the same number of bytes each, the same lengths at the same places.
+"""Uniform elements, decoded in one sweep: the same number of bytes each, the same lengths at the
+same places.
 
-The partitions of a topic mostly have the same number of replicas, no error message and no tagged fields. Such
-elements differ in their numbers only, and a single `iter_unpack` decodes them all; each length is checked when
-it is decoded, and the first one that differs ends the sweep. The common lengths are learned while decoding:
-code for a shape is generated once it is frequent, with a growing threshold, so that no peer can make us
-generate code endlessly.
+The partitions of a topic mostly have the same number of replicas, no error message and no tagged
+fields. Such elements differ in their numbers only, and a single `iter_unpack` decodes them all;
+each length is checked when it is decoded, and the first one that differs ends the sweep. The common
+lengths are learned while decoding: code for a shape is generated once it is frequent, with a
+growing threshold, so that no peer can make us generate code endlessly.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +19,9 @@ from protocol.schema import Message
 Shape = tuple[int, ...]
 """All lengths and counts within an element as on the wire, in order."""
 Reader = Callable[[bytes, int, int, list[Message]], int]
-"""`read(buffer, position, count, elements)` appends as many elements as possible, at most `count`; returns the end position."""
+"""`read(buffer, position, count, elements)` appends as many elements as possible, at most `count`;
+returns the end position.
+"""
 
 VALUES_MAX = 64
 """Elements of more numbers than this get no generated code."""
@@ -30,7 +33,9 @@ SEEN_MAX = 64
 
 
 class Sweep:
-    """The loop over elements of one shape; `size` is None for elements that cannot be decoded this way."""
+    """The loop over elements of one shape; `size` is None for elements that cannot be decoded this
+    way.
+    """
 
     def __init__(self, source: Source, layout: StructureLayout, shape: Shape) -> None:
         self._source = source
@@ -46,13 +51,21 @@ class Sweep:
     @property
     def size(self) -> int | None:
         """The size of an element in bytes."""
-        return calcsize(">" + self._codes) if self._is_possible and len(self._names) <= VALUES_MAX else None
+        return (
+            calcsize(">" + self._codes)
+            if self._is_possible and len(self._names) <= VALUES_MAX
+            else None
+        )
 
     def write(self, elements: str, end: str) -> None:
-        """Generate the loop from `position` to `end`; an element of another shape breaks out of it."""
+        """Generate the loop from `position` to `end`; an element of another shape breaks out of
+        it.
+        """
         source = self._source
         names = ", ".join(self._names) + ("," if len(self._names) == 1 else "")
-        with source.block(f"for {names} in {source.method(self._codes, 'iter_unpack')}(buffer[position:{end}]):"):
+        with source.block(
+            f"for {names} in {source.method(self._codes, 'iter_unpack')}(buffer[position:{end}]):"
+        ):
             if self._checks:
                 with source.block(f"if {' or '.join(self._checks)}:"):
                     source.line("break")
@@ -81,7 +94,9 @@ class Sweep:
                 self._is_possible = False
                 return "None"
             case Primitive() as primitive:
-                size = self._length("h" if primitive is Primitive.STRING else "i", flexible=field.flexible)
+                size = self._length(
+                    "h" if primitive is Primitive.STRING else "i", flexible=field.flexible
+                )
                 if size < 0:
                     return "None"
                 content = self._value(f"{size}s")
@@ -89,7 +104,11 @@ class Sweep:
             case ArrayLayout(element):
                 count = self._length("i", flexible=field.flexible)
                 if count > 0 and element in CODES and isinstance(element, Primitive):
-                    return f"[{', '.join(self._value(CODES[element][0]) for _ in range(min(count, VALUES_MAX + 1)))}]"
+                    return (
+                        "["
+                        f"{', '.join(self._value(CODES[element][0]) for _ in range(min(count, VALUES_MAX + 1)))}"
+                        "]"
+                    )
                 self._is_possible &= count <= 0
                 return "None" if count < 0 else "[]"
             case StructureLayout() as layout:
@@ -116,10 +135,11 @@ class Sweep:
 
 
 def can_be_alike(layout: StructureLayout) -> bool:
-    """Return whether shapes are worth learning: there are arrays of numbers, or structures that are mostly absent.
+    """Return whether shapes are worth learning: there are arrays of numbers, or structures that are
+    mostly absent.
 
-    Strings alone rarely have the same length, arrays of structures that exist for their own sake are never
-    empty, and records always differ.
+    Strings alone rarely have the same length, arrays of structures that exist for their own sake
+    are never empty, and records always differ.
     """
     has_arrays = False
     for field in layout.fields:
@@ -127,14 +147,19 @@ def can_be_alike(layout: StructureLayout) -> bool:
             case Primitive.RECORDS:
                 return False
             case ArrayLayout(element):
-                if isinstance(element, StructureLayout) and not (field.nullable or field.declared.ignorable):
+                if isinstance(element, StructureLayout) and not (
+                    field.nullable or field.declared.ignorable
+                ):
                     return False
                 has_arrays = True
     return has_arrays
 
 
 class Shapes:
-    """The shapes of the elements of one array, learned while decoding. `read` is the reader of the last learned shape."""
+    """The shapes of the elements of one array, learned while decoding.
+
+    `read` is the reader of the last learned shape.
+    """
 
     __slots__ = ("_layout", "_readers", "_seen", "_threshold", "read")
 

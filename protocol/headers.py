@@ -10,7 +10,10 @@ from protocol.schema import int16, int32, message, string
 
 @message(kind="header", versions="0-2", flexible="2+")
 class RequestHeader:
-    """v1 has a client id, v2 tagged fields. The client id never became compact: any node must be able to read any ApiVersions request."""
+    """v1 has a client id, v2 tagged fields.
+
+    The client id never became compact: any node must be able to read any ApiVersions request.
+    """
 
     request_api_key: int = int16()
     request_api_version: int = int16()
@@ -26,12 +29,16 @@ class ResponseHeader:
 
 
 def request_header_version(api_key: int, api_version: int, *, flexible: bool) -> int:
-    """Return the header version of a request; `flexible`: whether that request version is flexible."""
+    """Return the header version of a request; `flexible`: whether that request version is
+    flexible.
+    """
     if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
         return 0
     return 2 if flexible else 1
 
 
 def response_header_version(api_key: int, *, flexible: bool) -> int:
-    """Return the header version of a response; ApiVersions keeps v0, for clients that do not know the node's versions."""
+    """Return the header version of a response; ApiVersions keeps v0, for clients that do not know
+    the node's versions.
+    """
     return 1 if flexible and api_key != ApiKey.API_VERSIONS else 0

@@ -1,7 +1,8 @@
-"""LZ4 frames as Kafka writes and reads them, including those of message format 0, whose header checksum is wrong on purpose.
+"""LZ4 frames as Kafka writes and reads them, including those of message format 0, whose header
+checksum is wrong on purpose.
 
-The first clients included the magic number in the checksum; a broker keeps writing it so for them, and ignores
-it when it reads theirs.
+The first clients included the magic number in the checksum; a broker keeps writing it so for them,
+and ignores it when it reads theirs.
 Source: KAFKA-3160, KIP-57; Lz4BlockOutputStream, Lz4BlockInputStream, the LZ4 frame format 1.6.
 """
 
@@ -40,7 +41,9 @@ class FrameBounds(NamedTuple):
 
 
 def build_frame(data: memoryview, *, with_wrong_checksum: bool) -> bytes:
-    """Return data as one frame of independent blocks, the only kind the Java client reads; the wrong checksum is that of message format 0."""
+    """Return data as one frame of independent blocks, the only kind the Java client reads; the
+    wrong checksum is that of message format 0.
+    """
     chunks = [WRONG_HEADER if with_wrong_checksum else HEADER]
     for start in range(0, len(data), BLOCK_BYTES):
         plain = data[start : start + BLOCK_BYTES]
@@ -54,7 +57,10 @@ def build_frame(data: memoryview, *, with_wrong_checksum: bool) -> bytes:
 
 
 def frame_bounds(data: memoryview) -> FrameBounds:
-    """Iterate over the blocks of the frame at the start of data. Raises ValueError if it is no frame, struct.error for a truncated one."""
+    """Iterate over the blocks of the frame at the start of data.
+
+    Raises ValueError if it is no frame, struct.error for a truncated one.
+    """
     block_bytes_max, position = _open_header(data)
     trailer_bytes = CHECKSUM_BYTES if data[4] & BLOCK_CHECKSUM_FLAG else 0
     plain_bytes_max = 0
@@ -66,7 +72,9 @@ def frame_bounds(data: memoryview) -> FrameBounds:
         size_bytes = length & ~BLOCK_IS_PLAIN
         if size_bytes > block_bytes_max or position + size_bytes + trailer_bytes > len(data):
             raise ValueError(f"a block of {size_bytes} bytes where {len(data) - position} are left")
-        plain_bytes_max += size_bytes if length & BLOCK_IS_PLAIN else min(block_bytes_max, size_bytes * RATIO_MAX)
+        plain_bytes_max += (
+            size_bytes if length & BLOCK_IS_PLAIN else min(block_bytes_max, size_bytes * RATIO_MAX)
+        )
         position += size_bytes + trailer_bytes
     if data[4] & CONTENT_CHECKSUM_FLAG:
         position += CHECKSUM_BYTES
@@ -78,7 +86,9 @@ def frame_bounds(data: memoryview) -> FrameBounds:
 def with_right_checksum(data: memoryview) -> bytes:
     """Return a frame with a valid header checksum, whatever it was."""
     _, position = _open_header(data)
-    return b"".join((data[: position - 1], _header_checksum(data[4 : position - 1]), data[position:]))
+    return b"".join(
+        (data[: position - 1], _header_checksum(data[4 : position - 1]), data[position:])
+    )
 
 
 def _open_header(data: memoryview) -> tuple[int, int]:
@@ -86,7 +96,12 @@ def _open_header(data: memoryview) -> tuple[int, int]:
     if data[:4] != MAGIC or len(data) < len(HEADER):
         raise ValueError("this is no LZ4 frame")
     flags, block_size_code = data[4], data[5] >> 4
-    if flags & VERSION_MASK != VERSION or flags & (RESERVED_FLAG | DICTIONARY_FLAG) or data[5] & 0x8F or block_size_code < 4:
+    if (
+        flags & VERSION_MASK != VERSION
+        or flags & (RESERVED_FLAG | DICTIONARY_FLAG)
+        or data[5] & 0x8F
+        or block_size_code < 4
+    ):
         raise ValueError(f"an LZ4 frame with the header {data[4]:02x}{data[5]:02x}")
     position = len(HEADER) + (CONTENT_SIZE_BYTES if flags & CONTENT_SIZE_FLAG else 0)
     if position > len(data):

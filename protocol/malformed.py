@@ -1,18 +1,26 @@
 """The one error of this package: bytes that are not a message, or an object that cannot be encoded.
 
-It names the API, the version, the field, and the byte, so that one log line can explain a closed connection.
+It names the API, the version, the field, and the byte, so that one log line can explain a closed
+connection.
 """
 
 
 class MalformedMessage(ValueError):
     """A message that cannot be decoded or encoded.
 
-    `path` is the field from the top of the message (`topics[2].partitions[0].records`), empty for the whole
-    message. `api_key` and `version` are None if the message has none. `position` is the byte counted from the
-    start of the message, None when encoding.
+    `path` is the field from the top of the message (`topics[2].partitions[0].records`), empty for
+    the whole message. `api_key` and `version` are None if the message has none. `position` is the
+    byte counted from the start of the message, None when encoding.
     """
 
-    def __init__(self, api_key: int | None, version: int | None, path: str, reason: str, position: int | None = None) -> None:
+    def __init__(
+        self,
+        api_key: int | None,
+        version: int | None,
+        path: str,
+        reason: str,
+        position: int | None = None,
+    ) -> None:
         super().__init__(api_key, version, path, reason, position)
         self.api_key = api_key
         self.version = version

@@ -1,7 +1,8 @@
 """Maps a message class and a version to the fused codec of that pair, which nodes use.
 
-Its functions are compiled on the first call, and only then is the compiler imported. The readable Construct of the same pair (`message_construct`)
-is created only on demand: by `Message.construct(version)`, or to find the field of an error.
+Its functions are compiled on the first call, and only then is the compiler imported. The readable
+Construct of the same pair (`message_construct`) is created only on demand: by
+`Message.construct(version)`, or to find the field of an error.
 """
 
 from collections.abc import Callable
@@ -22,10 +23,14 @@ Decoded = TypeVar("Decoded", covariant=True)
 
 REFERENCE_SIZE_MAX = 256 * 1024
 REFERENCE_READS_MAX = 10_000
-"""Limits of the search for the field of an error: the reference would take seconds for more, and a hostile peer chooses the bytes."""
+"""Limits of the search for the field of an error: the reference would take seconds for more, and a
+hostile peer chooses the bytes.
+"""
 
 DISAGREEMENT = " (but the reference finds nothing wrong)"
-"""The end of the reason of an error that only the fused codec reports: a bug of ours, which tests search for."""
+"""The end of the reason of an error that only the fused codec reports: a bug of ours, which tests
+search for.
+"""
 
 
 class DecodeFunction(Protocol[Decoded]):
@@ -37,10 +42,11 @@ class DecodeFunction(Protocol[Decoded]):
 class CompiledMessage(Generic[T]):
     """The fused codec of messages of class T at one version.
 
-    `decode(buffer, position) -> (message, end position)`, `encode(message) -> bytes` and `encode_into(message,
-    chunks)`, which appends bytes to a list and leaves record batches uncopied, are plain functions after their
-    first call. Bytes after the message are left to the caller. The buffer is bytes or an mmap; a bytearray or
-    memoryview is accepted, too, but copied. All errors are MalformedMessage.
+    `decode(buffer, position) -> (message, end position)`, `encode(message) -> bytes` and
+    `encode_into(message, chunks)`, which appends bytes to a list and leaves record batches
+    uncopied, are plain functions after their first call. Bytes after the message are left to the
+    caller. The buffer is bytes or an mmap; a bytearray or memoryview is accepted, too, but copied.
+    All errors are MalformedMessage.
     """
 
     decode: DecodeFunction[T]
@@ -70,10 +76,11 @@ class CompiledMessage(Generic[T]):
         return self.decode
 
     def packer(self, prefix: str, otherwise: Callable[..., bytes]) -> Callable[..., bytes] | None:
-        """Return `pack(*prefix_values, message) -> bytes` if all messages of this layout have one size, else None.
+        """Return `pack(*prefix_values, message) -> bytes` if all messages of this layout have one
+        size, else None.
 
-        `prefix` are struct codes; messages with unknown tags or wrong values are passed to `otherwise`, with
-        the same arguments.
+        `prefix` are struct codes; messages with unknown tags or wrong values are passed to
+        `otherwise`, with the same arguments.
         """
         from protocol.fuse_encode import fused_packer
 
@@ -94,7 +101,10 @@ class CompiledMessage(Generic[T]):
     def _make_decode(self) -> None:
         from protocol.fuse_decoder import fused_decoder
 
-        self.decode = cast("DecodeFunction[T]", fused_decoder(self.layout, self._decode_failure, self._decode_leniently))
+        self.decode = cast(
+            "DecodeFunction[T]",
+            fused_decoder(self.layout, self._decode_failure, self._decode_leniently),
+        )
 
     def _make_encode(self) -> None:
         from protocol.fuse_encode import fused_builder
@@ -116,7 +126,9 @@ class CompiledMessage(Generic[T]):
         if self._lenient is None:
             from protocol.fuse_decoder import fused_decoder
 
-            self._lenient = cast("DecodeFunction[T]", fused_decoder(self.layout, self._decode_failure, None))
+            self._lenient = cast(
+                "DecodeFunction[T]", fused_decoder(self.layout, self._decode_failure, None)
+            )
         return self._lenient(buffer, start)
 
     def _decode_failure(self, buffer: bytes, start: int, error: Exception) -> MalformedMessage:
@@ -129,7 +141,9 @@ class CompiledMessage(Generic[T]):
             return malformed
         except _Tired:
             return MalformedMessage(self.declaration.api_key, self.layout.version, "", str(error))
-        return MalformedMessage(self.declaration.api_key, self.layout.version, "", f"{error}{DISAGREEMENT}")
+        return MalformedMessage(
+            self.declaration.api_key, self.layout.version, "", f"{error}{DISAGREEMENT}"
+        )
 
     def _encode_failure(self, message: object, error: Exception) -> MalformedMessage:
         """Encode again with the reference, to find the field in which the fused encoder failed."""
@@ -137,7 +151,9 @@ class CompiledMessage(Generic[T]):
             self._construct().build(message)
         except MalformedMessage as malformed:
             return malformed
-        return MalformedMessage(self.declaration.api_key, self.layout.version, "", f"{error}{DISAGREEMENT}")
+        return MalformedMessage(
+            self.declaration.api_key, self.layout.version, "", f"{error}{DISAGREEMENT}"
+        )
 
     def _construct(self) -> "MessageConstruct":
         return construct_of(self.layout.cls, self.layout.version)
@@ -160,7 +176,9 @@ class _Tiring(BytesIO):
 
 
 def compiled(cls: type[T], version: int) -> CompiledMessage[T]:
-    """Return the fused codec of a message class at a version; UnknownVersion if it does not declare that."""
+    """Return the fused codec of a message class at a version; UnknownVersion if it does not declare
+    that.
+    """
     found = _COMPILED.get((cls, version))
     if found is None:
         found = _COMPILED[cls, version] = CompiledMessage(layout_of(cls, version))
@@ -168,7 +186,9 @@ def compiled(cls: type[T], version: int) -> CompiledMessage[T]:
 
 
 def construct_of(cls: type, version: int) -> "MessageConstruct":
-    """Return the Construct of a message class at a version; UnknownVersion if it does not declare that."""
+    """Return the Construct of a message class at a version; UnknownVersion if it does not declare
+    that.
+    """
     found = _CONSTRUCTS.get((cls, version))
     if found is None:
         from protocol.message_construct import MessageConstruct

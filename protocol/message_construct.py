@@ -1,7 +1,8 @@
 """A message as an ordinary Construct: the readable reference, which fits into any Struct.
 
-Its `.compile()` is a `construct.Compiled` around the fused codec, which in turn fits into any compiled Struct: construct's own code generator is
-neither fast nor strict enough (it returns short data silently).
+Its `.compile()` is a `construct.Compiled` around the fused codec, which in turn fits into any
+compiled Struct: construct's own code generator is neither fast nor strict enough (it returns short
+data silently).
 Source: construct.core (Construct, Compiled, CodeGen).
 """
 
@@ -19,7 +20,10 @@ from protocol.types import WireError
 
 
 class MessageConstruct(construct.Construct):  # type: ignore[misc]
-    """A message at one version. Interpreted it is a plain Struct of Kafka's types, compiled it is fused."""
+    """A message at one version.
+
+    Interpreted it is a plain Struct of Kafka's types, compiled it is fused.
+    """
 
     def __init__(self, layout: StructureLayout) -> None:
         super().__init__()
@@ -44,7 +48,9 @@ class MessageConstruct(construct.Construct):  # type: ignore[misc]
             .replace(" -> ", ".")
         )
         position = None if error.position is None else error.position - start
-        return MalformedMessage(self.declaration.api_key, self.layout.version, path, error.reason, position)
+        return MalformedMessage(
+            self.declaration.api_key, self.layout.version, path, error.reason, position
+        )
 
     def _parse(self, stream: IO[bytes], context: object, path: str) -> Message:
         start = stream.tell()
@@ -75,7 +81,9 @@ class MessageConstruct(construct.Construct):  # type: ignore[misc]
 class CompiledConstruct(construct.Compiled):  # type: ignore[misc]
     """The fused codec of a message as a construct; `codec` is the codec itself."""
 
-    def __init__(self, message_construct: MessageConstruct, codec: CompiledMessage[Message]) -> None:
+    def __init__(
+        self, message_construct: MessageConstruct, codec: CompiledMessage[Message]
+    ) -> None:
         super().__init__(self._parse_with_context, self._build_with_context)
         self.defersubcon = message_construct
         self.codec = codec
@@ -101,7 +109,10 @@ class CompiledConstruct(construct.Compiled):  # type: ignore[misc]
         return self.codec.encode(obj)
 
     def parse_embedded(self, stream: IO[bytes]) -> Message:
-        """Decode from a stream, for compiled Structs that contain this message. Copies the stream: for files and tests."""
+        """Decode from a stream, for compiled Structs that contain this message.
+
+        Copies the stream: for files and tests.
+        """
         start = stream.tell()
         message, size = self.codec.decode(stream.read(), 0)
         stream.seek(start + size)

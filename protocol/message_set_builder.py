@@ -1,7 +1,8 @@
-"""Builds message sets, formats 0 and 1: as producers before 0.11 sent them, and as a broker returns them to such consumers.
+"""Builds message sets, formats 0 and 1: as producers before 0.11 sent them, and as a broker returns
+them to such consumers.
 
-Uncompressed, every record is a message of its own; compressed, all are wrapped into one. The wrapper has the
-offset of the last record and the timestamp of the newest one.
+Uncompressed, every record is a message of its own; compressed, all are wrapped into one. The
+wrapper has the offset of the last record and the timestamp of the newest one.
 Source: MemoryRecordsBuilder, LegacyRecord, KIP-31, KIP-32; verified against Apache Kafka 3.9.1.
 """
 
@@ -25,10 +26,11 @@ def build_message_set(
     compression: Compression = Compression.NONE,
     append_timestamp: int | None = None,
 ) -> bytes:
-    """Return a message set; records with an offset keep it, the others continue from the previous one. No records give no bytes.
+    """Return a message set; records with an offset keep it, the others continue from the previous
+    one. No records give no bytes.
 
-    With an append timestamp every message has LogAppendTime (format 1). Records have no headers: the format
-    does not support them.
+    With an append timestamp every message has LogAppendTime (format 1). Records have no headers:
+    the format does not support them.
     """
     assert 0 <= magic <= NEWEST_OLD_MAGIC, "a message set has format 0 or 1"
     assert compression is not Compression.ZSTD, "zstd came after message sets"
@@ -40,7 +42,9 @@ def build_message_set(
         assert not headers, "message sets have no headers"
         if offset == UNASSIGNED_OFFSET:
             offset = next_offset
-        assert offset >= next_offset, "offsets grow inside a message set and start at its base offset"
+        assert offset >= next_offset, (
+            "offsets grow inside a message set and start at its base offset"
+        )
         if append_timestamp is not None:
             timestamp = append_timestamp
         chunks.append(build_message(magic, offset - relative_to, stamp, timestamp, key, value))
@@ -51,8 +55,13 @@ def build_message_set(
     return build_message(magic, next_offset - 1, compression | stamp, max_timestamp, None, packed)
 
 
-def build_message(magic: int, offset: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None) -> bytes:
-    """Return one message: a record, or a wrapper if the attributes contain a codec. `offset` is the offset field."""
+def build_message(
+    magic: int, offset: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
+) -> bytes:
+    """Return one message: a record, or a wrapper if the attributes contain a codec.
+
+    `offset` is the offset field.
+    """
     covered = b"".join(
         (
             bytes((magic, attributes)),
@@ -63,4 +72,9 @@ def build_message(magic: int, offset: int, attributes: int, timestamp: int, key:
             value or b"",
         )
     )
-    return BEFORE_MAGIC.pack(offset, BEFORE_MAGIC.size - LENGTH_OVERHEAD_BYTES + len(covered), zlib.crc32(covered)) + covered
+    return (
+        BEFORE_MAGIC.pack(
+            offset, BEFORE_MAGIC.size - LENGTH_OVERHEAD_BYTES + len(covered), zlib.crc32(covered)
+        )
+        + covered
+    )

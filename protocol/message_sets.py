@@ -1,8 +1,10 @@
-"""Message sets, formats 0 and 1: the formats of producers before 0.11 and of old logs. A view of a message, for shallow or deep iteration.
+"""Message sets, formats 0 and 1: the formats of producers before 0.11 and of old logs.
 
-A message is a record, or a wrapper: a message without key whose value is a compressed message set. In format 0
-the inner messages have their offset in the log; in format 1 they count from 0, and only the wrapper has the
-offset of the last. Conversion is done elsewhere.
+A view of a message, for shallow or deep iteration.
+
+A message is a record, or a wrapper: a message without key whose value is a compressed message set.
+In format 0 the inner messages have their offset in the log; in format 1 they count from 0, and only
+the wrapper has the offset of the last. Conversion is done elsewhere.
 Source: KIP-31 (relative offsets), KIP-32 (timestamps); LegacyRecord, AbstractLegacyRecordBatch,
 ByteBufferLogInputStream; verified against Kafka 3.9.1.
 """
@@ -12,10 +14,24 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.batches import COMPRESSION_MASK, LENGTH_OVERHEAD_BYTES, LOG_APPEND_TIME_BIT, MAGIC_POSITION, BatchSplitter, RecordBatch, TimestampType
+from protocol.batches import (
+    COMPRESSION_MASK,
+    LENGTH_OVERHEAD_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MAGIC_POSITION,
+    BatchSplitter,
+    RecordBatch,
+    TimestampType,
+)
 from protocol.compression import Bytes, Compression, decompress
 from protocol.errors import ErrorCode
-from protocol.malformed_batches import MalformedBatch, MalformedRecord, TornBatch, UndecodableRecords, UnsupportedMagic
+from protocol.malformed_batches import (
+    MalformedBatch,
+    MalformedRecord,
+    TornBatch,
+    UndecodableRecords,
+    UnsupportedMagic,
+)
 from protocol.records import INT64_MAX, INT64_MIN, NO_TIMESTAMP, Record
 
 BEFORE_MAGIC: Final = struct.Struct(">qiI")  # offset, size, checksum
@@ -28,18 +44,31 @@ TIMESTAMP_POSITION: Final = ATTRIBUTES_POSITION + 1
 KEY_POSITIONS: Final = (TIMESTAMP_POSITION, TIMESTAMP_POSITION + TIMESTAMP.size)
 """The position of the key size, by format."""
 CONTENT_BYTES_MIN: Final = 14
-"""Checksum, magic, attributes, and two sizes: a message of format 0 with neither key nor value. Smaller is garbage in any format."""
+"""Checksum, magic, attributes, and two sizes: a message of format 0 with neither key nor value.
+
+Smaller is garbage in any format.
+"""
 NEWEST_OLD_MAGIC: Final = 1
 
 
 class OldMessage:
-    """One message inside a buffer, which it keeps alive and never copies; `offset` is that of the last record in it.
+    """One message inside a buffer, which it keeps alive and never copies; `offset` is that of the
+    last record in it.
 
-    Raises TornBatch when the buffer ends too early, UnsupportedMagic, or MalformedBatch. The checksum is not
-    verified: use `crc_is_valid`.
+    Raises TornBatch when the buffer ends too early, UnsupportedMagic, or MalformedBatch. The
+    checksum is not verified: use `crc_is_valid`.
     """
 
-    __slots__ = ("attributes", "buffer", "crc", "magic", "offset", "position", "size_bytes", "timestamp")
+    __slots__ = (
+        "attributes",
+        "buffer",
+        "crc",
+        "magic",
+        "offset",
+        "position",
+        "size_bytes",
+        "timestamp",
+    )
 
     offset: int
     crc: int
@@ -50,23 +79,41 @@ class OldMessage:
     def __init__(self, buffer: Bytes, position: int = 0) -> None:
         left = len(buffer) - position
         if left < LENGTH_OVERHEAD_BYTES:
-            raise TornBatch(f"{left} bytes, offset and size of a message take {LENGTH_OVERHEAD_BYTES}", position)
+            raise TornBatch(
+                f"{left} bytes, offset and size of a message take {LENGTH_OVERHEAD_BYTES}", position
+            )
         self.offset, content_bytes = OFFSET_AND_SIZE.unpack_from(buffer, position)
         if content_bytes < CONTENT_BYTES_MIN:
-            raise MalformedBatch(f"a message of {content_bytes} bytes, the least is {CONTENT_BYTES_MIN}", position, ErrorCode.CORRUPT_MESSAGE)
+            raise MalformedBatch(
+                f"a message of {content_bytes} bytes, the least is {CONTENT_BYTES_MIN}",
+                position,
+                ErrorCode.CORRUPT_MESSAGE,
+            )
         if left <= MAGIC_POSITION:
-            raise TornBatch(f"{left} bytes, the message format stands behind {MAGIC_POSITION}", position)
-        self.magic = magic = int.from_bytes(buffer[position + MAGIC_POSITION : position + MAGIC_POSITION + 1], signed=True)
+            raise TornBatch(
+                f"{left} bytes, the message format stands behind {MAGIC_POSITION}", position
+            )
+        self.magic = magic = int.from_bytes(
+            buffer[position + MAGIC_POSITION : position + MAGIC_POSITION + 1], signed=True
+        )
         if not 0 <= magic <= NEWEST_OLD_MAGIC:
             raise UnsupportedMagic(magic, position, spoken="0 and 1 are")
         self.size_bytes = size_bytes = LENGTH_OVERHEAD_BYTES + content_bytes
         if left < size_bytes:
             raise TornBatch(f"{size_bytes} bytes announced, {left} are there", position)
         if size_bytes < KEY_POSITIONS[magic] + 2 * SIZE.size:
-            raise MalformedBatch(f"a message of {size_bytes} bytes is too short for its header", position, ErrorCode.CORRUPT_MESSAGE)
+            raise MalformedBatch(
+                f"a message of {size_bytes} bytes is too short for its header",
+                position,
+                ErrorCode.CORRUPT_MESSAGE,
+            )
         _, _, self.crc = BEFORE_MAGIC.unpack_from(buffer, position)
         self.attributes = buffer[position + ATTRIBUTES_POSITION]
-        self.timestamp = TIMESTAMP.unpack_from(buffer, position + TIMESTAMP_POSITION)[0] if magic else NO_TIMESTAMP
+        self.timestamp = (
+            TIMESTAMP.unpack_from(buffer, position + TIMESTAMP_POSITION)[0]
+            if magic
+            else NO_TIMESTAMP
+        )
         self.buffer = buffer
         self.position = position
 
@@ -82,12 +129,17 @@ class OldMessage:
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first record in it, for which a wrapper must be decompressed. Raises as `records` does."""
+        """Offset of the first record in it, for which a wrapper must be decompressed.
+
+        Raises as `records` does.
+        """
         return next(self.records()).offset
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of its records, which a wrapper contains; NO_TIMESTAMP in format 0."""
+        """The largest timestamp of its records, which a wrapper contains; NO_TIMESTAMP in
+        format 0.
+        """
         return self.timestamp
 
     @property
@@ -96,14 +148,20 @@ class OldMessage:
         try:
             return Compression(self.attributes & COMPRESSION_MASK)
         except ValueError:
-            raise UndecodableRecords(f"there is no codec {self.attributes & COMPRESSION_MASK}", self.position) from None
+            raise UndecodableRecords(
+                f"there is no codec {self.attributes & COMPRESSION_MASK}", self.position
+            ) from None
 
     @property
     def timestamp_type(self) -> TimestampType | None:
         """Its timestamp type; None in format 0, which has no timestamps."""
         if self.magic == 0:
             return None
-        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
+        return (
+            TimestampType.LOG_APPEND_TIME
+            if self.attributes & LOG_APPEND_TIME_BIT
+            else TimestampType.CREATE_TIME
+        )
 
     @property
     def key(self) -> bytes | None:
@@ -112,7 +170,10 @@ class OldMessage:
 
     @property
     def value(self) -> bytes | None:
-        """The value of a record, or the compressed messages of a wrapper. Raises MalformedRecord for a size that exceeds the message."""
+        """The value of a record, or the compressed messages of a wrapper.
+
+        Raises MalformedRecord for a size that exceeds the message.
+        """
         return self._sized(self._sized(self.position + KEY_POSITIONS[self.magic])[1])[0]
 
     def view(self) -> memoryview:
@@ -120,19 +181,33 @@ class OldMessage:
         return memoryview(self.buffer)[self.position : self.position + self.size_bytes]
 
     def crc_is_valid(self) -> bool:
-        """Compare the checksum with the bytes it covers (CRC-32 from the message format to the end)."""
-        return zlib.crc32(memoryview(self.buffer)[self.position + MAGIC_POSITION : self.position + self.size_bytes]) == self.crc
+        """Compare the checksum with the bytes it covers (CRC-32 from the message format to the
+        end).
+        """
+        return (
+            zlib.crc32(
+                memoryview(self.buffer)[
+                    self.position + MAGIC_POSITION : self.position + self.size_bytes
+                ]
+            )
+            == self.crc
+        )
 
     def inner_messages(self) -> Iterator["OldMessage"]:
-        """Decompress a wrapper and yield its messages with their inner offsets. Torn bytes at the end are ignored.
+        """Decompress a wrapper and yield its messages with their inner offsets.
 
-        Raises MalformedBatch and its subclasses. At most one of the messages is in memory, unless the caller
-        keeps them.
+        Torn bytes at the end are ignored.
+
+        Raises MalformedBatch and its subclasses. At most one of the messages is in memory, unless
+        the caller keeps them.
         """
         return _walk_inner(self._unpacked(), self.position)
 
     def records(self) -> Iterator[Record]:
-        """Yield the record, or all records of a wrapper. Raises UndecodableRecords, MalformedRecord or MalformedBatch, at the latest at the end."""
+        """Yield the record, or all records of a wrapper.
+
+        Raises UndecodableRecords, MalformedRecord or MalformedBatch, at the latest at the end.
+        """
         if not self.attributes & COMPRESSION_MASK:
             yield Record(self.offset, self.timestamp, self.key, self.value)
             return
@@ -149,17 +224,27 @@ class OldMessage:
             yield Record(offset, timestamp, message.key, message.value)
 
     def with_offset(self, offset: int) -> list[bytes | memoryview]:
-        """Return the message for appending to a log: eight new bytes, then the rest uncopied. The checksum stays valid."""
+        """Return the message for appending to a log: eight new bytes, then the rest uncopied.
+
+        The checksum stays valid.
+        """
         return [TIMESTAMP.pack(offset), self.view()[TIMESTAMP.size :]]
 
-    def with_timestamp(self, offset: int, timestamp_type: TimestampType, timestamp: int) -> list[bytes | memoryview]:
-        """Return a message of format 1 with another offset, timestamp and timestamp type, and a new checksum; the rest uncopied."""
+    def with_timestamp(
+        self, offset: int, timestamp_type: TimestampType, timestamp: int
+    ) -> list[bytes | memoryview]:
+        """Return a message of format 1 with another offset, timestamp and timestamp type, and a new
+        checksum; the rest uncopied.
+        """
         assert self.magic == NEWEST_OLD_MAGIC, "only format 1 has a timestamp"
         attributes = self.attributes & COMPRESSION_MASK | LOG_APPEND_TIME_BIT * timestamp_type
         covered = bytes((self.magic, attributes)) + TIMESTAMP.pack(timestamp)
         rest = self.view()[KEY_POSITIONS[self.magic] :]
         crc = zlib.crc32(rest, zlib.crc32(covered))
-        return [BEFORE_MAGIC.pack(offset, self.size_bytes - LENGTH_OVERHEAD_BYTES, crc) + covered, rest]
+        return [
+            BEFORE_MAGIC.pack(offset, self.size_bytes - LENGTH_OVERHEAD_BYTES, crc) + covered,
+            rest,
+        ]
 
     def _unpacked(self) -> bytes:
         codec = self.compression
@@ -171,14 +256,19 @@ class OldMessage:
         return decompress(codec, value, self.magic)
 
     def _inner_base_offset(self, plain: bytes) -> int:
-        """Return what to add to the inner offsets: the wrapper has the offset of the last one. librdkafka once left it at 0, which did no harm."""
+        """Return what to add to the inner offsets: the wrapper has the offset of the last one.
+        librdkafka once left it at 0, which did no harm.
+        """
         last_inner_offset = 0
         for message in _walk_inner(plain, self.position):
             last_inner_offset = message.offset
         if self.offset == 0:
             return 0
         if self.offset < last_inner_offset:
-            raise MalformedRecord(f"a wrapper with offset {self.offset} around a message with {last_inner_offset}", self.position)
+            raise MalformedRecord(
+                f"a wrapper with offset {self.offset} around a message with {last_inner_offset}",
+                self.position,
+            )
         return self.offset - last_inner_offset
 
     def _sized(self, position: int) -> tuple[bytes | None, int]:
@@ -195,7 +285,10 @@ class OldMessage:
         return bytes(self.buffer[position : position + size]), position + size
 
     def __repr__(self) -> str:
-        return f"<OldMessage magic={self.magic} offset={self.offset} attributes={self.attributes} {self.size_bytes} bytes>"
+        return (
+            f"<OldMessage magic={self.magic} offset={self.offset} attributes={self.attributes} "
+            f"{self.size_bytes} bytes>"
+        )
 
 
 def _walk_inner(plain: bytes, wrapper_position: int) -> Iterator[OldMessage]:
@@ -217,5 +310,7 @@ def open_batch(buffer: Bytes, position: int = 0) -> AnyBatch:
 
 
 def split_any_batches(buffer: Bytes, position: int = 0) -> BatchSplitter[AnyBatch]:
-    """Iterate over batches and messages of all formats, as in a log from before 0.11; a torn tail ends the iteration."""
+    """Iterate over batches and messages of all formats, as in a log from before 0.11; a torn tail
+    ends the iteration.
+    """
     return BatchSplitter(buffer, position, open_batch)

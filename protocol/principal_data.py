@@ -1,7 +1,8 @@
-"""The principal of a forwarded request in an Envelope: a version, then type and name of the principal.
+"""The principal of a forwarded request in an Envelope: a version, then type and name of the
+principal.
 
-A cluster with a custom principal builder sends another format.   Source: KIP-590; DefaultKafkaPrincipalBuilder,
-DefaultPrincipalData.json.
+A cluster with a custom principal builder sends another format.
+Source: KIP-590; DefaultKafkaPrincipalBuilder, DefaultPrincipalData.json.
 """
 
 from protocol.schema import boolean, message, string
@@ -25,6 +26,9 @@ def build_principal(principal: DefaultPrincipalData) -> bytes:
 
 
 def parse_principal(content: bytes) -> DefaultPrincipalData:
-    """Return the principal. Raises MalformedMessage; a controller then returns PRINCIPAL_DESERIALIZATION_FAILURE."""
+    """Return the principal.
+
+    Raises MalformedMessage; a controller then returns PRINCIPAL_DESERIALIZATION_FAILURE.
+    """
     found: DefaultPrincipalData = parse_version_prefixed(DefaultPrincipalData, content)
     return found

@@ -1,7 +1,8 @@
-"""The frame of a record in the metadata log and in the remote log metadata topic: record type and version.
+"""The frame of a record in the metadata log and in the remote log metadata topic: record type and
+version.
 
-A frame version (1), the record's number and its version, each an unsigned varint, then the record; nothing may
-follow it.
+A frame version (1), the record's number and its version, each an unsigned varint, then the record;
+nothing may follow it.
 Source: KIP-631; AbstractApiMessageSerde, MetadataRecordSerde, BytesApiMessageSerde.
 """
 
@@ -23,8 +24,12 @@ def build_frame(record: Message, version: int) -> bytes:
     """Return the value of the log record that contains a record."""
     cls: type = type(record)
     declaration = declaration_of(cls)
-    assert declaration.kind == "metadata" and declaration.api_key is not None, f"{declaration.name} has no number"
-    return bytes((FRAME_VERSION, declaration.api_key, version)) + compiled(cls, version).encode(record)
+    assert declaration.kind == "metadata" and declaration.api_key is not None, (
+        f"{declaration.name} has no number"
+    )
+    return bytes((FRAME_VERSION, declaration.api_key, version)) + compiled(cls, version).encode(
+        record
+    )
 
 
 def parse_frame(value: bytes, record_class: RecordClass) -> Message:
@@ -33,13 +38,17 @@ def parse_frame(value: bytes, record_class: RecordClass) -> Message:
     Raises MalformedMessage: a node must stop at an unknown record.
     """
     if len(value) < 3 or (value[0] | value[1] | value[2]) > 127:
-        raise MalformedMessage(None, None, "", f"a frame of {len(value)} bytes that begins with {value[:3].hex()}")
+        raise MalformedMessage(
+            None, None, "", f"a frame of {len(value)} bytes that begins with {value[:3].hex()}"
+        )
     frame_version, number, version = value[:3]
     if frame_version != FRAME_VERSION:
         raise MalformedMessage(None, None, "", f"frame version {frame_version}")
     record, position = _codec(record_class, number, version).decode(value, 3)
     if position != len(value):
-        raise MalformedMessage(number, version, "", f"{len(value) - position} bytes are left", position)
+        raise MalformedMessage(
+            number, version, "", f"{len(value) - position} bytes are left", position
+        )
     return record
 
 
@@ -56,5 +65,7 @@ def _codec(record_class: RecordClass, number: int, version: int) -> CompiledMess
     except KeyError:
         raise MalformedMessage(number, version, "", "an unknown kind of record") from None
     if version not in declaration_of(cls).versions:
-        raise MalformedMessage(number, version, "", f"{cls.__name__} has versions {declaration_of(cls).versions}")
+        raise MalformedMessage(
+            number, version, "", f"{cls.__name__} has versions {declaration_of(cls).versions}"
+        )
     return compiled(cls, version)

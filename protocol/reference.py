@@ -1,7 +1,9 @@
 """The readable reference: the layout of a message as a plain construct Struct.
 
-It is slow by design: it specifies the fused codec, tests compare the two, and after an error it runs again to find the field.
-Source: org.apache.kafka.message.MessageDataGenerator (what Kafka generates from the same definitions).
+It is slow by design: it specifies the fused codec, tests compare the two, and after an error it
+runs again to find the field.
+Source: org.apache.kafka.message.MessageDataGenerator (what Kafka generates from the same
+definitions).
 """
 
 from collections.abc import Mapping
@@ -35,12 +37,17 @@ def reference_of(layout: StructureLayout) -> construct.Construct:
     """Return the Construct that parses and builds objects of the layout's class."""
     subcons = [field.name / _construct_of(field) for field in layout.fields]
     if layout.flexible:
-        subcons.append(TAGGED / TaggedFields({field.tag: (field.name, _construct_of(field)) for field in layout.tags}))
+        subcons.append(
+            TAGGED
+            / TaggedFields({field.tag: (field.name, _construct_of(field)) for field in layout.tags})
+        )
     return StructureAdapter(construct.Struct(*subcons), layout)
 
 
 class StructureAdapter(construct.Adapter):  # type: ignore[misc]
-    """Container to object and back: absent fields get their default, and must have it when encoded."""
+    """Container to object and back: absent fields get their default, and must have it when
+    encoded.
+    """
 
     def __init__(self, subcon: construct.Construct, layout: StructureLayout) -> None:
         super().__init__(subcon)
@@ -50,7 +57,9 @@ class StructureAdapter(construct.Adapter):  # type: ignore[misc]
         values = {field.name: container[field.name] for field in self._layout.fields}
         unknown: dict[int, bytes] = dict(container.get(TAGGED, {}))
         for field in self._layout.tags:
-            values[field.name] = unknown.pop(field.tag) if field.tag in unknown else default_of(field.declared)
+            values[field.name] = (
+                unknown.pop(field.tag) if field.tag in unknown else default_of(field.declared)
+            )
         for absent in self._layout.absent:
             values[absent.name] = default_of(absent)
         structure = self._layout.cls(**values)
@@ -63,19 +72,26 @@ class StructureAdapter(construct.Adapter):  # type: ignore[misc]
         for absent in self._layout.guarded:
             value = getattr(obj, absent.name)
             if not is_default(absent, value):
-                raise WireError(f"{path} -> {absent.name}", f"version {self._layout.version} has no such field, but it is set to {value!r}")
+                raise WireError(
+                    f"{path} -> {absent.name}",
+                    f"version {self._layout.version} has no such field, but it is set to {value!r}",
+                )
         values = {field.name: getattr(obj, field.name) for field in self._layout.fields}
         tags = getattr(obj, "_tags", None)
         if self._layout.flexible:
             values[TAGGED] = self._tagged_values(obj, tags or {}, path)
         return values
 
-    def _tagged_values(self, obj: object, unknown: Mapping[int, bytes], path: str) -> dict[int, object]:
+    def _tagged_values(
+        self, obj: object, unknown: Mapping[int, bytes], path: str
+    ) -> dict[int, object]:
         tagged: dict[int, object] = dict(unknown)
         for field in self._layout.tags:
             if field.tag in unknown:
                 raise WireError(
-                    f"{path} -> {field.name}", f"tag {field.tag} is known in version {self._layout.version}, but kept among the unknown ones"
+                    f"{path} -> {field.name}",
+                    f"tag {field.tag} is known in version {self._layout.version}, but kept among "
+                    "the unknown ones",
                 )
             value = getattr(obj, field.name)
             if not is_default(field.declared, value):
@@ -87,10 +103,19 @@ def _construct_of(field: PresentField) -> construct.Construct:
     match field.type:
         case StructureLayout():
             structure = reference_of(field.type)
-            return NullableStructure(structure, tagged=field.tagged) if field.nullable else structure
+            return (
+                NullableStructure(structure, tagged=field.tagged) if field.nullable else structure
+            )
         case ArrayLayout(element):
-            subcon = reference_of(element) if isinstance(element, StructureLayout) else _primitive(element, flexible=field.flexible, nullable=False)
-            return Elements(_length(element, array=True, flexible=field.flexible, nullable=field.nullable), subcon)
+            subcon = (
+                reference_of(element)
+                if isinstance(element, StructureLayout)
+                else _primitive(element, flexible=field.flexible, nullable=False)
+            )
+            return Elements(
+                _length(element, array=True, flexible=field.flexible, nullable=field.nullable),
+                subcon,
+            )
         case Primitive():
             return _primitive(field.type, flexible=field.flexible, nullable=field.nullable)
     raise AssertionError(f"{field.name} has no wire type")
@@ -105,7 +130,11 @@ def _primitive(primitive: Primitive, *, flexible: bool, nullable: bool) -> const
     return Blob(length, view=primitive is Primitive.RECORDS)
 
 
-def _length(element: Primitive | StructureLayout, *, array: bool, flexible: bool, nullable: bool) -> Length:
+def _length(
+    element: Primitive | StructureLayout, *, array: bool, flexible: bool, nullable: bool
+) -> Length:
     if flexible:
         return compact_length(nullable=nullable)
-    return plain_length(INT16 if element is Primitive.STRING and not array else INT32, nullable=nullable)
+    return plain_length(
+        INT16 if element is Primitive.STRING and not array else INT32, nullable=nullable
+    )

@@ -1,8 +1,9 @@
 """Requests and responses as frames: header and body, by API key and version.
 
-This is the entry point for nodes and clients; on the hot path a frame costs one look-up and one fused codec. Bytes after a body are ignored, as
-Kafka does.
-Source: org.apache.kafka.common.requests.RequestHeader.parse, AbstractResponse.parseResponse, ApiVersionsResponse.parse.
+This is the entry point for nodes and clients; on the hot path a frame costs one look-up and one
+fused codec. Bytes after a body are ignored, as Kafka does.
+Source: org.apache.kafka.common.requests.RequestHeader.parse, AbstractResponse.parseResponse,
+ApiVersionsResponse.parse.
 """
 
 from collections.abc import Callable
@@ -50,7 +51,10 @@ class UnsupportedApi(ValueError):
 
 @dataclass(slots=True)
 class RequestHead:
-    """The header of a request, and the start of the body in its frame. Not frozen: one is created per request."""
+    """The header of a request, and the start of the body in its frame.
+
+    Not frozen: one is created per request.
+    """
 
     api_key: int
     api_version: int
@@ -60,7 +64,9 @@ class RequestHead:
 
 
 def read_request_head(frame: bytes) -> RequestHead:
-    """Decode the header of any version of a declared API, also of unknown versions; UnsupportedApi if the key is not declared."""
+    """Decode the header of any version of a declared API, also of unknown versions; UnsupportedApi
+    if the key is not declared.
+    """
     try:
         api_key, api_version, correlation_id, client_id_size = REQUEST_HEAD.unpack_from(frame)
     except struct_error as error:
@@ -96,7 +102,9 @@ def decode_request(head: RequestHead, frame: bytes) -> Message:
     return _ROUTES[head.api_key, head.api_version].request.decode(frame, head.body_position)[0]
 
 
-def request_chunks(api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Message) -> Chunks:
+def request_chunks(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Message
+) -> Chunks:
     """Build the frame of a request, with its size in front; records stay uncopied."""
     route = _ROUTES[api_key, api_version]
     if route.request_holds_records:
@@ -114,7 +122,9 @@ def request_chunks(api_key: int, api_version: int, correlation_id: int, client_i
     tags = NO_TAGS if route.request_header_version == 2 else b""
     size = 10 + len(name) + len(tags) + body_size
     name_size = NO_CLIENT_ID if client_id is None else len(name)
-    chunks[0] = SIZED_REQUEST_HEAD.pack(size, api_key, api_version, correlation_id, name_size) + name + tags
+    chunks[0] = (
+        SIZED_REQUEST_HEAD.pack(size, api_key, api_version, correlation_id, name_size) + name + tags
+    )
     return chunks
 
 
@@ -134,14 +144,18 @@ def response_chunks(api_key: int, api_version: int, correlation_id: int, body: M
 
 
 def route_of(api_key: int, api_version: int) -> "Route":
-    """Return the codecs of one API at one version, for a server that decodes frames in place; UnsupportedApi if they are not declared."""
+    """Return the codecs of one API at one version, for a server that decodes frames in place;
+    UnsupportedApi if they are not declared.
+    """
     return _ROUTES[api_key, api_version]
 
 
 def peek_correlation_id(frame: bytes) -> int:
     """Return the correlation id of a response whose API and version are looked up by it."""
     if len(frame) < CORRELATION_ID.size:
-        raise MalformedMessage(None, None, "correlation_id", f"a frame of {len(frame)} bytes has no correlation id", 0)
+        raise MalformedMessage(
+            None, None, "correlation_id", f"a frame of {len(frame)} bytes has no correlation id", 0
+        )
     correlation_id: int = CORRELATION_ID.unpack_from(frame)[0]
     return correlation_id
 
@@ -149,8 +163,8 @@ def peek_correlation_id(frame: bytes) -> int:
 def decode_response(api_key: int, api_version: int, frame: bytes) -> tuple[int, Message]:
     """Decode a response to a request of that key and version; return its correlation id and body.
 
-    An ApiVersions response that does not decode in the requested version is decoded as version 0: the response
-    of a node that does not support the requested one (KIP-511).
+    An ApiVersions response that does not decode in the requested version is decoded as version 0:
+    the response of a node that does not support the requested one (KIP-511).
     """
     return peek_correlation_id(frame), decode_response_body(api_key, api_version, frame)
 
@@ -190,12 +204,17 @@ class Routes(dict[tuple[int, int], Route]):
     def __missing__(self, pair: tuple[int, int]) -> Route:
         api_key, version = pair
         try:
-            request_class, response_class = registry.request_class(api_key), registry.response_class(api_key)
+            request_class, response_class = (
+                registry.request_class(api_key),
+                registry.response_class(api_key),
+            )
         except KeyError:
             raise UnsupportedApi(api_key, version) from None
         if version not in declaration_of(request_class).versions:
             raise UnsupportedApi(api_key, version)
-        route = self[pair] = _route(api_key, compiled(request_class, version), compiled(response_class, version))
+        route = self[pair] = _route(
+            api_key, compiled(request_class, version), compiled(response_class, version)
+        )
         return route
 
 
@@ -211,7 +230,9 @@ class FirstFlexible(dict[int, int]):
         return first
 
 
-def _route(api_key: int, request: CompiledMessage[Message], response: CompiledMessage[Message]) -> Route:
+def _route(
+    api_key: int, request: CompiledMessage[Message], response: CompiledMessage[Message]
+) -> Route:
     header_version = response_header_version(api_key, flexible=response.layout.flexible)
     head = SIZED_RESPONSE_HEAD[header_version]
 
@@ -223,7 +244,9 @@ def _route(api_key: int, request: CompiledMessage[Message], response: CompiledMe
     return Route(
         request=request,
         response=response,
-        request_header_version=request_header_version(api_key, request.layout.version, flexible=request.layout.flexible),
+        request_header_version=request_header_version(
+            api_key, request.layout.version, flexible=request.layout.flexible
+        ),
         response_header_version=header_version,
         request_holds_records=holds_records(request.layout),
         response_holds_records=holds_records(response.layout),

@@ -1,12 +1,23 @@
 """A declaration at one version: its fields, their order, and the handling of the others.
 
-Both codecs, the readable reference and the fused one, are generated from this layout, so neither handles versions.
-Source: the JSON message definitions of Apache Kafka (`versions`, `nullableVersions`, `taggedVersions`, `flexibleVersions`).
+Both codecs, the readable reference and the fused one, are generated from this layout, so neither
+handles versions.
+Source: the JSON message definitions of Apache Kafka (`versions`, `nullableVersions`,
+`taggedVersions`, `flexibleVersions`).
 """
 
 from dataclasses import dataclass
 
-from protocol.declaration import ArrayOf, Declaration, Field, Fresh, Primitive, StructureOf, VersionRange, WireType
+from protocol.declaration import (
+    ArrayOf,
+    Declaration,
+    Field,
+    Fresh,
+    Primitive,
+    StructureOf,
+    VersionRange,
+    WireType,
+)
 from protocol.message_class import has_fresh_default, shared_default
 from protocol.schema import Message, declaration_of
 
@@ -41,7 +52,9 @@ class PresentField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructureLayout:
-    """A message or structure at one version: `fields` in wire order, then, if flexible, `tags` by number; `absent` are not on the wire."""
+    """A message or structure at one version: `fields` in wire order, then, if flexible, `tags` by
+    number; `absent` are not on the wire.
+    """
 
     cls: type
     version: int
@@ -52,7 +65,9 @@ class StructureLayout:
 
     @property
     def guarded(self) -> tuple[Field, ...]:
-        """The absent fields whose value must be the default, because dropping another value would change the meaning."""
+        """The absent fields whose value must be the default, because dropping another value would
+        change the meaning.
+        """
         return tuple(field for field in self.absent if not field.ignorable)
 
 
@@ -84,7 +99,9 @@ _LAYOUTS: dict[tuple[type, int], StructureLayout] = {}
 
 
 def default_of(field: Field) -> object:
-    """Return the value of an absent field; lists are new each time, structures are shared and reject assignment where possible."""
+    """Return the value of an absent field; lists are new each time, structures are shared and
+    reject assignment where possible.
+    """
     match field.default:
         case Fresh.LIST:
             return []
@@ -97,7 +114,9 @@ def default_of(field: Field) -> object:
 
 
 def is_default(field: Field, value: Message) -> bool:
-    """Return whether a value is the unset value of the field (a structure with unknown tags is not)."""
+    """Return whether a value is the unset value of the field (a structure with unknown tags is
+    not).
+    """
     if field.default is Fresh.LIST:
         return value is not None and not value
     expected = default_of(field)
@@ -142,10 +161,19 @@ def _structure_layout(cls: type, version: int, flexible_versions: VersionRange) 
         )
         (tags if is_tagged else fields).append(present)
     tags.sort(key=lambda present: present.tag)
-    return StructureLayout(cls=cls, version=version, flexible=flexible, fields=tuple(fields), tags=tuple(tags), absent=tuple(absent))
+    return StructureLayout(
+        cls=cls,
+        version=version,
+        flexible=flexible,
+        fields=tuple(fields),
+        tags=tuple(tags),
+        absent=tuple(absent),
+    )
 
 
-def _shape(wire_type: WireType, version: int, flexible_versions: VersionRange) -> "Primitive | ArrayLayout | StructureLayout":
+def _shape(
+    wire_type: WireType, version: int, flexible_versions: VersionRange
+) -> "Primitive | ArrayLayout | StructureLayout":
     match wire_type:
         case Primitive():
             return wire_type
@@ -156,7 +184,8 @@ def _shape(wire_type: WireType, version: int, flexible_versions: VersionRange) -
         case ArrayOf(StructureOf(structure)):
             layout = _structure_layout(structure, version, flexible_versions)
             assert layout.fields or layout.flexible, (
-                f"an array of {structure.__name__} would take no bytes in version {version}, so its count could lie"
+                f"an array of {structure.__name__} would take no bytes in version {version}, so "
+                "its count could lie"
             )
             return ArrayLayout(layout)
     raise AssertionError(f"{wire_type} is no wire type")

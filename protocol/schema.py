@@ -6,14 +6,25 @@
         transaction_timeout_ms: int = int32()
         producer_id: int = int64(since=3, default=-1)
 
-The keywords are those of Kafka's definitions, so that the two can be compared line by line. The resulting class is mutable
-and slotted, has a keyword-only `__init__` in which every field has its default, `==` and `repr` over the fields, and stores unknown tagged fields
-does not know in `_tags` (number -> raw bytes, or None).
+The keywords are those of Kafka's definitions, so that the two can be compared line by line. The
+resulting class is mutable and slotted, has a keyword-only `__init__` in which every field has its
+default, `==` and `repr` over the fields, and stores unknown tagged fields does not know in `_tags`
+(number -> raw bytes, or None).
 Source: clients/src/main/resources/common/message/README.md; KIP-482 (tagged fields).
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast, dataclass_transform, overload
+from typing import (
+    Any,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    dataclass_transform,
+    overload,
+)
 
 from protocol.declaration import (
     ALL_VERSIONS,
@@ -68,7 +79,10 @@ ZERO_UUID = bytes(16)
 
 
 class Options(TypedDict, total=False):
-    """Keywords that every field takes. Ranges are written as Kafka writes them: "0-5", "3+", "4", "none"."""
+    """Keywords that every field takes.
+
+    Ranges are written as Kafka writes them: "0-5", "3+", "4", "none".
+    """
 
     since: int
     """First version that has the field."""
@@ -81,9 +95,13 @@ class Options(TypedDict, total=False):
     tagged: str
     """Versions in which the field is a tagged one; also its `versions` if those are not given."""
     ignorable: bool
-    """In a version that lacks the field any value is dropped silently; otherwise a non-default value is an error."""
+    """In a version that lacks the field any value is dropped silently; otherwise a non-default
+    value is an error.
+    """
     flexible: str
-    """Versions in which the field's own encoding is compact, where that differs from the message's."""
+    """Versions in which the field's own encoding is compact, where that differs from the
+    message's.
+    """
     kafka_name: str
     """Kafka's name, if it differs from that derived from ours."""
 
@@ -98,7 +116,10 @@ def message(
     latest_unstable: bool = False,
     kafka_name: str | None = None,
 ) -> Callable[[type[T]], type[T]]:
-    """Create a message from a class whose attributes are fields. `kind` is optional for classes called ...Request and ...Response."""
+    """Create a message from a class whose attributes are fields.
+
+    `kind` is optional for classes called ...Request and ...Response.
+    """
 
     def declare(body: type[T]) -> type[T]:
         return message_class(
@@ -119,11 +140,22 @@ def structure(body: type[T], /) -> type[T]: ...
 @overload
 def structure(*, kafka_name: str) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(kw_only_default=True)
-def structure(body: type[T] | None = None, /, *, kafka_name: str | None = None) -> type[T] | Callable[[type[T]], type[T]]:
-    """Create a nested structure from a class whose attributes are fields; `kafka_name` if two structures of one file share Kafka's name."""
+def structure(
+    body: type[T] | None = None, /, *, kafka_name: str | None = None
+) -> type[T] | Callable[[type[T]], type[T]]:
+    """Create a nested structure from a class whose attributes are fields; `kafka_name` if two
+    structures of one file share Kafka's name.
+    """
 
     def declare(body: type[T]) -> type[T]:
-        return message_class(body, name=kafka_name or body.__name__, kind="structure", api_key=None, versions=ALL_VERSIONS, flexible=ALL_VERSIONS)
+        return message_class(
+            body,
+            name=kafka_name or body.__name__,
+            kind="structure",
+            api_key=None,
+            versions=ALL_VERSIONS,
+            flexible=ALL_VERSIONS,
+        )
 
     return declare if body is None else declare(body)
 
@@ -131,7 +163,9 @@ def structure(body: type[T] | None = None, /, *, kafka_name: str | None = None) 
 def declaration_of(cls: type) -> Declaration:
     """Return the declaration of a class made by @message or @structure."""
     declaration = getattr(cls, "__declaration__", None)
-    assert isinstance(declaration, Declaration), f"{cls.__name__} is neither a @message nor a @structure"
+    assert isinstance(declaration, Declaration), (
+        f"{cls.__name__} is neither a @message nor a @structure"
+    )
     return declaration
 
 
@@ -183,8 +217,12 @@ def uuid(*, default: bytes = ZERO_UUID, **options: Unpack[Options]) -> bytes:
 @overload
 def string(*, default: str = "", **options: Unpack[Options]) -> str: ...
 @overload
-def string(*, nullable: str, default: str | None = "", **options: Unpack[Options]) -> str | None: ...
-def string(*, nullable: str | None = None, default: str | None = "", **options: Unpack[Options]) -> str | None:
+def string(
+    *, nullable: str, default: str | None = "", **options: Unpack[Options]
+) -> str | None: ...
+def string(
+    *, nullable: str | None = None, default: str | None = "", **options: Unpack[Options]
+) -> str | None:
     """UTF-8 text of at most 32767 bytes."""
     return _field(Primitive.STRING, default, options, nullable)
 
@@ -192,8 +230,12 @@ def string(*, nullable: str | None = None, default: str | None = "", **options: 
 @overload
 def ustring(*, default: str = "", **options: Unpack[Options]) -> str: ...
 @overload
-def ustring(*, nullable: str, default: str | None = "", **options: Unpack[Options]) -> str | None: ...
-def ustring(*, nullable: str | None = None, default: str | None = "", **options: Unpack[Options]) -> str | None:
+def ustring(
+    *, nullable: str, default: str | None = "", **options: Unpack[Options]
+) -> str | None: ...
+def ustring(
+    *, nullable: str | None = None, default: str | None = "", **options: Unpack[Options]
+) -> str | None:
     """UTF-8 text after a length of four bytes, as ZooKeeper writes it."""
     return _field(Primitive.USTRING, default, options, nullable)
 
@@ -201,13 +243,19 @@ def ustring(*, nullable: str | None = None, default: str | None = "", **options:
 @overload
 def byte_string(*, default: bytes = b"", **options: Unpack[Options]) -> bytes: ...
 @overload
-def byte_string(*, nullable: str, default: bytes | None = b"", **options: Unpack[Options]) -> bytes | None: ...
-def byte_string(*, nullable: str | None = None, default: bytes | None = b"", **options: Unpack[Options]) -> bytes | None:
+def byte_string(
+    *, nullable: str, default: bytes | None = b"", **options: Unpack[Options]
+) -> bytes | None: ...
+def byte_string(
+    *, nullable: str | None = None, default: bytes | None = b"", **options: Unpack[Options]
+) -> bytes | None:
     """Bytes that are opaque to the protocol."""
     return _field(Primitive.BYTES, default, options, nullable)
 
 
-def records(*, nullable: str | None = None, **options: Unpack[Options]) -> bytes | memoryview | None:
+def records(
+    *, nullable: str | None = None, **options: Unpack[Options]
+) -> bytes | memoryview | None:
     """Record batches: never copied, decoded as a memoryview into the frame; None unless given."""
     return cast("bytes | memoryview | None", _field(Primitive.RECORDS, None, options, nullable))
 
@@ -215,23 +263,45 @@ def records(*, nullable: str | None = None, **options: Unpack[Options]) -> bytes
 @overload
 def array(of: Callable[..., T], **options: Unpack[Options]) -> list[T]: ...
 @overload
-def array(of: Callable[..., T], *, nullable: str, default: None = None, **options: Unpack[Options]) -> list[T] | None: ...
+def array(
+    of: Callable[..., T], *, nullable: str, default: None = None, **options: Unpack[Options]
+) -> list[T] | None: ...
 @overload
-def array(of: Callable[..., T], *, nullable: str, default: tuple[()], **options: Unpack[Options]) -> list[T] | None: ...
-def array(of: Callable[..., T], *, nullable: str | None = None, default: tuple[()] | None = (), **options: Unpack[Options]) -> list[T] | None:
-    """A list; `of` is a @structure class or one of the functions above: `array(int32)`. The default is an empty list, or None if declared."""
+def array(
+    of: Callable[..., T], *, nullable: str, default: tuple[()], **options: Unpack[Options]
+) -> list[T] | None: ...
+def array(
+    of: Callable[..., T],
+    *,
+    nullable: str | None = None,
+    default: tuple[()] | None = (),
+    **options: Unpack[Options],
+) -> list[T] | None:
+    """A list; `of` is a @structure class or one of the functions above: `array(int32)`.
+
+    The default is an empty list, or None if declared.
+    """
     element = StructureOf(of) if isinstance(of, type) else _PRIMITIVES[of]
-    return cast("list[T] | None", _field(ArrayOf(element), Fresh.LIST if default == () else None, options, nullable))
+    return cast(
+        "list[T] | None",
+        _field(ArrayOf(element), Fresh.LIST if default == () else None, options, nullable),
+    )
 
 
 @overload
 def struct(of: type[T], **options: Unpack[Options]) -> T: ...
 @overload
-def struct(of: type[T], *, nullable: str, default: None, **options: Unpack[Options]) -> T | None: ...
+def struct(
+    of: type[T], *, nullable: str, default: None, **options: Unpack[Options]
+) -> T | None: ...
 @overload
 def struct(of: type[T], *, nullable: str, **options: Unpack[Options]) -> T | None: ...
 def struct(
-    of: type[T], *, nullable: str | None = None, default: Literal[Fresh.STRUCTURE] | None = Fresh.STRUCTURE, **options: Unpack[Options]
+    of: type[T],
+    *,
+    nullable: str | None = None,
+    default: Literal[Fresh.STRUCTURE] | None = Fresh.STRUCTURE,
+    **options: Unpack[Options],
 ) -> T | None:
     """A nested structure; the default is one with all its own defaults, or None if declared."""
     return cast("T | None", _field(StructureOf(of), default, options, nullable))
@@ -255,10 +325,14 @@ _PRIMITIVES: dict[Callable[..., object], Primitive] = {
 
 
 def _field(wire_type: WireType, default: T, options: Options, nullable: str | None = None) -> T:
-    """Return the field in the class body; for the type checker it is the type of the value in an object."""
+    """Return the field in the class body; for the type checker it is the type of the value in an
+    object.
+    """
     tagged = VersionRange.parse(options.get("tagged", "none"))
     if "versions" in options:
-        assert "since" not in options and "until" not in options, "say versions=, or since= and until="
+        assert "since" not in options and "until" not in options, (
+            "say versions=, or since= and until="
+        )
         versions = VersionRange.parse(options["versions"])
     elif tagged and "since" not in options and "until" not in options:
         versions = tagged

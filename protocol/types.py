@@ -1,7 +1,8 @@
 """Kafka's wire types as Construct classes: strict about ranges, exact about where they fail.
 
-construct's own types are not usable: its varints are unbounded, its compiled Bytes returns short data silently, and compact strings,
-nullable structures and tagged fields are unsupported. These types are the reference; the fused codec must agree with them.
+construct's own types are not usable: its varints are unbounded, its compiled Bytes returns short
+data silently, and compact strings, nullable structures and tagged fields are unsupported. These
+types are the reference; the fused codec must agree with them.
 Source: org.apache.kafka.common.protocol.types.Type; KIP-482.
 """
 
@@ -18,7 +19,9 @@ from protocol.utf8 import decode_leniently, decode_string
 
 
 class WireError(construct.ConstructError):  # type: ignore[misc]
-    """A value that does not fit its type; `path` is construct's, `position` the byte in the stream (None when building)."""
+    """A value that does not fit its type; `path` is construct's, `position` the byte in the stream
+    (None when building).
+    """
 
     def __init__(self, path: str, reason: str, position: int | None = None) -> None:
         super().__init__(reason)
@@ -117,10 +120,11 @@ FIXED: Mapping[Primitive, WireType] = {
 
 
 class Length(WireType):
-    """The length of a string, bytes or an array, None for null: a signed number, or in compact form a varint of one more (0 is null).
+    """The length of a string, bytes or an array, None for null: a signed number, or in compact form
+    a varint of one more (0 is null).
 
-    Kafka stores the varint in a signed int, too: a negative one is null, the lowest negative one a number too
-    high for anything.
+    Kafka stores the varint in a signed int, too: a negative one is null, the lowest negative one a
+    number too high for anything.
     """
 
     def __init__(self, number: WireType, *, compact: bool, nullable: bool) -> None:
@@ -171,10 +175,16 @@ class Text(WireType):
         if size is None:
             return None
         if size > self._size_max:
-            raise WireError(path, f"a string of {size} bytes is longer than {self._size_max}", start)
+            raise WireError(
+                path, f"a string of {size} bytes is longer than {self._size_max}", start
+            )
         content = read_exactly(stream, size, path)
         try:
-            return decode_string(content) if self._size_max == STRING_SIZE_MAX else decode_leniently(content)
+            return (
+                decode_string(content)
+                if self._size_max == STRING_SIZE_MAX
+                else decode_leniently(content)
+            )
         except ValueError as error:
             raise WireError(path, str(error), start) from error
 
@@ -189,7 +199,9 @@ class Text(WireType):
         except UnicodeEncodeError as error:
             raise WireError(path, f"{obj!r} has no UTF-8: {error.reason}") from error
         if len(encoded) > self._size_max:
-            raise WireError(path, f"a string of {len(encoded)} bytes is longer than {self._size_max}")
+            raise WireError(
+                path, f"a string of {len(encoded)} bytes is longer than {self._size_max}"
+            )
         self._length._build(len(encoded), stream, context, path)
         stream.write(encoded)
         return obj
@@ -220,7 +232,10 @@ class Blob(WireType):
 
 
 class Elements(WireType):
-    """An array: count, then the elements. Each element takes at least one byte, so a wrong count ends with the input."""
+    """An array: count, then the elements.
+
+    Each element takes at least one byte, so a wrong count ends with the input.
+    """
 
     def __init__(self, length: Length, element: construct.Construct) -> None:
         super().__init__()
@@ -231,7 +246,10 @@ class Elements(WireType):
         count = self._length._parse(stream, context, path)
         if count is None:
             return None
-        return [self._element._parsereport(stream, context, f"{path}[{index}]") for index in range(count)]
+        return [
+            self._element._parsereport(stream, context, f"{path}[{index}]")
+            for index in range(count)
+        ]
 
     def _build(self, obj: object, stream: IO[bytes], context: object, path: str) -> object:
         if obj is not None and not isinstance(obj, Sequence):
@@ -243,9 +261,12 @@ class Elements(WireType):
 
 
 class NullableStructure(WireType):
-    """A structure after one byte: negative for null, else it follows. In a tagged field the byte is 0 for null, positive otherwise.
+    """A structure after one byte: negative for null, else it follows.
 
-    (There it is an unsigned varint, of which no implementation writes more than 0 and 1; longer ones are rejected.)
+    In a tagged field the byte is 0 for null, positive otherwise.
+
+    (There it is an unsigned varint, of which no implementation writes more than 0 and 1; longer
+    ones are rejected.)
     """
 
     def __init__(self, structure: construct.Construct, *, tagged: bool) -> None:
@@ -271,10 +292,12 @@ class NullableStructure(WireType):
 
 
 class TaggedFields(WireType):
-    """The end of each structure of a flexible version: count, then (tag, size, content) by ascending tag; a dict from tag to value.
+    """The end of each structure of a flexible version: count, then (tag, size, content) by
+    ascending tag; a dict from tag to value.
 
-    Unknown tags have their raw bytes as value. Tags are encoded in ascending order, but as in Kafka they are
-    decoded in any order, the last of a repeated one is used, and the size of a known one is ignored.
+    Unknown tags have their raw bytes as value. Tags are encoded in ascending order, but as in Kafka
+    they are decoded in any order, the last of a repeated one is used, and the size of a known one
+    is ignored.
     """
 
     def __init__(self, known: Mapping[int, tuple[str, construct.Construct]]) -> None:
@@ -294,7 +317,9 @@ class TaggedFields(WireType):
             values[tag] = subcon._parsereport(stream, context, f"{path} -> {name}")
         return values
 
-    def _build(self, obj: Mapping[int, object], stream: IO[bytes], context: object, path: str) -> object:
+    def _build(
+        self, obj: Mapping[int, object], stream: IO[bytes], context: object, path: str
+    ) -> object:
         UNSIGNED_VARINT._build(len(obj), stream, context, path)
         for tag, value in sorted(obj.items()):
             content = value

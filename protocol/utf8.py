@@ -1,7 +1,9 @@
 """Text as Java decodes it: invalid UTF-8 becomes U+FFFD, and is no error.
 
-A broker returns INVALID_TOPIC_EXCEPTION for a topic with a garbage name, so the name must survive decoding.
-Source: java.lang.String(byte[], UTF_8), which is how org.apache.kafka.common.protocol.Readable reads strings; verified on Kafka 3.5.2 to 4.4.0.
+A broker returns INVALID_TOPIC_EXCEPTION for a topic with a garbage name, so the name must survive
+decoding.
+Source: java.lang.String(byte[], UTF_8), which is how org.apache.kafka.common.protocol.Readable
+reads strings; verified on Kafka 3.5.2 to 4.4.0.
 """
 
 import re
@@ -9,7 +11,10 @@ import re
 from protocol.limits import STRING_SIZE_MAX
 
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-"""An encoded surrogate: one error in Java, three in Python. 0xED never continues a character, so that every match begins one."""
+"""An encoded surrogate: one error in Java, three in Python.
+
+0xED never continues a character, so that every match begins one.
+"""
 NO_CHARACTER = b"\xff"
 """One error in both."""
 WRONG_BYTES_MAX = STRING_SIZE_MAX // 3
@@ -23,7 +28,9 @@ def decode_string(content: bytes) -> str:
     """
     text = decode_leniently(content)
     if len(content) > WRONG_BYTES_MAX and len(text.encode()) > STRING_SIZE_MAX:
-        raise ValueError(f"text that is no UTF-8 has more than {STRING_SIZE_MAX} bytes when it is written again")
+        raise ValueError(
+            f"text that is no UTF-8 has more than {STRING_SIZE_MAX} bytes when it is written again"
+        )
     return text
 
 

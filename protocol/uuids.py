@@ -1,4 +1,5 @@
-"""Uuids as Kafka shows them: sixteen raw bytes on the wire, 22 characters of URL-safe base64 in files and messages.
+"""Uuids as Kafka shows them: sixteen raw bytes on the wire, 22 characters of URL-safe base64 in
+files and messages.
 
 Source: org.apache.kafka.common.Uuid, DirectoryId (KIP-858).
 """
@@ -8,8 +9,12 @@ import re
 from typing import Final
 
 ZERO_UUID: Final = bytes(16)
-METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"  # of __cluster_metadata, the one topic id that is given, not drawn
-MIGRATING_DIRECTORY_ID: Final = ZERO_UUID  # not known yet, because the broker came from ZooKeeper or from before 3.7
+METADATA_TOPIC_ID: Final = (
+    bytes(15) + b"\x01"
+)  # of __cluster_metadata, the one topic id that is given, not drawn
+MIGRATING_DIRECTORY_ID: Final = (
+    ZERO_UUID  # not known yet, because the broker came from ZooKeeper or from before 3.7
+)
 UNASSIGNED_DIRECTORY_ID: Final = bytes(15) + b"\x01"
 LOST_DIRECTORY_ID: Final = bytes(15) + b"\x02"  # in some directory that failed
 

@@ -1,7 +1,10 @@
-"""Messages with a version prefix of two bytes: most of what Kafka persists or embeds in a bytes field.
+"""Messages with a version prefix of two bytes: most of what Kafka persists or embeds in a bytes
+field.
 
-Whether a version after the newest known one is accepted is the reader's decision: it works if only fields at the end were added.
-Source: MessageUtil.toVersionPrefixedBytes; ConsumerProtocol, ControlRecordUtils (versions after the newest are read as the newest).
+Whether a version after the newest known one is accepted is the reader's decision: it works if only
+fields at the end were added.
+Source: MessageUtil.toVersionPrefixedBytes; ConsumerProtocol, ControlRecordUtils (versions after the
+newest are read as the newest).
 """
 
 from protocol.malformed import MalformedMessage
@@ -26,12 +29,16 @@ def parse_version_prefixed(cls: type, content: bytes, *, later_as_newest: bool =
     versions = declaration_of(cls).versions
     version = min(found, versions.last) if later_as_newest else found
     if version not in versions:
-        raise MalformedMessage(None, found, declaration_of(cls).name, f"version {found}, not {versions}", 0)
+        raise MalformedMessage(
+            None, found, declaration_of(cls).name, f"version {found}, not {versions}", 0
+        )
     return compiled(cls, version).decode(content, PREFIX_BYTES)[0]
 
 
 def prefixed_version(content: bytes) -> int:
     """Return the version prefix. Raises MalformedMessage."""
     if len(content) < PREFIX_BYTES:
-        raise MalformedMessage(None, None, "", f"{len(content)} bytes are too short for a version", 0)
+        raise MalformedMessage(
+            None, None, "", f"{len(content)} bytes are too short for a version", 0
+        )
     return int.from_bytes(content[:PREFIX_BYTES], signed=True)

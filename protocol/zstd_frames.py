@@ -1,7 +1,8 @@
-"""The maximum uncompressed size of a zstd frame, read from its block headers without decompressing it.
+"""The maximum uncompressed size of a zstd frame, read from its block headers without decompressing
+it.
 
-The Java client streams, so that its frames do not contain their size; without this, a response that is too
-large looks like corrupt data.
+The Java client streams, so that its frames do not contain their size; without this, a response that
+is too large looks like corrupt data.
 Source: RFC 8878, sections 3.1.1 and 3.1.2.
 """
 
@@ -19,7 +20,10 @@ CONTENT_SIZE_BYTES: Final = (0, 2, 4, 8)
 
 
 def plain_bytes_bound(data: memoryview) -> int:
-    """Return the maximum uncompressed size of the frames in data. Raises ValueError if it is no frame, and for a truncated one."""
+    """Return the maximum uncompressed size of the frames in data.
+
+    Raises ValueError if it is no frame, and for a truncated one.
+    """
     position = bound = 0
     if not data:
         raise ValueError("no frame")

@@ -1,11 +1,13 @@
-"""Mixes brokers that allocate producer-id blocks in ZooKeeper with brokers that use AllocateProducerIds; checks that no id is returned twice.
+"""Mixes brokers that allocate producer-id blocks in ZooKeeper with brokers that use
+AllocateProducerIds; checks that no id is returned twice.
 
-All binaries are of one release; inter.broker.protocol.version determines how a broker allocates: below 3.0-IV0
-it updates the producer-id znode itself, from there on it sends AllocateProducerIds, and the controller updates
-the same znode. Clients request ids from every broker while brokers, including the controller, are restarted;
-then the remaining brokers are upgraded one after the other. No id is returned twice, and no two blocks overlap.
-Source: KIP-730 (bridge release), kafka.coordinator.transaction.{ZkProducerIdManager, RPCProducerIdManager},
-Kafka's upgrade guide 3.0.
+All binaries are of one release; inter.broker.protocol.version determines how a broker allocates:
+below 3.0-IV0 it updates the producer-id znode itself, from there on it sends AllocateProducerIds,
+and the controller updates the same znode. Clients request ids from every broker while brokers,
+including the controller, are restarted; then the remaining brokers are upgraded one after the
+other. No id is returned twice, and no two blocks overlap.
+Source: KIP-730 (bridge release), kafka.coordinator.transaction.{ZkProducerIdManager,
+RPCProducerIdManager}, Kafka's upgrade guide 3.0.
 """
 
 from typing import TYPE_CHECKING
@@ -32,8 +34,14 @@ async def run(stage: ScenarioEnvironment) -> None:
     """Request producer ids in the mixed cluster, restart its brokers, and then upgrade the rest."""
     traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
     await traffic.open(stage)
-    writers = [traffic.write(stage, f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
-    clients = [_ask_all_the_time(stage, traffic, f"asker-{number}") for number in range(1, stage.workload("askers") + 1)]
+    writers = [
+        traffic.write(stage, f"writer-{number}")
+        for number in range(1, stage.workload("writers") + 1)
+    ]
+    clients = [
+        _ask_all_the_time(stage, traffic, f"asker-{number}")
+        for number in range(1, stage.workload("askers") + 1)
+    ]
     await stage.gather(_cross(stage, traffic), *writers, *clients)
     await traffic.audit(stage)
 
@@ -68,7 +76,8 @@ def begin(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="bridge_release",
-    summary="Brokers that allocate producer ids in ZooKeeper and brokers that use AllocateProducerIds share a cluster; no id is returned twice.",
+    summary="Brokers that allocate producer ids in ZooKeeper and brokers that use "
+    "AllocateProducerIds share a cluster; no id is returned twice.",
     must_exercise=PROVEN,
     run=run,
     faults=no_faults,

@@ -1,10 +1,12 @@
-"""Revokes CLUSTER_ACTION from a broker under load: per KIP-730's text it shuts down, as shipped it retries. Checks that no producer id is reused.
+"""Revokes CLUSTER_ACTION from a broker under load: per KIP-730's text it shuts down, as shipped it
+retries. Checks that no producer id is reused.
 
-CLUSTER_ACTION is denied to one broker by an ACL for the address that it connects from, and granted again; in
-some runs before any client has requested an id from that broker. Blocks are small, so that the broker soon
-needs one. A broker that follows the KIP shuts down, and clients use other brokers. A shipped broker keeps
-running and rejects requests for ids (up to 3.5 with the error that it received itself); it is fenced, because
-its heartbeats are rejected as well. Either way no id is returned twice, and no record is lost.
+CLUSTER_ACTION is denied to one broker by an ACL for the address that it connects from, and granted
+again; in some runs before any client has requested an id from that broker. Blocks are small, so
+that the broker soon needs one. A broker that follows the KIP shuts down, and clients use other
+brokers. A shipped broker keeps running and rejects requests for ids (up to 3.5 with the error that
+it received itself); it is fenced, because its heartbeats are rejected as well. Either way no id is
+returned twice, and no record is lost.
 Source: KIP-730 (possible errors), KIP-140; kafka.coordinator.transaction.RPCProducerIdManager.
 """
 
@@ -27,7 +29,9 @@ PARTITIONS = 3
 OUTCAST, ITS_ADDRESS = "broker-3", "127.77.0.3"
 ENDING = "ending"
 UNASKED_SHARE = 0.6
-"""The share of runs in which clients start after the right is revoked: the broker may never have had a block."""
+"""The share of runs in which clients start after the right is revoked: the broker may never have
+had a block.
+"""
 WRITER_SECONDS = 0.5
 """A producer has its id after this time."""
 PAUSE_SECONDS = 0.1
@@ -44,13 +48,24 @@ async def run(stage: ScenarioEnvironment) -> None:
     has_begun = asyncio.Event()
     if stage.random("askers").random() >= UNASKED_SHARE:
         has_begun.set()
-    clients = [_ask_from_then(stage, f"asker-{number}", has_begun, is_over) for number in range(1, stage.workload("askers") + 1)]
-    writing = write_lines(stage, TOPIC, PARTITIONS, stage.workload("records"), pause_seconds=PAUSE_SECONDS)
+    clients = [
+        _ask_from_then(stage, f"asker-{number}", has_begun, is_over)
+        for number in range(1, stage.workload("askers") + 1)
+    ]
+    writing = write_lines(
+        stage, TOPIC, PARTITIONS, stage.workload("records"), pause_seconds=PAUSE_SECONDS
+    )
     await stage.gather(writing, _revoke(stage, has_begun, is_over), *clients)
-    await under_faults(stage, _ask(stage, "asker-afterwards", [True], AFTERWARDS), seconds=stage.workload("work_ms") / 1000)
+    await under_faults(
+        stage,
+        _ask(stage, "asker-afterwards", [True], AFTERWARDS),
+        seconds=stage.workload("work_ms") / 1000,
+    )
 
 
-async def _revoke(stage: ScenarioEnvironment, has_begun: asyncio.Event, is_over: list[bool]) -> None:
+async def _revoke(
+    stage: ScenarioEnvironment, has_begun: asyncio.Event, is_over: list[bool]
+) -> None:
     admin = stage.exact_client("admin", TOPIC)
     await stage.sleep(WRITER_SECONDS)
     stage.emit(PhaseBegan(phase="without-rights"))
@@ -71,7 +86,9 @@ async def _revoke(stage: ScenarioEnvironment, has_begun: asyncio.Event, is_over:
 
 
 def _addresses(stage: ScenarioEnvironment) -> tuple[str, str]:
-    """Return the addresses that the broker may connect from; in simulation hosts are numbered: the harness, the controllers, the brokers."""
+    """Return the addresses that the broker may connect from; in simulation hosts are numbered: the
+    harness, the controllers, the brokers.
+    """
     return ITS_ADDRESS, f"10.0.0.{2 + stage.spec.node_names.index(OUTCAST)}"
 
 
@@ -80,12 +97,16 @@ async def _gone(stage: ScenarioEnvironment) -> None:
         await stage.sleep(LOOK_SECONDS)
 
 
-async def _ask_from_then(stage: ScenarioEnvironment, name: str, has_begun: asyncio.Event, is_over: list[bool]) -> None:
+async def _ask_from_then(
+    stage: ScenarioEnvironment, name: str, has_begun: asyncio.Event, is_over: list[bool]
+) -> None:
     await has_begun.wait()
     await _ask(stage, name, is_over)
 
 
-async def _ask(stage: ScenarioEnvironment, name: str, is_over: list[bool], at_least: int = 0) -> None:
+async def _ask(
+    stage: ScenarioEnvironment, name: str, is_over: list[bool], at_least: int = 0
+) -> None:
     client = stage.producer_id_client(name)
     await client.ask(at_least)
     while not is_over:
@@ -102,13 +123,22 @@ def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 def draw_rule(random: "Random") -> Mapping[str, str]:
     """Draw how such a broker reacts, and the release."""
-    return {"kraftsim.producer.ids": random.choice(("as-released", ENDING)), "kraftsim.release": random.choice(("3.5", "3.9", "4.4"))}
+    return {
+        "kraftsim.producer.ids": random.choice(("as-released", ENDING)),
+        "kraftsim.release": random.choice(("3.5", "3.9", "4.4")),
+    }
 
 
 SCENARIO = Scenario(
     name="broker_loses_cluster_action",
-    summary="A broker loses the right to request producer ids: per KIP-730's text it shuts down, as shipped it keeps running and rejects clients.",
-    must_exercise=("producer-id-unique", "producer-id-blocks-disjoint", "acknowledged-records-in-final-log", "recovers-after-heal"),
+    summary="A broker loses the right to request producer ids: per KIP-730's text it shuts down, "
+    "as shipped it keeps running and rejects clients.",
+    must_exercise=(
+        "producer-id-unique",
+        "producer-id-blocks-disjoint",
+        "acknowledged-records-in-final-log",
+        "recovers-after-heal",
+    ),
     run=run,
     faults=no_faults,
     draw_parameters=draw_rule,

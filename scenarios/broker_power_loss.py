@@ -1,18 +1,26 @@
-"""One broker of three loses power repeatedly with acks=all; checks that acknowledged records survive although nothing was flushed.
+"""One broker of three loses power repeatedly with acks=all; checks that acknowledged records
+survive although nothing was flushed.
 
-Kafka acknowledges records that are on two brokers and flushed on none. That is safe as long as a minority loses
-its unflushed records: here it is always the same broker, in the middle of a write, right after it became
-leader, or while it recovers; the others are slow at times and lose responses, and are never down. Kafka does
-not guarantee more: a broker that is the only in-sync replica and loses power loses records that the others
-have, and an operator who lets a majority lose power together must flush (broker_power_loss_flush_every_batch).
-Source: KIP-966 (motivation), KAFKA-4215; org.apache.kafka.storage.internals.log.LogConfig (flush.messages).
+Kafka acknowledges records that are on two brokers and flushed on none. That is safe as long as a
+minority loses its unflushed records: here it is always the same broker, in the middle of a write,
+right after it became leader, or while it recovers; the others are slow at times and lose responses,
+and are never down. Kafka does not guarantee more: a broker that is the only in-sync replica and
+loses power loses records that the others have, and an operator who lets a majority lose power
+together must flush (broker_power_loss_flush_every_batch).
+Source: KIP-966 (motivation), KAFKA-4215; org.apache.kafka.storage.internals.log.LogConfig
+(flush.messages).
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import elect_now_and_then, under_faults
-from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.replication_workload import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    ReplicationWorkload,
+)
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, Trigger
@@ -33,18 +41,29 @@ MOMENTS = (
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Produce while power fails, let the broker lead again whenever possible, and read everything back."""
+    """Produce while power fails, let the broker lead again whenever possible, and read everything
+    back.
+    """
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(stage, *writers, elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS), seconds=seconds)
+    await under_faults(
+        stage,
+        *writers,
+        elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS),
+        seconds=seconds,
+    )
     await LEDGER.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw the broker, two to six power losses, and some lost responses; over sockets it is killed instead, at random times."""
+    """Draw the broker, two to six power losses, and some lost responses; over sockets it is killed
+    instead, at random times.
+    """
     victim = random.choice(BROKERS)
-    losses = tuple(_loss(random, victim, _moment(random, victim, mode)) for _ in range(random.randint(2, 6)))
+    losses = tuple(
+        _loss(random, victim, _moment(random, victim, mode)) for _ in range(random.randint(2, 6))
+    )
     if mode is not Mode.SIM:
         return losses[:3]
     return (*losses, *(_lost_answer(random) for _ in range(random.randint(0, 6))))
@@ -57,20 +76,37 @@ def _moment(random: "Random", victim: str, mode: Mode) -> Trigger:
         kind, times = random.choice(MOMENTS)
         return OnEvent(kind=kind, host=victim, nth=random.randint(1, times))
     moment = random.choice(("before", "after"))
-    return OnDisk(operation="write", file_class=FileClass.PARTITION_LOG, host=victim, nth=random.randint(1, 200), moment=moment)
+    return OnDisk(
+        operation="write",
+        file_class=FileClass.PARTITION_LOG,
+        host=victim,
+        nth=random.randint(1, 200),
+        moment=moment,
+    )
 
 
 def _loss(random: "Random", victim: str, trigger: Trigger) -> Fault:
-    return Fault(kind="restart", target=victim, trigger=trigger, params={"power_loss": True, "after_ms": random.choice((20, 200, 1000, 4000))})
+    return Fault(
+        kind="restart",
+        target=victim,
+        trigger=trigger,
+        params={"power_loss": True, "after_ms": random.choice((20, 200, 1000, 4000))},
+    )
 
 
 def _lost_answer(random: "Random") -> Fault:
-    trigger = OnFrame(api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before")
-    return Fault(kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger)
+    trigger = OnFrame(
+        api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before"
+    )
+    return Fault(
+        kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger
+    )
 
 
 def draw_parameters(random: "Random") -> Mapping[str, str]:
-    """Draw how often a broker writes its recovery point, and its segment size: a rolled segment is flushed."""
+    """Draw how often a broker writes its recovery point, and its segment size: a rolled segment is
+    flushed.
+    """
     return {
         "log.segment.bytes": random.choice(("2000", "20000", "1073741824")),
         "log.flush.offset.checkpoint.interval.ms": random.choice(("100", "2000", "60000")),
@@ -80,7 +116,8 @@ def draw_parameters(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="broker_power_loss",
-    summary="One broker of three loses power again and again; records acknowledged by two brokers survive, flushed or not.",
+    summary="One broker of three loses power again and again; records acknowledged by two brokers "
+    "survive, flushed or not.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

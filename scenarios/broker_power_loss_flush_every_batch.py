@@ -1,15 +1,21 @@
-"""Brokers that flush every batch before they respond lose power, alone or all at once; checks that no acknowledged record is lost.
+"""Brokers that flush every batch before they respond lose power, alone or all at once; checks that
+no acknowledged record is lost.
 
-log.flush.interval.messages=1: a leader responds, and a follower fetches more, when what they wrote is on their
-disks. The last in-sync replica may therefore lose power, too, and so may all three at once, while links are
-partitioned and brokers are killed.
+log.flush.interval.messages=1: a leader responds, and a follower fetches more, when what they wrote
+is on their disks. The last in-sync replica may therefore lose power, too, and so may all three at
+once, while links are partitioned and brokers are killed.
 Source: KAFKA-4215; org.apache.kafka.storage.internals.log.UnifiedLog.append (flush.messages).
 """
 
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import elect_now_and_then, under_faults
-from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.replication_workload import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    ReplicationWorkload,
+)
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
@@ -22,7 +28,13 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 WORK_SECONDS = 8.0
 ELECTION_SECONDS = 1.5
 BLACKOUT_SHARE = 0.4
-MOMENTS = (("BatchAppended", 150), ("BatchReplicated", 300), ("PartitionHighWatermarkMoved", 200), ("LeaderElected", 12), ("IsrChanged", 6))
+MOMENTS = (
+    ("BatchAppended", 150),
+    ("BatchReplicated", 300),
+    ("PartitionHighWatermarkMoved", 200),
+    ("LeaderElected", 12),
+    ("IsrChanged", 6),
+)
 """Events right after which power may fail, and their approximate number per run."""
 
 
@@ -31,14 +43,24 @@ async def run(stage: ScenarioEnvironment) -> None:
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(stage, *writers, elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS), seconds=seconds)
+    await under_faults(
+        stage,
+        *writers,
+        elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS),
+        seconds=seconds,
+    )
     await LEDGER.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw three to eight power losses, network partitions, and in some runs a power loss of all brokers; over sockets kills at random times."""
+    """Draw three to eight power losses, network partitions, and in some runs a power loss of all
+    brokers; over sockets kills at random times.
+    """
     if mode is not Mode.SIM:
-        return tuple(_restart(random, random.choice(BROKERS), _time(random)) for _ in range(random.randint(2, 3)))
+        return tuple(
+            _restart(random, random.choice(BROKERS), _time(random))
+            for _ in range(random.randint(2, 3))
+        )
     schedule = [_loss(random) for _ in range(random.randint(3, 8))]
     schedule += [_isolate(random) for _ in range(random.randint(0, 3))]
     if random.random() < BLACKOUT_SHARE:
@@ -53,14 +75,25 @@ def _loss(random: "Random") -> Fault:
         return _restart(random, AT_THE_TRIGGER, OnEvent(kind=kind, nth=random.randint(1, times)))
     operation, moment = random.choice(("write", "flush")), random.choice(("before", "after"))
     host = random.choice(BROKERS)
-    trigger = OnDisk(operation=operation, file_class=FileClass.PARTITION_LOG, host=host, nth=random.randint(1, 200), moment=moment)
+    trigger = OnDisk(
+        operation=operation,
+        file_class=FileClass.PARTITION_LOG,
+        host=host,
+        nth=random.randint(1, 200),
+        moment=moment,
+    )
     return _restart(random, host, trigger)
 
 
 def _isolate(random: "Random") -> Fault:
     one, other = random.sample(BROKERS, 2)
     params = {"duration_ms": random.randint(300, 5000)}
-    return Fault(kind="partition", target=f"{one}{random.choice(('>', '<>'))}{other}", trigger=_time(random), params=params)
+    return Fault(
+        kind="partition",
+        target=f"{one}{random.choice(('>', '<>'))}{other}",
+        trigger=_time(random),
+        params=params,
+    )
 
 
 def _time(random: "Random") -> AtTime:
@@ -68,12 +101,18 @@ def _time(random: "Random") -> AtTime:
 
 
 def _restart(random: "Random", target: str, trigger: Trigger) -> Fault:
-    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": True, "after_ms": random.choice((20, 200, 1000, 3000))})
+    return Fault(
+        kind="restart",
+        target=target,
+        trigger=trigger,
+        params={"power_loss": True, "after_ms": random.choice((20, 200, 1000, 3000))},
+    )
 
 
 SCENARIO = Scenario(
     name="broker_power_loss_flush_every_batch",
-    summary="Brokers flush before they respond and lose power, also all at once; no acknowledged record is lost.",
+    summary="Brokers flush before they respond and lose power, also all at once; no acknowledged "
+    "record is lost.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

@@ -1,9 +1,11 @@
-"""Cleans compacted logs under load while brokers lose power; checks that the last acknowledged record of every key remains.
+"""Cleans compacted logs under load while brokers lose power; checks that the last acknowledged
+record of every key remains.
 
-Producers write the same few keys again and again, in small segments; every broker cleans its own log, as leader
-or follower, as soon as a little of it is dirty. Power fails when segments are about to be swapped, while files
-are renamed, or at any other time, and removes what was not flushed; or brokers are killed. At the end a
-consumer finds for every key the last acknowledged record, or a later one, on every replica.
+Producers write the same few keys again and again, in small segments; every broker cleans its own
+log, as leader or follower, as soon as a little of it is dirty. Power fails when segments are about
+to be swapped, while files are renamed, or at any other time, and removes what was not flushed; or
+brokers are killed. At the end a consumer finds for every key the last acknowledged record, or a
+later one, on every replica.
 Source: KIP-98, KIP-534; kafka.log.LogCleaner, LocalLog.replaceSegments.
 """
 
@@ -11,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import CALLS_SECONDS, replicas_settle, under_faults
 from kraftsim.cluster.replication_workload import SETTINGS
-from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.scenario import (
+    LivenessLost,
+    Mode,
+    Scenario,
+    ScenarioEnvironment,
+    ScenarioFailed,
+)
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
@@ -43,7 +51,10 @@ async def _write(stage: ScenarioEnvironment, number: int) -> None:
     left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(
+            f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it "
+            "sent the last one"
+        )
 
 
 async def _audit(stage: ScenarioEnvironment) -> None:
@@ -52,9 +63,16 @@ async def _audit(stage: ScenarioEnvironment) -> None:
     reader = stage.reader("reader-1")
     read = {record.key for record in await reader.read_all(TOPIC, range(PARTITIONS))}
     await reader.close()
-    written = {_key(number, index) for number in _writers(stage) for index in range(stage.workload("records_per_writer"))}
+    written = {
+        _key(number, index)
+        for number in _writers(stage)
+        for index in range(stage.workload("records_per_writer"))
+    }
     if read != written:
-        raise ScenarioFailed(f"of {len(written)} keys {len(written - read)} are lost, and {len(read - written)} were never written")
+        raise ScenarioFailed(
+            f"of {len(written)} keys {len(written - read)} are lost, and {len(read - written)} "
+            "were never written"
+        )
 
 
 def _writers(stage: ScenarioEnvironment) -> range:
@@ -66,29 +84,49 @@ def _key(number: int, index: int) -> str:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw up to four failures: repeated power losses of one broker, or kills of any. Kafka does not guarantee what two lose at once."""
+    """Draw up to four failures: repeated power losses of one broker, or kills of any.
+
+    Kafka does not guarantee what two lose at once.
+    """
     victim = random.choice(BROKERS)
     loses_power = random.random() < 0.6
-    return tuple(_failure(random, mode, victim if loses_power else random.choice(BROKERS), loses_power) for _ in range(random.randint(1, 4)))
+    return tuple(
+        _failure(random, mode, victim if loses_power else random.choice(BROKERS), loses_power)
+        for _ in range(random.randint(1, 4))
+    )
 
 
 def _failure(random: "Random", mode: Mode, victim: str, loses_power: bool) -> Fault:
-    """Fail at a random time, right after a segment swap, or within it, at a write, flush or rename of a file."""
+    """Fail at a random time, right after a segment swap, or within it, at a write, flush or rename
+    of a file.
+    """
     trigger: Trigger = AtTime(at_ms=random.randint(500, int(WORK_SECONDS * 1000)))
     choice = random.random()
     if mode is not Mode.SIM:
         pass  # over sockets events and disk operations cannot trigger faults
     elif choice < 0.4:
         operation = random.choice(("rename", "write", "flush"))
-        trigger = OnDisk(operation=operation, file_class=FileClass.PARTITION_LOG, host=victim, nth=random.randint(1, 60), moment="after")
+        trigger = OnDisk(
+            operation=operation,
+            file_class=FileClass.PARTITION_LOG,
+            host=victim,
+            nth=random.randint(1, 60),
+            moment="after",
+        )
     elif choice < 0.7:
         trigger = OnEvent(kind="SegmentsCleaned", host=victim, nth=random.randint(1, 20))
-    return Fault(kind="restart", target=victim, trigger=trigger, params={"after_ms": random.randint(20, 3000), "power_loss": int(loses_power)})
+    return Fault(
+        kind="restart",
+        target=victim,
+        trigger=trigger,
+        params={"after_ms": random.randint(20, 3000), "power_loss": int(loses_power)},
+    )
 
 
 SCENARIO = Scenario(
     name="compaction_under_load",
-    summary="Logs are compacted under load while brokers lose power; the last acknowledged record of every key remains.",
+    summary="Logs are compacted under load while brokers lose power; the last acknowledged "
+    "record of every key remains.",
     must_exercise=(
         "acknowledged-records-on-replicas",
         "acknowledged-records-in-final-log",
@@ -106,7 +144,13 @@ SCENARIO = Scenario(
         "log.cleaner.min.cleanable.ratio": "0.01",
     },
     limit_seconds=600.0,
-    workload={"writers": 2, "records_per_writer": 150, "pause_ms": 50, "value_bytes": 60, "work_ms": int(WORK_SECONDS * 1000)},
+    workload={
+        "writers": 2,
+        "records_per_writer": 150,
+        "pause_ms": 50,
+        "value_bytes": 60,
+        "work_ms": int(WORK_SECONDS * 1000),
+    },
     fewest_controllers=1,
     fewest_brokers=3,
 )

@@ -1,8 +1,9 @@
-"""Consumers read while followers are slow and leaders fail; checks that no consumer returns a record above the high watermark.
+"""Consumers read while followers are slow and leaders fail; checks that no consumer returns a
+record above the high watermark.
 
-A read_uncommitted consumer reads the whole topic again and again while producers write with acks=all. Followers
-are slow, isolated or paused, so that the leader's log end offset is above its high watermark most of the time;
-leaders are killed right after an append.
+A read_uncommitted consumer reads the whole topic again and again while producers write with
+acks=all. Followers are slow, isolated or paused, so that the leader's log end offset is above its
+high watermark most of the time; leaders are killed right after an append.
 Source: KIP-98, KIP-207; kafka.cluster.Partition.readRecords.
 """
 
@@ -10,7 +11,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, TOPIC, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.replication_workload import (
+    MUST_EXERCISE,
+    SETTINGS,
+    TOPIC,
+    WORKLOAD,
+    ReplicationWorkload,
+)
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnEvent
@@ -25,7 +32,9 @@ OVER_SOCKETS = ("clog", "partition")
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Produce and consume while followers fall behind and leaders fail, and read everything back."""
+    """Produce and consume while followers fall behind and leaders fail, and read everything
+    back.
+    """
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
@@ -34,7 +43,10 @@ async def run(stage: ScenarioEnvironment) -> None:
 
 
 async def _read(stage: ScenarioEnvironment, seconds: float) -> None:
-    """Read the topic from its beginning to its end again and again. What is read is checked from the events."""
+    """Read the topic from its beginning to its end again and again.
+
+    What is read is checked from the events.
+    """
     reader = stage.reader("reader-at-the-end")
     ends_at = stage.now_seconds() + seconds
     while stage.now_seconds() < ends_at:
@@ -44,7 +56,9 @@ async def _read(stage: ScenarioEnvironment, seconds: float) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw two to four slow followers, and in simulation up to two kills of a leader right after an append."""
+    """Draw two to four slow followers, and in simulation up to two kills of a leader right after an
+    append.
+    """
     schedule = [_slow(random, mode) for _ in range(random.randint(2, 4))]
     if mode is Mode.SIM:
         schedule += [_kill(random) for _ in range(random.randint(0, 2))]
@@ -56,7 +70,9 @@ def _slow(random: "Random", mode: Mode) -> Fault:
     kind = random.choice((*OVER_SOCKETS, "pause") if mode is Mode.SIM else OVER_SOCKETS)
     trigger = AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
     target = one if kind == "pause" else f"{one}{random.choice(('>', '<>'))}{other}"
-    return Fault(kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(500, 2500)})
+    return Fault(
+        kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(500, 2500)}
+    )
 
 
 def _kill(random: "Random") -> Fault:
@@ -72,14 +88,20 @@ def draw_parameters(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="consumers_below_high_watermark",
-    summary="Consumers read while followers are slow and leaders fail; no consumer returns a record above the high watermark.",
+    summary="Consumers read while followers are slow and leaders fail; no consumer returns a "
+    "record above the high watermark.",
     must_exercise=(*MUST_EXERCISE, "reads-below-high-watermark"),
     run=run,
     faults=faults,
     draw_parameters=draw_parameters,
     settings=SETTINGS,
     limit_seconds=600.0,
-    workload={**WORKLOAD, "records_per_writer": 60, "work_ms": int(WORK_SECONDS * 1000), "reads_every_ms": 200},
+    workload={
+        **WORKLOAD,
+        "records_per_writer": 60,
+        "work_ms": int(WORK_SECONDS * 1000),
+        "reads_every_ms": 200,
+    },
     fewest_controllers=1,
     fewest_brokers=3,
 )

@@ -1,13 +1,14 @@
-"""Injects fsync errors and bit rot on controller disks; checks that the affected controller stays down and no acknowledged record is lost.
+"""Injects fsync errors and bit rot on controller disks; checks that the affected controller stays
+down and no acknowledged record is lost.
 
-After a failed fsync the state of the disk is unknown, so the controller halts at once. A power loss follows
-there, which would remove records that a controller that kept running had acknowledged. A voter whose log is
-corrupt below its recovery point lacks records that it acknowledged, so it does not start. At that time another
-voter returns that never received those records, and the third voter, which has them, is isolated: the first two
-could elect each other and lose the records. There is no leader until the disk is healed. Over sockets
-controllers are killed at random times.
-Source: KIP-595; Rebello et al., Can Applications Recover from fsync Failures? (2020); Alagappan et al.,
-Protocol-Aware Recovery (2018).
+After a failed fsync the state of the disk is unknown, so the controller halts at once. A power loss
+follows there, which would remove records that a controller that kept running had acknowledged. A
+voter whose log is corrupt below its recovery point lacks records that it acknowledged, so it does
+not start. At that time another voter returns that never received those records, and the third
+voter, which has them, is isolated: the first two could elect each other and lose the records. There
+is no leader until the disk is healed. Over sockets controllers are killed at random times.
+Source: KIP-595; Rebello et al., Can Applications Recover from fsync Failures? (2020); Alagappan et
+al., Protocol-Aware Recovery (2018).
 """
 
 from typing import TYPE_CHECKING
@@ -29,14 +30,21 @@ WORKLOAD = {"askers": 2, "ids_per_asker": 200, "ids_after": 60, "work_ms": WORK_
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Request producer ids while disks fail, heal, and request more; invariants are checked from the events."""
+    """Request producer ids while disks fail, heal, and request more; invariants are checked from
+    the events.
+    """
     ids: list[int] = []
     await stage.wait_for_leader()
-    clients = (_ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), ids) for number in range(1, stage.workload("askers") + 1))
+    clients = (
+        _ask(stage, f"asker-{number}", stage.workload("ids_per_asker"), ids)
+        for number in range(1, stage.workload("askers") + 1)
+    )
     await under_faults(stage, *clients, seconds=stage.workload("work_ms") / 1000)
     await _ask(stage, "asker-last", stage.workload("ids_after"), ids)
     if len(set(ids)) != len(ids):
-        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(
+            f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct"
+        )
 
 
 async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list[int]) -> None:
@@ -46,30 +54,69 @@ async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets kills; in simulation a disk that fails a flush, or bit rot. The leader is restarted once in any case."""
-    takes_over = _restart(LEADER_TARGET, WORK_MS - random.randint(200, 600), random.randint(700, 1000))
+    """Draw a schedule: over sockets kills; in simulation a disk that fails a flush, or bit rot.
+
+    The leader is restarted once in any case.
+    """
+    takes_over = _restart(
+        LEADER_TARGET, WORK_MS - random.randint(200, 600), random.randint(700, 1000)
+    )
     if mode is not Mode.SIM:
-        return (_restart(random.choice(CONTROLLERS), random.randint(300, WORK_MS // 2), random.randint(200, 600)), takes_over)
+        return (
+            _restart(
+                random.choice(CONTROLLERS),
+                random.randint(300, WORK_MS // 2),
+                random.randint(200, 600),
+            ),
+            takes_over,
+        )
     return (*random.choice((_failed_flush, _bit_rot))(random), takes_over)
 
 
 def _failed_flush(random: "Random") -> list[Fault]:
-    """A flush of the metadata log fails; the same controller loses power a while later, and again."""
+    """A flush of the metadata log fails; the same controller loses power a while later, and
+    again.
+    """
     name, at_ms = random.choice(CONTROLLERS), random.randint(300, 1500)
-    params: dict[str, int | str | bool | None] = {"times": 1, "file_class": FileClass.METADATA_LOG.value}
+    params: dict[str, int | str | bool | None] = {
+        "times": 1,
+        "file_class": FileClass.METADATA_LOG.value,
+    }
     refused = Fault(kind="flush-error", target=name, trigger=AtTime(at_ms=at_ms), params=params)
-    return [refused, *(_restart(name, at_ms + after_ms, 100, power_loss=True) for after_ms in (random.randint(100, 600), random.randint(800, 1500)))]
+    return [
+        refused,
+        *(
+            _restart(name, at_ms + after_ms, 100, power_loss=True)
+            for after_ms in (random.randint(100, 600), random.randint(800, 1500))
+        ),
+    ]
 
 
 def _bit_rot(random: "Random") -> list[Fault]:
-    """One voter misses records, one loses them to bit rot, and the third, which has them, is isolated until the disk is healed."""
+    """One voter misses records, one loses them to bit rot, and the third, which has them, is
+    isolated until the disk is healed.
+    """
     missing, rotten, whole = random.sample(CONTROLLERS, 3)
     at_ms, away_ms = random.randint(200, 600), random.randint(1000, 1400)
-    params: dict[str, int | str | bool | None] = {"file_class": FileClass.METADATA_LOG.value, "is_checked": True, "duration_ms": ROTTEN_MS}
+    params: dict[str, int | str | bool | None] = {
+        "file_class": FileClass.METADATA_LOG.value,
+        "is_checked": True,
+        "duration_ms": ROTTEN_MS,
+    }
     return [
-        Fault(kind="partition", target=missing, trigger=AtTime(at_ms=at_ms), params={"duration_ms": away_ms + random.randint(20, 300)}),
+        Fault(
+            kind="partition",
+            target=missing,
+            trigger=AtTime(at_ms=at_ms),
+            params={"duration_ms": away_ms + random.randint(20, 300)},
+        ),
         Fault(kind="bit-rot", target=rotten, trigger=AtTime(at_ms=at_ms + away_ms), params=params),
-        Fault(kind="partition", target=whole, trigger=AtTime(at_ms=at_ms + away_ms), params={"duration_ms": ROTTEN_MS}),
+        Fault(
+            kind="partition",
+            target=whole,
+            trigger=AtTime(at_ms=at_ms + away_ms),
+            params={"duration_ms": ROTTEN_MS},
+        ),
     ]
 
 
@@ -77,12 +124,18 @@ ROTTEN_MS = 1500
 
 
 def _restart(target: str, at_ms: int, after_ms: int, *, power_loss: bool = False) -> Fault:
-    return Fault(kind="restart", target=target, trigger=AtTime(at_ms=at_ms), params={"power_loss": power_loss, "after_ms": after_ms})
+    return Fault(
+        kind="restart",
+        target=target,
+        trigger=AtTime(at_ms=at_ms),
+        params={"power_loss": power_loss, "after_ms": after_ms},
+    )
 
 
 SCENARIO = Scenario(
     name="controller_disk_corruption",
-    summary="A controller's disk fails a flush or returns corrupt data: the controller stays down, and no acknowledged record is lost.",
+    summary="A controller's disk fails a flush or returns corrupt data: the controller stays down, "
+    "and no acknowledged record is lost.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",

@@ -1,14 +1,16 @@
-"""Controllers lose power repeatedly around single writes, flushes and renames; checks that everything they acknowledged is still there.
+"""Controllers lose power repeatedly around single writes, flushes and renames; checks that
+everything they acknowledged is still there.
 
-Three controllers and one broker, small segments, a snapshot every few hundred bytes, and logs that are deleted
-up to it. Power fails around single writes, flushes and renames, on one controller, on the leader that was just
-elected, on one that truncates its log or loads a snapshot, or on all three at once; leaders are isolated in
-between, so that there is something to truncate. No operation fails and no disk lies: a disk keeps what it has
-flushed, and loses any part of the rest. So every guarantee must hold, however often power fails.
+Three controllers and one broker, small segments, a snapshot every few hundred bytes, and logs that
+are deleted up to it. Power fails around single writes, flushes and renames, on one controller, on
+the leader that was just elected, on one that truncates its log or loads a snapshot, or on all three
+at once; leaders are isolated in between, so that there is something to truncate. No operation fails
+and no disk lies: a disk keeps what it has flushed, and loses any part of the rest. So every
+guarantee must hold, however often power fails.
 
 Over sockets there is no power loss: controllers are killed at random times.
-Source: KIP-595, KIP-630, KAFKA-10533; Pillai et al., All File Systems Are Not Created Equal (2014), for crashes
-between any two writes.
+Source: KIP-595, KIP-630, KAFKA-10533; Pillai et al., All File Systems Are Not Created Equal (2014),
+for crashes between any two writes.
 """
 
 from typing import TYPE_CHECKING
@@ -46,26 +48,40 @@ MOMENTS = (
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Request ids while power fails, heal, and request more; invariants are checked from the events."""
+    """Request ids while power fails, heal, and request more; invariants are checked from the
+    events.
+    """
     await stage.create_topic("before", 2)
     ids: list[int] = []
-    await under_faults(stage, _ask(stage, "asker-1", stage.workload("ids"), ids), seconds=stage.workload("work_ms") / 1000)
+    await under_faults(
+        stage,
+        _ask(stage, "asker-1", stage.workload("ids"), ids),
+        seconds=stage.workload("work_ms") / 1000,
+    )
     await _ask(stage, "asker-2", stage.workload("ids_after"), ids)
     await stage.create_topic("after", 2)
     if len(set(ids)) != stage.workload("ids") + stage.workload("ids_after"):
-        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(
+            f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct"
+        )
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets kills; in simulation seven to fifteen power losses, and leaders that are isolated."""
+    """Draw a schedule: over sockets kills; in simulation seven to fifteen power losses, and leaders
+    that are isolated.
+    """
     if mode is not Mode.SIM:
-        return tuple(_restart(random, random.choice(CONTROLLERS), _time(random), power_loss=False) for _ in range(random.randint(2, 4)))
+        return tuple(
+            _restart(random, random.choice(CONTROLLERS), _time(random), power_loss=False)
+            for _ in range(random.randint(2, 4))
+        )
     schedule = [_loss(random) for _ in range(random.randint(6, 14))]
     schedule += [_isolate(random) for _ in range(random.randint(0, 3))]
     if random.random() < BLACKOUT_SHARE:
         at = _time(random)
         schedule += [_restart(random, name, at) for name in CONTROLLERS]
-    # In any case one leader must be replaced after it acknowledged something: otherwise leader completeness is not exercised.
+    # In any case one leader must be replaced after it acknowledged something: otherwise leader
+    # completeness is not exercised.
     return (*schedule, _restart(random, LEADER_TARGET, AtTime(at_ms=int(WORK_SECONDS * 500))))
 
 
@@ -93,7 +109,11 @@ def _loss(random: "Random") -> Fault:
 def _isolate(random: "Random") -> Fault:
     """The leader is isolated for a while: what it writes then is truncated later."""
     kind, times = random.choice((("ControllerElected", 4), ("MetadataAppended", 150)))
-    return Fault(kind="partition", trigger=OnEvent(kind=kind, nth=random.randint(1, times)), params={"duration_ms": random.randint(300, 2500)})
+    return Fault(
+        kind="partition",
+        trigger=OnEvent(kind=kind, nth=random.randint(1, times)),
+        params={"duration_ms": random.randint(300, 2500)},
+    )
 
 
 def _time(random: "Random") -> AtTime:
@@ -101,7 +121,12 @@ def _time(random: "Random") -> AtTime:
 
 
 def _restart(random: "Random", target: str, trigger: Trigger, *, power_loss: bool = True) -> Fault:
-    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": power_loss, "after_ms": random.choice((20, 100, 400, 1500))})
+    return Fault(
+        kind="restart",
+        target=target,
+        trigger=trigger,
+        params={"power_loss": power_loss, "after_ms": random.choice((20, 100, 400, 1500))},
+    )
 
 
 def _draw_settings(random: "Random") -> dict[str, str]:
@@ -123,7 +148,8 @@ async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list
 
 SCENARIO = Scenario(
     name="controller_power_loss_mid_write",
-    summary="Controllers lose power in the middle of writes; everything that they acknowledged is still there.",
+    summary="Controllers lose power in the middle of writes; everything that they acknowledged is "
+    "still there.",
     must_exercise=(
         "one-leader-per-epoch",
         "flushed-metadata-retained",

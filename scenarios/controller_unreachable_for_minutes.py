@@ -1,9 +1,10 @@
-"""Makes all controllers unreachable for longer than the request timeout; checks that brokers reject producer-id requests and recover by themselves.
+"""Makes all controllers unreachable for longer than the request timeout; checks that brokers reject
+producer-id requests and recover by themselves.
 
-A broker times out an AllocateProducerIds request after a minute. It must retry by itself once a controller is
-reachable: blocks are small here, so that each broker has a request in flight when the controllers fail. They
-are down, isolated, or do not respond; before and after that responses are lost or late. A broker that never
-retries after a timeout or an error would have to be restarted.
+A broker times out an AllocateProducerIds request after a minute. It must retry by itself once a
+controller is reachable: blocks are small here, so that each broker has a request in flight when the
+controllers fail. They are down, isolated, or do not respond; before and after that responses are
+lost or late. A broker that never retries after a timeout or an error would have to be restarted.
 
 Over sockets the outage lasts a few seconds only, and no request times out.
 Source: KIP-730, KAFKA-14694; kafka.server.NodeToControllerChannelManager (the request timeout).
@@ -31,19 +32,25 @@ WORK_SECONDS = 100.0
 SECONDS_OVER_SOCKETS = 10.0
 PAUSE_SECONDS = 0.4
 AFTERWARDS_SECONDS = 15.0
-"""A broker that retries has a block within a second; a waiting client must not have to wait for its own timeout."""
+"""A broker that retries has a block within a second; a waiting client must not have to wait for its
+own timeout.
+"""
 LATE = {"late-reply": {"is_given_up": False}}
 """The request timeout is longer than any delay of a response."""
 WORKLOAD = {"ids_after": 40, "work_ms": int(WORK_SECONDS * 1000)}
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Request ids from every broker before, during and after the outage; check that each returns ids again in time."""
+    """Request ids from every broker before, during and after the outage; check that each returns
+    ids again in time.
+    """
     is_over: list[bool] = []
     clients = [_keep_asking(stage, name, is_over) for name in stage.spec.broker_names]
     await stage.gather(_go_without(stage, is_over), *clients)
     for name in stage.spec.broker_names:
-        await within(stage, f"{name} returns producer ids again", _ask(stage, name), AFTERWARDS_SECONDS)
+        await within(
+            stage, f"{name} returns producer ids again", _ask(stage, name), AFTERWARDS_SECONDS
+        )
 
 
 async def _go_without(stage: ScenarioEnvironment, is_over: list[bool]) -> None:
@@ -67,32 +74,56 @@ async def _ask(stage: ScenarioEnvironment, broker: str) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw how the controllers are unreachable, for more than a minute, and which other responses are lost or late."""
+    """Draw how the controllers are unreachable, for more than a minute, and which other responses
+    are lost or late.
+    """
     begins_ms = random.randint(500, FIRST_GAP_MS)
-    lasts_ms = random.randint(GIVEN_UP_MS + 5000, GIVEN_UP_MS + 30_000) if mode is Mode.SIM else 4000
-    away = random.choice(("restart", "partition", "pause" if mode is not Mode.EMBEDDED else "restart"))
+    lasts_ms = (
+        random.randint(GIVEN_UP_MS + 5000, GIVEN_UP_MS + 30_000) if mode is Mode.SIM else 4000
+    )
+    away = random.choice(
+        ("restart", "partition", "pause" if mode is not Mode.EMBEDDED else "restart")
+    )
     match away:
         case "restart":
-            gone = Fault(kind=away, target=CONTROLLER, trigger=AtTime(at_ms=begins_ms), params={"power_loss": False, "after_ms": lasts_ms})
+            gone = Fault(
+                kind=away,
+                target=CONTROLLER,
+                trigger=AtTime(at_ms=begins_ms),
+                params={"power_loss": False, "after_ms": lasts_ms},
+            )
         case _:
-            gone = Fault(kind=away, target=CONTROLLER, trigger=AtTime(at_ms=begins_ms), params={"duration_ms": lasts_ms})
+            gone = Fault(
+                kind=away,
+                target=CONTROLLER,
+                trigger=AtTime(at_ms=begins_ms),
+                params={"duration_ms": lasts_ms},
+            )
     return (gone, *(_spoilt_answer(random) for _ in range(random.randint(0, 3))))
 
 
 def _spoilt_answer(random: "Random") -> Fault:
     kind = random.choice(("lost-reply", "late-reply"))
     trigger = OnFrame(api_key=ALLOCATE_PRODUCER_IDS, is_response=True, nth=random.randint(1, 12))
-    return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params={"duration_ms": random.randint(500, 8000), **LATE.get(kind, {})})
+    return Fault(
+        kind=kind,
+        target=AT_THE_TRIGGER,
+        trigger=trigger,
+        params={"duration_ms": random.randint(500, 8000), **LATE.get(kind, {})},
+    )
 
 
 def draw_release(random: "Random") -> Mapping[str, str]:
-    """Draw the release: up to 3.5 clients wait for a block, since 3.6 they receive an error at once."""
+    """Draw the release: up to 3.5 clients wait for a block, since 3.6 they receive an error at
+    once.
+    """
     return {"kraftsim.release": random.choice(("3.5", "3.9", "4.4"))}
 
 
 SCENARIO = Scenario(
     name="controller_unreachable_for_minutes",
-    summary="No broker reaches a controller for longer than its request timeout; afterwards each broker gets producer ids again by itself.",
+    summary="No broker reaches a controller for longer than its request timeout; afterwards each "
+    "broker gets producer ids again by itself.",
     must_exercise=(
         "producer-id-unique",
         "producer-id-blocks-disjoint",

@@ -1,10 +1,11 @@
-"""Fails the transaction coordinator in every transaction state; checks that its successor resumes and that every decision stands.
+"""Fails the transaction coordinator in every transaction state; checks that its successor resumes
+and that every decision stands.
 
-Right after a transaction-state record is committed, its coordinator is killed, stopped, paused or isolated; two
-may fail in succession. The successor completes prepared transactions; ongoing ones continue or time out, and
-responses to the former coordinator are ignored. In some runs a coordinator returns while requests of its
-predecessor are still in flight: elections move its partition to a broker that is killed as soon as it is
-leader.
+Right after a transaction-state record is committed, its coordinator is killed, stopped, paused or
+isolated; two may fail in succession. The successor completes prepared transactions; ongoing ones
+continue or time out, and responses to the former coordinator are ignored. In some runs a
+coordinator returns while requests of its predecessor are still in flight: elections move its
+partition to a broker that is killed as soon as it is leader.
 Source: KIP-98, KAFKA-9777, KAFKA-10080, KAFKA-16352.
 """
 
@@ -22,33 +23,59 @@ if TYPE_CHECKING:
 WORK_SECONDS = 12.0
 BROKERS = ("broker-1", "broker-2", "broker-3")
 WRITE_TXN_MARKERS = 27
-STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+)
 
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Run the orders workload while coordinators fail."""
     orders = OrdersWorkload()
     await orders.open(stage)
-    dealers = (orders.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1))
+    dealers = (
+        orders.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1)
+    )
     seconds = stage.workload("work_ms") / 1000
-    # Where preferred elections end early, the new coordinators stay: no later coordinator completes what they leave incomplete.
-    elections = elect_now_and_then(stage, seconds=seconds * stage.random("elections").choice((0.55, 0.55, 1.0)), every_seconds=1.0)
+    # Where preferred elections end early, the new coordinators stay: no later coordinator completes
+    # what they leave incomplete.
+    elections = elect_now_and_then(
+        stage,
+        seconds=seconds * stage.random("elections").choice((0.55, 0.55, 1.0)),
+        every_seconds=1.0,
+    )
     await under_faults(stage, *dealers, elections, seconds=seconds)
     await orders.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw two to five failures of a coordinator at a state; over sockets one failure of a broker at a random time."""
+    """Draw two to five failures of a coordinator at a state; over sockets one failure of a broker
+    at a random time.
+    """
     if mode is not Mode.SIM:
         params: dict[str, Value] = {"power_loss": False, "after_ms": 500}
-        return (Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=random.randint(300, 3000)), params=params),)
+        return (
+            Fault(
+                kind="restart",
+                target="broker-1",
+                trigger=AtTime(at_ms=random.randint(300, 3000)),
+                params=params,
+            ),
+        )
     if random.random() < 0.4:
         return _there_and_back(random)
     return tuple(_failure(random) for _ in range(random.randint(2, 5)))
 
 
 def _there_and_back(random: "Random") -> tuple[Fault, ...]:
-    """A broker is killed, so that another becomes coordinator, whose requests stay in flight; the first is killed again once it is back."""
+    """A broker is killed, so that another becomes coordinator, whose requests stay in flight; the
+    first is killed again once it is back.
+    """
     first = random.choice(BROKERS)
     quick: dict[str, Value] = {"power_loss": False, "after_ms": random.randint(20, 300)}
     held: dict[str, Value] = {
@@ -57,29 +84,64 @@ def _there_and_back(random: "Random") -> tuple[Fault, ...]:
         "overtaken_by": 0,
         "duration_ms": random.randint(3000, 4300),
     }
-    decided = OnEvent(kind="TransactionStateChanged", fields={"coordinator_epoch": 1, "state": random.choice(("PrepareAbort", "PrepareCommit"))})
+    decided = OnEvent(
+        kind="TransactionStateChanged",
+        fields={"coordinator_epoch": 1, "state": random.choice(("PrepareAbort", "PrepareCommit"))},
+    )
     return (
-        Fault(kind="restart", target=first, trigger=AtTime(at_ms=random.randint(400, 1500)), params=quick),
+        Fault(
+            kind="restart",
+            target=first,
+            trigger=AtTime(at_ms=random.randint(400, 1500)),
+            params=quick,
+        ),
         Fault(kind="overtaken-request", target=AT_THE_TRIGGER, trigger=decided, params=held),
-        Fault(kind="restart", target=first, trigger=OnEvent(kind="TransactionsLoaded", host=first, nth=2), params=quick),
+        Fault(
+            kind="restart",
+            target=first,
+            trigger=OnEvent(kind="TransactionsLoaded", host=first, nth=2),
+            params=quick,
+        ),
     )
 
 
 def _failure(random: "Random") -> Fault:
-    trigger = OnEvent(kind="TransactionStateChanged", nth=random.randint(1, 8), fields={"state": random.choice(STATES)})
+    trigger = OnEvent(
+        kind="TransactionStateChanged",
+        nth=random.randint(1, 8),
+        fields={"state": random.choice(STATES)},
+    )
     if random.random() < 0.2:
-        trigger = OnEvent(kind=random.choice(("TransactionsLoaded", "MarkerAppended")), nth=random.randint(1, 12))
+        trigger = OnEvent(
+            kind=random.choice(("TransactionsLoaded", "MarkerAppended")), nth=random.randint(1, 12)
+        )
     kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
     if kind == "restart":
-        return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 3000)})
+        return Fault(
+            kind=kind,
+            target=AT_THE_TRIGGER,
+            trigger=trigger,
+            params={"power_loss": False, "after_ms": random.randint(20, 3000)},
+        )
     if kind == "stop":
-        return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params={"after_ms": random.randint(20, 2000)})
-    return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params={"duration_ms": random.randint(2000, 6000)})
+        return Fault(
+            kind=kind,
+            target=AT_THE_TRIGGER,
+            trigger=trigger,
+            params={"after_ms": random.randint(20, 2000)},
+        )
+    return Fault(
+        kind=kind,
+        target=AT_THE_TRIGGER,
+        trigger=trigger,
+        params={"duration_ms": random.randint(2000, 6000)},
+    )
 
 
 SCENARIO = Scenario(
     name="coordinator_failover_every_state",
-    summary="Transaction coordinators fail in every transaction state; their successors resume, and every decision stands.",
+    summary="Transaction coordinators fail in every transaction state; their successors resume, "
+    "and every decision stands.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

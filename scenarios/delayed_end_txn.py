@@ -1,9 +1,10 @@
-"""Delays an EndTxn request until its retry has ended the transaction and the next one is open; checks that it does not end the next transaction.
+"""Delays an EndTxn request until its retry has ended the transaction and the next one is open;
+checks that it does not end the next transaction.
 
-With transaction.version 2, which this cluster has, each end of a transaction bumps the epoch, and the late
-request is rejected. Clients limited to version 1 cannot be protected: KAFKA-17754 is such a case, where half of
-the next transaction is committed (`--release 3.9` reproduces it). Source: KIP-890 part 2; KAFKA-17754; Jepsen's
-report on Bufstream 0.1.0.
+With transaction.version 2, which this cluster has, each end of a transaction bumps the epoch, and
+the late request is rejected. Clients limited to version 1 cannot be protected: KAFKA-17754 is such
+a case, where half of the next transaction is committed (`--release 3.9` reproduces it). Source:
+KIP-890 part 2; KAFKA-17754; Jepsen's report on Bufstream 0.1.0.
 """
 
 from typing import TYPE_CHECKING
@@ -27,15 +28,26 @@ async def run(stage: ScenarioEnvironment) -> None:
     """Run the orders workload while EndTxn requests are delayed."""
     orders = OrdersWorkload(producer=SHORT_TIMEOUT, transaction_timeout_ms=30_000)
     await orders.open(stage)
-    dealers = (orders.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1))
+    dealers = (
+        orders.run_orders(stage, number) for number in range(1, stage.workload("dealers") + 1)
+    )
     await under_faults(stage, *dealers, seconds=stage.workload("work_ms") / 1000)
     await orders.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw EndTxn requests that arrive after their retries; over sockets a broker that is paused for longer than its clients wait."""
+    """Draw EndTxn requests that arrive after their retries; over sockets a broker that is paused
+    for longer than its clients wait.
+    """
     if mode is not Mode.SIM:
-        return (Fault(kind="pause", target="broker-1", trigger=AtTime(at_ms=random.randint(500, 3000)), params={"duration_ms": 1500}),)
+        return (
+            Fault(
+                kind="pause",
+                target="broker-1",
+                trigger=AtTime(at_ms=random.randint(500, 3000)),
+                params={"duration_ms": 1500},
+            ),
+        )
     return tuple(_late(random) for _ in range(random.randint(2, 5)))
 
 

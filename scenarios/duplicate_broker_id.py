@@ -1,11 +1,12 @@
-"""Runs a cloned machine with the same broker id while controllers fail over; checks that the cluster accepts one incarnation at a time.
+"""Runs a cloned machine with the same broker id while controllers fail over; checks that the
+cluster accepts one incarnation at a time.
 
-While the broker lives, the registration of the clone is rejected. The broker is killed; when its session has
-expired, and no sooner, the clone is registered, and unfenced when it has read its registration. It is restarted
-as another incarnation with a new epoch, and requests that its previous incarnation sent reach the controllers
-late: they keep no session alive, and get no producer-id block. At last the clone stops, the broker is started
-again, and serves. The active controller must know all this from the log alone, and give every unfenced broker a
-full session.
+While the broker lives, the registration of the clone is rejected. The broker is killed; when its
+session has expired, and no sooner, the clone is registered, and unfenced when it has read its
+registration. It is restarted as another incarnation with a new epoch, and requests that its
+previous incarnation sent reach the controllers late: they keep no session alive, and get no
+producer-id block. At last the clone stops, the broker is started again, and serves. The active
+controller must know all this from the log alone, and give every unfenced broker a full session.
 
 The clone is simulated: it sends the requests of a broker to the controllers.
 Source: KIP-631 (DUPLICATE_BROKER_REGISTRATION, STALE_BROKER_EPOCH, fencing), KIP-730;
@@ -38,16 +39,24 @@ REFUSED, STALE, NONE = "DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH", "N
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Run two machines with one broker id in turn while controllers fail over; afterwards the first must serve as before."""
+    """Run two machines with one broker id in turn while controllers fail over; afterwards the first
+    must serve as before.
+    """
     await stage.wait_for_brokers()
-    machine = OtherMachine(stage.client_host("copy"), stage.spec, CLONED, host_is_name=stage.mode is Mode.SIM)
+    machine = OtherMachine(
+        stage.client_host("copy"), stage.spec, CLONED, host_is_name=stage.mode is Mode.SIM
+    )
     is_over: list[bool] = []
-    await stage.gather(_two_machines(stage, machine, is_over), _fail_controllers_over(stage, is_over))
+    await stage.gather(
+        _two_machines(stage, machine, is_over), _fail_controllers_over(stage, is_over)
+    )
     machine.close()
     await under_faults(stage, _ask(stage), seconds=stage.workload("work_ms") / 1000)
 
 
-async def _two_machines(stage: ScenarioEnvironment, machine: OtherMachine, is_over: list[bool]) -> None:
+async def _two_machines(
+    stage: ScenarioEnvironment, machine: OtherMachine, is_over: list[bool]
+) -> None:
     first, second = machine.new_incarnation(), machine.new_incarnation()
     for _ in range(stage.workload("attempts")):
         await _refused(machine, first, "while the broker lives")
@@ -59,18 +68,27 @@ async def _two_machines(stage: ScenarioEnvironment, machine: OtherMachine, is_ov
     await _refused(machine, second, "within the session of the previous incarnation")
     second_epoch = await _registered(stage, machine, second)
     if second_epoch <= first_epoch:
-        raise ScenarioFailed(f"the second incarnation of the clone has epoch {second_epoch}, the first one had {first_epoch}")
+        raise ScenarioFailed(
+            f"the second incarnation of the clone has epoch {second_epoch}, the first one had "
+            f"{first_epoch}"
+        )
     await _late_requests(machine, first_epoch, second_epoch)
     await _unfenced(stage, machine, second_epoch)
-    await stage.gather(_start_again(stage), _repeat_late_requests(stage, machine, first_epoch, second_epoch))
+    await stage.gather(
+        _start_again(stage), _repeat_late_requests(stage, machine, first_epoch, second_epoch)
+    )
     is_over.append(True)
 
 
 async def _refused(machine: OtherMachine, incarnation_id: bytes, when: str) -> None:
-    _require((await machine.register(incarnation_id))[0].name, REFUSED, f"a clone that registers {when}")
+    _require(
+        (await machine.register(incarnation_id))[0].name, REFUSED, f"a clone that registers {when}"
+    )
 
 
-async def _registered(stage: ScenarioEnvironment, machine: OtherMachine, incarnation_id: bytes) -> int:
+async def _registered(
+    stage: ScenarioEnvironment, machine: OtherMachine, incarnation_id: bytes
+) -> int:
     """Register until there is an epoch, as a starting broker does."""
 
     async def ask() -> None:
@@ -88,16 +106,23 @@ async def _registered(stage: ScenarioEnvironment, machine: OtherMachine, incarna
 
 
 async def _unfenced(stage: ScenarioEnvironment, machine: OtherMachine, broker_epoch: int) -> None:
-    """Check that the clone stays fenced until it reports that it has read its registration, at the offset of its epoch or after."""
+    """Check that the clone stays fenced until it reports that it has read its registration, at the
+    offset of its epoch or after.
+    """
     for read_offset in (NOTHING_READ, broker_epoch - 1):
         beat = await machine.beat(broker_epoch, read_offset)
         if beat.error.name != NONE or beat.is_caught_up or not beat.is_fenced:
-            raise ScenarioFailed(f"a broker of epoch {broker_epoch} that has read up to {read_offset} received {beat}")
+            raise ScenarioFailed(
+                f"a broker of epoch {broker_epoch} that has read up to {read_offset} received "
+                f"{beat}"
+            )
 
     async def ask() -> None:
         read_offset = broker_epoch
         while (beat := await machine.beat(broker_epoch, read_offset)).is_fenced:
-            _require(beat.error.name, NONE, "the heartbeat of a broker that has read its registration")
+            _require(
+                beat.error.name, NONE, "the heartbeat of a broker that has read its registration"
+            )
             read_offset += 1
             await stage.sleep(PAUSE_SECONDS)
 
@@ -108,10 +133,16 @@ async def _late_requests(machine: OtherMachine, former_epoch: int, broker_epoch:
     """Send late requests of the previous incarnation."""
     beat = await machine.beat(former_epoch, broker_epoch)
     _require(beat.error.name, STALE, "a heartbeat of the previous incarnation")
-    _require((await machine.ask_for_block(former_epoch)).name, STALE, "a block for the previous incarnation")
+    _require(
+        (await machine.ask_for_block(former_epoch)).name,
+        STALE,
+        "a block for the previous incarnation",
+    )
 
 
-async def _repeat_late_requests(stage: ScenarioEnvironment, machine: OtherMachine, former_epoch: int, broker_epoch: int) -> None:
+async def _repeat_late_requests(
+    stage: ScenarioEnvironment, machine: OtherMachine, former_epoch: int, broker_epoch: int
+) -> None:
     for _ in range(stage.workload("late_words")):
         await _late_requests(machine, former_epoch, broker_epoch)
         await stage.sleep(PAUSE_SECONDS)
@@ -151,7 +182,8 @@ def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="duplicate_broker_id",
-    summary="A machine is cloned, and two of them use one broker id while controllers fail over; the cluster accepts one incarnation at a time.",
+    summary="A machine is cloned, and two of them use one broker id while controllers fail over; "
+    "the cluster accepts one incarnation at a time.",
     must_exercise=(
         "broker-epoch-per-incarnation",
         "new-controller-awaits-heartbeats",

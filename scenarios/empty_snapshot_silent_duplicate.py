@@ -1,8 +1,8 @@
 """An empty producer snapshot leads to a silent duplicate record with the rules shipped since 2.5.
 
-The follower that was rebuilt from an empty snapshot does not know producer 1, and appends its batch at any
-sequence. The producer receives no error; its record is in the log twice, once in remote storage and once
-locally, with the same producer id and sequence.
+The follower that was rebuilt from an empty snapshot does not know producer 1, and appends its batch
+at any sequence. The producer receives no error; its record is in the log twice, once in remote
+storage and once locally, with the same producer id and sequence.
 Source: KAFKA-15195, KIP-360.
 """
 
@@ -34,7 +34,10 @@ async def run(stage: ScenarioEnvironment) -> None:
     count = await count_of(client, REPEATED)
     await client.close()
     if seen.error.name != ACKNOWLEDGED or seen.offset != FIRST_OF_SEGMENT_5 or count != 2:
-        raise ScenarioFailed(f"producer 1 received {seen.error.name}, offset {seen.offset}, and the record is there {count} times")
+        raise ScenarioFailed(
+            f"producer 1 received {seen.error.name}, offset {seen.offset}, and the record is "
+            f"there {count} times"
+        )
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -44,7 +47,8 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="empty_snapshot_silent_duplicate",
-    summary="A follower rebuilt from an empty snapshot appends a retried record as a new one, without any error.",
+    summary="A follower rebuilt from an empty snapshot appends a retried record as a new one, "
+    "without any error.",
     must_exercise=("local-segments-deleted-after-upload",),
     run=run,
     faults=faults,

@@ -1,11 +1,12 @@
-"""Fails brokers, coordinators, links and members of a consume-transform-produce app; checks that each input record is in the output exactly once.
+"""Fails brokers, coordinators, links and members of a consume-transform-produce app; checks that
+each input record is in the output exactly once.
 
-Two producers fill four partitions. Three members of one group consume them, each with one producer per thread,
-and commit records and offsets in one transaction. Brokers are killed and paused, also right after they wrote a
-transaction state, a marker or a pending offset; links are partitioned; responses are lost, requests are late;
-clocks jump; members crash at any point, or are paused until their partitions are reassigned, and resume. In the
-end every line is in the committed output once. No broker loses power: Kafka does not flush what it
-acknowledges.
+Two producers fill four partitions. Three members of one group consume them, each with one producer
+per thread, and commit records and offsets in one transaction. Brokers are killed and paused, also
+right after they wrote a transaction state, a marker or a pending offset; links are partitioned;
+responses are lost, requests are late; clocks jump; members crash at any point, or are paused until
+their partitions are reassigned, and resume. In the end every line is in the committed output once.
+No broker loses power: Kafka does not flush what it acknowledges.
 Source: KIP-98, KIP-447, KIP-890; Jepsen's reports on Kafka and Bufstream.
 """
 
@@ -22,8 +23,27 @@ if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
 BROKERS = ("broker-1", "broker-2", "broker-3")
-PRODUCE, FIND_COORDINATOR, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, WRITE_MARKERS, TXN_OFFSET_COMMIT, OFFSET_FETCH = 0, 10, 24, 25, 26, 27, 28, 9
-TRANSACTIONAL = (PRODUCE, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, END_TXN, WRITE_MARKERS, WRITE_MARKERS, TXN_OFFSET_COMMIT, OFFSET_FETCH)
+(
+    PRODUCE,
+    FIND_COORDINATOR,
+    ADD_PARTITIONS,
+    ADD_OFFSETS,
+    END_TXN,
+    WRITE_MARKERS,
+    TXN_OFFSET_COMMIT,
+    OFFSET_FETCH,
+) = 0, 10, 24, 25, 26, 27, 28, 9
+TRANSACTIONAL = (
+    PRODUCE,
+    ADD_PARTITIONS,
+    ADD_OFFSETS,
+    END_TXN,
+    END_TXN,
+    WRITE_MARKERS,
+    WRITE_MARKERS,
+    TXN_OFFSET_COMMIT,
+    OFFSET_FETCH,
+)
 WORK_SECONDS = 8.0
 MOMENTS: tuple[tuple[str, int], ...] = (
     ("TransactionStateChanged", 150),
@@ -43,17 +63,25 @@ MOMENTS: tuple[tuple[str, int], ...] = (
 async def run(stage: ScenarioEnvironment) -> None:
     """Run the app under faults, heal, and check its output."""
     # Transactional ids are per partition or per thread, drawn: both must work.
-    variant = stage.random("variant").choice((Variant.PER_THREAD, Variant.PER_THREAD, Variant.PER_TASK))
-    app = TransformApp(variant=variant, assignor=stage.random("assignor").choice(("range", "cooperative-sticky")))
+    variant = stage.random("variant").choice(
+        (Variant.PER_THREAD, Variant.PER_THREAD, Variant.PER_TASK)
+    )
+    app = TransformApp(
+        variant=variant, assignor=stage.random("assignor").choice(("range", "cooperative-sticky"))
+    )
     await app.open(stage)
     seconds = stage.workload("work_ms") / 1000
     over_at = stage.now_seconds() + seconds
-    await under_faults(stage, app.run(stage, until=lambda: stage.now_seconds() >= over_at), seconds=seconds)
+    await under_faults(
+        stage, app.run(stage, until=lambda: stage.now_seconds() >= over_at), seconds=seconds
+    )
     await app.audit(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw three to eight faults; over sockets, without event triggers and clock faults, only timed ones."""
+    """Draw three to eight faults; over sockets, without event triggers and clock faults, only timed
+    ones.
+    """
     if mode is not Mode.SIM:
         return tuple(_timed(random) for _ in range(random.randint(1, 3)))
     draws = (_kill, _kill, _kill, _timed, _on_the_wire, _on_the_wire, _clock)
@@ -67,37 +95,63 @@ def _kill(random: "Random") -> Fault:
 
 
 def _timed(random: "Random") -> Fault:
-    return _fault(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))))
+    return _fault(
+        random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
+    )
 
 
 def _fault(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
     kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
     if kind == "restart":
-        return Fault(kind=kind, target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 4000)})
+        return Fault(
+            kind=kind,
+            target=target,
+            trigger=trigger,
+            params={"power_loss": False, "after_ms": random.randint(20, 4000)},
+        )
     if kind == "stop":
-        return Fault(kind=kind, target=target, trigger=trigger, params={"after_ms": random.randint(20, 2000)})
+        return Fault(
+            kind=kind, target=target, trigger=trigger, params={"after_ms": random.randint(20, 2000)}
+        )
     if kind == "partition" and target != AT_THE_TRIGGER:
         other = random.choice([each for each in (*BROKERS, "controller-101") if each != target])
         target = f"{target}{random.choice(('>', '<>'))}{other}"
-    return Fault(kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 6000)})
+    return Fault(
+        kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 6000)}
+    )
 
 
 def _on_the_wire(random: "Random") -> Fault:
     """A request or response of a transaction is lost."""
     api_key, is_response = random.choice(TRANSACTIONAL), random.random() < 0.7
-    trigger = OnFrame(api_key=api_key, is_response=is_response, nth=random.randint(1, 60), moment="before")
-    return Fault(kind="lost-reply" if is_response and random.random() < 0.7 else "cut-connection", target=AT_THE_TRIGGER, trigger=trigger)
+    trigger = OnFrame(
+        api_key=api_key, is_response=is_response, nth=random.randint(1, 60), moment="before"
+    )
+    return Fault(
+        kind="lost-reply" if is_response and random.random() < 0.7 else "cut-connection",
+        target=AT_THE_TRIGGER,
+        trigger=trigger,
+    )
 
 
 def _clock(random: "Random") -> Fault:
-    params: dict[str, Value] = {"by_ms": random.choice((50, 3000, 3_600_000)), "duration_ms": random.randint(200, 5000)}
+    params: dict[str, Value] = {
+        "by_ms": random.choice((50, 3000, 3_600_000)),
+        "duration_ms": random.randint(200, 5000),
+    }
     kind = random.choice(("clock-jump-forward", "clock-jump-back"))
-    return Fault(kind=kind, target=random.choice(BROKERS), trigger=AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))), params=params)
+    return Fault(
+        kind=kind,
+        target=random.choice(BROKERS),
+        trigger=AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))),
+        params=params,
+    )
 
 
 SCENARIO = Scenario(
     name="exactly_once_under_faults",
-    summary="Members, brokers, coordinators and links fail while an app copies a topic in transactions; every line is in the output exactly once.",
+    summary="Members, brokers, coordinators and links fail while an app copies a topic in "
+    "transactions; every line is in the output exactly once.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

@@ -1,17 +1,26 @@
-"""A batch with a too-high producer epoch arrives between a transaction and its marker; checks that it is rejected and the transaction ends.
+"""A batch with a too-high producer epoch arrives between a transaction and its marker; checks that
+it is rejected and the transaction ends.
 
-Up to 3.9 a partition with an open transaction appends a batch of the same producer id with a higher epoch,
-without verification. From then on the marker has an older epoch: the coordinator receives
-INVALID_PRODUCER_EPOCH and stops, and read_committed consumers wait forever (`--release 3.9` reproduces it).
-Since 4.0, which this cluster runs, such a batch is rejected, and the transaction ends as its producer
-requested.
+Up to 3.9 a partition with an open transaction appends a batch of the same producer id with a higher
+epoch, without verification. From then on the marker has an older epoch: the coordinator receives
+INVALID_PRODUCER_EPOCH and stops, and read_committed consumers wait forever (`--release 3.9`
+reproduces it). Since 4.0, which this cluster runs, such a batch is rejected, and the transaction
+ends as its producer requested.
 Source: KIP-890; tested with Apache Kafka 3.9.1 and 4.4.
 """
 
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.intruder import Intruder
-from kraftsim.cluster.orders import MUST_EXERCISE, SETTINGS, TOPIC, WORKLOAD, AbortNeeded, OrdersWorkload, ProducerFailed
+from kraftsim.cluster.orders import (
+    MUST_EXERCISE,
+    SETTINGS,
+    TOPIC,
+    WORKLOAD,
+    AbortNeeded,
+    OrdersWorkload,
+    ProducerFailed,
+)
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import Fault
@@ -37,7 +46,9 @@ async def run(stage: ScenarioEnvironment) -> None:
             try:
                 await client.commit()
             except (AbortNeeded, ProducerFailed) as end:
-                raise ScenarioFailed(f"the marker of the previous transaction was never written: {end}") from end
+                raise ScenarioFailed(
+                    f"the marker of the previous transaction was never written: {end}"
+                ) from end
         await client.close()
 
     await under_faults(stage, app.client_host.run(work()), seconds=1.0)
@@ -52,7 +63,8 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="hanging_transaction_marker",
-    summary="A batch with an epoch that was never allocated arrives between a transaction and its marker, and is rejected.",
+    summary="A batch with an epoch that was never allocated arrives between a transaction and its "
+    "marker, and is rejected.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

@@ -1,7 +1,8 @@
-"""Four producers write every line of a text while a broker and then the controller are killed; checks that consumers read each line exactly once.
+"""Four producers write every line of a text while a broker and then the controller are killed;
+checks that consumers read each line exactly once.
 
-The text ships with Python: the help topics of `pydoc`. In process mode producers and consumers are librdkafka
-clients. The other modes write a part of the text.
+The text ships with Python: the help topics of `pydoc`. In process mode producers and consumers are
+librdkafka clients. The other modes write a part of the text.
 
 Source: KIP-98.
 """
@@ -29,7 +30,9 @@ KILLS = (("broker-2", 2000), ("controller-101", 5000))
 DOWN_MS = 700
 PART_OF_TEXT = 800
 WORKLOAD = {"writers": WRITERS, "lines": PART_OF_TEXT, "work_ms": int(WRITING_SECONDS * 1000)}
-"""`lines` of the text are written in all modes but process mode, where all of it would take too long."""
+"""`lines` of the text are written in all modes but process mode, where all of it would take too
+long.
+"""
 
 
 def text(mode: Mode, lines_max: int = PART_OF_TEXT) -> list[str]:
@@ -43,7 +46,11 @@ async def run(stage: ScenarioEnvironment) -> None:
     writers = stage.workload("writers")
     lines = text(stage.mode, stage.workload("lines")) if writers else []
     await stage.create_topic(TOPIC, PARTITIONS)
-    await under_faults(stage, *(_write(stage, lines, number) for number in range(writers)), seconds=stage.workload("work_ms") / 1000)
+    await under_faults(
+        stage,
+        *(_write(stage, lines, number) for number in range(writers)),
+        seconds=stage.workload("work_ms") / 1000,
+    )
     read: list[ReadRecord] = []
     await stage.gather(*(_read(stage, number, read) for number in range(READERS)))
     _compare(lines, read)
@@ -52,7 +59,12 @@ async def run(stage: ScenarioEnvironment) -> None:
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Return two kills: always the same, so that every run gives the same picture."""
     return tuple(
-        Fault(kind="restart", target=target, trigger=AtTime(at_ms=at_ms), params={"power_loss": False, "after_ms": DOWN_MS})
+        Fault(
+            kind="restart",
+            target=target,
+            trigger=AtTime(at_ms=at_ms),
+            params={"power_loss": False, "after_ms": DOWN_MS},
+        )
         for target, at_ms in KILLS
     )
 
@@ -69,7 +81,10 @@ async def _write(stage: ScenarioEnvironment, lines: list[str], number: int) -> N
     left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise ScenarioFailed(f"writer-{number + 1} has {left} unacknowledged lines {CALLS_SECONDS:g} s after it sent the last one")
+        raise ScenarioFailed(
+            f"writer-{number + 1} has {left} unacknowledged lines {CALLS_SECONDS:g} s after it "
+            "sent the last one"
+        )
 
 
 async def _read(stage: ScenarioEnvironment, number: int, read: list[ReadRecord]) -> None:
@@ -93,7 +108,8 @@ def _compare(lines: list[str], read: list[ReadRecord]) -> None:
 
 SCENARIO = Scenario(
     name="idempotent_producers_under_kill",
-    summary="Producers write a text while a broker and the controller are killed; consumers read every line exactly once.",
+    summary="Producers write a text while a broker and the controller are killed; consumers read "
+    "every line exactly once.",
     must_exercise=(
         "producer-id-blocks-disjoint",
         "producer-id-unique",

@@ -1,8 +1,9 @@
-"""Slows, isolates and pauses followers so that the ISR shrinks and expands; checks that the high watermark never passes an in-sync replica.
+"""Slows, isolates and pauses followers so that the ISR shrinks and expands; checks that the high
+watermark never passes an in-sync replica.
 
-Links between brokers are blocked, throttled and partitioned for about replica.lag.time.max.ms, which is drawn
-as well. The ISR shrinks and expands again and again while producers write with acks=all and
-min.insync.replicas=2. AlterPartition requests are late, lost or answered twice.
+Links between brokers are blocked, throttled and partitioned for about replica.lag.time.max.ms,
+which is drawn as well. The ISR shrinks and expands again and again while producers write with
+acks=all and min.insync.replicas=2. AlterPartition requests are late, lost or answered twice.
 Source: KIP-497, KIP-966; kafka.cluster.Partition.{maybeShrinkIsr, maybeExpandIsr}.
 """
 
@@ -10,7 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.replication_workload import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    ReplicationWorkload,
+)
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.fault_space import ALTER_PARTITION
@@ -34,7 +40,9 @@ async def run(stage: ScenarioEnvironment) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw three to seven follower faults, and in simulation up to three faults on AlterPartition."""
+    """Draw three to seven follower faults, and in simulation up to three faults on
+    AlterPartition.
+    """
     schedule = [_slow(random, mode) for _ in range(random.randint(3, 7))]
     if mode is Mode.SIM:
         schedule += [_asked(random) for _ in range(random.randint(0, 3))]
@@ -49,16 +57,32 @@ def _slow(random: "Random", mode: Mode) -> Fault:
         params["bytes_per_second"] = random.choice((500, 2000, 8000))
     trigger: Trigger = AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
     if mode is Mode.SIM and random.random() < 0.4:
-        trigger = OnEvent(kind=random.choice(("IsrChangeAsked", "IsrChanged")), nth=random.randint(1, 8))
-    return Fault(kind=kind, target=one if kind == "pause" else f"{one}{random.choice(('>', '<>'))}{other}", trigger=trigger, params=params)
+        trigger = OnEvent(
+            kind=random.choice(("IsrChangeAsked", "IsrChanged")), nth=random.randint(1, 8)
+        )
+    return Fault(
+        kind=kind,
+        target=one if kind == "pause" else f"{one}{random.choice(('>', '<>'))}{other}",
+        trigger=trigger,
+        params=params,
+    )
 
 
 def _asked(random: "Random") -> Fault:
-    kind, is_response = random.choice((("lost-reply", True), ("cut-connection", True), ("duplicate-request", False), ("restart", True)))
+    kind, is_response = random.choice(
+        (
+            ("lost-reply", True),
+            ("cut-connection", True),
+            ("duplicate-request", False),
+            ("restart", True),
+        )
+    )
     params: dict[str, Value] = {}
     if kind == "restart":  # the controller is killed while its response is in flight
         params = {"power_loss": False, "after_ms": random.randint(20, 1500)}
-    trigger = OnFrame(api_key=ALTER_PARTITION, is_response=is_response, nth=random.randint(1, 6), moment="before")
+    trigger = OnFrame(
+        api_key=ALTER_PARTITION, is_response=is_response, nth=random.randint(1, 6), moment="before"
+    )
     return Fault(kind=kind, target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 
@@ -69,7 +93,8 @@ def draw_parameters(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="isr_shrink_and_expand",
-    summary="Followers fall behind and catch up again and again; every acknowledged record is on all in-sync replicas.",
+    summary="Followers fall behind and catch up again and again; every acknowledged record is on "
+    "all in-sync replicas.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

@@ -1,9 +1,11 @@
-"""Runs KIP-447's upgrade on the releases of its document: brokers from 2.3 to 2.5, then two bounces of an app under load.
+"""Runs KIP-447's upgrade on the releases of its document: brokers from 2.3 to 2.5, then two bounces
+of an app under load.
 
-Step 1: all brokers get the binary of 2.5, and in a second round inter.broker.protocol.version 2.5. Step 2:
-members restart as ones that commit offsets with group metadata, still with an id per partition. Step 3: they
-restart with an id per thread. In each bounce a member is paused until its partitions are reassigned. Every line
-is in the output once; with a single bounce (`--work bounces=1`) some are there twice.
+Step 1: all brokers get the binary of 2.5, and in a second round inter.broker.protocol.version 2.5.
+Step 2: members restart as ones that commit offsets with group metadata, still with an id per
+partition. Step 3: they restart with an id per thread. In each bounce a member is paused until its
+partitions are reassigned. Every line is in the output once; with a single bounce (`--work
+bounces=1`) some are there twice.
 Source: the upgrade path of KIP-447's document; Kafka's upgrade guide to 2.5.
 """
 
@@ -23,12 +25,16 @@ async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade the brokers, bounce the app, and check its output."""
     app = RollingBounceApp(transaction_timeout_ms=60_000, producer=PATIENT, partitions=3)
     await app.open(stage)
-    await under_faults(stage, app.run(stage), _upgrade(stage, app), seconds=stage.workload("work_ms") / 1000)
+    await under_faults(
+        stage, app.run(stage), _upgrade(stage, app), seconds=stage.workload("work_ms") / 1000
+    )
     await app.audit(stage)
 
 
 async def _upgrade(stage: ScenarioEnvironment, app: RollingBounceApp) -> None:
-    upgrade = Upgrade(stage=stage, topics={app.input_topic: app.partitions, app.output_topic: app.partitions})
+    upgrade = Upgrade(
+        stage=stage, topics={app.input_topic: app.partitions, app.output_topic: app.partitions}
+    )
     await upgrade.brokers_to(FENCING)
     await upgrade.raise_version(FENCING)
     await bounce_all(stage, app)
@@ -36,7 +42,8 @@ async def _upgrade(stage: ScenarioEnvironment, app: RollingBounceApp) -> None:
 
 SCENARIO = Scenario(
     name="kip_447_upgrade_on_zookeeper",
-    summary="Brokers are upgraded from 2.3 to 2.5, then an app is restarted twice to move to a producer per thread; every record is copied once.",
+    summary="Brokers are upgraded from 2.3 to 2.5, then an app is restarted twice to move to a "
+    "producer per thread; every record is copied once.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=no_faults,

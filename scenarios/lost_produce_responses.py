@@ -1,16 +1,24 @@
-"""Drops, delays and reorders Produce requests and responses; checks that each record is in the log once, in order and at its acknowledged offset.
+"""Drops, delays and reorders Produce requests and responses; checks that each record is in the log
+once, in order and at its acknowledged offset.
 
-Three idempotent producers keep several batches in flight to each of a few partitions. Produce responses are
-lost or late, requests are duplicated or reordered, connections break in the middle of either, and brokers are
-killed. The same batch is retried again and again, alone or with later batches, by a broker that still has the
-producer's state or rebuilds it from its log. Disks keep everything.
+Three idempotent producers keep several batches in flight to each of a few partitions. Produce
+responses are lost or late, requests are duplicated or reordered, connections break in the middle of
+either, and brokers are killed. The same batch is retried again and again, alone or with later
+batches, by a broker that still has the producer's state or rebuilds it from its log. Disks keep
+everything.
 Source: KIP-98, KIP-360, KAFKA-5494 (several requests in flight).
 """
 
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.scenario import (
+    LivenessLost,
+    Mode,
+    Scenario,
+    ScenarioEnvironment,
+    ScenarioFailed,
+)
 from kraftsim.cluster.workload import ProducerDriver
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnFrame
@@ -24,13 +32,22 @@ PARTITIONS = 4
 PRODUCE = 0
 WORK_SECONDS = 4.0
 SETTLE_SECONDS = 60.0
-WORKLOAD = {"writers": 3, "records_per_writer": 150, "pause_ms": 20, "work_ms": int(WORK_SECONDS * 1000)}
+WORKLOAD = {
+    "writers": 3,
+    "records_per_writer": 150,
+    "pause_ms": 20,
+    "work_ms": int(WORK_SECONDS * 1000),
+}
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Produce while responses are lost, heal, and read everything back; invariants are checked from the events."""
+    """Produce while responses are lost, heal, and read everything back; invariants are checked from
+    the events.
+    """
     await stage.create_topic(TOPIC, PARTITIONS)
-    writers = [stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
+    writers = [
+        stage.producer(f"writer-{number}") for number in range(1, stage.workload("writers") + 1)
+    ]
     work = (_write(stage, writer, number) for number, writer in enumerate(writers, 1))
     await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
     for writer in writers:
@@ -44,16 +61,25 @@ async def run(stage: ScenarioEnvironment) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw eight to twenty faults on Produce requests, and up to two kills of brokers; over sockets kills only."""
+    """Draw eight to twenty faults on Produce requests, and up to two kills of brokers; over sockets
+    kills only.
+    """
     if mode is not Mode.SIM:
-        return tuple(_kill(random, random.choice(BROKERS), _time(random)) for _ in range(random.randint(1, 2)))
-    deaths = tuple(_kill(random, AT_THE_TRIGGER, _answer(random)) for _ in range(random.randint(0, 3)))
+        return tuple(
+            _kill(random, random.choice(BROKERS), _time(random))
+            for _ in range(random.randint(1, 2))
+        )
+    deaths = tuple(
+        _kill(random, AT_THE_TRIGGER, _answer(random)) for _ in range(random.randint(0, 3))
+    )
     return (*deaths, *(_fault(random) for _ in range(random.randint(8, 20))))
 
 
 def _fault(random: "Random") -> Fault:
     kind, is_response = random.choice(MISHAPS)
-    trigger = OnFrame(api_key=PRODUCE, is_response=is_response, nth=random.randint(1, 150), moment="before")
+    trigger = OnFrame(
+        api_key=PRODUCE, is_response=is_response, nth=random.randint(1, 150), moment="before"
+    )
     params: dict[str, int | str | bool | None] = {}
     if kind == "cut-connection":
         params["after_bytes"] = random.choice((0, 5, 30))
@@ -83,23 +109,42 @@ def _answer(random: "Random") -> OnFrame:
 
 
 def _kill(random: "Random", target: str, trigger: AtTime | OnFrame) -> Fault:
-    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 800)})
+    return Fault(
+        kind="restart",
+        target=target,
+        trigger=trigger,
+        params={"power_loss": False, "after_ms": random.randint(20, 800)},
+    )
 
 
 async def _write(stage: ScenarioEnvironment, writer: ProducerDriver, number: int) -> None:
     await writer.start()
     for index in range(stage.workload("records_per_writer")):
-        await writer.send(TOPIC, index % PARTITIONS, f"{number}.{index}", f"line {index} of writer {number}".encode())
+        await writer.send(
+            TOPIC,
+            index % PARTITIONS,
+            f"{number}.{index}",
+            f"line {index} of writer {number}".encode(),
+        )
         await stage.sleep(stage.workload("pause_ms") / 1000)
     left = await writer.flush(SETTLE_SECONDS)
     if left:
-        raise LivenessLost(f"writer-{number} has {left} unacknowledged records {SETTLE_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(
+            f"writer-{number} has {left} unacknowledged records {SETTLE_SECONDS:g} s after it "
+            "sent the last one"
+        )
 
 
 SCENARIO = Scenario(
     name="lost_produce_responses",
-    summary="Produce responses are lost and producers retry; every record is in the log once, at its acknowledged offset.",
-    must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "recovers-after-heal"),
+    summary="Produce responses are lost and producers retry; every record is in the log once, at "
+    "its acknowledged offset.",
+    must_exercise=(
+        "one-append-per-sequence",
+        "records-in-final-log-once",
+        "acknowledged-records-in-final-log",
+        "recovers-after-heal",
+    ),
     run=run,
     faults=faults,
     brokers=2,

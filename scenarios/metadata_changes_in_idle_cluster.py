@@ -1,14 +1,16 @@
-"""Delays single metadata commits in an idle cluster; checks that every broker receives each change soon, although no other record follows.
+"""Delays single metadata commits in an idle cluster; checks that every broker receives each change
+soon, although no other record follows.
 
-An administrator makes each change while voters are slow to replicate it: the links between the leader and the
-voters are blocked or slow, or disk flushes do not return. Brokers reach the leader all the time. They have
-fetched the change before it is committed, send the next Fetch, and receive an empty response with the old high
-watermark; the commit itself must then complete their next Fetch. If a no-op record of the controller follows
-within half a second, as by default (KIP-835), it carries the new high watermark and hides a commit that was not
-published; most runs disable it.
+An administrator makes each change while voters are slow to replicate it: the links between the
+leader and the voters are blocked or slow, or disk flushes do not return. Brokers reach the leader
+all the time. They have fetched the change before it is committed, send the next Fetch, and receive
+an empty response with the old high watermark; the commit itself must then complete their next
+Fetch. If a no-op record of the controller follows within half a second, as by default (KIP-835), it
+carries the new high watermark and hides a commit that was not published; most runs disable it.
 
 Over sockets the links are blocked or slow, and brokers are given more time.
-Source: KIP-595, KIP-835, KIP-1166; org.apache.kafka.raft.KafkaRaftClient (updateFollowerHighWatermark).
+Source: KIP-595, KIP-835, KIP-1166; org.apache.kafka.raft.KafkaRaftClient
+(updateFollowerHighWatermark).
 """
 
 from collections.abc import Mapping
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
 
 ROUNDS, ROUND_MS = 4, 4000
 LEAST_MS, MOST_MS = 600, 2000
-"""How long a commit is delayed. A broker's Fetch waits for half a second, so it is answered at least once meanwhile."""
+"""How long a commit is delayed.
+
+A broker's Fetch waits for half a second, so it is answered at least once meanwhile.
+"""
 LATE_MS = 300
 """The latest time within the delay at which the change is made."""
 WORKLOAD = {"rounds": ROUNDS, "work_ms": ROUNDS * ROUND_MS}
@@ -36,10 +41,14 @@ TOPIC, AGE, FIRST_AGE = "quiet", "retention.ms", 1_000_000
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Change one configuration again and again, and check each time that every broker has it before the next change."""
+    """Change one configuration again and again, and check each time that every broker has it before
+    the next change.
+    """
     administrator = Administrator(stage.client_host("administrator"))
     await administrator.create_topic(TOPIC)
-    await under_faults(stage, _administer(stage, administrator), seconds=stage.workload("work_ms") / 1000)
+    await under_faults(
+        stage, _administer(stage, administrator), seconds=stage.workload("work_ms") / 1000
+    )
     administrator.close()
 
 
@@ -53,37 +62,62 @@ async def _administer(stage: ScenarioEnvironment, administrator: Administrator) 
         age = str(FIRST_AGE + number)
         await administrator.configure(TOPIC, {AGE: age})
         for broker_id in range(1, stage.spec.brokers + 1):
-            await within(stage, f"broker {broker_id} receives a change", _knows(stage, looker, broker_id, age), KNOWN_SECONDS[stage.mode])
+            await within(
+                stage,
+                f"broker {broker_id} receives a change",
+                _knows(stage, looker, broker_id, age),
+                KNOWN_SECONDS[stage.mode],
+            )
     looker.close()
 
 
-async def _knows(stage: ScenarioEnvironment, looker: Administrator, broker_id: int, age: str) -> None:
-    while (found := await looker.configured(broker_id, TOPIC, [AGE])) is None or found.get(AGE) != age:
+async def _knows(
+    stage: ScenarioEnvironment, looker: Administrator, broker_id: int, age: str
+) -> None:
+    while (found := await looker.configured(broker_id, TOPIC, [AGE])) is None or found.get(
+        AGE
+    ) != age:
         await stage.sleep(LOOK_SECONDS)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw for each change what delays its commit, and for how long."""
     kinds = (_clogged, _clogged, _slow, _stuck) if mode is Mode.SIM else (_clogged, _slow)
-    return tuple(random.choice(kinds)(random, AtTime(at_ms=max(1, number * ROUND_MS))) for number in range(ROUNDS))
+    return tuple(
+        random.choice(kinds)(random, AtTime(at_ms=max(1, number * ROUND_MS)))
+        for number in range(ROUNDS)
+    )
 
 
 def _clogged(random: "Random", trigger: AtTime) -> Fault:
-    """Messages between the leader and the other voters are held, and arrive when the link is unblocked."""
+    """Messages between the leader and the other voters are held, and arrive when the link is
+    unblocked.
+    """
     params: dict[str, int | str | bool | None] = {"duration_ms": random.randint(LEAST_MS, MOST_MS)}
-    return Fault(kind="clog", target=f"{LEADER_TARGET}<>controller-*", trigger=trigger, params=params)
+    return Fault(
+        kind="clog", target=f"{LEADER_TARGET}<>controller-*", trigger=trigger, params=params
+    )
 
 
 def _slow(random: "Random", trigger: AtTime) -> Fault:
     """Each message between the leader and the other voters is slow, in both directions."""
     latency_ms = random.randint(LEAST_MS // 2, MOST_MS // 3)
-    params: dict[str, int | str | bool | None] = {"latency_ms": latency_ms, "jitter_ms": 20, "duration_ms": MOST_MS}
-    return Fault(kind="slow-link", target=f"{LEADER_TARGET}<>controller-*", trigger=trigger, params=params)
+    params: dict[str, int | str | bool | None] = {
+        "latency_ms": latency_ms,
+        "jitter_ms": 20,
+        "duration_ms": MOST_MS,
+    }
+    return Fault(
+        kind="slow-link", target=f"{LEADER_TARGET}<>controller-*", trigger=trigger, params=params
+    )
 
 
 def _stuck(random: "Random", trigger: AtTime) -> Fault:
     """Flushes of the metadata log do not return on any controller."""
-    params: dict[str, int | str | bool | None] = {"file_class": FileClass.METADATA_LOG.value, "duration_ms": random.randint(LEAST_MS, MOST_MS)}
+    params: dict[str, int | str | bool | None] = {
+        "file_class": FileClass.METADATA_LOG.value,
+        "duration_ms": random.randint(LEAST_MS, MOST_MS),
+    }
     return Fault(kind="stuck-flush", target="controller-*", trigger=trigger, params=params)
 
 
@@ -97,7 +131,8 @@ def draw_parameters(random: "Random") -> Mapping[str, str]:
 
 SCENARIO = Scenario(
     name="metadata_changes_in_idle_cluster",
-    summary="Metadata commits are slow and no other record follows them; every broker still receives each change soon.",
+    summary="Metadata commits are slow and no other record follows them; every broker still "
+    "receives each change soon.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",

@@ -1,9 +1,11 @@
-"""Rolls a ZooKeeper-to-KRaft migration back; checks that ZooKeeper has all that KRaft decided meanwhile, including producer-id blocks.
+"""Rolls a ZooKeeper-to-KRaft migration back; checks that ZooKeeper has all that KRaft decided
+meanwhile, including producer-id blocks.
 
-The KRaft controllers take over, and one broker becomes a KRaft broker; then it, and after it all brokers, are
-restarted in ZooKeeper mode, and the controllers' znode /controller is deleted. A controller may fail right
-after it has allocated a producer-id block, and before it is in ZooKeeper: the next controller must write it
-(KAFKA-15010), or a broker allocates the same block from ZooKeeper later.
+The KRaft controllers take over, and one broker becomes a KRaft broker; then it, and after it all
+brokers, are restarted in ZooKeeper mode, and the controllers' znode /controller is deleted. A
+controller may fail right after it has allocated a producer-id block, and before it is in ZooKeeper:
+the next controller must write it (KAFKA-15010), or a broker allocates the same block from ZooKeeper
+later.
 Source: KIP-866, the chapter on reverting of Kafka's documentation 3.9.
 """
 
@@ -51,16 +53,26 @@ async def use_up_blocks(stage: ScenarioEnvironment) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """In simulation a controller fails when it has allocated a block and not yet written it to ZooKeeper."""
+    """In simulation a controller fails when it has allocated a block and not yet written it to
+    ZooKeeper.
+    """
     if mode is not Mode.SIM:
         return ()
     trigger = OnEvent(kind="ProducerIdBlockAllocated", nth=random.randint(1, ASKED))
-    return (Fault(kind="restart", target=AT_THE_TRIGGER, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(1000, 3000)}),)
+    return (
+        Fault(
+            kind="restart",
+            target=AT_THE_TRIGGER,
+            trigger=trigger,
+            params={"power_loss": False, "after_ms": random.randint(1000, 3000)},
+        ),
+    )
 
 
 SCENARIO = migration_scenario(
     name="migration_rollback",
-    summary="A migration to KRaft is rolled back to ZooKeeper; nothing is lost, and no producer-id block is allocated twice.",
+    summary="A migration to KRaft is rolled back to ZooKeeper; nothing is lost, and no producer-id "
+    "block is allocated twice.",
     go=go,
     faults=faults,
     workload={"brokers_of_kraft": 1},

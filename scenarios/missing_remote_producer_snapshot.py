@@ -1,7 +1,8 @@
-"""Followers rebuild producer state by reading remote segments within producer.id.expiration.ms; checks that a retried record stays a duplicate.
+"""Followers rebuild producer state by reading remote segments within producer.id.expiration.ms;
+checks that a retried record stays a duplicate.
 
-The same setup as with an empty snapshot: segments 1 and 2 have none, but here they are copied without one, and
-the follower reads both of them.
+The same setup as with an empty snapshot: segments 1 and 2 have none, but here they are copied
+without one, and the follower reads both of them.
 Source: KAFKA-15195 (the ideal solution of the proposal).
 """
 
@@ -31,7 +32,10 @@ async def run(stage: ScenarioEnvironment) -> None:
     count = await count_of(client, REPEATED)
     await client.close()
     if seen.error.name != ACKNOWLEDGED or seen.offset != 1 or count != 1 or 1 not in seen.known:
-        raise ScenarioFailed(f"producer 1 received {seen.error.name}, offset {seen.offset}, and the record is there {count} times")
+        raise ScenarioFailed(
+            f"producer 1 received {seen.error.name}, offset {seen.offset}, and the record is "
+            f"there {count} times"
+        )
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
@@ -41,7 +45,8 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="missing_remote_producer_snapshot",
-    summary="A follower that reads remote segments without snapshots has its leader's producer state: a retried record is in the log once.",
+    summary="A follower that reads remote segments without snapshots has its leader's producer "
+    "state: a retried record is in the log once.",
     must_exercise=("local-segments-deleted-after-upload",),
     run=run,
     faults=faults,

@@ -1,10 +1,12 @@
-"""Pre-KIP-447 and newer clients commit offsets side by side, with and without transactions; checks that each resumes at the right offset.
+"""Pre-KIP-447 and newer clients commit offsets side by side, with and without transactions; checks
+that each resumes at the right offset.
 
-One group copies a topic with a producer per partition. Some of its members commit without generation and member
-id (TxnOffsetCommit 2) and fetch offsets without require_stable, which is safe if the new owner of a partition
-initializes the same transactional id. Another group has no members: offsets are committed for it in a
-transaction, and outside of it before the transaction ends. Its coordinator fails in between, and the next one
-must return the same offsets. Source: KIP-98, KIP-447, KAFKA-5247.
+One group copies a topic with a producer per partition. Some of its members commit without
+generation and member id (TxnOffsetCommit 2) and fetch offsets without require_stable, which is safe
+if the new owner of a partition initializes the same transactional id. Another group has no members:
+offsets are committed for it in a transaction, and outside of it before the transaction ends. Its
+coordinator fails in between, and the next one must return the same offsets. Source: KIP-98,
+KIP-447, KAFKA-5247.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +14,14 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.offset_commits import OffsetCommitWorkload
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.cluster.transform_app import INPUT, MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp, Variant
+from kraftsim.cluster.transform_app import (
+    INPUT,
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    TransformApp,
+    Variant,
+)
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import OnEvent
 
@@ -28,18 +37,30 @@ async def run(stage: ScenarioEnvironment) -> None:
     app = TransformApp(variant=Variant.PER_TASK, old_members=(1, 3), session_timeout_ms=6000)
     committer = OffsetCommitWorkload(group_id="keepers", topic=INPUT)
     await app.open(stage)
-    await under_faults(stage, app.run(stage), committer.keep(stage, ROUNDS), seconds=stage.workload("work_ms") / 1000)
+    await under_faults(
+        stage,
+        app.run(stage),
+        committer.keep(stage, ROUNDS),
+        seconds=stage.workload("work_ms") / 1000,
+    )
     await app.audit(stage)
     offset = await committer.ask(stage)
     if offset != committer.expected:
-        raise ScenarioFailed(f"the group without members resumes at {offset}, expected {committer.expected}")
+        raise ScenarioFailed(
+            f"the group without members resumes at {offset}, expected {committer.expected}"
+        )
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw up to two restarts of the coordinator of a group."""
     if mode is not Mode.SIM:
         return ()
-    moments = ("PendingOffsetAdded", "OffsetMaterialised", "OffsetCommitted", "PendingOffsetDropped")
+    moments = (
+        "PendingOffsetAdded",
+        "OffsetMaterialised",
+        "OffsetCommitted",
+        "PendingOffsetDropped",
+    )
     return tuple(
         Fault(
             kind="restart",
@@ -53,7 +74,8 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="offset_commits_pre_and_post_kip_447",
-    summary="Pre-KIP-447 and newer clients commit offsets with and without transactions; every group coordinator returns the offsets in its log.",
+    summary="Pre-KIP-447 and newer clients commit offsets with and without transactions; every "
+    "group coordinator returns the offsets in its log.",
     must_exercise=(*MUST_EXERCISE, "fetched-offsets-stable", "group-offsets-equal-log"),
     run=run,
     faults=faults,

@@ -1,12 +1,14 @@
-"""Fails partition leaders under idempotent producers with acks=all; checks that every acknowledged record is on every replica exactly once.
+"""Fails partition leaders under idempotent producers with acks=all; checks that every acknowledged
+record is on every replica exactly once.
 
-Three brokers hold three replicas of each partition, with min.insync.replicas=2. Leaders are killed right after
-an append, after an advance of the high watermark, or while an AlterPartition request is in flight. Brokers are
-isolated from each other and from the controller, paused, and have clocks that jump; Produce responses are lost,
-and preferred leaders are elected all the time. The cluster has one or three controllers. In some runs unclean
-leader election is enabled: records that such a leader did not have are excluded, and no others. No broker loses
-power: Kafka does not flush what it acknowledges, and two brokers of three that lose unflushed data may lose an
-acknowledged record (broker_power_loss).
+Three brokers hold three replicas of each partition, with min.insync.replicas=2. Leaders are killed
+right after an append, after an advance of the high watermark, or while an AlterPartition request is
+in flight. Brokers are isolated from each other and from the controller, paused, and have clocks
+that jump; Produce responses are lost, and preferred leaders are elected all the time. The cluster
+has one or three controllers. In some runs unclean leader election is enabled: records that such a
+leader did not have are excluded, and no others. No broker loses power: Kafka does not flush what it
+acknowledges, and two brokers of three that lose unflushed data may lose an acknowledged record
+(broker_power_loss).
 Source: KIP-98, KIP-101, KIP-106, KIP-279, KIP-320, KIP-497, KIP-966.
 """
 
@@ -14,7 +16,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import elect_now_and_then, under_faults
-from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, UNCLEAN, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.replication_workload import (
+    MUST_EXERCISE,
+    SETTINGS,
+    UNCLEAN,
+    WORKLOAD,
+    ReplicationWorkload,
+)
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.fault_space import WRITER_APIS, cluster_fault_space
@@ -43,17 +51,26 @@ MOMENTS: tuple[tuple[str, int, dict[str, Value]], ...] = (
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Produce while leaders fail, heal, and read everything back; invariants are checked from the events."""
+    """Produce while leaders fail, heal, and read everything back; invariants are checked from the
+    events.
+    """
     await LEDGER.open(stage)
     seconds = stage.workload("work_ms") / 1000
     writers = (LEDGER.write(stage, number) for number in LEDGER.writers(stage))
-    await under_faults(stage, *writers, elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS), seconds=seconds)
+    await under_faults(
+        stage,
+        *writers,
+        elect_now_and_then(stage, seconds=seconds, every_seconds=ELECTION_SECONDS),
+        seconds=seconds,
+    )
     await LEDGER.audit(stage)
     await LEDGER.refuse_old_readers(stage)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw three to eight faults; over sockets, without event triggers and clock faults, only timed ones."""
+    """Draw three to eight faults; over sockets, without event triggers and clock faults, only timed
+    ones.
+    """
     if mode is not Mode.SIM:
         return tuple(_timed(random) for _ in range(random.randint(2, 3)))
     draws = (_kill, _kill, _kill, _timed, _timed, _lost, _clock)
@@ -68,42 +85,69 @@ def _kill(random: "Random") -> Fault:
 
 
 def _timed(random: "Random") -> Fault:
-    return _fault(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))))
+    return _fault(
+        random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
+    )
 
 
 def _fault(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
     kind = random.choice(("restart", "restart", "stop", "pause", "partition"))
     if kind == "restart":
-        return Fault(kind=kind, target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 4000)})
+        return Fault(
+            kind=kind,
+            target=target,
+            trigger=trigger,
+            params={"power_loss": False, "after_ms": random.randint(20, 4000)},
+        )
     if kind == "stop":
-        return Fault(kind=kind, target=target, trigger=trigger, params={"after_ms": random.randint(20, 2000)})
+        return Fault(
+            kind=kind, target=target, trigger=trigger, params={"after_ms": random.randint(20, 2000)}
+        )
     if kind == "partition" and target != AT_THE_TRIGGER:
         other = random.choice([each for each in (*BROKERS, "controller-101") if each != target])
         target = f"{target}{random.choice(('>', '<>'))}{other}"
-    return Fault(kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 6000)})
+    return Fault(
+        kind=kind, target=target, trigger=trigger, params={"duration_ms": random.randint(300, 6000)}
+    )
 
 
 def _lost(random: "Random") -> Fault:
-    trigger = OnFrame(api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before")
-    return Fault(kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger)
+    trigger = OnFrame(
+        api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before"
+    )
+    return Fault(
+        kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger
+    )
 
 
 def _clock(random: "Random") -> Fault:
-    params: dict[str, Value] = {"by_ms": random.choice((50, 3000, 3_600_000)), "duration_ms": random.randint(200, 5000)}
+    params: dict[str, Value] = {
+        "by_ms": random.choice((50, 3000, 3_600_000)),
+        "duration_ms": random.randint(200, 5000),
+    }
     kind = random.choice(("clock-jump-forward", "clock-jump-back"))
-    return Fault(kind=kind, target=random.choice(BROKERS), trigger=AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))), params=params)
+    return Fault(
+        kind=kind,
+        target=random.choice(BROKERS),
+        trigger=AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000))),
+        params=params,
+    )
 
 
 def draw_parameters(random: "Random") -> Mapping[str, str]:
     """Draw whether unclean leader election is enabled."""
     if random.random() < UNCLEAN_SHARE:
-        return {UNCLEAN: "true", "unclean.leader.election.interval.ms": str(random.choice((200, 1000, 5000)))}
+        return {
+            UNCLEAN: "true",
+            "unclean.leader.election.interval.ms": str(random.choice((200, 1000, 5000))),
+        }
     return {}
 
 
 SCENARIO = Scenario(
     name="partition_leader_failover_idempotent",
-    summary="Partition leaders fail under idempotent producers; every acknowledged record is on every replica, exactly once.",
+    summary="Partition leaders fail under idempotent producers; every acknowledged record is on "
+    "every replica, exactly once.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

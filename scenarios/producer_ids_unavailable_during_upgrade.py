@@ -1,19 +1,26 @@
-"""Upgrades from 3.0 with ZooKeeper unavailable at each broker in turn; checks that InitProducerId returns the error of the broker's release.
+"""Upgrades from 3.0 with ZooKeeper unavailable at each broker in turn; checks that InitProducerId
+returns the error of the broker's release.
 
-From inter.broker.protocol.version 3.0 on brokers send AllocateProducerIds to the controller, which allocates
-blocks in ZooKeeper. After each restart ZooKeeper is unavailable, and a producer requests an id from the
-restarted broker, which has no block yet. Up to 3.3.1 it returns REQUEST_TIMED_OUT after request.timeout.ms, and
-a producer of that time fails; up to 3.5 it returns COORDINATOR_LOAD_IN_PROGRESS after the same time; from 3.6
-on it returns that at once. A current producer retries in each case, and so does one of that time on the latter
-error: both get their ids as soon as ZooKeeper is back.
-Source: KIP-730, KAFKA-14417 (brokers and clients), KAFKA-14694; tested with Apache Kafka 3.0.2, 3.3.2 and 3.6.2
-without ZooKeeper.
+From inter.broker.protocol.version 3.0 on brokers send AllocateProducerIds to the controller, which
+allocates blocks in ZooKeeper. After each restart ZooKeeper is unavailable, and a producer requests
+an id from the restarted broker, which has no block yet. Up to 3.3.1 it returns REQUEST_TIMED_OUT
+after request.timeout.ms, and a producer of that time fails; up to 3.5 it returns
+COORDINATOR_LOAD_IN_PROGRESS after the same time; from 3.6 on it returns that at once. A current
+producer retries in each case, and so does one of that time on the latter error: both get their ids
+as soon as ZooKeeper is back.
+Source: KIP-730, KAFKA-14417 (brokers and clients), KAFKA-14694; tested with Apache Kafka 3.0.2,
+3.3.2 and 3.6.2 without ZooKeeper.
 """
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.awaited_ids import RETRIED_ERRORS, answer_without_ids, retry_as_before, waits_for_ids
+from kraftsim.cluster.awaited_ids import (
+    RETRIED_ERRORS,
+    answer_without_ids,
+    retry_as_before,
+    waits_for_ids,
+)
 from kraftsim.cluster.replication_workload import SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.cluster.under_load import PROVEN
@@ -34,10 +41,15 @@ PATIENCE_SECONDS = 60.0
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Upgrade step by step with ZooKeeper unavailable at every broker, and read what was written meanwhile."""
+    """Upgrade step by step with ZooKeeper unavailable at every broker, and read what was written
+    meanwhile.
+    """
     traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
     await traffic.open(stage)
-    writers = [traffic.write(stage, f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
+    writers = [
+        traffic.write(stage, f"writer-{number}")
+        for number in range(1, stage.workload("writers") + 1)
+    ]
     await stage.gather(_climb(stage, traffic), *writers)
     await traffic.audit(stage)
 
@@ -57,18 +69,34 @@ def path(stage: ScenarioEnvironment) -> list[str]:
     """Return the upgrade path: the first release, and one drawn release for each kind of error."""
     random, later = stage.random("path"), zookeeper_lines()[zookeeper_lines().index(FIRST) + 1 :]
     ways = dict.fromkeys((waits_for_ids(line), answer_without_ids(line)) for line in later)
-    return [FIRST, *(random.choice([line for line in later if (waits_for_ids(line), answer_without_ids(line)) == way]) for way in ways)]
+    return [
+        FIRST,
+        *(
+            random.choice(
+                [line for line in later if (waits_for_ids(line), answer_without_ids(line)) == way]
+            )
+            for way in ways
+        ),
+    ]
 
 
 async def _ask_in_vain(stage: ScenarioEnvironment, name: str, line: str) -> None:
-    """Request an id from a broker without a block while ZooKeeper is down. Raises ScenarioFailed unless it returns its release's error."""
+    """Request an id from a broker without a block while ZooKeeper is down.
+
+    Raises ScenarioFailed unless it returns its release's error.
+    """
     await stage.kill(SERVER)
-    older, newer = (stage.producer_id_client(f"{which}-producer-at-{line}-of-{name}", broker=name) for which in ("older", "newer"))
+    older, newer = (
+        stage.producer_id_client(f"{which}-producer-at-{line}-of-{name}", broker=name)
+        for which in ("older", "newer")
+    )
     began = stage.now_seconds()
     error = await asyncio.wait_for(older.ask_once(), PATIENCE_SECONDS)
     waited = stage.now_seconds() - began
     if error is not answer_without_ids(line) or not _is_in_time(stage, line, waited):
-        raise ScenarioFailed(f"{name} of {line} returned {error.name} after {waited:.1f} s without producer ids")
+        raise ScenarioFailed(
+            f"{name} of {line} returned {error.name} after {waited:.1f} s without producer ids"
+        )
     work = [newer.ask(1), stage.restart(SERVER)]
     if error in RETRIED_ERRORS:
         work.append(retry_as_before(stage, older, stage.workload("pause_ms") / 1000))
@@ -78,7 +106,9 @@ async def _ask_in_vain(stage: ScenarioEnvironment, name: str, line: str) -> None
 
 
 def _is_in_time(stage: ScenarioEnvironment, line: str, waited: float) -> bool:
-    """Return whether a broker responded as late as its release does; over sockets the time depends on the machine."""
+    """Return whether a broker responded as late as its release does; over sockets the time depends
+    on the machine.
+    """
     if waits_for_ids(line):
         return waited >= WAIT_SECONDS
     return waited < WAIT_SECONDS or stage.mode is not Mode.SIM
@@ -91,13 +121,19 @@ def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="producer_ids_unavailable_during_upgrade",
-    summary="Producer ids are unavailable at each broker of an upgrade from 3.0: each release returns the error that it is known for.",
+    summary="Producer ids are unavailable at each broker of an upgrade from 3.0: each release "
+    "returns the error that it is known for.",
     must_exercise=PROVEN,
     run=run,
     faults=no_faults,
     controllers=0,
     zookeeper_mode=True,
-    settings={**SETTINGS, "kraftsim.release": FIRST, VERSION_KEY: FIRST, "request.timeout.ms": str(int(WAIT_SECONDS * 1000))},
+    settings={
+        **SETTINGS,
+        "kraftsim.release": FIRST,
+        VERSION_KEY: FIRST,
+        "request.timeout.ms": str(int(WAIT_SECONDS * 1000)),
+    },
     limit_seconds=1200.0,
     workload={"writers": 1, "pause_ms": 100},
     fewest_brokers=3,

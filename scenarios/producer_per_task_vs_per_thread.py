@@ -1,9 +1,12 @@
-"""Measures the cost of an app of three threads with a producer per input partition and with one per thread (KIP-447), in one run.
+"""Measures the cost of an app of three threads with a producer per input partition and with one per
+thread (KIP-447), in one run.
 
-The same topic is copied twice, by one app after the other. The run counts what each opens and does: producers,
-connections, transactions and elapsed time. The workload parameter `partitions` is the number of input
-partitions, `replicas` their replication factor; bench/bench_tasks.py makes a table of the results.
-Source: KIP-447 and its design document: "the number of producers grows linearly with the number of tasks".
+The same topic is copied twice, by one app after the other. The run counts what each opens and does:
+producers, connections, transactions and elapsed time. The workload parameter `partitions` is the
+number of input partitions, `replicas` their replication factor; bench/bench_tasks.py makes a table
+of the results.
+Source: KIP-447 and its design document: "the number of producers grows linearly with the number of
+tasks".
 """
 
 from typing import TYPE_CHECKING
@@ -43,13 +46,21 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="producer_per_task_vs_per_thread",
-    summary="A topic is copied with a producer per partition and with one per thread; both outputs are correct, and the costs are measured.",
+    summary="A topic is copied with a producer per partition and with one per thread; both outputs "
+    "are correct, and the costs are measured.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,
     settings={**SETTINGS, "kraftsim.frame.events": "false"},
     limit_seconds=3600.0,
-    workload={**WORKLOAD, "partitions": 10, "replicas": 3, "writers": 1, "records_per_writer": 100, "pause_ms": 0},
+    workload={
+        **WORKLOAD,
+        "partitions": 10,
+        "replicas": 3,
+        "writers": 1,
+        "records_per_writer": 100,
+        "pause_ms": 0,
+    },
     fewest_controllers=1,
     fewest_brokers=3,
 )

@@ -1,16 +1,19 @@
-"""Sends the same records to a broker that caches five batches per producer and to one that caches the latest; checks both for loss and duplicates.
+"""Sends the same records to a broker that caches five batches per producer and to one that caches
+the latest; checks both for loss and duplicates.
 
-The partitions are twins: one producer with up to five requests in flight writes each record to both. Responses
-are lost, requests are duplicated, late, or reordered, connections break, and sequences wrap. The broker that
-caches the latest batch is killed as well: it treats every batch within its range as a duplicate, at whatever
-sequence it begins. The other broker would have one batch per producer after a restart, reject four of five as
-out of order, and append their records again; that is correct, but would make the comparison meaningless.
+The partitions are twins: one producer with up to five requests in flight writes each record to
+both. Responses are lost, requests are duplicated, late, or reordered, connections break, and
+sequences wrap. The broker that caches the latest batch is killed as well: it treats every batch
+within its range as a duplicate, at whatever sequence it begins. The other broker would have one
+batch per producer after a restart, reject four of five as out of order, and append their records
+again; that is correct, but would make the comparison meaningless.
 
-The broker with the latest batch may lack one kind of record only: if the first requests of a producer are
-reordered, it appends a later batch first, because the producer is unknown, and treats the earlier ones as
-duplicates. `acknowledged-records-in-final-log` distinguishes these from any other loss
-(kraftsim/invariants/overtaken_beginnings.py). The responses and costs of both brokers, and where KIP-758 loses
-records that shipped brokers keep, are measured in docs/producer-variants.md.
+The broker with the latest batch may lack one kind of record only: if the first requests of a
+producer are reordered, it appends a later batch first, because the producer is unknown, and treats
+the earlier ones as duplicates. `acknowledged-records-in-final-log` distinguishes these from any
+other loss (kraftsim/invariants/overtaken_beginnings.py). The responses and costs of both brokers,
+and where KIP-758 loses records that shipped brokers keep, are measured in
+docs/producer-variants.md.
 Source: KIP-98, KIP-758.
 """
 
@@ -19,7 +22,14 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
-from kraftsim.cluster.scenario import LivenessLost, Mode, ProducerSettings, Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.scenario import (
+    LivenessLost,
+    Mode,
+    ProducerSettings,
+    Scenario,
+    ScenarioEnvironment,
+    ScenarioFailed,
+)
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnFrame
 
@@ -32,27 +42,58 @@ FIVE_BATCHES, LATEST_BATCH = "broker-1", "broker-2"
 PRODUCE = 0
 WRAPS_SOON = 2**31 - 40
 WORK_SECONDS = 4.0
-WORKLOAD = {"writers": 3, "records_per_writer": 120, "pause_ms": 25, "work_ms": int(WORK_SECONDS * 1000)}
-MISHAPS = (("lost-reply", True), ("duplicate-request", False), ("duplicate-request", False), ("overtaken-request", False), ("cut-connection", True))
+WORKLOAD = {
+    "writers": 3,
+    "records_per_writer": 120,
+    "pause_ms": 25,
+    "work_ms": int(WORK_SECONDS * 1000),
+}
+MISHAPS = (
+    ("lost-reply", True),
+    ("duplicate-request", False),
+    ("duplicate-request", False),
+    ("overtaken-request", False),
+    ("cut-connection", True),
+)
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Write everything to both twins; the one with five batches has all records, the other one may lack first records of a producer."""
+    """Write everything to both twins; the one with five batches has all records, the other one may
+    lack first records of a producer.
+    """
     await stage.create_topic(TOPIC, TWINS)
     writers = range(1, stage.workload("writers") + 1)
-    await under_faults(stage, *(_write(stage, number) for number in writers), seconds=stage.workload("work_ms") / 1000)
+    await under_faults(
+        stage,
+        *(_write(stage, number) for number in writers),
+        seconds=stage.workload("work_ms") / 1000,
+    )
     reader = stage.reader("reader-1")
-    twins = [sorted(record.key for record in await reader.read_all(TOPIC, [twin])) for twin in range(TWINS)]
+    twins = [
+        sorted(record.key for record in await reader.read_all(TOPIC, [twin]))
+        for twin in range(TWINS)
+    ]
     await reader.close()
-    sent = sorted(f"{number}.{index}" for number in writers for index in range(stage.workload("records_per_writer")))
+    sent = sorted(
+        f"{number}.{index}"
+        for number in writers
+        for index in range(stage.workload("records_per_writer"))
+    )
     complete, latest = twins
-    missing = [first for number in writers for first in _missing_beginning(stage, number, set(latest))]
+    missing = [
+        first for number in writers for first in _missing_beginning(stage, number, set(latest))
+    ]
     if complete != sent or sorted([*latest, *missing]) != sent:
-        raise ScenarioFailed(f"of {len(sent)} records the twins have {' and '.join(str(len(twin)) for twin in twins)}")
+        raise ScenarioFailed(
+            f"of {len(sent)} records the twins have "
+            f"{' and '.join(str(len(twin)) for twin in twins)}"
+        )
 
 
 def _missing_beginning(stage: ScenarioEnvironment, number: int, found: set[str]) -> list[str]:
-    """Return the missing first records of a producer: none, unless its first requests were reordered."""
+    """Return the missing first records of a producer: none, unless its first requests were
+    reordered.
+    """
     keys = [f"{number}.{index}" for index in range(stage.workload("records_per_writer"))]
     return list(takewhile(lambda key: key not in found, keys))
 
@@ -63,16 +104,23 @@ async def _write(stage: ScenarioEnvironment, number: int) -> None:
     await writer.start()
     for index in range(stage.workload("records_per_writer")):
         for twin in range(TWINS):
-            await writer.send(TOPIC, twin, f"{number}.{index}", f"record {index} of writer {number}".encode())
+            await writer.send(
+                TOPIC, twin, f"{number}.{index}", f"record {index} of writer {number}".encode()
+            )
         await stage.sleep(stage.workload("pause_ms") / 1000)
     left = await writer.flush(CALLS_SECONDS)
     await writer.close()
     if left:
-        raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
+        raise LivenessLost(
+            f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it "
+            "sent the last one"
+        )
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw six to sixteen faults on Produce, and up to two kills of the broker that caches the latest batch; over sockets kills only."""
+    """Draw six to sixteen faults on Produce, and up to two kills of the broker that caches the
+    latest batch; over sockets kills only.
+    """
     deaths = tuple(_kill(random) for _ in range(random.randint(0, 2)))
     if mode is not Mode.SIM:
         return deaths
@@ -81,12 +129,19 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 def _kill(random: "Random") -> Fault:
     trigger = AtTime(at_ms=random.randint(100, int(WORK_SECONDS * 1000)))
-    return Fault(kind="restart", target=LATEST_BATCH, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 800)})
+    return Fault(
+        kind="restart",
+        target=LATEST_BATCH,
+        trigger=trigger,
+        params={"power_loss": False, "after_ms": random.randint(20, 800)},
+    )
 
 
 def _fault(random: "Random") -> Fault:
     kind, is_response = random.choice(MISHAPS)
-    trigger = OnFrame(api_key=PRODUCE, is_response=is_response, nth=random.randint(1, 250), moment="before")
+    trigger = OnFrame(
+        api_key=PRODUCE, is_response=is_response, nth=random.randint(1, 250), moment="before"
+    )
     params: dict[str, int | str | bool | None] = {}
     if kind == "cut-connection":
         params["after_bytes"] = random.choice((0, 5, 30))
@@ -96,20 +151,39 @@ def _fault(random: "Random") -> Fault:
 
 
 def draw_parameters(random: "Random") -> Mapping[str, str]:
-    """Draw the range before the latest batch that counts as duplicate; the smallest is more than five requests hold here."""
-    return {"max.in.flight.sequence.number.per.connection": random.choice(("500", "10000000", str(2**30)))}
+    """Draw the range before the latest batch that counts as duplicate; the smallest is more than
+    five requests hold here.
+    """
+    return {
+        "max.in.flight.sequence.number.per.connection": random.choice(
+            ("500", "10000000", str(2**30))
+        )
+    }
 
 
 SCENARIO = Scenario(
     name="producer_state_variants",
-    summary="The same records go to a broker with five cached batches per producer and to one with the latest; losses of KIP-758 are reported.",
-    must_exercise=("one-append-per-sequence", "records-in-final-log-once", "acknowledged-records-in-final-log", "recovers-after-heal"),
+    summary="The same records go to a broker with five cached batches per producer and to one with "
+    "the latest; losses of KIP-758 are reported.",
+    must_exercise=(
+        "one-append-per-sequence",
+        "records-in-final-log-once",
+        "acknowledged-records-in-final-log",
+        "recovers-after-heal",
+    ),
     run=run,
     faults=faults,
     draw_parameters=draw_parameters,
     brokers=2,
-    settings={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500", "log.retention.ms": "-1"},
-    node_settings={FIVE_BATCHES: {"kraftsim.producer.state": "five-batches"}, LATEST_BATCH: {"kraftsim.producer.state": "latest-batch"}},
+    settings={
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "log.retention.ms": "-1",
+    },
+    node_settings={
+        FIVE_BATCHES: {"kraftsim.producer.state": "five-batches"},
+        LATEST_BATCH: {"kraftsim.producer.state": "latest-batch"},
+    },
     limit_seconds=400.0,
     workload=WORKLOAD,
     fewest_controllers=1,

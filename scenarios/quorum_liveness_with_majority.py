@@ -1,12 +1,15 @@
-"""Keeps a minority of controllers down for long; checks that the majority elects a leader in time, keeps it, and serves requests within a bound.
+"""Keeps a minority of controllers down for long; checks that the majority elects a leader in time,
+keeps it, and serves requests within a bound.
 
-Of three, four or five controllers at most a minority is down at a time: killed, or isolated from all nodes, the
-leader among them or not. No controller returns before the bound of the scenario is over, so the others must do
-without: detect that the leader is gone, elect another one although all detected it at once and split their
-votes, commit without the missing voters, and not depose a leader that a majority follows. Releases with and
-without pre-vote (KIP-996) are drawn; some responses between controllers have past epochs.
+Of three, four or five controllers at most a minority is down at a time: killed, or isolated from
+all nodes, the leader among them or not. No controller returns before the bound of the scenario is
+over, so the others must do without: detect that the leader is gone, elect another one although all
+detected it at once and split their votes, commit without the missing voters, and not depose a
+leader that a majority follows. Releases with and without pre-vote (KIP-996) are drawn; some
+responses between controllers have past epochs.
 
-Over sockets there are three controllers, and the only requirement is that the cluster recovers in the end.
+Over sockets there are three controllers, and the only requirement is that the cluster recovers in
+the end.
 Source: KIP-595, KIP-996, KAFKA-15489; canMakeProgressIfMajorityIsReachable of
 org.apache.kafka.raft.RaftEventSimulationTest.
 """
@@ -25,7 +28,13 @@ from kraftsim.faults.trigger import AtTime, OnEvent
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)
 
-SPARED = ("controller-10[15]", "controller-10[25]", "controller-10[35]", LEADER_TARGET, LEADER_TARGET)
+SPARED = (
+    "controller-10[15]",
+    "controller-10[25]",
+    "controller-10[35]",
+    LEADER_TARGET,
+    LEADER_TARGET,
+)
 """The controllers that may be down: two of five, one of three or four."""
 AWAY_MS = 9000
 BACK_MS = 3500
@@ -34,7 +43,11 @@ PARTS = 2
 WORKLOAD = {"ids": 20, "ids_after": 100, "work_ms": PARTS * (AWAY_MS + BACK_MS)}
 """`ids` are requested at a time: each time at least one block must be committed."""
 SERVED_SECONDS = 7.0
-"""How long a client may wait. An election takes up to two timeouts and is repeated on split votes, each time with lower probability."""
+"""How long a client may wait.
+
+An election takes up to two timeouts and is repeated on split votes, each time with lower
+probability.
+"""
 PAUSE_SECONDS = 0.4
 
 
@@ -48,19 +61,41 @@ async def run(stage: ScenarioEnvironment) -> None:
     await _ask(last, stage.workload("ids_after"), ids)
     await last.close()
     if len(set(ids)) != len(ids):
-        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(
+            f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct"
+        )
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw which controllers fail and how, one after the other; in simulation some responses have past epochs, too."""
+    """Draw which controllers fail and how, one after the other; in simulation some responses have
+    past epochs, too.
+    """
     schedule = []
-    targets = random.sample((LEADER_TARGET, random.choice(SPARED)), PARTS) if mode is Mode.SIM else [LEADER_TARGET] * PARTS
+    targets = (
+        random.sample((LEADER_TARGET, random.choice(SPARED)), PARTS)
+        if mode is Mode.SIM
+        else [LEADER_TARGET] * PARTS
+    )
     for number, target in enumerate(targets):
         trigger = AtTime(at_ms=500 + number * (AWAY_MS + BACK_MS) + random.randint(0, 700))
         if random.random() < DEAD_SHARE:
-            schedule.append(Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": False, "after_ms": AWAY_MS}))
+            schedule.append(
+                Fault(
+                    kind="restart",
+                    target=target,
+                    trigger=trigger,
+                    params={"power_loss": False, "after_ms": AWAY_MS},
+                )
+            )
         else:
-            schedule.append(Fault(kind="partition", target=target, trigger=trigger, params={"duration_ms": AWAY_MS}))
+            schedule.append(
+                Fault(
+                    kind="partition",
+                    target=target,
+                    trigger=trigger,
+                    params={"duration_ms": AWAY_MS},
+                )
+            )
     if mode is Mode.SIM and random.random() < OLD_ANSWERS_SHARE:
         schedule += [_old_answers(random) for _ in range(3)]
     return tuple(schedule)
@@ -72,8 +107,14 @@ OLD_ANSWERS_SHARE = 0.5
 
 def _old_answers(random: "Random") -> Fault:
     """A candidate receives responses from an earlier election."""
-    trigger = OnEvent(kind="RaftRoleChanged", fields={"role": "Candidate"}, nth=random.randint(2, 8))
-    return Fault(kind="old-epoch-answer", trigger=trigger, params={"times": random.randint(1, 4), "duration_ms": 3000})
+    trigger = OnEvent(
+        kind="RaftRoleChanged", fields={"role": "Candidate"}, nth=random.randint(2, 8)
+    )
+    return Fault(
+        kind="old-epoch-answer",
+        trigger=trigger,
+        params={"times": random.randint(1, 4), "duration_ms": 3000},
+    )
 
 
 def draw_parameters(random: "Random") -> Mapping[str, str]:
@@ -91,9 +132,16 @@ async def _ask_all_the_time(stage: ScenarioEnvironment, seconds: float, ids: lis
 
 
 async def _served(stage: ScenarioEnvironment, ask: Awaitable[None]) -> None:
-    """Wait for a response; in virtual time, where only faults cause delays, no longer than the bound."""
+    """Wait for a response; in virtual time, where only faults cause delays, no longer than the
+    bound.
+    """
     if stage.mode is Mode.SIM:
-        await within(stage, f"producer ids with a majority of {stage.spec.controllers} controllers up", ask, SERVED_SECONDS)
+        await within(
+            stage,
+            f"producer ids with a majority of {stage.spec.controllers} controllers up",
+            ask,
+            SERVED_SECONDS,
+        )
     else:
         await ask
 
@@ -104,7 +152,8 @@ async def _ask(client: ProducerIdClient, count: int, ids: list[int]) -> None:
 
 SCENARIO = Scenario(
     name="quorum_liveness_with_majority",
-    summary="A minority of controllers is down for long; the others elect a leader in time, keep it, and serve requests within a bound.",
+    summary="A minority of controllers is down for long; the others elect a leader in time, keep "
+    "it, and serve requests within a bound.",
     must_exercise=PROVEN,
     run=run,
     faults=faults,

@@ -1,15 +1,22 @@
-"""One of three replicas loses its disk under load and replicates everything again; checks that no acknowledged record is lost or duplicated.
+"""One of three replicas loses its disk under load and replicates everything again; checks that no
+acknowledged record is lost or duplicated.
 
-The broker, a leader or follower, is killed right after an append, a replicated batch or an advance of the high
-watermark, and restarted with an empty disk. The other replicas have what was acknowledged, as long as they keep
-their disks. Produce responses are lost meanwhile. Over sockets no disk is lost.
+The broker, a leader or follower, is killed right after an append, a replicated batch or an advance
+of the high watermark, and restarted with an empty disk. The other replicas have what was
+acknowledged, as long as they keep their disks. Produce responses are lost meanwhile. Over sockets
+no disk is lost.
 Source: KIP-98, KIP-853 (directory ids), KIP-966.
 """
 
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.replication_workload import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    ReplicationWorkload,
+)
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
 from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
@@ -21,7 +28,12 @@ LEDGER = ReplicationWorkload(partitions=4)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 PRODUCE = 0
 WORK_SECONDS = 8.0
-MOMENTS = (("BatchAppended", 60), ("BatchReplicated", 120), ("PartitionHighWatermarkMoved", 120), ("LeaderElected", 2))
+MOMENTS = (
+    ("BatchAppended", 60),
+    ("BatchReplicated", 120),
+    ("PartitionHighWatermarkMoved", 120),
+    ("LeaderElected", 2),
+)
 
 
 async def run(stage: ScenarioEnvironment) -> None:
@@ -39,18 +51,28 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     if random.random() < 0.6:
         kind, times_max = random.choice(MOMENTS)
         trigger = OnEvent(kind=kind, host=victim, nth=random.randint(1, times_max))
-    loss = Fault(kind="lost-disk", target=victim, trigger=trigger, params={"after_ms": random.randint(20, 5000)})
+    loss = Fault(
+        kind="lost-disk",
+        target=victim,
+        trigger=trigger,
+        params={"after_ms": random.randint(20, 5000)},
+    )
     return (loss, *(_lost_answer(random) for _ in range(random.randint(0, 4))))
 
 
 def _lost_answer(random: "Random") -> Fault:
-    trigger = OnFrame(api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before")
-    return Fault(kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger)
+    trigger = OnFrame(
+        api_key=PRODUCE, is_response=True, nth=random.randint(1, 150), moment="before"
+    )
+    return Fault(
+        kind=random.choice(("lost-reply", "cut-connection")), target=AT_THE_TRIGGER, trigger=trigger
+    )
 
 
 SCENARIO = Scenario(
     name="replica_disk_loss",
-    summary="One of three replicas loses its disk and replicates everything again; no acknowledged record is lost or duplicated.",
+    summary="One of three replicas loses its disk and replicates everything again; no acknowledged "
+    "record is lost or duplicated.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

@@ -1,15 +1,21 @@
-"""Restarts every broker with a controlled shutdown, one after the other, under idempotent load; checks that no record is lost or duplicated.
+"""Restarts every broker with a controlled shutdown, one after the other, under idempotent load;
+checks that no record is lost or duplicated.
 
-A broker that stops requests a controlled shutdown from the controller, which moves its leaderships to other
-in-sync replicas. Some brokers are slow to return, so that the next one stops while they still catch up; one may
-be killed instead, because its shutdown took too long.
+A broker that stops requests a controlled shutdown from the controller, which moves its leaderships
+to other in-sync replicas. Some brokers are slow to return, so that the next one stops while they
+still catch up; one may be killed instead, because its shutdown took too long.
 Source: KIP-631 (controlled shutdown by BrokerHeartbeat), KIP-98.
 """
 
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, WORKLOAD, ReplicationWorkload
+from kraftsim.cluster.replication_workload import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    ReplicationWorkload,
+)
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
@@ -33,14 +39,19 @@ async def run(stage: ScenarioEnvironment) -> None:
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw the order, when each broker stops, how long it is down, and after which time its shutdown is forced."""
+    """Draw the order, when each broker stops, how long it is down, and after which time its
+    shutdown is forced.
+    """
     order = random.sample(BROKERS, len(BROKERS))
     return tuple(
         Fault(
             kind="stop",
             target=broker,
             trigger=AtTime(at_ms=random.randint(200, 1000) + number * APART_MS),
-            params={"after_ms": random.randint(20, 2500), "kill_after_ms": random.choice((500, 10_000, 10_000))},
+            params={
+                "after_ms": random.randint(20, 2500),
+                "kill_after_ms": random.choice((500, 10_000, 10_000)),
+            },
         )
         for number, broker in enumerate(order)
     )
@@ -48,7 +59,8 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="rolling_restart",
-    summary="All brokers are restarted with a controlled shutdown, one after the other, under idempotent load; no record is lost or duplicated.",
+    summary="All brokers are restarted with a controlled shutdown, one after the other, under "
+    "idempotent load; no record is lost or duplicated.",
     must_exercise=(*MUST_EXERCISE, "isr-joined-after-epoch-start"),
     run=run,
     faults=faults,

@@ -1,9 +1,11 @@
-"""Upgrades a KRaft cluster under idempotent and transactional load: binaries node by node, then feature levels. Clients see retriable errors only.
+"""Upgrades a KRaft cluster under idempotent and transactional load: binaries node by node, then
+feature levels. Clients see retriable errors only.
 
 The run starts with a release and upgrades to one or more later ones, all drawn from the seed
-(`kraftsim.release` is the first release, `hops` the largest number of steps). Some upgrades leave the feature
-levels for a while, as cautious operators do: nodes then have different binaries and the same finalized levels.
-After each restart new clients request producer ids, so that blocks of every release are in use.
+(`kraftsim.release` is the first release, `hops` the largest number of steps). Some upgrades leave
+the feature levels for a while, as cautious operators do: nodes then have different binaries and the
+same finalized levels. After each restart new clients request producer ids, so that blocks of every
+release are in use.
 Source: Kafka's upgrade guides for KRaft, KIP-778, KIP-890 (transaction.version), KIP-730.
 """
 
@@ -22,18 +24,28 @@ IDS_PER_RESTART = 40
 SKIPPED = 0.3
 """The share of upgrades that leave the feature levels until the next release."""
 SETTINGS = {**COPYING_SETTINGS, "kraftsim.release": "3.3", "broker.session.timeout.ms": "2000"}
-"""From 4.1 on a restarted broker waits until the session of its previous incarnation has expired: that would take half of a run."""
+"""From 4.1 on a restarted broker waits until the session of its previous incarnation has expired:
+that would take half of a run.
+"""
 
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade step by step under load, finalize the levels, and check what the clients wrote."""
-    await while_clients_work(stage, climb, ids_per_restart=IDS_PER_RESTART, transform_app=ContinuousTransformApp(partitions=2))
+    await while_clients_work(
+        stage,
+        climb,
+        ids_per_restart=IDS_PER_RESTART,
+        transform_app=ContinuousTransformApp(partitions=2),
+    )
 
 
 async def climb(load: UnderLoad) -> None:
     """Run the upgrades."""
     stage, upgrade = load.stage, load.upgrade
-    path, patience = path_from(stage, kraft_lines(), stage.workload("hops")), stage.random("patience")
+    path, patience = (
+        path_from(stage, kraft_lines(), stage.workload("hops")),
+        stage.random("patience"),
+    )
     for line in path:
         await upgrade.roll_all(line)
         if line == path[-1] or patience.random() >= SKIPPED:
@@ -53,7 +65,8 @@ def begin(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="rolling_upgrade",
-    summary="A cluster is upgraded to later releases, node by node and level by level; clients see retriable errors only.",
+    summary="A cluster is upgraded to later releases, node by node and level by level; clients see "
+    "retriable errors only.",
     must_exercise=(
         *PROVEN,
         "each-input-processed-once",

@@ -1,10 +1,11 @@
-"""Upgrades a ZooKeeper cluster under load in two rolling rounds: new binaries first, then inter.broker.protocol.version.
+"""Upgrades a ZooKeeper cluster under load in two rolling rounds: new binaries first, then
+inter.broker.protocol.version.
 
 The run starts with a release from 2.3 on and upgrades to later ones up to 3.9, drawn from the seed
-(`kraftsim.release` with inter.broker.protocol.version is the first release, `hops` the largest number of
-steps). In the first round every broker is restarted with the new release and the old protocol version; in the
-second round inter.broker.protocol.version is raised. On the way brokers start to use AllocateProducerIds (3.0),
-topics get ids (2.8), and any broker may be the controller.
+(`kraftsim.release` with inter.broker.protocol.version is the first release, `hops` the largest
+number of steps). In the first round every broker is restarted with the new release and the old
+protocol version; in the second round inter.broker.protocol.version is raised. On the way brokers
+start to use AllocateProducerIds (3.0), topics get ids (2.8), and any broker may be the controller.
 Source: Kafka's upgrade guides 2.8 to 3.9, KIP-497, KIP-516, KIP-730.
 """
 
@@ -13,7 +14,12 @@ from typing import TYPE_CHECKING
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
 from kraftsim.cluster.transform_app import SETTINGS as COPYING_SETTINGS
 from kraftsim.cluster.under_load import PROVEN, UnderLoad, while_clients_work
-from kraftsim.cluster.upgrading import VERSION_KEY, ContinuousTransformApp, path_from, zookeeper_lines
+from kraftsim.cluster.upgrading import (
+    VERSION_KEY,
+    ContinuousTransformApp,
+    path_from,
+    zookeeper_lines,
+)
 from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
@@ -25,7 +31,12 @@ FIRST = "2.3"
 
 async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade step by step under load, and check what the clients wrote."""
-    await while_clients_work(stage, climb, ids_per_restart=IDS_PER_RESTART, transform_app=ContinuousTransformApp(partitions=2))
+    await while_clients_work(
+        stage,
+        climb,
+        ids_per_restart=IDS_PER_RESTART,
+        transform_app=ContinuousTransformApp(partitions=2),
+    )
 
 
 async def climb(load: UnderLoad) -> None:
@@ -49,7 +60,8 @@ def begin(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="rolling_upgrade_on_zookeeper",
-    summary="A ZooKeeper cluster is upgraded to later releases, binaries first and protocol versions in a second round; clients continue.",
+    summary="A ZooKeeper cluster is upgraded to later releases, binaries first and protocol "
+    "versions in a second round; clients continue.",
     must_exercise=(
         *PROVEN,
         "each-input-processed-once",

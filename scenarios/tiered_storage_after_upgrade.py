@@ -1,8 +1,10 @@
-"""Upgrades a cluster with a log from 2.7 to 3.6 and KRaft, then tiers the topic; checks which segments are copied to remote storage.
+"""Upgrades a cluster with a log from 2.7 to 3.6 and KRaft, then tiers the topic; checks which
+segments are copied to remote storage.
 
-Brokers before 2.8 keep producer snapshots of the two newest segments only. As released, the leader fails to copy the oldest
-segment, because it has no snapshot, retries again and again, and copies none of the segments after it. With
-`kraftsim.tiering.remedy=empty-at-archive` the leader writes an empty snapshot for each such segment and copies all of them.
+Brokers before 2.8 keep producer snapshots of the two newest segments only. As released, the leader
+fails to copy the oldest segment, because it has no snapshot, retries again and again, and copies
+none of the segments after it. With `kraftsim.tiering.remedy=empty-at-archive` the leader writes an
+empty snapshot for each such segment and copies all of them.
 Source: KAFKA-15195, KAFKA-9393, KIP-405, KIP-866, Kafka's upgrade guides 2.8 to 3.6.
 """
 
@@ -12,7 +14,14 @@ from kraftsim.cluster.migrating import Migration
 from kraftsim.cluster.migration_scenarios import CONTROLLERS
 from kraftsim.cluster.migration_scenarios import SETTINGS as KRAFT_SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
-from kraftsim.cluster.snapshot_boundary import CONFIGS, EARLIEST_LOCAL, RECORDS_PER_SEGMENT, SEGMENTS, STEP_SECONDS, VALUE_BYTES
+from kraftsim.cluster.snapshot_boundary import (
+    CONFIGS,
+    EARLIEST_LOCAL,
+    RECORDS_PER_SEGMENT,
+    SEGMENTS,
+    STEP_SECONDS,
+    VALUE_BYTES,
+)
 from kraftsim.cluster.snapshot_boundary import SETTINGS as TIERED_FROM_THE_START
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.cluster.upgrading import VERSION_KEY, Upgrade
@@ -31,20 +40,35 @@ SETTLING_SECONDS: Final = 1.0
 """Until both brokers have read the changed settings of the topic from ZooKeeper."""
 TRIES_SECONDS: Final = 5.0
 """Of the leader, which looks every 300 ms for segments to copy."""
-UNTIERED: Final = {name: CONFIGS[name] for name in ("segment.bytes", "index.interval.bytes", "retention.ms")}
+UNTIERED: Final = {
+    name: CONFIGS[name] for name in ("segment.bytes", "index.interval.bytes", "retention.ms")
+}
 """Brokers before 2.8 reject the other configs as unknown."""
-TIERED: Final = {"local.retention.bytes": CONFIGS["local.retention.bytes"], "remote.storage.enable": "true"}
-TIERING: Final = {key: value for key, value in TIERED_FROM_THE_START.items() if not key.startswith(("kraftsim.", "broker."))}
+TIERED: Final = {
+    "local.retention.bytes": CONFIGS["local.retention.bytes"],
+    "remote.storage.enable": "true",
+}
+TIERING: Final = {
+    key: value
+    for key, value in TIERED_FROM_THE_START.items()
+    if not key.startswith(("kraftsim.", "broker."))
+}
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Write, upgrade, migrate, tier the topic, and compare the local log with what the remedy guarantees."""
+    """Write, upgrade, migrate, tier the topic, and compare the local log with what the remedy
+    guarantees.
+    """
     client = stage.exact_client("operator", TOPIC)
     stage.emit(PhaseBegan(phase=f"written-by-{stage.spec.release}"))
     await within(stage, "the topic was not created", client.create_topic([1, 2], {}), STEP_SECONDS)
     await client.set_configs(UNTIERED)
     await stage.sleep(SETTLING_SECONDS)
-    written = [key for number in range(1, SEGMENTS + 1) for key in await _write(stage, f"writer-{number}", RECORDS_PER_SEGMENT)]
+    written = [
+        key
+        for number in range(1, SEGMENTS + 1)
+        for key in await _write(stage, f"writer-{number}", RECORDS_PER_SEGMENT)
+    ]
     written += await _write(stage, "writer-of-the-active-segment", 1)
     upgrade = Upgrade(stage=stage, topics={TOPIC: 1})
     await upgrade.brokers_to(NEWER)
@@ -62,7 +86,10 @@ async def run(stage: ScenarioEnvironment) -> None:
     await client.close()
     is_remedied = bool(stage.spec.settings.get(REMEDY))
     if (local_from > 0) is not is_remedied:
-        raise ScenarioFailed(f"local segments begin at offset {local_from}, remedy {stage.spec.settings.get(REMEDY) or 'none'}")
+        raise ScenarioFailed(
+            f"local segments begin at offset {local_from}, remedy "
+            f"{stage.spec.settings.get(REMEDY) or 'none'}"
+        )
     reader = stage.reader("auditor")
     read = [record.key for record in await reader.read_all(TOPIC, [0])]
     await reader.close()
@@ -90,7 +117,8 @@ def no_faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="tiered_storage_after_upgrade",
-    summary="A log written by 2.7 is upgraded to 3.6 and KRaft; its segments without producer snapshots cannot be copied to remote storage.",
+    summary="A log written by 2.7 is upgraded to 3.6 and KRaft; its segments without producer "
+    "snapshots cannot be copied to remote storage.",
     must_exercise=(
         "acknowledged-records-in-final-log",
         "one-append-per-sequence",

@@ -1,12 +1,15 @@
-"""Controllers lose power while they write metadata records of several kilobytes; checks that torn records are truncated and acknowledged ones kept.
+"""Controllers lose power while they write metadata records of several kilobytes; checks that torn
+records are truncated and acknowledged ones kept.
 
-Administrators set long throttled-replica lists. A record longer than a disk sector may be written partially:
-its start without its end, or both ends without the middle. Disks are slow and segments small, so that several
-records are being written at once, and one may be missing that has others after it. A restarted controller
-truncates torn records and everything after a gap; what was acknowledged is there.
+Administrators set long throttled-replica lists. A record longer than a disk sector may be written
+partially: its start without its end, or both ends without the middle. Disks are slow and segments
+small, so that several records are being written at once, and one may be missing that has others
+after it. A restarted controller truncates torn records and everything after a gap; what was
+acknowledged is there.
 
 Over sockets controllers are killed at random times.
-Source: KIP-73 (throttled replicas), KIP-595; Pillai et al., All File Systems Are Not Created Equal (2014).
+Source: KIP-73 (throttled replicas), KIP-595; Pillai et al., All File Systems Are Not Created Equal
+(2014).
 """
 
 from typing import TYPE_CHECKING
@@ -32,13 +35,24 @@ LOOK_SECONDS = 0.1
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Change throttles under faults, heal, and check that every broker has the last acknowledged ones."""
+    """Change throttles under faults, heal, and check that every broker has the last acknowledged
+    ones.
+    """
     acknowledged: dict[str, str] = {}
     await stage.wait_for_leader()
     numbers = range(1, stage.workload("administrators") + 1)
-    await under_faults(stage, *(_throttle(stage, number, acknowledged) for number in numbers), seconds=stage.workload("work_ms") / 1000)
+    await under_faults(
+        stage,
+        *(_throttle(stage, number, acknowledged) for number in numbers),
+        seconds=stage.workload("work_ms") / 1000,
+    )
     looker = Administrator(stage.client_host("looker"))
-    await within(stage, "brokers have the last acknowledged lists", _known(stage, looker, acknowledged), KNOWN_SECONDS)
+    await within(
+        stage,
+        "brokers have the last acknowledged lists",
+        _known(stage, looker, acknowledged),
+        KNOWN_SECONDS,
+    )
     looker.close()
 
 
@@ -57,38 +71,71 @@ async def _throttle(stage: ScenarioEnvironment, number: int, acknowledged: dict[
     administrator.close()
 
 
-async def _known(stage: ScenarioEnvironment, looker: Administrator, acknowledged: dict[str, str]) -> None:
+async def _known(
+    stage: ScenarioEnvironment, looker: Administrator, acknowledged: dict[str, str]
+) -> None:
     for topic, replicas in acknowledged.items():
         while await looker.configured(1, topic, [THROTTLED]) != {THROTTLED: replicas}:
             await stage.sleep(LOOK_SECONDS)
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets kills; in simulation power losses while the metadata log is written, and one of the leader."""
+    """Draw a schedule: over sockets kills; in simulation power losses while the metadata log is
+    written, and one of the leader.
+    """
     if mode is not Mode.SIM:
-        return tuple(_killed(random.choice((*CONTROLLERS, LEADER_TARGET)), random.randint(300, WORK_MS)) for _ in range(random.randint(2, 3)))
-    slow: dict[str, int | str | bool | None] = {"factor": random.choice((20, 50, 100)), "duration_ms": WORK_MS}
-    schedule = [Fault(kind="slow-disk", target="controller-*", trigger=AtTime(at_ms=1), params=slow)]
-    return (*schedule, *(_torn(random) for _ in range(random.randint(3, 8))), _killed(LEADER_TARGET, WORK_MS // 2))
+        return tuple(
+            _killed(random.choice((*CONTROLLERS, LEADER_TARGET)), random.randint(300, WORK_MS))
+            for _ in range(random.randint(2, 3))
+        )
+    slow: dict[str, int | str | bool | None] = {
+        "factor": random.choice((20, 50, 100)),
+        "duration_ms": WORK_MS,
+    }
+    schedule = [
+        Fault(kind="slow-disk", target="controller-*", trigger=AtTime(at_ms=1), params=slow)
+    ]
+    return (
+        *schedule,
+        *(_torn(random) for _ in range(random.randint(3, 8))),
+        _killed(LEADER_TARGET, WORK_MS // 2),
+    )
 
 
 def _torn(random: "Random") -> Fault:
     """Power fails right after a write, or before its flush: any of its sectors may be on disk."""
     operation, moment = random.choice((("write", "after"), ("flush", "before")))
     host, nth = random.choice(CONTROLLERS), random.randint(5, 90)
-    trigger = OnDisk(operation=operation, file_class=FileClass.METADATA_LOG, host=host, nth=nth, moment=moment)
+    trigger = OnDisk(
+        operation=operation, file_class=FileClass.METADATA_LOG, host=host, nth=nth, moment=moment
+    )
     after_ms = random.choice((20, 100, 400))
     if random.random() >= TORN_SHARE:
-        return Fault(kind="restart", target=AT_THE_TRIGGER, trigger=trigger, params={"power_loss": True, "after_ms": after_ms})
+        return Fault(
+            kind="restart",
+            target=AT_THE_TRIGGER,
+            trigger=trigger,
+            params={"power_loss": True, "after_ms": after_ms},
+        )
     shape = random.choice(("prefix", "holes", "holes", "zeros"))
-    return Fault(kind="torn-write", target=AT_THE_TRIGGER, trigger=trigger, params={"shape": shape, "after_ms": after_ms})
+    return Fault(
+        kind="torn-write",
+        target=AT_THE_TRIGGER,
+        trigger=trigger,
+        params={"shape": shape, "after_ms": after_ms},
+    )
 
 
 TORN_SHARE = 0.7
 
 
 def _killed(target: str, at_ms: int) -> Fault:
-    return Fault(kind="restart", target=target, trigger=AtTime(at_ms=at_ms), params={"power_loss": False, "after_ms": 300})
+    return Fault(
+        kind="restart",
+        target=target,
+        trigger=AtTime(at_ms=at_ms),
+        params={"power_loss": False, "after_ms": 300},
+    )
 
 
 def _draw_settings(random: "Random") -> dict[str, str]:
@@ -102,7 +149,8 @@ def _draw_settings(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="torn_large_metadata_records",
-    summary="Controllers lose power while they write records of several kilobytes; torn records are truncated, and acknowledged ones are kept.",
+    summary="Controllers lose power while they write records of several kilobytes; torn records "
+    "are truncated, and acknowledged ones are kept.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",

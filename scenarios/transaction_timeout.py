@@ -1,16 +1,25 @@
-"""Transactions exceed transaction.timeout.ms and are aborted; checks that late writes of their producers are in no transaction.
+"""Transactions exceed transaction.timeout.ms and are aborted; checks that late writes of their
+producers are in no transaction.
 
-Half of the apps are paused within a transaction until it has timed out, and continue as if nothing had
-happened. Produce requests are late, too: they stay in the network until their clients have timed them out and
-aborted. No partition may append them to a transaction that no coordinator will end. Before 3.6 partitions did:
-`--release 3.5` reproduces KAFKA-14402 without injecting a bug.
+Half of the apps are paused within a transaction until it has timed out, and continue as if nothing
+had happened. Produce requests are late, too: they stay in the network until their clients have
+timed them out and aborted. No partition may append them to a transaction that no coordinator will
+end. Before 3.6 partitions did: `--release 3.5` reproduces KAFKA-14402 without injecting a bug.
 Source: KIP-98, KIP-588, KIP-890 part 1.
 """
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, AbortNeeded, OrderApp, OrdersWorkload, ProducerFailed
+from kraftsim.cluster.orders import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    AbortNeeded,
+    OrderApp,
+    OrdersWorkload,
+    ProducerFailed,
+)
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
@@ -27,7 +36,9 @@ HURRIED = ProducerSettings(delivery_timeout_ms=750, request_timeout_ms=700)
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Run the orders workload with short client timeouts, and with transactions that exceed theirs."""
+    """Run the orders workload with short client timeouts, and with transactions that exceed
+    theirs.
+    """
     hurried, slow = OrdersWorkload(producer=HURRIED), OrdersWorkload(transaction_timeout_ms=2000)
     await hurried.open(stage)
     dealers = stage.workload("dealers")
@@ -48,7 +59,9 @@ async def _too_slow(stage: ScenarioEnvironment, orders: OrdersWorkload, number: 
     await app.client_host.run(work())
 
 
-async def _go_on_late(stage: ScenarioEnvironment, orders: OrdersWorkload, app: OrderApp, seconds: float) -> None:
+async def _go_on_late(
+    stage: ScenarioEnvironment, orders: OrdersWorkload, app: OrderApp, seconds: float
+) -> None:
     """Send, pause until the transaction has timed out, send more, and commit: that must fail."""
     client = await app.restart_producer()
     try:
@@ -69,27 +82,55 @@ async def _go_on_late(stage: ScenarioEnvironment, orders: OrdersWorkload, app: O
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw requests that stay in the network for longer than their clients wait; over sockets a paused broker."""
+    """Draw requests that stay in the network for longer than their clients wait; over sockets a
+    paused broker.
+    """
     if mode is not Mode.SIM:
-        return (Fault(kind="pause", target="broker-1", trigger=AtTime(at_ms=random.randint(500, 3000)), params={"duration_ms": 2500}),)
+        return (
+            Fault(
+                kind="pause",
+                target="broker-1",
+                trigger=AtTime(at_ms=random.randint(500, 3000)),
+                params={"duration_ms": 2500},
+            ),
+        )
     return tuple(_late(random) for _ in range(random.randint(3, 8)))
 
 
 def _late(random: "Random") -> Fault:
-    """A Produce request arrives after its client has timed it out and aborted; or AddPartitionsToTxn arrives after the transaction ended."""
+    """A Produce request arrives after its client has timed it out and aborted; or
+    AddPartitionsToTxn arrives after the transaction ended.
+    """
     waits_ms = random.randint(700, 1600)
     if random.random() < 0.4:
         requester = random.choice(BROKERS)
-        trigger = OnFrame(api_key=ADD_PARTITIONS_TO_TXN, is_response=True, client=requester, nth=random.randint(1, 20), moment="before")
-        return Fault(kind="late-reply", target=AT_THE_TRIGGER, trigger=trigger, params={"is_given_up": False, "duration_ms": waits_ms + 200})
+        trigger = OnFrame(
+            api_key=ADD_PARTITIONS_TO_TXN,
+            is_response=True,
+            client=requester,
+            nth=random.randint(1, 20),
+            moment="before",
+        )
+        return Fault(
+            kind="late-reply",
+            target=AT_THE_TRIGGER,
+            trigger=trigger,
+            params={"is_given_up": False, "duration_ms": waits_ms + 200},
+        )
     trigger = OnFrame(api_key=PRODUCE, nth=random.randint(1, 60), moment="before")
-    params: dict[str, Value] = {"overtaken_by": 1, "same_client": False, "after_ms": waits_ms, "duration_ms": 6000}
+    params: dict[str, Value] = {
+        "overtaken_by": 1,
+        "same_client": False,
+        "after_ms": waits_ms,
+        "duration_ms": 6000,
+    }
     return Fault(kind="overtaken-request", target=AT_THE_TRIGGER, trigger=trigger, params=params)
 
 
 SCENARIO = Scenario(
     name="transaction_timeout",
-    summary="Transactions time out and are aborted; late writes of their producers are in no transaction.",
+    summary="Transactions time out and are aborted; late writes of their producers are in no "
+    "transaction.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

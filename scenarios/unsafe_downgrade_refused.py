@@ -1,19 +1,28 @@
-"""Downgrades an upgraded cluster: checks that every lossy downgrade is rejected and that no data is lost.
+"""Downgrades an upgraded cluster: checks that every lossy downgrade is rejected and that no data is
+lost.
 
-After an upgrade a lower metadata.version is requested: it is accepted only if no level in between has changed
-what the metadata log can contain. Then a broker, and then a controller, is restarted with the former release.
-The active controller rejects the registration of a broker that does not support the finalized level; a
-controller of the former release cannot read the log, and halts. Idempotent producers write meanwhile, and both
-nodes return with the upgraded release.
-Source: KIP-584, KIP-778; org.apache.kafka.controller.{ClusterControlManager, FeatureControlManager},
-FeaturesDelta (tested with 3.4.1 on a log of 3.5).
+After an upgrade a lower metadata.version is requested: it is accepted only if no level in between
+has changed what the metadata log can contain. Then a broker, and then a controller, is restarted
+with the former release. The active controller rejects the registration of a broker that does not
+support the finalized level; a controller of the former release cannot read the log, and halts.
+Idempotent producers write meanwhile, and both nodes return with the upgraded release.
+Source: KIP-584, KIP-778; org.apache.kafka.controller.{ClusterControlManager,
+FeatureControlManager}, FeaturesDelta (tested with 3.4.1 on a log of 3.5).
 """
 
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.cluster.upgrading import Traffic, Upgrade, kraft_lines, later_line, present_line, require_away, require_level_kept
+from kraftsim.cluster.upgrading import (
+    Traffic,
+    Upgrade,
+    kraft_lines,
+    later_line,
+    present_line,
+    require_away,
+    require_level_kept,
+)
 from kraftsim.events.runs import PhaseBegan
 from kraftsim.faults.fault import Fault
 
@@ -28,7 +37,10 @@ async def run(stage: ScenarioEnvironment) -> None:
     """Upgrade, attempt the downgrades, and read what was written meanwhile."""
     traffic = Traffic(topic=TOPIC, partitions=PARTITIONS)
     await traffic.open(stage)
-    writers = [traffic.write(stage, f"writer-{number}") for number in range(1, stage.workload("writers") + 1)]
+    writers = [
+        traffic.write(stage, f"writer-{number}")
+        for number in range(1, stage.workload("writers") + 1)
+    ]
     await stage.gather(_there_and_back(stage, traffic), *writers)
     await traffic.audit(stage)
 
@@ -41,7 +53,10 @@ async def _there_and_back(stage: ScenarioEnvironment, traffic: Traffic) -> None:
     stage.emit(PhaseBegan(phase=f"back-to-{former}"))
     await require_level_kept(stage, former, line)
     random = stage.random("downgrade")
-    for node in (random.choice(stage.spec.broker_names), random.choice(stage.spec.controller_names)):
+    for node in (
+        random.choice(stage.spec.broker_names),
+        random.choice(stage.spec.controller_names),
+    ):
         await stage.restart(node, release=former)
         await require_away(stage, node)
         await upgrade.roll([node], to=line)
@@ -60,8 +75,12 @@ def begin(random: "Random") -> dict[str, str]:
 
 SCENARIO = Scenario(
     name="unsafe_downgrade_refused",
-    summary="Downgrades of an upgraded cluster are rejected wherever data would be lost: of the level, a broker, or a controller; clients continue.",
-    must_exercise=(*(each for each in MUST_EXERCISE if each != "recovers-after-heal"), "only-retriable-errors"),
+    summary="Downgrades of an upgraded cluster are rejected wherever data would be lost: of the "
+    "level, a broker, or a controller; clients continue.",
+    must_exercise=(
+        *(each for each in MUST_EXERCISE if each != "recovers-after-heal"),
+        "only-retriable-errors",
+    ),
     run=run,
     faults=no_faults,
     controllers=3,

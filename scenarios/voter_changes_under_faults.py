@@ -1,18 +1,21 @@
-"""Adds and removes quorum voters while leaders are isolated and killed; checks for one log, unique producer ids, and the acknowledged voter set.
+"""Adds and removes quorum voters while leaders are isolated and killed; checks for one log, unique
+producer ids, and the acknowledged voter set.
 
-Four controllers format a quorum whose voters are in its log (KIP-853). An operator removes and adds voters one
-after the other, the leader among them, so that there are two, three and four, without waiting for the cluster
-to settle. Meanwhile clients use up producer ids. In simulation leaders are isolated as soon as they have
-written another voter set, or their first record, so that voter sets that were in effect are truncated again;
-controllers lose power at such times, connections break, observers search for the leader again, and a node is
-down for so long that the log starts after its end.
+Four controllers format a quorum whose voters are in its log (KIP-853). An operator removes and adds
+voters one after the other, the leader among them, so that there are two, three and four, without
+waiting for the cluster to settle. Meanwhile clients use up producer ids. In simulation leaders are
+isolated as soon as they have written another voter set, or their first record, so that voter sets
+that were in effect are truncated again; controllers lose power at such times, connections break,
+observers search for the leader again, and a node is down for so long that the log starts after its
+end.
 
-A losing candidate backs off for up to a second: one that uses a voter set that was never committed requests
-votes from the wrong voters forever, and without pre-vote (KIP-996) the others must exceed its epochs.
+A losing candidate backs off for up to a second: one that uses a voter set that was never committed
+requests votes from the wrong voters forever, and without pre-vote (KIP-996) the others must exceed
+its epochs.
 
 After everything is healed the operator requests a final set of three voters, and must get it.
-Source: KIP-853, KIP-595; Ongaro, Consensus: Bridging Theory and Practice (2014), chapter 4, and its erratum on
-changes by single servers.
+Source: KIP-853, KIP-595; Ongaro, Consensus: Bridging Theory and Practice (2014), chapter 4, and its
+erratum on changes by single servers.
 """
 
 from collections.abc import Mapping
@@ -34,31 +37,48 @@ LAST_VOTERS = ("controller-101", "controller-103", "controller-104")
 FEWEST, MOST = 2, 4
 WORK_SECONDS = 8.0
 CHANGES_SECONDS = 30.0
-"""How long it may take to reach the final voters without faults: three changes, each after an election at worst."""
+"""How long it may take to reach the final voters without faults: three changes, each after an
+election at worst.
+"""
 BREAKS_MAX = 16
-"""The number of connections that break in a run: many, because the case to hit, a broker that reconnects to the leader, is rare."""
+"""The number of connections that break in a run: many, because the case to hit, a broker that
+reconnects to the leader, is rare.
+"""
 QUIET_SHARE = 0.2
-"""The share of runs in which the only fault is a node that is down: the leader stays for long enough to delete what the node lacks."""
+"""The share of runs in which the only fault is a node that is down: the leader stays for long
+enough to delete what the node lacks.
+"""
 WORKLOAD = {"ids": 2500, "changes": 10, "ids_after": 1100, "work_ms": int(WORK_SECONDS * 1000)}
 """`changes` are requested under faults; `ids_after` after everything is healed."""
 
 
 async def run(stage: ScenarioEnvironment) -> None:
-    """Request ids while voters change under faults, heal, reach the final voters, and request more."""
+    """Request ids while voters change under faults, heal, reach the final voters, and request
+    more.
+    """
     ids: list[int] = []
-    work = (_ask(stage, "asker-1", stage.workload("ids"), ids), _change(stage, stage.workload("changes")))
+    work = (
+        _ask(stage, "asker-1", stage.workload("ids"), ids),
+        _change(stage, stage.workload("changes")),
+    )
     await under_faults(stage, *work, seconds=stage.workload("work_ms") / 1000)
     last = tuple(name for name in LAST_VOTERS if name in stage.spec.controller_names)
     await within(stage, "the last voters", _come_to(stage, last), CHANGES_SECONDS)
     await _ask(stage, "asker-2", stage.workload("ids_after"), ids)
     if await stage.voters() != last:
-        raise ScenarioFailed(f"the acknowledged voters are {', '.join(last)}, the actual ones {await stage.voters()}")
+        raise ScenarioFailed(
+            f"the acknowledged voters are {', '.join(last)}, the actual ones {await stage.voters()}"
+        )
     if len(set(ids)) != stage.workload("ids") + stage.workload("ids_after"):
-        raise ScenarioFailed(f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct")
+        raise ScenarioFailed(
+            f"{len(ids)} producer ids were returned, {len(set(ids))} of them distinct"
+        )
 
 
 async def _change(stage: ScenarioEnvironment, changes: int) -> None:
-    """Request one change after the other, ignoring the results: mostly of a random controller, sometimes of the leader."""
+    """Request one change after the other, ignoring the results: mostly of a random controller,
+    sometimes of the leader.
+    """
     random = stage.random("operator")
     for _ in range(changes):
         await stage.sleep(random.uniform(0.1, 1.0))
@@ -66,7 +86,9 @@ async def _change(stage: ScenarioEnvironment, changes: int) -> None:
         if voters is None:
             continue
         others = tuple(name for name in stage.spec.controller_names if name not in voters)
-        joins = len(voters) <= FEWEST or (len(voters) < MOST and bool(others) and random.random() < 0.5)
+        joins = len(voters) <= FEWEST or (
+            len(voters) < MOST and bool(others) and random.random() < 0.5
+        )
         if joins and others:
             await stage.change_voter(random.choice(others), joins=True)
         elif len(voters) > FEWEST:
@@ -84,13 +106,19 @@ async def _come_to(stage: ScenarioEnvironment, wanted: tuple[str, ...]) -> None:
         await stage.sleep(0.1)
 
 
-# Faults ---------------------------------------------------------------------------------------------------------------------------------------------
+# Faults
+# --------------------------------------------------------------------------------------------------
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw a schedule: over sockets kills and partitions; in simulation isolated leaders, power losses, and broken connections."""
+    """Draw a schedule: over sockets kills and partitions; in simulation isolated leaders, power
+    losses, and broken connections.
+    """
     if mode is not Mode.SIM:
-        return (_kill(random, _time(random), random.choice(CONTROLLERS)), _alone(random, _time(random), random.choice(CONTROLLERS)))
+        return (
+            _kill(random, _time(random), random.choice(CONTROLLERS)),
+            _alone(random, _time(random), random.choice(CONTROLLERS)),
+        )
     schedule = [_broken(random) for _ in range(random.randint(0, BREAKS_MAX))]
     if random.random() < QUIET_SHARE:
         return (*schedule, _away(random), _away(random))
@@ -99,47 +127,97 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     if random.random() < 0.5:
         schedule.append(_away(random))
     if random.random() < 0.4:
-        schedule.append(_alone(random, OnEvent(kind="ControllerElected", nth=random.choice((1, 1, 2, 3)))))
+        schedule.append(
+            _alone(random, OnEvent(kind="ControllerElected", nth=random.choice((1, 1, 2, 3))))
+        )
     return tuple(schedule)
 
 
 def _alone(random: "Random", trigger: Trigger, target: str = AT_THE_TRIGGER) -> Fault:
     """A controller is isolated from all nodes: what it writes then is truncated later."""
-    return Fault(kind="partition", target=target, trigger=trigger, params={"duration_ms": random.randint(500, 4000)})
+    return Fault(
+        kind="partition",
+        target=target,
+        trigger=trigger,
+        params={"duration_ms": random.randint(500, 4000)},
+    )
 
 
 def _kill(random: "Random", trigger: Trigger, target: str = AT_THE_TRIGGER) -> Fault:
     """A controller is killed, in simulation with a power loss, and restarted."""
-    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": True, "after_ms": random.choice((50, 300, 1500))})
+    return Fault(
+        kind="restart",
+        target=target,
+        trigger=trigger,
+        params={"power_loss": True, "after_ms": random.choice((50, 300, 1500))},
+    )
 
 
 def _away(random: "Random") -> Fault:
-    """A broker or a controller is down for long, while snapshots are written and the log before them is deleted."""
+    """A broker or a controller is down for long, while snapshots are written and the log before
+    them is deleted.
+    """
     trigger = AtTime(at_ms=random.randint(2000, 7000))
-    params: dict[str, int | str | bool | None] = {"power_loss": False, "after_ms": random.randint(1500, 6000)}
-    return Fault(kind="restart", target=random.choice((*BROKERS, *CONTROLLERS)), trigger=trigger, params=params)
+    params: dict[str, int | str | bool | None] = {
+        "power_loss": False,
+        "after_ms": random.randint(1500, 6000),
+    }
+    return Fault(
+        kind="restart",
+        target=random.choice((*BROKERS, *CONTROLLERS)),
+        trigger=trigger,
+        params=params,
+    )
 
 
 def _broken(random: "Random") -> Fault:
-    """A connection on which a broker fetches breaks: it searches for the leader at its bootstrap servers, and also continues to fetch."""
-    trigger = OnFrame(api_key=FETCH, is_response=random.random() < 0.3, client=random.choice(BROKERS), nth=random.randint(1, 250), moment="before")
-    return Fault(kind="cut-connection", trigger=trigger, params={"after_bytes": random.choice((-1, 0, 3, 20))})
+    """A connection on which a broker fetches breaks: it searches for the leader at its bootstrap
+    servers, and also continues to fetch.
+    """
+    trigger = OnFrame(
+        api_key=FETCH,
+        is_response=random.random() < 0.3,
+        client=random.choice(BROKERS),
+        nth=random.randint(1, 250),
+        moment="before",
+    )
+    return Fault(
+        kind="cut-connection",
+        trigger=trigger,
+        params={"after_bytes": random.choice((-1, 0, 3, 20))},
+    )
 
 
 def _written(random: "Random") -> OnEvent:
     """A leader has written another voter set, which takes effect at once; or any other record."""
     if random.random() < 0.7:
-        return OnEvent(kind="MetadataAppended", fields={"record_kinds": "Voters"}, nth=random.randint(1, 6))
+        return OnEvent(
+            kind="MetadataAppended", fields={"record_kinds": "Voters"}, nth=random.randint(1, 6)
+        )
     return OnEvent(kind="MetadataAppended", nth=random.randint(1, 150))
 
 
 def _moment(random: "Random") -> Trigger:
     """A voter set is written or replicated, a vote, an election, or a flush."""
-    kind, times = random.choice((("VotersChanged", 20), ("VoteSent", 6), ("ControllerElected", 3), ("MetadataTruncated", 2), ("SnapshotLoaded", 2)))
+    kind, times = random.choice(
+        (
+            ("VotersChanged", 20),
+            ("VoteSent", 6),
+            ("ControllerElected", 3),
+            ("MetadataTruncated", 2),
+            ("SnapshotLoaded", 2),
+        )
+    )
     if random.random() < 0.7:
         return OnEvent(kind=kind, nth=random.randint(1, times))
     moment = random.choice(("before", "after"))
-    return OnDisk(operation="flush", file_class=FileClass.METADATA_LOG, host=random.choice(CONTROLLERS), nth=random.randint(1, 200), moment=moment)
+    return OnDisk(
+        operation="flush",
+        file_class=FileClass.METADATA_LOG,
+        host=random.choice(CONTROLLERS),
+        nth=random.randint(1, 200),
+        moment=moment,
+    )
 
 
 def _time(random: "Random") -> AtTime:
@@ -147,9 +225,13 @@ def _time(random: "Random") -> AtTime:
 
 
 def draw_parameters(random: "Random") -> Mapping[str, str]:
-    """Draw how often snapshots, which contain the voters, are written, how much log is kept after them, and the size of a Fetch response."""
+    """Draw how often snapshots, which contain the voters, are written, how much log is kept after
+    them, and the size of a Fetch response.
+    """
     return {
-        "metadata.log.max.record.bytes.between.snapshots": random.choice(("700", "1500", "20971520")),
+        "metadata.log.max.record.bytes.between.snapshots": random.choice(
+            ("700", "1500", "20971520")
+        ),
         "metadata.max.retention.bytes": random.choice(("2000", "2000", "8000")),
         "controller.quorum.fetch.max.bytes": random.choice(("1", "8388608")),
     }
@@ -163,7 +245,8 @@ async def _ask(stage: ScenarioEnvironment, client_id: str, count: int, ids: list
 
 SCENARIO = Scenario(
     name="voter_changes_under_faults",
-    summary="Controllers join and leave the quorum while leaders are isolated and killed; there is one log, and acknowledged voter changes hold.",
+    summary="Controllers join and leave the quorum while leaders are isolated and killed; there is "
+    "one log, and acknowledged voter changes hold.",
     must_exercise=(
         "one-leader-per-epoch",
         "metadata-log-matching",

@@ -1,14 +1,23 @@
-"""Pauses a transactional producer until another one takes its transactional id; checks that the paused producer is fenced in every state.
+"""Pauses a transactional producer until another one takes its transactional id; checks that the
+paused producer is fenced in every state.
 
-The first producer is paused before, within, or at the end of a transaction, like a process in a long garbage
-collection; the second initializes the transactional id, completes or aborts the transaction of the first, and
-runs its own. The first resumes and continues. Brokers fail meanwhile.
+The first producer is paused before, within, or at the end of a transaction, like a process in a
+long garbage collection; the second initializes the transactional id, completes or aborts the
+transaction of the first, and runs its own. The first resumes and continues. Brokers fail meanwhile.
 Source: KIP-98, KIP-588, KIP-890.
 """
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, AbortNeeded, OrderApp, OrdersWorkload, ProducerFailed
+from kraftsim.cluster.orders import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    AbortNeeded,
+    OrderApp,
+    OrdersWorkload,
+    ProducerFailed,
+)
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
 from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
@@ -40,10 +49,20 @@ async def _round(stage: ScenarioEnvironment, orders: OrdersWorkload, number: int
     is_fenced = [False]
     await first.client_host.run(_pause(stage, orders, first, second, point, is_fenced))
     if not is_fenced[0]:
-        raise ScenarioFailed(f"first-{number} was paused when it had {point}, another producer took its id, and its commit succeeded")
+        raise ScenarioFailed(
+            f"first-{number} was paused when it had {point}, another producer took its id, and "
+            "its commit succeeded"
+        )
 
 
-async def _pause(stage: ScenarioEnvironment, orders: OrdersWorkload, first: OrderApp, second: OrderApp, point: str, is_fenced: list[bool]) -> None:
+async def _pause(
+    stage: ScenarioEnvironment,
+    orders: OrdersWorkload,
+    first: OrderApp,
+    second: OrderApp,
+    point: str,
+    is_fenced: list[bool],
+) -> None:
     zombie = await first.restart_producer()
     try:
         await zombie.begin()
@@ -89,30 +108,54 @@ async def _take_over(stage: ScenarioEnvironment, orders: OrdersWorkload, app: Or
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
     """Draw up to three kills of brokers, in simulation at changes of a transaction's state."""
     if mode is not Mode.SIM:
-        return tuple(_restart(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, 5000))) for _ in range(random.randint(0, 1)))
+        return tuple(
+            _restart(random, random.choice(BROKERS), AtTime(at_ms=random.randint(100, 5000)))
+            for _ in range(random.randint(0, 1))
+        )
     if random.random() < 0.4:
         return _lonely(random)
-    moments = ("TransactionStateChanged", "MarkerAppended", "ProducerFenced", "TransactionAbortForced")
+    moments = (
+        "TransactionStateChanged",
+        "MarkerAppended",
+        "ProducerFenced",
+        "TransactionAbortForced",
+    )
     return tuple(
-        _restart(random, AT_THE_TRIGGER, OnEvent(kind=random.choice(moments), nth=random.randint(1, 12))) for _ in range(random.randint(0, 3))
+        _restart(
+            random, AT_THE_TRIGGER, OnEvent(kind=random.choice(moments), nth=random.randint(1, 12))
+        )
+        for _ in range(random.randint(0, 3))
     )
 
 
 def _lonely(random: "Random") -> tuple[Fault, ...]:
-    """When a producer is about to be fenced two brokers are paused, so that the ISR is the third alone: the fence cannot be written."""
+    """When a producer is about to be fenced two brokers are paused, so that the ISR is the third
+    alone: the fence cannot be written.
+    """
     duration_ms = random.randint(6000, 9000)
-    taken_over = OnFrame(api_key=INIT_PRODUCER_ID, client=f"second-{random.randint(1, WORKLOAD['dealers'])}")
+    taken_over = OnFrame(
+        api_key=INIT_PRODUCER_ID, client=f"second-{random.randint(1, WORKLOAD['dealers'])}"
+    )
     two = random.sample(BROKERS, 2)
-    return tuple(Fault(kind="pause", target=each, trigger=taken_over, params={"duration_ms": duration_ms}) for each in two)
+    return tuple(
+        Fault(kind="pause", target=each, trigger=taken_over, params={"duration_ms": duration_ms})
+        for each in two
+    )
 
 
 def _restart(random: "Random", target: str, trigger: AtTime | OnEvent) -> Fault:
-    return Fault(kind="restart", target=target, trigger=trigger, params={"power_loss": False, "after_ms": random.randint(20, 3000)})
+    return Fault(
+        kind="restart",
+        target=target,
+        trigger=trigger,
+        params={"power_loss": False, "after_ms": random.randint(20, 3000)},
+    )
 
 
 SCENARIO = Scenario(
     name="zombie_fenced_by_epoch",
-    summary="A producer is paused while another initializes its transactional id; when it resumes it is fenced, and nothing of it is committed.",
+    summary="A producer is paused while another initializes its transactional id; when it "
+    "resumes it is fenced, and nothing of it is committed.",
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

@@ -1,17 +1,20 @@
-"""Pauses a group member until its partitions are reassigned, then lets it commit; checks that the group coordinator fences it (KIP-447).
+"""Pauses a group member until its partitions are reassigned, then lets it commit; checks that the
+group coordinator fences it (KIP-447).
 
-The member has one producer per thread, whose epoch was not bumped: only the group coordinator knows that it is
-a zombie. The reason for fencing differs between runs:
-- its session expired, and the group removed it: UNKNOWN_MEMBER_ID (a member without group.instance.id);
-- the group rebalanced without it and kept its place, as for a static member: its member id is valid, and only
-its generation is not;
-- another process took its group.instance.id, which starts no generation: its generation is valid, and only its
-member id is not.
-If it had sent its offsets already, OffsetFetch with require_stable does not return an offset to the new owner
-until that transaction ends. In some runs the offsets are in flight for that long: the group coordinator
-verifies the transaction for them, and the response arrives when the partitions are reassigned.
-Source: KIP-345, KIP-447; its design document: the fencing point is the group coordinator; KAFKA-15784;
-GroupCoordinator.{validateOffsetCommit, onCompleteJoinPhase, updateStaticMemberAndRebalance}.
+The member has one producer per thread, whose epoch was not bumped: only the group coordinator knows
+that it is a zombie. The reason for fencing differs between runs:
+- its session expired, and the group removed it: UNKNOWN_MEMBER_ID (a member without
+  group.instance.id);
+- the group rebalanced without it and kept its place, as for a static member: its member id is
+  valid, and only its generation is not;
+- another process took its group.instance.id, which starts no generation: its generation is valid,
+  and only its member id is not. If it had sent its offsets already, OffsetFetch with require_stable
+  does not return an offset to the new owner until that transaction ends. In some runs the offsets
+  are in flight for that long: the group coordinator verifies the transaction for them, and the
+  response arrives when the partitions are reassigned.
+Source: KIP-345, KIP-447; its design document: the fencing point is the group coordinator;
+KAFKA-15784; GroupCoordinator.{validateOffsetCommit, onCompleteJoinPhase,
+updateStaticMemberAndRebalance}.
 """
 
 from enum import Enum, auto
@@ -32,11 +35,15 @@ WAITS_LONG = ProducerSettings(delivery_timeout_ms=40_000, request_timeout_ms=20_
 """A resumed member finds the response to its last request, and no timeout."""
 ZOMBIE = 1
 JOINS, REPLACES = 0, 3
-"""The number of the member that joins later: a lower one than the zombie's, so that the range assignor moves its partitions."""
+"""The number of the member that joins later: a lower one than the zombie's, so that the range
+assignor moves its partitions.
+"""
 INSTANCE = "copier-1"
 STATIC_SESSION_MS, REBALANCE_MS = 12_000, 4000
 COMMITS_SECONDS = 1.0
-"""How long the group is kept after the zombie resumes: its commit must reach a group that has members."""
+"""How long the group is kept after the zombie resumes: its commit must reach a group that has
+members.
+"""
 
 
 class Fencing(Enum):
@@ -50,12 +57,23 @@ class Fencing(Enum):
 async def run(stage: ScenarioEnvironment) -> None:
     """Run the app; the first member is paused until its partitions are reassigned."""
     random = stage.random("zombie")
-    # Its transaction outlasts the pause, so the group fences it. In some runs with removed members, the transaction times out first.
-    timeout_ms, assignor = random.choice((40_000, 40_000, 4000)), random.choice(("range", "cooperative-sticky"))
-    point, seconds = random.choice((Point.SENT, Point.SENT, Point.OFFSETS_SENT, Point.BEGUN, Point.POLLED)), random.uniform(7.0, 14.0)
-    fencing = stage.random("fencing").choice((Fencing.MEMBER_REMOVED, Fencing.MEMBER_REMOVED, Fencing.GENERATION, Fencing.INSTANCE))
+    # Its transaction outlasts the pause, so the group fences it. In some runs with removed members,
+    # the transaction times out first.
+    timeout_ms, assignor = (
+        random.choice((40_000, 40_000, 4000)),
+        random.choice(("range", "cooperative-sticky")),
+    )
+    point, seconds = (
+        random.choice((Point.SENT, Point.SENT, Point.OFFSETS_SENT, Point.BEGUN, Point.POLLED)),
+        random.uniform(7.0, 14.0),
+    )
+    fencing = stage.random("fencing").choice(
+        (Fencing.MEMBER_REMOVED, Fencing.MEMBER_REMOVED, Fencing.GENERATION, Fencing.INSTANCE)
+    )
     if fencing is Fencing.MEMBER_REMOVED:
-        app = TransformApp(transaction_timeout_ms=timeout_ms, assignor=assignor, producer=WAITS_LONG)
+        app = TransformApp(
+            transaction_timeout_ms=timeout_ms, assignor=assignor, producer=WAITS_LONG
+        )
         await app.open(stage)
         zombie = _pause(stage, app, point, seconds)
     else:
@@ -72,7 +90,9 @@ async def run(stage: ScenarioEnvironment) -> None:
     await app.audit(stage)
 
 
-async def _pause(stage: ScenarioEnvironment, app: TransformApp, point: Point, seconds: float) -> None:
+async def _pause(
+    stage: ScenarioEnvironment, app: TransformApp, point: Point, seconds: float
+) -> None:
     """Pause the first member at a point of its next transaction."""
     while ZOMBIE not in app.transform_workers:
         await stage.sleep(0.1)
@@ -80,10 +100,13 @@ async def _pause(stage: ScenarioEnvironment, app: TransformApp, point: Point, se
     app.transform_workers[ZOMBIE].pause_at(point, seconds)
 
 
-async def _replace(stage: ScenarioEnvironment, app: TransformApp, fencing: Fencing, point: Point) -> None:
+async def _replace(
+    stage: ScenarioEnvironment, app: TransformApp, fencing: Fencing, point: Point
+) -> None:
     """Pause the first member, which is static, and let another one replace it, or join the group.
 
-    It resumes after the rebalance, which waits for it for REBALANCE_MS, and before the sync timeout, which is as long again.
+    It resumes after the rebalance, which waits for it for REBALANCE_MS, and before the sync
+    timeout, which is as long again.
     """
     seconds = stage.random("fencing").uniform(1.5, 1.9) * REBALANCE_MS / 1000
     await _pause(stage, app, point, seconds)
@@ -97,12 +120,19 @@ async def _replace(stage: ScenarioEnvironment, app: TransformApp, fencing: Fenci
 
 
 def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
-    """Draw up to two restarts of the group or transaction coordinator, or a slow verification between them."""
+    """Draw up to two restarts of the group or transaction coordinator, or a slow verification
+    between them.
+    """
     if mode is not Mode.SIM:
         return ()
     if random.random() < 0.5:
         return _question_takes_long(random)
-    moments = ("PendingOffsetAdded", "GroupsLoaded", "TransactionStateChanged", "OffsetMaterialised")
+    moments = (
+        "PendingOffsetAdded",
+        "GroupsLoaded",
+        "TransactionStateChanged",
+        "OffsetMaterialised",
+    )
     return tuple(
         Fault(
             kind="restart",
@@ -115,10 +145,19 @@ def faults(random: "Random", mode: Mode) -> tuple[Fault, ...]:
 
 
 def _question_takes_long(random: "Random") -> tuple[Fault, ...]:
-    """The first member sends its offsets and is paused, and the verification request for them stays in the network for as long."""
-    sent = OnFrame(api_key=TXN_OFFSET_COMMIT, client="copier-1", nth=random.randint(1, 6), moment="after")
+    """The first member sends its offsets and is paused, and the verification request for them stays
+    in the network for as long.
+    """
+    sent = OnFrame(
+        api_key=TXN_OFFSET_COMMIT, client="copier-1", nth=random.randint(1, 6), moment="after"
+    )
     duration_ms = random.randint(9_000, 12_000)
-    asked: dict[str, Value] = {"api_key": ADD_PARTITIONS, "asked_by_server": True, "overtaken_by": 0, "duration_ms": duration_ms}
+    asked: dict[str, Value] = {
+        "api_key": ADD_PARTITIONS,
+        "asked_by_server": True,
+        "overtaken_by": 0,
+        "duration_ms": duration_ms,
+    }
     return (
         Fault(kind="pause", target="copier-1", trigger=sent, params={"duration_ms": duration_ms}),
         Fault(kind="overtaken-request", target=AT_THE_TRIGGER, trigger=sent, params=asked),
@@ -127,7 +166,8 @@ def _question_takes_long(random: "Random") -> tuple[Fault, ...]:
 
 SCENARIO = Scenario(
     name="zombie_fenced_by_generation",
-    summary="A paused member that lost its partitions resumes and commits; the group coordinator fences it, and every record is copied once.",
+    summary="A paused member that lost its partitions resumes and commits; the group coordinator "
+    "fences it, and every record is copied once.",
     must_exercise=(*MUST_EXERCISE, "fetched-offsets-stable", "group-offsets-equal-log"),
     run=run,
     faults=faults,

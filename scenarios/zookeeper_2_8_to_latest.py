@@ -1,11 +1,13 @@
-"""Upgrades a cluster from 2.8 with ZooKeeper to the newest release on KRaft in one run, under client load.
+"""Upgrades a cluster from 2.8 with ZooKeeper to the newest release on KRaft in one run, under
+client load.
 
 First the binaries are upgraded to 3.9, the last release that supports both modes, and then
-inter.broker.protocol.version. The KRaft controllers, which are already running, take over; brokers are
-restarted as KRaft brokers, and the controllers finalize the migration. Then binaries and feature levels are
-upgraded to the newest release. `hops` is the number of intermediate releases on each half (99: every release),
-`kraftsim.release` the first release.
-Source: Kafka's upgrade guides 2.8 to 4.x, the migration chapter of Kafka's documentation 3.9, KIP-866, KIP-778.
+inter.broker.protocol.version. The KRaft controllers, which are already running, take over; brokers
+are restarted as KRaft brokers, and the controllers finalize the migration. Then binaries and
+feature levels are upgraded to the newest release. `hops` is the number of intermediate releases on
+each half (99: every release), `kraftsim.release` the first release.
+Source: Kafka's upgrade guides 2.8 to 4.x, the migration chapter of Kafka's documentation 3.9,
+KIP-866, KIP-778.
 """
 
 from collections.abc import Sequence
@@ -41,15 +43,20 @@ async def go(move: Move) -> None:
 
 
 def _stops(stage: ScenarioEnvironment, purpose: str, lines: Sequence[str]) -> list[str]:
-    """Draw the releases of the upgrade path: the last one is always included, unless the cluster already runs it."""
+    """Draw the releases of the upgrade path: the last one is always included, unless the cluster
+    already runs it.
+    """
     between = lines[:-1]
-    drawn = stage.random(purpose).sample(between, min(len(between), max(stage.workload("hops") - 1, 0)))
+    drawn = stage.random(purpose).sample(
+        between, min(len(between), max(stage.workload("hops") - 1, 0))
+    )
     return [*sorted(drawn, key=between.index), *lines[-1:]]
 
 
 SCENARIO = migration_scenario(
     name="zookeeper_2_8_to_latest",
-    summary="A cluster is upgraded from 2.8 on ZooKeeper to the newest release on KRaft; clients see retriable errors only.",
+    summary="A cluster is upgraded from 2.8 on ZooKeeper to the newest release on KRaft; clients "
+    "see retriable errors only.",
     go=go,
     must_exercise=("metadata-log-matching",),
     settings={RELEASE_KEY: FIRST, VERSION_KEY: FIRST},

@@ -1,4 +1,6 @@
-"""Fixtures and options of all tests: Spark tests run last, and a real Apache Kafka is started on request."""
+"""Fixtures and options of all tests: Spark tests run last, and a real Apache Kafka is started on
+request.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +16,24 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that rewrite recorded scripts, run more seeds, and write figures."""
-    words = "write the current behaviour to the scripts of tests/core/scripts; review the difference before you commit it"
+    words = (
+        "write the current behaviour to the scripts of tests/core/scripts; review the difference "
+        "before you commit it"
+    )
     parser.addoption("--rewrite-scripts", action="store_true", help=words)
     parser.addoption(
-        "--more-seeds", type=int, default=0, metavar="N", help="run the N seeds after the usual ones of every test over a range of seeds"
+        "--more-seeds",
+        type=int,
+        default=0,
+        metavar="N",
+        help="run the N seeds after the usual ones of every test over a range of seeds",
     )
-    parser.addoption("--write-figures", type=Path, metavar="FILE", help="write the figures that tests record for `make claims`")
+    parser.addoption(
+        "--write-figures",
+        type=Path,
+        metavar="FILE",
+        help="write the figures that tests record for `make claims`",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,14 +45,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Record figures for docs/claims.json: `figures(batches_read=4)`. In a normal run they must equal those in the file."""
+    """Record figures for docs/claims.json: `figures(batches_read=4)`.
+
+    In a normal run they must equal those in the file.
+    """
     recorder = request.config.pluginmanager.get_plugin("figures-of-claims")
     return partial(recorder.record, request.node.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """With --more-seeds: replace ranges of seeds. Seeds that are listed one by one were chosen deliberately, and stay."""
+    """With --more-seeds: replace ranges of seeds.
+
+    Seeds that are listed one by one were chosen deliberately, and stay.
+    """
     count = metafunc.config.getoption("more_seeds")
     own = metafunc.definition.own_markers
     for place, mark in enumerate(own):
@@ -52,11 +72,13 @@ def _is_over_seeds(mark: pytest.Mark) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the Spark tests after all others, so that their Java is started once and runs only for them; the rest keeps its order. With --more-seeds:
-    deselect tests without a range of seeds.
+    """Run the Spark tests after all others, so that their Java is started once and runs only for
+    them; the rest keeps its order. With --more-seeds: deselect tests without a range of seeds.
     """
     if config.getoption("more_seeds"):
-        items[:] = [item for item in items if any(map(_is_over_seeds, item.iter_markers("parametrize")))]
+        items[:] = [
+            item for item in items if any(map(_is_over_seeds, item.iter_markers("parametrize")))
+        ]
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
 
 
@@ -88,7 +110,9 @@ def _skipping_what_is_missing() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def apache_kafka() -> "Iterator[ApacheKafka]":
-    """One running node of Apache Kafka 3.9.1, the same for all tests of the session; skips without Java or Maven."""
+    """One running node of Apache Kafka 3.9.1, the same for all tests of the session; skips without
+    Java or Maven.
+    """
     from tests.apache_kafka.class_path import DEFAULT_RELEASE
 
     yield from _running(DEFAULT_RELEASE)

@@ -1,11 +1,13 @@
 """The fast inner loop: lint, types, import contracts, and the tests nearest to what changed.
 
-    make check                          what differs from the last commit; if nothing does, the last commit itself
+    make check                          what differs from the last commit; if nothing does, the last
+    commit itself
     make check ARGS="--since main~3"    everything since a commit
     make check ARGS="--seconds 120"     give the tests more time
 
-A test file is as near as the number of imports between it and a changed file. Changed test files and those one import away always
-run. Further ones run, nearest first, until the time is used; the last line says how many are left for `make test`.
+A test file is as near as the number of imports between it and a changed file. Changed test files
+and those one import away always run. Further ones run, nearest first, until the time is used; the
+last line says how many are left for `make test`.
 Exit codes: 0 everything passed, 1 something failed, 3 the command was wrong.
 """
 
@@ -24,42 +26,76 @@ CHECKS: Mapping[str, Sequence[str]] = {
     "ruff check": (str(BIN / "ruff"), "check", "--quiet", "."),
     "ruff format": (str(BIN / "ruff"), "format", "--check", "--quiet", "."),
     "mypy": (sys.executable, "-m", "mypy", "--no-error-summary"),
-    "import contracts": (str(BIN / "lint-imports"), "--no-logo", "--cache-dir", ".import_linter_cache"),
+    "import contracts": (
+        str(BIN / "lint-imports"),
+        "--no-logo",
+        "--cache-dir",
+        ".import_linter_cache",
+    ),
 }
 SECONDS = 35.0
 FILES_PER_RUN = 6
 NO_TESTS = 5
 """pytest's exit code if no test was selected."""
 FAR = 3
-"""So many imports away hardly any test notices a change, and nearly all of them are that near to the core."""
+"""So many imports away hardly any test notices a change, and nearly all of them are that near to
+the core.
+"""
 
 
 def main() -> int:
     """Run the checks, then the tests."""
-    parser = argparse.ArgumentParser(prog="python -m tools.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.check",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--since", metavar="COMMIT", help="compare with this commit")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="start no further test files after this time (%(default)s)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        help="start no further test files after this time (%(default)s)",
+    )
     chosen = parser.parse_args()
     started = time.monotonic()
     try:
         changed = changed_files(chosen.since)
     except subprocess.CalledProcessError as failure:
-        print(f"git cannot compare with {chosen.since or 'the last commit'}: {failure.stderr.strip()}", file=sys.stderr)
+        print(
+            f"git cannot compare with {chosen.since or 'the last commit'}: "
+            f"{failure.stderr.strip()}",
+            file=sys.stderr,
+        )
         return 3
     with ThreadPoolExecutor(max_workers=2) as pool:
-        failed = [name for name, passed in zip(CHECKS, pool.map(_passes, CHECKS), strict=True) if not passed]
+        failed = [
+            name
+            for name, passed in zip(CHECKS, pool.map(_passes, CHECKS), strict=True)
+            if not passed
+        ]
     ordered = near_tests(changed, import_graph())
     failed += run_tests(ordered, started + chosen.seconds)
-    print(f"make check: {f'FAILED: {chr(44).join(failed)}' if failed else 'passed'} in {time.monotonic() - started:.0f} s")
+    print(
+        f"make check: {f'FAILED: {chr(44).join(failed)}' if failed else 'passed'} in "
+        f"{time.monotonic() - started:.0f} s"
+    )
     return 1 if failed else 0
 
 
 def changed_files(since: str | None) -> list[str]:
-    """Return the files that differ, new ones included. Raises CalledProcessError for what git does not know."""
+    """Return the files that differ, new ones included.
+
+    Raises CalledProcessError for what git does not know.
+    """
     if since is None:
-        found = _git("diff", "--name-only", "HEAD") + _git("ls-files", "--others", "--exclude-standard")
+        found = _git("diff", "--name-only", "HEAD") + _git(
+            "ls-files", "--others", "--exclude-standard"
+        )
         return sorted(set(found)) or _git("diff", "--name-only", "HEAD~1", "HEAD")
-    return sorted({*_git("diff", "--name-only", since), *_git("ls-files", "--others", "--exclude-standard")})
+    return sorted(
+        {*_git("diff", "--name-only", since), *_git("ls-files", "--others", "--exclude-standard")}
+    )
 
 
 def import_graph() -> dict[str, list[str]]:
@@ -70,8 +106,12 @@ def import_graph() -> dict[str, list[str]]:
     return graph
 
 
-def near_tests(changed: Iterable[str], importers: Mapping[str, Sequence[str]]) -> list[tuple[int, str]]:
-    """Return the test files that a change can reach, each with its distance in imports, nearest first."""
+def near_tests(
+    changed: Iterable[str], importers: Mapping[str, Sequence[str]]
+) -> list[tuple[int, str]]:
+    """Return the test files that a change can reach, each with its distance in imports, nearest
+    first.
+    """
     distance = {file: 0 for file in changed if file.endswith(".py")}
     frontier = list(distance)
     while frontier:
@@ -82,7 +122,11 @@ def near_tests(changed: Iterable[str], importers: Mapping[str, Sequence[str]]) -
                     distance[importer] = distance[file] + 1
                     reached.append(importer)
         frontier = reached
-    return sorted((steps, file) for file, steps in distance.items() if file.startswith("tests/") and Path(file).name.startswith("test_"))
+    return sorted(
+        (steps, file)
+        for file, steps in distance.items()
+        if file.startswith("tests/") and Path(file).name.startswith("test_")
+    )
 
 
 def run_tests(ordered: Sequence[tuple[int, str]], deadline: float) -> list[str]:
@@ -90,7 +134,9 @@ def run_tests(ordered: Sequence[tuple[int, str]], deadline: float) -> list[str]:
     there = [(steps, file) for steps, file in ordered if (ROOT / file).exists()]
     near = [file for steps, file in there if steps <= 1]
     further = [file for steps, file in there if steps > 1]
-    runs = ([near] if near else []) + [further[first : first + FILES_PER_RUN] for first in range(0, len(further), FILES_PER_RUN)]
+    runs = ([near] if near else []) + [
+        further[first : first + FILES_PER_RUN] for first in range(0, len(further), FILES_PER_RUN)
+    ]
     failed: list[str] = []
     done = 0
     for files in runs:
@@ -98,9 +144,14 @@ def run_tests(ordered: Sequence[tuple[int, str]], deadline: float) -> list[str]:
             break
         command = (sys.executable, "-m", "pytest", "-q", "-m", "not interop", "--no-header", *files)
         if subprocess.run(command, cwd=ROOT, check=False).returncode not in (0, NO_TESTS):
-            failed.append(f"tests of {files[0]} and {len(files) - 1} more" if len(files) > 1 else files[0])
+            failed.append(
+                f"tests of {files[0]} and {len(files) - 1} more" if len(files) > 1 else files[0]
+            )
         done += len(files)
-    print(f"make check: {done} of {len(there)} test files within {FAR} imports of the change were run; `make test` runs everything")
+    print(
+        f"make check: {done} of {len(there)} test files within {FAR} imports of the change were "
+        "run; `make test` runs everything"
+    )
     return failed
 
 

@@ -1,10 +1,17 @@
-"""Handwritten codecs of four messages, each for one version, as an expert in struct would write them.
+"""Handwritten codecs of four messages, each for one version, as an expert in struct would write
+them.
 
-Same classes, same checks: invalid nulls, lengths beyond the end, unknown tags kept, fields that the version lacks; malformed input raises
-MalformedMessage, without a path. They show how much faster than generated code handwritten code can be.
+Same classes, same checks: invalid nulls, lengths beyond the end, unknown tags kept, fields that the
+version lacks; malformed input raises MalformedMessage, without a path. They show how much faster
+than generated code handwritten code can be.
 """
 
-from bench.by_hand import fetch_response, init_producer_id_response, metadata_response, txn_offset_commit_request
+from bench.by_hand import (
+    fetch_response,
+    init_producer_id_response,
+    metadata_response,
+    txn_offset_commit_request,
+)
 from bench.codec_peers import Jobs
 from protocol.messages.k01_fetch import FetchResponse
 from protocol.messages.k03_metadata import MetadataResponse
@@ -25,5 +32,7 @@ def jobs_by_hand(cls: type, version: int, frame: bytes) -> Jobs | None:
     if module is None:
         return None
     message, position = module.decode(frame, 0)
-    assert position == len(frame) and module.encode(message) == frame, f"{cls.__name__} v{version} by hand differs"
+    assert position == len(frame) and module.encode(message) == frame, (
+        f"{cls.__name__} v{version} by hand differs"
+    )
     return (module.decode, frame, 0), (module.encode, message)

@@ -29,7 +29,11 @@ unpack_aborted = Struct(">qqB").unpack_from
 pack_fetch = Struct(">ihi").pack
 pack_fetched = Struct(">ihqqq").pack
 pack_aborted = Struct(">qq").pack
-NO_EPOCH, NO_LEADER, NO_SNAPSHOT = shared_default(EpochEndOffset), shared_default(LeaderIdAndEpoch), shared_default(SnapshotId)
+NO_EPOCH, NO_LEADER, NO_SNAPSHOT = (
+    shared_default(EpochEndOffset),
+    shared_default(LeaderIdAndEpoch),
+    shared_default(SnapshotId),
+)
 
 
 def decode(buffer: bytes, position: int = 0) -> tuple[FetchResponse, int]:
@@ -67,9 +71,14 @@ def topic_at(buffer: bytes, view: memoryview, position: int) -> tuple[FetchableT
     topic.partitions = partitions = []
     for _ in range(1, count):
         one = new(PartitionData)
-        one.partition_index, one.error_code, one.high_watermark, one.last_stable_offset, one.log_start_offset, count = unpack_fetched(
-            buffer, position
-        )
+        (
+            one.partition_index,
+            one.error_code,
+            one.high_watermark,
+            one.last_stable_offset,
+            one.log_start_offset,
+            count,
+        ) = unpack_fetched(buffer, position)
         position += 31
         if count == 1:
             one.aborted_transactions = []
@@ -142,13 +151,24 @@ def encode(it: Message) -> bytes:
     try:
         if it.node_endpoints:
             raise ValueError("a field is set that version 12 lacks")
-        chunks = [pack_fetch(it.throttle_time_ms, it.error_code, it.session_id), varint(len(it.responses) + 1)]
+        chunks = [
+            pack_fetch(it.throttle_time_ms, it.error_code, it.session_id),
+            varint(len(it.responses) + 1),
+        ]
         append = chunks.append
         for topic in it.responses:
             append(sized(topic.topic))
             append(varint(len(topic.partitions) + 1))
             for one in topic.partitions:
-                append(pack_fetched(one.partition_index, one.error_code, one.high_watermark, one.last_stable_offset, one.log_start_offset))
+                append(
+                    pack_fetched(
+                        one.partition_index,
+                        one.error_code,
+                        one.high_watermark,
+                        one.last_stable_offset,
+                        one.log_start_offset,
+                    )
+                )
                 aborted = one.aborted_transactions
                 if aborted is None:
                     append(b"\x00")
@@ -164,7 +184,11 @@ def encode(it: Message) -> bytes:
                     append(pack_int(one.preferred_read_replica))
                     append(varint(len(content) + 1))
                     append(content)
-                is_plain = one.diverging_epoch is NO_EPOCH and one.current_leader is NO_LEADER and one.snapshot_id is NO_SNAPSHOT
+                is_plain = (
+                    one.diverging_epoch is NO_EPOCH
+                    and one.current_leader is NO_LEADER
+                    and one.snapshot_id is NO_SNAPSHOT
+                )
                 append(b"\x00" if is_plain and one._tags is None else partition_tags_of(one))
             append(b"\x00" if topic._tags is None else tags_of(topic))
         append(b"\x00" if it._tags is None else tags_of(it))

@@ -17,7 +17,9 @@ def decode(buffer: bytes, position: int = 0) -> tuple[InitProducerIdResponse, in
     """Read an InitProducerIdResponse v4."""
     it = new(InitProducerIdResponse)
     try:
-        it.throttle_time_ms, it.error_code, it.producer_id, it.producer_epoch, tags = unpack(buffer, position)
+        it.throttle_time_ms, it.error_code, it.producer_id, it.producer_epoch, tags = unpack(
+            buffer, position
+        )
         it.ongoing_txn_producer_id = it.ongoing_txn_producer_epoch = -1
         position += 17
         if tags:

@@ -1,4 +1,6 @@
-"""MetadataResponse v12, by hand: strings, topic ids, and three arrays of numbers in each of many partitions."""
+"""MetadataResponse v12, by hand: strings, topic ids, and three arrays of numbers in each of many
+partitions.
+"""
 
 from struct import Struct
 from struct import error as struct_error
@@ -47,7 +49,11 @@ def nodes_at(buffer: bytes, position: int) -> tuple[list[int], int]:
 def nodes_of(nodes: list[int]) -> bytes:
     """Write a list of node ids."""
     count = len(nodes)
-    return PACK_NODES[count](count + 1, *nodes) if count < 8 else varint(count + 1) + Struct(f">{count}i").pack(*nodes)
+    return (
+        PACK_NODES[count](count + 1, *nodes)
+        if count < 8
+        else varint(count + 1) + Struct(f">{count}i").pack(*nodes)
+    )
 
 
 def decode(buffer: bytes, position: int = 0) -> tuple[MetadataResponse, int]:
@@ -101,7 +107,9 @@ def topic_at(buffer: bytes, position: int) -> tuple[MetadataResponseTopic, int]:
     topic.partitions = partitions = []
     for _ in range(1, size):
         one = new(MetadataResponsePartition)
-        one.error_code, one.partition_index, one.leader_id, one.leader_epoch, replicas = unpack_partition(buffer, position)
+        one.error_code, one.partition_index, one.leader_id, one.leader_epoch, replicas = (
+            unpack_partition(buffer, position)
+        )
         position += 15
         if 0 < replicas < 9:
             replicas -= 1
@@ -151,7 +159,11 @@ def encode(it: Message) -> bytes:
             append(pack_topic(topic.topic_id, topic.is_internal))
             append(varint(len(topic.partitions) + 1))
             for one in topic.partitions:
-                append(pack_partition(one.error_code, one.partition_index, one.leader_id, one.leader_epoch))
+                append(
+                    pack_partition(
+                        one.error_code, one.partition_index, one.leader_id, one.leader_epoch
+                    )
+                )
                 append(nodes_of(one.replica_nodes))
                 append(nodes_of(one.isr_nodes))
                 append(nodes_of(one.offline_replicas) if one.offline_replicas else b"\x01")

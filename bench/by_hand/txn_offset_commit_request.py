@@ -6,7 +6,11 @@ from struct import error as struct_error
 from bench.by_hand.parts import ZERO_UUID, new, sized, tags_of, text_at
 from protocol.fuse_slow import BYTE, keep_tags, longer_string, longer_varint, string_varint, varint
 from protocol.malformed import MalformedMessage
-from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
+from protocol.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from protocol.schema import Message
 
 unpack_producer = Struct(">qhiB").unpack_from
@@ -21,7 +25,9 @@ def decode(buffer: bytes, position: int = 0) -> tuple[TxnOffsetCommitRequest, in
     try:
         it.transactional_id, position = text_at(buffer, position)
         it.group_id, position = text_at(buffer, position)
-        it.producer_id, it.producer_epoch, it.generation_id_or_member_epoch, size = unpack_producer(buffer, position)
+        it.producer_id, it.producer_epoch, it.generation_id_or_member_epoch, size = unpack_producer(
+            buffer, position
+        )
         position += 15
         if size > 127:
             size, position = longer_string(size, buffer, position)
@@ -76,7 +82,12 @@ def topic_at(buffer: bytes, position: int) -> tuple[TxnOffsetCommitRequestTopic,
     topic.partitions = partitions = []
     for _ in range(1, count):
         partition = new(TxnOffsetCommitRequestPartition)
-        partition.partition_index, partition.committed_offset, partition.committed_leader_epoch, size = unpack_committed(buffer, position)
+        (
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            size,
+        ) = unpack_committed(buffer, position)
         position += 17
         if size > 127:
             size, position = longer_string(size, buffer, position)
@@ -105,7 +116,11 @@ def topic_at(buffer: bytes, position: int) -> tuple[TxnOffsetCommitRequestTopic,
 def encode(it: Message) -> bytes:
     """Write a TxnOffsetCommitRequest v3."""
     try:
-        chunks = [sized(it.transactional_id), sized(it.group_id), pack_producer(it.producer_id, it.producer_epoch, it.generation_id_or_member_epoch)]
+        chunks = [
+            sized(it.transactional_id),
+            sized(it.group_id),
+            pack_producer(it.producer_id, it.producer_epoch, it.generation_id_or_member_epoch),
+        ]
         append = chunks.append
         append(sized(it.member_id))
         append(b"\x00" if it.group_instance_id is None else sized(it.group_instance_id))
@@ -120,14 +135,35 @@ def encode(it: Message) -> bytes:
             for partition in topic.partitions:
                 metadata = partition.committed_metadata
                 if metadata is None:
-                    append(pack_committed(partition.partition_index, partition.committed_offset, partition.committed_leader_epoch, 0))
+                    append(
+                        pack_committed(
+                            partition.partition_index,
+                            partition.committed_offset,
+                            partition.committed_leader_epoch,
+                            0,
+                        )
+                    )
                 else:
                     metadata = metadata.encode()
                     size = len(metadata) + 1
                     if size < 128:
-                        append(pack_committed(partition.partition_index, partition.committed_offset, partition.committed_leader_epoch, size))
+                        append(
+                            pack_committed(
+                                partition.partition_index,
+                                partition.committed_offset,
+                                partition.committed_leader_epoch,
+                                size,
+                            )
+                        )
                     else:
-                        append(pack_committed(partition.partition_index, partition.committed_offset, partition.committed_leader_epoch, 0)[:-1])
+                        append(
+                            pack_committed(
+                                partition.partition_index,
+                                partition.committed_offset,
+                                partition.committed_leader_epoch,
+                                0,
+                            )[:-1]
+                        )
                         append(string_varint(size))
                     append(metadata)
                 append(b"\x00" if partition._tags is None else tags_of(partition))

@@ -1,4 +1,5 @@
-"""A cluster in virtual time, a topic of a few records, and members that copy it; the events record what each member did, and when.
+"""A cluster in virtual time, a topic of a few records, and members that copy it; the events record
+what each member did, and when.
 
 Source: KIP-447 and its design document.
 """
@@ -13,7 +14,14 @@ from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
-from kraftsim.cluster.transform_worker import Crashed, Mishaps, Point, TransformSettings, TransformWorker, Variant
+from kraftsim.cluster.transform_worker import (
+    Crashed,
+    Mishaps,
+    Point,
+    TransformSettings,
+    TransformWorker,
+    Variant,
+)
 from kraftsim.core.clients.membership_steps import GroupSettings
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.core.clients.transaction_steps import TransactionalSettings
@@ -70,7 +78,10 @@ class Member:
         self.died_ms: float | None = None
         self._lab = harness
         self.transform_worker = TransformWorker(
-            harness.client_host(self.host, terms), harness.settings(terms), mishaps=Mishaps(random=harness.random(name)), is_done=lambda: self.is_done
+            harness.client_host(self.host, terms),
+            harness.settings(terms),
+            mishaps=Mishaps(random=harness.random(name)),
+            is_done=lambda: self.is_done,
         )
         self.transform_worker.on_point = self._look
         self.task = harness.simulation.spawn(self.host, self.transform_worker.live())
@@ -102,11 +113,20 @@ class FencingHarness:
         self._events: list[tuple[float, Event]] = []
         self._records, self._partitions = records, partitions
         merged = {**SETTINGS, **(settings or {})}
-        self._spec = ClusterSpec(controllers=0 if zookeeper else 1, brokers=1, seed=seed, release=release_name, zookeeper=zookeeper, settings=merged)
+        self._spec = ClusterSpec(
+            controllers=0 if zookeeper else 1,
+            brokers=1,
+            seed=seed,
+            release=release_name,
+            zookeeper=zookeeper,
+            settings=merged,
+        )
 
     def __enter__(self) -> "FencingHarness":
         self.simulation.__enter__()
-        self.simulation.observe(lambda node, incarnation, n, t_ns, event: self._events.append((t_ns / NS_PER_MS, event)))
+        self.simulation.observe(
+            lambda node, incarnation, n, t_ns, event: self._events.append((t_ns / NS_PER_MS, event))
+        )
         self.cluster = SimulatedCluster(self._spec, self.simulation)
         self.client = self.simulation.add_host("client")
         self.cluster.start()
@@ -114,10 +134,16 @@ class FencingHarness:
         self.run(self._prepare())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.simulation.__exit__(kind, error, trace)
 
-    # Queries ----------------------------------------------------------------------------------------------------------------------------------
+    # Queries
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def now_ms(self) -> float:
@@ -126,11 +152,22 @@ class FencingHarness:
 
     def of(self, kind: type[E], *, since_ms: float = 0.0) -> Iterator[tuple[float, E]]:
         """Yield the events of a kind, with the time of each."""
-        return ((t_ms, event) for t_ms, event in self._events if isinstance(event, kind) and t_ms >= since_ms)
+        return (
+            (t_ms, event)
+            for t_ms, event in self._events
+            if isinstance(event, kind) and t_ms >= since_ms
+        )
 
     def first_read_ms(self, name: str, since_ms: float) -> float | None:
         """Return when a member read its first record after a time; None if it has not."""
-        return next((t_ms for t_ms, event in self.of(RecordRead, since_ms=since_ms) if event.client_id.startswith(name)), None)
+        return next(
+            (
+                t_ms
+                for t_ms, event in self.of(RecordRead, since_ms=since_ms)
+                if event.client_id.startswith(name)
+            ),
+            None,
+        )
 
     def copies(self) -> Counter[str]:
         """Return how often read_committed consumers read each output record."""
@@ -140,7 +177,8 @@ class FencingHarness:
         """Return the number of duplicated output records."""
         return sum(count > 1 for count in self.copies().values())
 
-    # Actions ----------------------------------------------------------------------------------------------------------------------------------
+    # Actions
+    # ----------------------------------------------------------------------------------------------
 
     def run(self, work: Coroutine[object, object, T], limit_s: float = LIMIT_S) -> T:
         """Run work on the client's host."""
@@ -165,9 +203,18 @@ class FencingHarness:
         async def there(work: Coroutine[object, object, T]) -> T:
             return await self.simulation.spawn(host, work)
 
-        parts = Parts.for_release(release(self._spec.release)).replacing(transactional_producer=terms.rules)
+        parts = Parts.for_release(release(self._spec.release)).replacing(
+            transactional_producer=terms.rules
+        )
         world = self.simulation.world_of(host)
-        return ClientHost(name=host.name, world=world, bootstrap=self.cluster.addresses, frame_events=False, parts=parts, run_there=there)
+        return ClientHost(
+            name=host.name,
+            world=world,
+            bootstrap=self.cluster.addresses,
+            frame_events=False,
+            parts=parts,
+            run_there=there,
+        )
 
     def group(self, terms: MemberParameters) -> GroupSettings:
         """Return the settings of a consumer."""
@@ -191,12 +238,18 @@ class FencingHarness:
             transaction_timeout_ms=terms.transaction_ms,
             names_member=not terms.is_old,
             require_stable=not terms.is_old,
-            producer=TransactionalSettings(transactional_id="", producer=replace(PATIENT), downgrades_commits=terms.downgrades),
+            producer=TransactionalSettings(
+                transactional_id="", producer=replace(PATIENT), downgrades_commits=terms.downgrades
+            ),
         )
 
     async def write(self, first: int, end: int) -> None:
         """Write records of the input."""
-        client = ProducerClient(self.simulation.world_of(self.client), bootstrap=self.cluster.addresses, client_id=f"writer-{first}")
+        client = ProducerClient(
+            self.simulation.world_of(self.client),
+            bootstrap=self.cluster.addresses,
+            client_id=f"writer-{first}",
+        )
         await client.start()
         for number in range(first, end):
             await client.send(INPUT, number % self._partitions, str(number), b"line")
@@ -210,7 +263,12 @@ class FencingHarness:
 
     async def _read(self) -> list[str]:
         world = self.simulation.world_of(self.client)
-        reader = ReaderClient(world, bootstrap=self.cluster.addresses, client_id=f"auditor-{self.simulation.now_ns}", read_committed=True)
+        reader = ReaderClient(
+            world,
+            bootstrap=self.cluster.addresses,
+            client_id=f"auditor-{self.simulation.now_ns}",
+            read_committed=True,
+        )
         found = await reader.read_all(OUTPUT, range(self._partitions))
         await reader.close()
         return [record.key for record in found]

@@ -1,7 +1,9 @@
-"""Restarts an app with version probing (KIP-268) member by member under load, the upgrade that KIP-447's design document relies on.
+"""Restarts an app with version probing (KIP-268) member by member under load, the upgrade that
+KIP-447's design document relies on.
 
-Members exchange versions as user data of JoinGroup and SyncGroup through a coordinator that ignores it. The events record what each
-member does with its version: transactions have an id per task or per thread, and each offset commit has a generation.
+Members exchange versions as user data of JoinGroup and SyncGroup through a coordinator that ignores
+it. The events record what each member does with its version: transactions have an id per task or
+per thread, and each offset commit has a generation.
 Source: KIP-268; KIP-447 (upgrade path of its document: UPGRADE_FROM, two rolling bounces).
 """
 
@@ -11,7 +13,11 @@ from dataclasses import dataclass
 from bench.fencing.harness import FencingHarness, Member, MemberParameters
 from kraftsim.cluster.transform_worker import Variant
 from kraftsim.core.clients.version_probing import OF_TASKS, OF_THREADS
-from kraftsim.events.transactional_clients import MemberStable, TransactionBegun, TransactionOffsetSent
+from kraftsim.events.transactional_clients import (
+    MemberStable,
+    TransactionBegun,
+    TransactionOffsetSent,
+)
 
 MEMBERS = 3
 RECORDS_BETWEEN = 6
@@ -30,7 +36,8 @@ BY_SETTING = MemberParameters(variant=Variant.PER_THREAD)
 class Bounced:
     """The results. `rebalances`: new generations after each restart, in order.
 
-    `mixed`: generations with offset commits by transactional ids of both kinds. `kinds`: those of the last generation.
+    `mixed`: generations with offset commits by transactional ids of both kinds. `kinds`: those of
+    the last generation.
     """
 
     rebalances: tuple[int, ...]
@@ -74,7 +81,9 @@ def bounced(first: MemberParameters, *restarts: tuple[int, MemberParameters]) ->
     )
 
 
-def all_to(terms: MemberParameters, order: Sequence[int] = (2, 0, 1)) -> Iterable[tuple[int, MemberParameters]]:
+def all_to(
+    terms: MemberParameters, order: Sequence[int] = (2, 0, 1)
+) -> Iterable[tuple[int, MemberParameters]]:
     """Return one rolling bounce."""
     return ((number, terms) for number in order)
 
@@ -91,6 +100,10 @@ def _kinds(harness: FencingHarness) -> dict[int, set[str]]:
     for t_ms, event in harness.of(TransactionOffsetSent):
         generation = event.generation_id
         if generation < 0:  # an old member commits without a generation: use the one at that time
-            generation = max((number for since_ms, number in moments if since_ms <= t_ms), default=0)
-        found.setdefault(generation, set()).add(THREADS if "-thread-" in ids[event.transaction] else TASKS)
+            generation = max(
+                (number for since_ms, number in moments if since_ms <= t_ms), default=0
+            )
+        found.setdefault(generation, set()).add(
+            THREADS if "-thread-" in ids[event.transaction] else TASKS
+        )
     return found

@@ -1,6 +1,8 @@
-"""Runs nodes with different variants of producer-id allocation in virtual time, and clients that request ids from the brokers.
+"""Runs nodes with different variants of producer-id allocation in virtual time, and clients that
+request ids from the brokers.
 
-Everything but the last digit follows from the seed alone: waits are in virtual time.   Source: KIP-730.
+Everything but the last digit follows from the seed alone: waits are in virtual time.
+Source: KIP-730.
 """
 
 import asyncio
@@ -13,22 +15,41 @@ from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataAppended
-from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdBlockAllocated, ProducerIdBlockReceived, ProducerIdReturned
+from kraftsim.events.producer_ids import (
+    InitProducerIdRefused,
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    ProducerIdReturned,
+)
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.producer_ids.rules_blocks import LAST_PRODUCER_ID
 from kraftsim.world.simulated import FrameSeen, Simulation, collected_after
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
 
-SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500", "kraftsim.frame.events": "false"}
+SETTINGS = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "kraftsim.frame.events": "false",
+}
 ALLOCATE = 67
 BACKOFF_SECONDS = 0.02
 STALL_MS = 20.0
 READY_SECONDS, LIMIT_SECONDS = 60.0, 600.0
-WATCHED = (ProducerIdReturned, InitProducerIdRefused, ProducerIdBlockAllocated, ProducerIdBlockReceived, MetadataAppended)
+WATCHED = (
+    ProducerIdReturned,
+    InitProducerIdRefused,
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    MetadataAppended,
+)
 SECONDS_PER_YEAR = 365.25 * 86_400
 
 
@@ -42,7 +63,10 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A variant of producer-id allocation. `brokers`: settings of single brokers; `zookeeper`: without KRaft controllers."""
+    """A variant of producer-id allocation.
+
+    `brokers`: settings of single brokers; `zookeeper`: without KRaft controllers.
+    """
 
     name: str
     release: str = "3.9"
@@ -53,7 +77,11 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParameters:
-    """Load and faults of a run. `think_ms`: between two requests of a client; `crash_every_s`: of each broker; `lost`: every n-th response."""
+    """Load and faults of a run.
+
+    `think_ms`: between two requests of a client; `crash_every_s`: of each broker; `lost`: every
+    n-th response.
+    """
 
     seconds: float = 4.0
     clients: int = 8
@@ -63,7 +91,9 @@ class RunParameters:
     crashes_cleanly: bool = False
     lost: int = 0
     looper: str = ""
-    """The broker as which a misbehaving caller requests blocks from the controller, as fast as it can; clients use broker 1."""
+    """The broker as which a misbehaving caller requests blocks from the controller, as fast as it
+    can; clients use broker 1.
+    """
     asks_all: bool = False
     """Whether clients use all brokers in turn; else broker 1."""
 
@@ -89,7 +119,9 @@ class RunCounts:
 
     @property
     def stalls(self) -> int:
-        """The number of clients that waited longer than a controller commit takes without faults."""
+        """The number of clients that waited longer than a controller commit takes without
+        faults.
+        """
         return sum(each > STALL_MS for each in self.waits_ms)
 
     def share_ms(self, percent: int) -> float:
@@ -99,7 +131,11 @@ class RunCounts:
     @property
     def years_left(self) -> float:
         """How long 2^63 ids last at this rate."""
-        return LAST_PRODUCER_ID / (self.taken / self.seconds) / SECONDS_PER_YEAR if self.taken else float("inf")
+        return (
+            LAST_PRODUCER_ID / (self.taken / self.seconds) / SECONDS_PER_YEAR
+            if self.taken
+            else float("inf")
+        )
 
 
 def simulate(way: Way, what: RunParameters, seed: int) -> RunCounts:
@@ -134,7 +170,9 @@ class Run:
 
     def _go(self) -> None:
         what, simulation = self._what, self._simulation
-        tasks = [self._begin(f"client-{number}", self._ask(number)) for number in range(what.clients)]
+        tasks = [
+            self._begin(f"client-{number}", self._ask(number)) for number in range(what.clients)
+        ]
         if what.trouble is Trouble.FORWARDED:
             tasks += [self._begin(f"admin-{number}", self._administer()) for number in range(20)]
         if what.looper:
@@ -186,7 +224,9 @@ class Run:
         connection = PeerConnection(host, port, client_id="asker")
         try:
             await connection.connect(timeout_ms=1000)
-            answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+            answer = await connection.request(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            )
         except OSError:
             return False
         finally:
@@ -195,7 +235,9 @@ class Run:
 
     async def _administer(self) -> None:
         row = AlterableConfig(name="log.retention.ms", config_operation=0, value="-1")
-        request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=4, resource_name="", configs=[row])])
+        request = IncrementalAlterConfigsRequest(
+            resources=[AlterConfigsResource(resource_type=4, resource_name="", configs=[row])]
+        )
         connection = PeerConnection(*self._cluster.addresses[0], client_id="admin")
         await connection.connect()
         while not self._is_over:
@@ -203,17 +245,28 @@ class Run:
         connection.close()
 
     async def _loop(self, name: str) -> None:
-        controller = self._cluster.spec.node(self._cluster.spec.controller_names[0], host_is_name=True)
+        controller = self._cluster.spec.node(
+            self._cluster.spec.controller_names[0], host_is_name=True
+        )
         connection = PeerConnection(controller.host, controller.port, client_id="looper")
         await connection.connect()
         broker = self._cluster.nodes[name]
         assert isinstance(broker, Broker), "brokers are called so"
         while not self._is_over:
-            await connection.request(AllocateProducerIdsRequest(broker_id=broker.config.node_id, broker_epoch=broker.broker_epoch))
+            await connection.request(
+                AllocateProducerIdsRequest(
+                    broker_id=broker.config.node_id, broker_epoch=broker.broker_epoch
+                )
+            )
         connection.close()
 
     def _lose(self, frame: FrameSeen, moment: str) -> None:
-        if frame.api_key == ALLOCATE and frame.is_response and moment == "before" and self._random.randrange(100) < self._what.lost:
+        if (
+            frame.api_key == ALLOCATE
+            and frame.is_response
+            and moment == "before"
+            and self._random.randrange(100) < self._what.lost
+        ):
             self.counts.lost += 1
             frame.cut(0)
 

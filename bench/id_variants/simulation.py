@@ -1,4 +1,5 @@
-"""Simulates one controller and its brokers in virtual milliseconds with the nodes' own rules: crashes, lost responses, a constant client load.
+"""Simulates one controller and its brokers in virtual milliseconds with the nodes' own rules:
+crashes, lost responses, a constant client load.
 
 Nothing is measured by a clock; counts follow from the seed alone.   Source: KIP-730.
 """
@@ -9,7 +10,11 @@ from random import Random
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
-from kraftsim.producer_ids.rules_allocation import ProducerIdControl, RepeatingProducerIdControl, ResizableProducerIdControl
+from kraftsim.producer_ids.rules_allocation import (
+    ProducerIdControl,
+    RepeatingProducerIdControl,
+    ResizableProducerIdControl,
+)
 from kraftsim.producer_ids.rules_block_clients import PrefetchingBlockClient, SendAllocate
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from protocol.errors import ErrorCode
@@ -20,7 +25,11 @@ YEAR_MS = 365.25 * 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """The parameters. Rates are per second and broker; `lost_percent`: of responses, which are retried after `retry_ms`."""
+    """The parameters.
+
+    Rates are per second and broker; `lost_percent`: of responses, which are retried after
+    `retry_ms`.
+    """
 
     seconds: float = 60.0
     brokers: int = 3
@@ -47,7 +56,9 @@ class Found:
     doubled: int = 0
     next_producer_id: int = 0
     audit: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """First and next id of each block, its broker and that broker's epoch, in the order of the log."""
+    """First and next id of each block, its broker and that broker's epoch, in the order of the
+    log.
+    """
 
     @property
     def unused(self) -> int:
@@ -56,7 +67,11 @@ class Found:
 
     def years_left(self, seconds: float) -> float:
         """Return how long 2^63 ids last at this rate."""
-        return LAST_ID / (self.next_producer_id / seconds) / (YEAR_MS / 1000) if self.next_producer_id else float("inf")
+        return (
+            LAST_ID / (self.next_producer_id / seconds) / (YEAR_MS / 1000)
+            if self.next_producer_id
+            else float("inf")
+        )
 
 
 class Broker:
@@ -99,7 +114,17 @@ def simulate(terms: Parameters, seed: int) -> Found:
             for effect in broker.source.take_effects():
                 assert isinstance(effect, SendAllocate), "no client waits here, so none is woken"
                 broker.requests += 1
-                _allocate(control, broker, effect.broker_epoch, broker.requests, now_ms, random, found, answers, retries)
+                _allocate(
+                    control,
+                    broker,
+                    effect.broker_epoch,
+                    broker.requests,
+                    now_ms,
+                    random,
+                    found,
+                    answers,
+                    retries,
+                )
         for due in [each for each in retries if each[0] <= now_ms]:
             retries.remove(due)
             if due[1].epoch == due[2]:
@@ -116,7 +141,9 @@ def _claim(broker: Broker, now_ms: int, found: Found, ids: Counter[int]) -> bool
     claimed = broker.source.claim(now_ms)
     if isinstance(claimed, Refusal):
         found.refused += 1
-        broker.waiting_since_ms = now_ms if broker.waiting_since_ms is None else broker.waiting_since_ms
+        broker.waiting_since_ms = (
+            now_ms if broker.waiting_since_ms is None else broker.waiting_since_ms
+        )
         return False
     if broker.waiting_since_ms is not None:
         found.stalls_ms.append(now_ms - broker.waiting_since_ms)
@@ -138,15 +165,31 @@ def _allocate(
     answers: list[tuple[int, Broker, int, ProducerIdBlock | Refusal]],
     retries: list[tuple[int, Broker, int, int]],
 ) -> None:
-    """Let the controller allocate a block; its response arrives later, or is lost, and then the broker retries."""
+    """Let the controller allocate a block; its response arrives later, or is lost, and then the
+    broker retries.
+    """
     decided = control.decide_allocate(broker.broker_id, epoch, number)
     if isinstance(decided, Decision):
         for record in decided.records:
             control.replay(record)
             found.blocks += 1
-            found.audit.append((decided.result.first_producer_id, decided.result.next_producer_id, broker.broker_id, epoch))
+            found.audit.append(
+                (
+                    decided.result.first_producer_id,
+                    decided.result.next_producer_id,
+                    broker.broker_id,
+                    epoch,
+                )
+            )
     if random.randrange(100) >= broker.terms.lost_percent:
-        answers.append((now_ms + broker.terms.rpc_ms, broker, epoch, decided.result if isinstance(decided, Decision) else decided))
+        answers.append(
+            (
+                now_ms + broker.terms.rpc_ms,
+                broker,
+                epoch,
+                decided.result if isinstance(decided, Decision) else decided,
+            )
+        )
     else:
         retries.append((now_ms + broker.terms.retry_ms, broker, epoch, number))
 

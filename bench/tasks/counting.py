@@ -1,4 +1,5 @@
-"""Runs the scenario with both variants once, and counts from its event log what each of them opened, sent and left behind.
+"""Runs the scenario with both variants once, and counts from its event log what each of them
+opened, sent and left behind.
 
 Source: KIP-447, "the number of producers grows linearly with the number of tasks".
 """
@@ -26,7 +27,10 @@ APPLICATIONS = {"task": "a producer per task", "thread": "a producer per thread"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """One line of the table. `states`: the number of producers in the producer state of all partitions; `ids`: at coordinators.
+    """One line of the table.
+
+    `states`: the number of producers in the producer state of all partitions; `ids`: at
+    coordinators.
 
     Times are virtual, of the simulated network and disks; `cpu_seconds` are of the run with both.
     """
@@ -51,12 +55,19 @@ class Counted:
 
 
 def count(partitions: int, replicas: int = 3, seed: int = 1) -> list[Counted]:
-    """Run once, and return a line for each variant. Raises AssertionError if the scenario failed."""
+    """Run once, and return a line for each variant.
+
+    Raises AssertionError if the scenario failed.
+    """
     request = RunRequest(
         scenario=scenario(SCENARIO),
         mode=Mode.SIM,
         seed=seed,
-        workload={"partitions": partitions, "replicas": replicas, "records_per_writer": RECORDS_PER_PARTITION * partitions},
+        workload={
+            "partitions": partitions,
+            "replicas": replicas,
+            "records_per_writer": RECORDS_PER_PARTITION * partitions,
+        },
     )
     began = time.process_time()
     with tempfile.TemporaryDirectory() as directory:
@@ -64,7 +75,11 @@ def count(partitions: int, replicas: int = 3, seed: int = 1) -> list[Counted]:
         assert result.outcome == "ok", "\n".join(result.lines())
         events = [event for _, event in read_events(Path(directory) / "run" / "events")]
     cpu_seconds = round(time.process_time() - began, 1)
-    owners = {event.producer_id: _application(event.transactional_id) for event in events if isinstance(event, TransactionStateChanged)}
+    owners = {
+        event.producer_id: _application(event.transactional_id)
+        for event in events
+        if isinstance(event, TransactionStateChanged)
+    }
     states, ids, markers = _left_behind(owners, events)
     return [
         Counted(
@@ -87,9 +102,15 @@ def count(partitions: int, replicas: int = 3, seed: int = 1) -> list[Counted]:
     ]
 
 
-def _left_behind(owners: dict[int, str], events: Sequence[Event]) -> tuple[dict[str, set[tuple[str, int, int]]], dict[str, set[str]], dict[str, int]]:
-    """Return for each variant its entries in producer states, its transactional ids, and the markers of its transactions."""
-    states: dict[str, set[tuple[str, int, int]]] = {variant: set() for variant in APPLICATIONS.values()}
+def _left_behind(
+    owners: dict[int, str], events: Sequence[Event]
+) -> tuple[dict[str, set[tuple[str, int, int]]], dict[str, set[str]], dict[str, int]]:
+    """Return for each variant its entries in producer states, its transactional ids, and the
+    markers of its transactions.
+    """
+    states: dict[str, set[tuple[str, int, int]]] = {
+        variant: set() for variant in APPLICATIONS.values()
+    }
     ids: dict[str, set[str]] = {variant: set() for variant in APPLICATIONS.values()}
     markers = dict.fromkeys(APPLICATIONS.values(), 0)
     for event in events:

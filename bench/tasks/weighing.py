@@ -1,7 +1,8 @@
-"""Measures the memory of a transactional producer on brokers: in a partition's producer state, at its coordinator, and as connections.
+"""Measures the memory of a transactional producer on brokers: in a partition's producer state, at
+its coordinator, and as connections.
 
-The first two are the allocations of the interpreter for the objects that a broker keeps; the others are the total growth of a broker process with
-that many producers over the wire.
+The first two are the allocations of the interpreter for the objects that a broker keeps; the others
+are the total growth of a broker process with that many producers over the wire.
 """
 
 import gc
@@ -27,7 +28,10 @@ from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 PRODUCERS = 10_000
@@ -70,7 +74,9 @@ def allocated(make: Callable[[], object]) -> float:
 
 
 def _known(*, ongoing: bool) -> TransactionShard:
-    """Return a coordinator's state with PRODUCERS ids, each in a transaction with two partitions: the output and the offsets."""
+    """Return a coordinator's state with PRODUCERS ids, each in a transaction with two partitions:
+    the output and the offsets.
+    """
     shard = TransactionShard()
     for number in range(PRODUCERS):
         partitions = (("task-out", number), ("__consumer_offsets", number % 50)) if ongoing else ()
@@ -88,7 +94,9 @@ def _known(*, ongoing: bool) -> TransactionShard:
 
 
 def _over_the_wire() -> dict[str, float]:
-    """Let OVER_THE_WIRE producers make one transaction of one record each, and open CONNECTIONS; return the growth of the broker for each."""
+    """Let OVER_THE_WIRE producers make one transaction of one record each, and open CONNECTIONS;
+    return the growth of the broker for each.
+    """
     with cluster(KRAFTSIM, settings=SETTINGS) as running, ExitStack() as open_connections:
         target = Target(running.bootstrap)
         topic = target.topic()
@@ -104,7 +112,10 @@ def _over_the_wire() -> dict[str, float]:
             peer = open_connections.enter_context(target.peer())
             _initialised(peer, "of-a-connection")
         connected = process.memory_info().rss - before
-    return {"broker, all of it, after one transaction": grown / OVER_THE_WIRE, "broker, a connection": connected / CONNECTIONS}
+    return {
+        "broker, all of it, after one transaction": grown / OVER_THE_WIRE,
+        "broker, a connection": connected / CONNECTIONS,
+    }
 
 
 def _transactions(peer: Peer, topic: str, prefix: str, count: int) -> None:
@@ -119,11 +130,27 @@ def _transactions(peer: Peer, topic: str, prefix: str, count: int) -> None:
             v3_and_below_topics=topics_of([(topic, 0)]),
         )
         answer = peer.ask(added, ADD, AddPartitionsToTxnResponse)
-        assert answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == ErrorCode.NONE, answer
-        records = batch(1, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, transactional=True)
-        written = peer.ask(produce_request(topic, records, transactional_id=name), PRODUCE, ProduceResponse)
+        assert (
+            answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            == ErrorCode.NONE
+        ), answer
+        records = batch(
+            1,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        written = peer.ask(
+            produce_request(topic, records, transactional_id=name), PRODUCE, ProduceResponse
+        )
         assert written.responses[0].partition_responses[0].error_code == ErrorCode.NONE, written
-        ended = EndTxnRequest(transactional_id=name, producer_id=producer_id, producer_epoch=producer_epoch, committed=True)
+        ended = EndTxnRequest(
+            transactional_id=name,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=True,
+        )
         assert peer.ask(ended, END, EndTxnResponse).error_code == ErrorCode.NONE, name
 
 
@@ -133,5 +160,9 @@ def _initialised(peer: Peer, name: str) -> tuple[int, int]:
         answer = peer.ask(asked, INIT, InitProducerIdResponse)
         if answer.error_code == ErrorCode.NONE:
             return answer.producer_id, answer.producer_epoch
-        assert answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR), answer
+        assert answer.error_code in (
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            ErrorCode.NOT_COORDINATOR,
+        ), answer
         time.sleep(0.005)

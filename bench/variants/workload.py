@@ -1,10 +1,14 @@
-"""One seeded workload for one kind of producer state: producers that send in order, and a network that loses, duplicates and delays.
+"""One seeded workload for one kind of producer state: producers that send in order, and a network
+that loses, duplicates and delays.
 
-A producer keeps several batches in flight, and retries those without a response. It handles responses like Apache Kafka's producer: an out-of-order
-batch is retried while earlier batches are in flight, and otherwise the producer bumps its epoch. Random choices do not depend on the responses, as
-far as two kinds of state return the same ones. Only the checks know the identity of each record.
+A producer keeps several batches in flight, and retries those without a response. It handles
+responses like Apache Kafka's producer: an out-of-order batch is retried while earlier batches are
+in flight, and otherwise the producer bumps its epoch. Random choices do not depend on the
+responses, as far as two kinds of state return the same ones. Only the checks know the identity of
+each record.
 
-Source: KIP-98, KIP-360, KIP-758; org.apache.kafka.clients.producer.internals.TransactionManager.canRetry.
+Source: KIP-98, KIP-360, KIP-758;
+org.apache.kafka.clients.producer.internals.TransactionManager.canRetry.
 """
 
 from collections import Counter
@@ -12,7 +16,14 @@ from dataclasses import dataclass, field
 from random import Random
 from struct import Struct
 
-from kraftsim.producer_state.rules_entries import Append, Duplicate, ProducerStatePolicy, increment_sequence, snapshot_rows, state_entries
+from kraftsim.producer_state.rules_entries import (
+    Append,
+    Duplicate,
+    ProducerStatePolicy,
+    increment_sequence,
+    snapshot_rows,
+    state_entries,
+)
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
@@ -36,7 +47,9 @@ class Workload:
     name: str
     in_flight: int = 5
     broken_percent: int = 20
-    """Transmissions in which the connection breaks: some batches have arrived, and some of those have responses."""
+    """Transmissions in which the connection breaks: some batches have arrived, and some of those
+    have responses.
+    """
     late_percent: int = 0
     """Batches that arrive a second time, up to thirty batches later."""
     restart_percent: int = 0
@@ -63,7 +76,9 @@ WORKLOADS = (
 
 @dataclass(slots=True)
 class Sent:
-    """A batch of one producer: its identity, its record count, and the epoch and sequence with which it was sent."""
+    """A batch of one producer: its identity, its record count, and the epoch and sequence with
+    which it was sent.
+    """
 
     number: int
     count: int
@@ -101,7 +116,10 @@ class Findings:
 
 
 class Partition:
-    """The log and the producer state of one partition, of one kind. The log records the identity of each batch."""
+    """The log and the producer state of one partition, of one kind.
+
+    The log records the identity of each batch.
+    """
 
     def __init__(self, kind: type[ProducerStateManager]) -> None:
         self._kind = kind
@@ -112,7 +130,9 @@ class Partition:
         self._frames = {count: bytearray(_frame(count)) for count in range(1, RECORDS_MAX + 1)}
 
     def take(self, producer_id: int, sent: Sent) -> tuple[ErrorCode, int, str]:
-        """Process a batch as a leader does; return the error, the offset, and the kind of response."""
+        """Process a batch as a leader does; return the error, the offset, and the kind of
+        response.
+        """
         frame = self._frames[sent.count]
         PRODUCER.pack_into(frame, PRODUCER_AT, producer_id, sent.epoch, sent.first)
         batch = RecordBatch(frame)
@@ -168,7 +188,12 @@ class Producer:
         for position, sent in enumerate(self._window[:arriving]):
             answer = self._deliver(partition, sent, findings)
             if random.randrange(100) < scenario.late_percent:
-                self._late.append((self._round + random.randint(1, 30) // scenario.in_flight, Sent(sent.number, sent.count, sent.epoch, sent.first)))
+                self._late.append(
+                    (
+                        self._round + random.randint(1, 30) // scenario.in_flight,
+                        Sent(sent.number, sent.count, sent.epoch, sent.first),
+                    )
+                )
             if position < answered:
                 answers.append((sent, *answer))
         for sent, error, offset in answers:
@@ -176,10 +201,14 @@ class Producer:
                 break
         for due, sent in [each for each in self._late if each[0] <= self._round]:
             self._late.remove((due, sent))
-            self._deliver(partition, sent, findings)  # its producer already has the response, or a new epoch
+            self._deliver(
+                partition, sent, findings
+            )  # its producer already has the response, or a new epoch
         self.is_done = not self._window and not self._late and self._given == self._batches
 
-    def _deliver(self, partition: Partition, sent: Sent, findings: Findings) -> tuple[ErrorCode, int]:
+    def _deliver(
+        self, partition: Partition, sent: Sent, findings: Findings
+    ) -> tuple[ErrorCode, int]:
         was_there = partition.copies[self.producer_id, sent.number] > 0
         error, offset, kind = partition.take(self.producer_id, sent)
         findings.answers[kind] += 1
@@ -187,13 +216,18 @@ class Producer:
             findings.false_duplicates += 1
         return error, offset
 
-    def _on_response(self, partition: Partition, sent: Sent, error: ErrorCode, offset: int, findings: Findings) -> bool:
+    def _on_response(
+        self, partition: Partition, sent: Sent, error: ErrorCode, offset: int, findings: Findings
+    ) -> bool:
         """Process a response; return whether the responses after it still count."""
         if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._window.remove(sent)
             self._last_acknowledged_end = increment_sequence(sent.last, 1)
             findings.without_offset += offset == NOWHERE
-            findings.misplaced += offset != NOWHERE and partition.log.get(offset) != (self.producer_id, sent.number)
+            findings.misplaced += offset != NOWHERE and partition.log.get(offset) != (
+                self.producer_id,
+                sent.number,
+            )
             findings.lost += partition.copies[self.producer_id, sent.number] == 0
             return True
         if sent is not self._window[0]:
@@ -215,14 +249,27 @@ class Producer:
         return sent
 
     def _moment(self, percent: int, batches: int) -> int | None:
-        return self._random.randrange(1, max(batches, 2)) if self._random.randrange(100) < percent else None
+        return (
+            self._random.randrange(1, max(batches, 2))
+            if self._random.randrange(100) < percent
+            else None
+        )
 
 
-def run_workload(kind: type[ProducerStateManager], scenario: Workload, producers: int, batches_each: int, seed: int) -> tuple[Findings, Partition]:
+def run_workload(
+    kind: type[ProducerStateManager],
+    scenario: Workload,
+    producers: int,
+    batches_each: int,
+    seed: int,
+) -> tuple[Findings, Partition]:
     """Run the workload with `producers` producers of `batches_each` batches; return the results."""
     findings, partition = Findings(batches=producers * batches_each), Partition(kind)
     network = Random(f"{seed}/network")
-    waiting = [Producer(number, scenario, batches_each, Random(f"{seed}/{number}")) for number in range(producers)]
+    waiting = [
+        Producer(number, scenario, batches_each, Random(f"{seed}/{number}"))
+        for number in range(producers)
+    ]
     for _ in range(ROUNDS_MAX):
         for each in waiting:
             each.transmit(partition, findings)
@@ -236,7 +283,9 @@ def run_workload(kind: type[ProducerStateManager], scenario: Workload, producers
     return findings, partition
 
 
-def state_of(kind: type[ProducerStateManager], producers: int, batches_each: int) -> ProducerStateManager:
+def state_of(
+    kind: type[ProducerStateManager], producers: int, batches_each: int
+) -> ProducerStateManager:
     """Return the producer state after `producers` producers wrote `batches_each` batches each."""
     state = kind(ProducerStatePolicy())
     frame = bytearray(_frame(1))

@@ -1,7 +1,7 @@
 """The result of an analysis, as a value to print, to write as JSON, and to draw.
 
-Verdicts: violated > unknown > vacuous > ok. A run whose logs lack lines is never ok, and neither is one without
-events to examine.
+Verdicts: violated > unknown > vacuous > ok. A run whose logs lack lines is never ok, and neither is
+one without events to examine.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,13 @@ from kraftsim.invariants.verdict import Outcome
 EXIT_CODES: Final = {Outcome.OK: 0, Outcome.VIOLATED: 1, Outcome.UNKNOWN: 2, Outcome.VACUOUS: 2}
 SUMMARY_LINES_MAX: Final = 40
 BREACHES_SHOWN_MAX: Final = 3
-WORST_FIRST: Final = (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS, Outcome.OK, Outcome.NOT_APPLICABLE)
+WORST_FIRST: Final = (
+    Outcome.VIOLATED,
+    Outcome.UNKNOWN,
+    Outcome.VACUOUS,
+    Outcome.OK,
+    Outcome.NOT_APPLICABLE,
+)
 
 
 class WitnessedBreach(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +37,10 @@ class WitnessedBreach(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InvariantResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one invariant in a run. `breaches` are the first few of `violation_count`; `reason` says why an outcome is unknown."""
+    """The result of one invariant in a run.
+
+    `breaches` are the first few of `violation_count`; `reason` says why an outcome is unknown.
+    """
 
     invariant: str
     rule: str
@@ -47,7 +56,10 @@ class InvariantResult(msgspec.Struct, frozen=True, kw_only=True):
         """Return the result as text, with its first violations and the events that show them."""
         counted = f", {self.violation_count:,} violations" if self.violation_count else ""
         promised = " (must be exercised)" if self.outcome is Outcome.VACUOUS else ""
-        yield f"  {self.outcome:<14}  {self.invariant:<34} {self.examined:>10,} examined{counted}{promised}"
+        yield (
+            f"  {self.outcome:<14}  {self.invariant:<34} {self.examined:>10,} "
+            f"examined{counted}{promised}"
+        )
         if self.reason:
             yield f"      {self.reason}"
         for violation in self.breaches[:BREACHES_SHOWN_MAX]:
@@ -72,12 +84,25 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         return EXIT_CODES[self.verdict]
 
     def lines(self) -> list[str]:
-        """Return a summary of at most forty lines, worst first; the replay command is always included."""
-        lines = [f"{printable(self.facts.title)}: {self.verdict}", *(f"  {line.strip()}" for line in map(printable, self.ingest.lines()))]
+        """Return a summary of at most forty lines, worst first; the replay command is always
+        included.
+        """
+        lines = [
+            f"{printable(self.facts.title)}: {self.verdict}",
+            *(f"  {line.strip()}" for line in map(printable, self.ingest.lines())),
+        ]
         for result in sorted(self.judgements, key=lambda each: WORST_FIRST.index(each.outcome)):
             lines += result.lines()
-        replay = [f"  replay: {printable(self.facts.command)}"] if self.facts.command and self.verdict is not Outcome.OK else []
+        replay = (
+            [f"  replay: {printable(self.facts.command)}"]
+            if self.facts.command and self.verdict is not Outcome.OK
+            else []
+        )
         if len(lines) + len(replay) <= SUMMARY_LINES_MAX:
             return [*lines, *replay]
         shown = SUMMARY_LINES_MAX - len(replay) - 1
-        return [*lines[:shown], f"  ... and {len(lines) - shown} lines more: see --json, or the report", *replay]
+        return [
+            *lines[:shown],
+            f"  ... and {len(lines) - shown} lines more: see --json, or the report",
+            *replay,
+        ]

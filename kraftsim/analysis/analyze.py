@@ -1,4 +1,5 @@
-"""Checks a run: reads its event logs, evaluates its invariants with Spark, and fetches the events that show violations.
+"""Checks a run: reads its event logs, evaluates its invariants with Spark, and fetches the events
+that show violations.
 
 The result is stored as RUN/analysis.json, so that the report of an analysed run needs no Spark.
 """
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
 ANALYSIS_FILE: Final = "analysis.json"
 
 
-def analyze_run(run: Path, invariants: Sequence[str] = (), *, spark: "SparkSession | None" = None) -> Analysis:
+def analyze_run(
+    run: Path, invariants: Sequence[str] = (), *, spark: "SparkSession | None" = None
+) -> Analysis:
     """Check all invariants of a run or those named, and store the result in the run's directory.
 
-    Raises KeyError for an unknown invariant, NoEvents or ValueError for a directory that is no run, JavaMissing.
+    Raises KeyError for an unknown invariant, NoEvents or ValueError for a directory that is no run,
+    JavaMissing.
     """
     facts = read_run_facts(run)
     chosen = _chosen(invariants, facts.must_exercise)
@@ -40,20 +44,29 @@ def analyze_run(run: Path, invariants: Sequence[str] = (), *, spark: "SparkSessi
         with spark_session() as session:
             found, chapter = _ask(session, ingest, chosen)
     upgrade = find_upgrade(Path(ingest.parquet))
-    analysis = msgspec.structs.replace(_analysis(facts, ingest, chosen, found), transactions=chapter, upgrade=upgrade)
+    analysis = msgspec.structs.replace(
+        _analysis(facts, ingest, chosen, found), transactions=chapter, upgrade=upgrade
+    )
     if not invariants:
         (run / ANALYSIS_FILE).write_bytes(msgspec.json.encode(analysis))
     return analysis
 
 
-def _ask(spark: "SparkSession", ingest: IngestResult, chosen: Sequence[Invariant]) -> tuple[Mapping[str, Found], TransactionChapter | None]:
+def _ask(
+    spark: "SparkSession", ingest: IngestResult, chosen: Sequence[Invariant]
+) -> tuple[Mapping[str, Found], TransactionChapter | None]:
     """Evaluate the invariants, and the transactions if there were any."""
     found = find_verdicts(spark, ingest.parquet, ingest.event_count, chosen)
-    return found, find_chapter(spark, ingest.parquet) if has_transactions(Path(ingest.parquet)) else None
+    return found, find_chapter(spark, ingest.parquet) if has_transactions(
+        Path(ingest.parquet)
+    ) else None
 
 
 def analysis_of(run: Path) -> Analysis:
-    """Return the stored analysis if the run is unchanged, else analyse it. Raises as `analyze_run`."""
+    """Return the stored analysis if the run is unchanged, else analyse it.
+
+    Raises as `analyze_run`.
+    """
     kept = run / ANALYSIS_FILE
     if kept.exists():
         try:
@@ -62,7 +75,11 @@ def analysis_of(run: Path) -> Analysis:
             return analyze_run(run)
         names = [result.invariant for result in analysis.judgements]
         ingest = ingested(run)
-        if analysis.ingest.files == ingest.files and analysis.facts == read_run_facts(run) and names == list(INVARIANTS.names()):
+        if (
+            analysis.ingest.files == ingest.files
+            and analysis.facts == read_run_facts(run)
+            and names == list(INVARIANTS.names())
+        ):
             return msgspec.structs.replace(analysis, ingest=ingest)
     return analyze_run(run)
 
@@ -73,23 +90,52 @@ def _chosen(names: Sequence[str], must_exercise: Sequence[str]) -> tuple[Invaria
     return tuple(INVARIANTS.named(name) for name in names) or INVARIANTS.all()
 
 
-def _analysis(facts: RunFacts, ingest: IngestResult, invariants: Sequence[Invariant], found: Mapping[str, Found]) -> Analysis:
-    verdicts = {invariant.name: _verdict(invariant, found[invariant.name], facts, ingest) for invariant in invariants}
-    positions = [position for each in found.values() for violation in each.breaches for position in violation.witnesses]
+def _analysis(
+    facts: RunFacts,
+    ingest: IngestResult,
+    invariants: Sequence[Invariant],
+    found: Mapping[str, Found],
+) -> Analysis:
+    verdicts = {
+        invariant.name: _verdict(invariant, found[invariant.name], facts, ingest)
+        for invariant in invariants
+    }
+    positions = [
+        position
+        for each in found.values()
+        for violation in each.breaches
+        for position in violation.witnesses
+    ]
     witnesses = fetch_witnesses(Path(ingest.parquet), positions)
-    judgements = tuple(_result_of(invariant, verdicts[invariant.name], found[invariant.name], facts, witnesses) for invariant in invariants)
-    return Analysis(verdict=worst(verdicts.values()), facts=facts, ingest=ingest, judgements=judgements)
+    judgements = tuple(
+        _result_of(invariant, verdicts[invariant.name], found[invariant.name], facts, witnesses)
+        for invariant in invariants
+    )
+    return Analysis(
+        verdict=worst(verdicts.values()), facts=facts, ingest=ingest, judgements=judgements
+    )
 
 
 def _verdict(invariant: Invariant, found: Found, facts: RunFacts, ingest: IngestResult) -> Verdict:
-    verdict = verdict_of(invariant.name, examined=found.examined, violation_count=found.violation_count, undecidable=found.undecidable)
+    verdict = verdict_of(
+        invariant.name,
+        examined=found.examined,
+        violation_count=found.violation_count,
+        undecidable=found.undecidable,
+    )
     lost_lines = ingest.lost_lines()
     if lost_lines:
         verdict = verdict.without_lost_lines(f"the event log is not whole: {lost_lines}")
     return verdict.for_run(must_exercise=invariant.name in facts.must_exercise)
 
 
-def _result_of(invariant: Invariant, verdict: Verdict, found: Found, facts: RunFacts, witnesses: Mapping[int, Witness]) -> InvariantResult:
+def _result_of(
+    invariant: Invariant,
+    verdict: Verdict,
+    found: Found,
+    facts: RunFacts,
+    witnesses: Mapping[int, Witness],
+) -> InvariantResult:
     return InvariantResult(
         invariant=invariant.name,
         rule=invariant.rule,
@@ -99,7 +145,11 @@ def _result_of(invariant: Invariant, verdict: Verdict, found: Found, facts: RunF
         examined=verdict.examined,
         violation_count=verdict.violation_count,
         breaches=tuple(
-            WitnessedBreach(key=violation.key, message=violation.message, witnesses=tuple(witnesses[position] for position in violation.witnesses))
+            WitnessedBreach(
+                key=violation.key,
+                message=violation.message,
+                witnesses=tuple(witnesses[position] for position in violation.witnesses),
+            )
             for violation in found.breaches
         ),
         reason=verdict.reason,

@@ -1,7 +1,8 @@
-"""The columns of an ingested run: the envelope, then every field of every event kind, each column once.
+"""The columns of an ingested run: the envelope, then every field of every event kind, each column
+once.
 
-The columns come from the event classes and never from the data, so that the view of a kind that did not occur
-has its columns, too.
+The columns come from the event classes and never from the data, so that the view of a kind that did
+not occur has its columns, too.
 """
 
 import re
@@ -26,14 +27,25 @@ ENVELOPE_COLUMNS: Final = {
 }
 NEVER_NULL: Final = ("node", "incarnation", "n", "t_ns", "kind")
 EXTRA: Final = "extra"
-"""JSON of the fields that no known event kind has, so that a log of a newer kraftsim loses nothing."""
+"""JSON of the fields that no known event kind has, so that a log of a newer kraftsim loses
+nothing.
+"""
 POSITION: Final = "position"
-"""Place of an event in the order of time (t_ns, node, incarnation, n), from 0; it is also the number of its row."""
+"""Place of an event in the order of time (t_ns, node, incarnation, n), from 0; it is also the
+number of its row.
+"""
 CAUSE_POSITION: Final = "cause_position"
 """Position of the event on another node that caused this one; null where none is known."""
 LAMPORT: Final = "lamport"
-"""Lamport clock from the order on each node and the causes: smaller for any event that can have caused another."""
-DERIVED_COLUMNS: Final = {EXTRA: pa.string(), POSITION: pa.int64(), CAUSE_POSITION: pa.int64(), LAMPORT: pa.int64()}
+"""Lamport clock from the order on each node and the causes: smaller for any event that can have
+caused another.
+"""
+DERIVED_COLUMNS: Final = {
+    EXTRA: pa.string(),
+    POSITION: pa.int64(),
+    CAUSE_POSITION: pa.int64(),
+    LAMPORT: pa.int64(),
+}
 
 _TYPES: Final = {int: pa.int64(), str: pa.string(), bool: pa.bool_()}
 
@@ -50,12 +62,16 @@ def line_schema() -> pa.Schema:
     columns = dict(ENVELOPE_COLUMNS)
     for kind in KINDS.values():
         for name, data_type in _columns_of(kind).items():
-            assert columns.setdefault(name, data_type) == data_type, f"{kind.__name__}.{name} has another type than the field of that name elsewhere"
+            assert columns.setdefault(name, data_type) == data_type, (
+                f"{kind.__name__}.{name} has another type than the field of that name elsewhere"
+            )
     return pa.schema(list(columns.items()))
 
 
 def schema_of_kinds(kinds: Iterable[str]) -> pa.Schema:
-    """Return the columns of `line_schema` that lines of these kinds can have; for an unknown kind, all of them."""
+    """Return the columns of `line_schema` that lines of these kinds can have; for an unknown kind,
+    all of them.
+    """
     names = set(ENVELOPE_COLUMNS)
     for kind in kinds:
         if kind not in KINDS:
@@ -67,7 +83,12 @@ def schema_of_kinds(kinds: Iterable[str]) -> pa.Schema:
 @cache
 def event_schema() -> pa.Schema:
     """Return all columns of an ingested run."""
-    return pa.schema([*line_schema(), *(pa.field(name, data_type) for name, data_type in DERIVED_COLUMNS.items())])
+    return pa.schema(
+        [
+            *line_schema(),
+            *(pa.field(name, data_type) for name, data_type in DERIVED_COLUMNS.items()),
+        ]
+    )
 
 
 @cache
@@ -82,5 +103,7 @@ def _columns_of(kind: type[Event]) -> dict[str, pa.DataType]:
 
 def _column_type(kind: type[Event], field: msgspec.structs.FieldInfo) -> pa.DataType:
     alternatives = set(getattr(field.type, "__args__", (field.type,))) - {type(None)}
-    assert len(alternatives) == 1, f"{kind.__name__}.{field.name} must be an int, a str or a bool, or one of them and None"
+    assert len(alternatives) == 1, (
+        f"{kind.__name__}.{field.name} must be an int, a str or a bool, or one of them and None"
+    )
     return _TYPES[alternatives.pop()]

@@ -1,8 +1,10 @@
-"""Reads the owner of each block of producer ids from the bytes of a metadata log and its snapshots: the audit trail of KIP-730.
+"""Reads the owner of each block of producer ids from the bytes of a metadata log and its snapshots:
+the audit trail of KIP-730.
 
-Works on the directory of any KRaft controller, of kraftsim or Apache Kafka. A snapshot contains only the end of
-the last block and no owner: the records in the segments that it replaced are lost.
-Source: KIP-730 (audit trail), KIP-630; ProducerIdsRecord.json, org.apache.kafka.image.ProducerIdsImage.
+Works on the directory of any KRaft controller, of kraftsim or Apache Kafka. A snapshot contains
+only the end of the last block and no owner: the records in the segments that it replaced are lost.
+Source: KIP-730 (audit trail), KIP-630; ProducerIdsRecord.json,
+org.apache.kafka.image.ProducerIdsImage.
 """
 
 from collections.abc import Iterator
@@ -12,7 +14,13 @@ from typing import Final
 import msgspec
 
 from protocol.batches import RecordBatch, split_batches
-from protocol.disk.file_names import LOG, METADATA_TOPIC, parse_metadata_snapshot_name, parse_segment_file_name, partition_directory_name
+from protocol.disk.file_names import (
+    LOG,
+    METADATA_TOPIC,
+    parse_metadata_snapshot_name,
+    parse_segment_file_name,
+    partition_directory_name,
+)
 from protocol.malformed import MalformedMessage
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.metadata.registry import parse_record
@@ -21,7 +29,9 @@ METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 
 
 class TrailRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A record with the end of a block. In a snapshot `offset` is the end offset of the snapshot, in a log the record's own.
+    """A record with the end of a block.
+
+    In a snapshot `offset` is the end offset of the snapshot, in a log the record's own.
 
     `value_bytes`: the record; `file_bytes`: of the snapshot, 0 for a log.
     """
@@ -40,7 +50,9 @@ class TrailRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogExtent(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the log that a node has: offsets first_offset .. next_offset - 1, and where reading failed, if it did."""
+    """The part of the log that a node has: offsets first_offset .. next_offset - 1, and where
+    reading failed, if it did.
+    """
 
     node: str
     first_offset: int
@@ -55,19 +67,33 @@ class NoMetadataLog(ValueError):
 
 
 def metadata_directories(place: Path) -> dict[str, Path]:
-    """Return the directories of metadata logs at or below a path, by the node's name: that of the parent directory. Raises NoMetadataLog."""
+    """Return the directories of metadata logs at or below a path, by the node's name: that of the
+    parent directory.
+
+    Raises NoMetadataLog.
+    """
     found = [place] if place.name == METADATA_DIRECTORY else sorted(place.rglob(METADATA_DIRECTORY))
     logs = {each.resolve().parent.name: each for each in found if each.is_dir()}
     if not logs:
-        raise NoMetadataLog(f"{place} holds no metadata log: there is no {METADATA_DIRECTORY} below it")
+        raise NoMetadataLog(
+            f"{place} holds no metadata log: there is no {METADATA_DIRECTORY} below it"
+        )
     return logs
 
 
 def read_trail(node: str, directory: Path) -> tuple[LogExtent, list[TrailRow]]:
-    """Read the data of one node: the extent of its log, and the rows of snapshots and log in the order of their offsets."""
-    snapshots = sorted(path for path in directory.iterdir() if parse_metadata_snapshot_name(path.name) is not None)
+    """Read the data of one node: the extent of its log, and the rows of snapshots and log in the
+    order of their offsets.
+    """
+    snapshots = sorted(
+        path for path in directory.iterdir() if parse_metadata_snapshot_name(path.name) is not None
+    )
     rows = [row for path in snapshots for row in _snapshot_rows(node, path)]
-    segments = sorted(path for path in directory.iterdir() if path.suffix == LOG and parse_segment_file_name(path.name) is not None)
+    segments = sorted(
+        path
+        for path in directory.iterdir()
+        if path.suffix == LOG and parse_segment_file_name(path.name) is not None
+    )
     next_offset = first_offset = _base_of(segments[0]) if segments else 0
     trouble = ""
     for path in segments:
@@ -79,7 +105,12 @@ def read_trail(node: str, directory: Path) -> tuple[LogExtent, list[TrailRow]]:
             trouble = f"{path.name}: {malformed.reason}"
             break
     extent = LogExtent(
-        node=node, first_offset=first_offset, next_offset=next_offset, segments=len(segments), snapshots=len(snapshots), trouble=trouble
+        node=node,
+        first_offset=first_offset,
+        next_offset=next_offset,
+        segments=len(segments),
+        snapshots=len(snapshots),
+        trouble=trouble,
     )
     return extent, sorted(rows, key=lambda row: (row.offset, not row.is_snapshot))
 
@@ -116,4 +147,10 @@ def _snapshot_rows(node: str, path: Path) -> Iterator[TrailRow]:
     content = path.read_bytes()
     for batch in split_batches(content):
         for row in _rows(node, path, batch):
-            yield msgspec.structs.replace(row, is_snapshot=True, offset=named.end_offset, leader_epoch=named.leader_epoch, file_bytes=len(content))
+            yield msgspec.structs.replace(
+                row,
+                is_snapshot=True,
+                offset=named.end_offset,
+                leader_epoch=named.leader_epoch,
+                file_bytes=len(content),
+            )

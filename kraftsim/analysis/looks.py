@@ -1,4 +1,5 @@
-"""The style of event kinds in the report: the family that gives the colour, whether it is an error, and the label beside a dot.
+"""The style of event kinds in the report: the family that gives the colour, whether it is an error,
+and the label beside a dot.
 
 A kind without a row here is drawn in the family of its module and with its own name.
 """
@@ -24,7 +25,10 @@ FAMILIES: Final = {
     "run": "run",
     "faults": "faults and violations",
 }
-"""Family -> its name in the legend, in the order of the legend. The page's style sheet has a colour for each; only that of the faults is red."""
+"""Family -> its name in the legend, in the order of the legend.
+
+The page's style sheet has a colour for each; only that of the faults is red.
+"""
 
 _FAMILY_OF_MODULE: Final = {
     "clients": "clients",
@@ -46,7 +50,13 @@ _FAMILY_OF_MODULE: Final = {
     "zookeeper_controllers": "zookeeper",
     "zookeeper_mode": "zookeeper",
 }
-_FAULTS: Final = ("FaultArmed", "FaultInjected", "FaultTookEffect", "FaultEnded", "InvariantViolated")
+_FAULTS: Final = (
+    "FaultArmed",
+    "FaultInjected",
+    "FaultTookEffect",
+    "FaultEnded",
+    "InvariantViolated",
+)
 _BAD_NEWS: Final = ("Refused", "Failed", "Violated", "Fenced", "Reverted", "Resigned")
 _LABELS: Final = {
     "BatchAppended": "append {topic}-{partition} @{first_offset}",
@@ -92,7 +102,9 @@ _LABELS: Final = {
 
 
 def family_of(kind: str) -> str:
-    """Return the family of a kind: that of its module, or that of the faults; an unknown kind belongs to the run."""
+    """Return the family of a kind: that of its module, or that of the faults; an unknown kind
+    belongs to the run.
+    """
     if kind in _FAULTS:
         return "faults"
     event = KINDS.get(kind)

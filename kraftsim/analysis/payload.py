@@ -1,7 +1,8 @@
-"""The dynamic part of the picture: the events as columns of numbers, gzipped and in base64, which the page unpacks into typed arrays.
+"""The dynamic part of the picture: the events as columns of numbers, gzipped and in base64, which
+the page unpacks into typed arrays.
 
-Increasing columns are written as differences, which compress to almost nothing; texts are indexes into one
-list. About 8 bytes of HTML an event.
+Increasing columns are written as differences, which compress to almost nothing; texts are indexes
+into one list. About 8 bytes of HTML an event.
 """
 
 import base64
@@ -26,7 +27,11 @@ GZIP_LEVEL: Final = 6
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """One column in the payload. `coding`: how its numbers are written; `meaning`: 'number', 'text' (index into the texts, -1 null) or 'flag'."""
+    """One column in the payload.
+
+    `coding`: how its numbers are written; `meaning`: 'number', 'text' (index into the texts, -1
+    null) or 'flag'.
+    """
 
     name: str
     coding: str
@@ -42,7 +47,9 @@ class KindColumns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """The meaning of the bytes of a payload, in order: the common columns, those of each kind, then the texts as a JSON array of `texts_bytes`."""
+    """The meaning of the bytes of a payload, in order: the common columns, those of each kind, then
+    the texts as a JSON array of `texts_bytes`.
+    """
 
     event_count: int
     common: tuple[Column, ...]
@@ -80,14 +87,18 @@ class Packer:
         """Add texts; each distinct one is stored once for the whole payload."""
         encoded = values.dictionary_encode()
         own = encoded.dictionary.to_pylist()
-        numbers = np.array([self._texts.setdefault(text, len(self._texts)) for text in own] or [0], np.int64)
+        numbers = np.array(
+            [self._texts.setdefault(text, len(self._texts)) for text in own] or [0], np.int64
+        )
         indices = np.asarray(encoded.indices.fill_null(-1), np.int64)
         column = self.numbers(name, np.where(indices >= 0, numbers[indices], -1))
         return msgspec.structs.replace(column, meaning="text")
 
     def finish(self) -> tuple[int, str]:
         """Return the size of the texts in bytes, and everything, gzipped and in base64."""
-        texts = json.dumps(list(self._texts), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        texts = json.dumps(list(self._texts), ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "surrogatepass"
+        )
         packed = gzip.compress(b"".join([*self._chunks, texts]), GZIP_LEVEL, mtime=0)
         return len(texts), base64.b64encode(packed).decode()
 
@@ -107,16 +118,35 @@ def pack(events: pa.Table, lane_of: dict[str, int]) -> Payload:
         packer.numbers("skipped", _skipped_lines(lane, incarnation, _integers(events, "n"))),
         packer.numbers("back", _rows_back_to_cause(events)),
     )
-    by_kind = tuple(_pack_kind(packer, name, events.filter(pa.array(kind == number))) for number, name in enumerate(kinds))
+    by_kind = tuple(
+        _pack_kind(packer, name, events.filter(pa.array(kind == number)))
+        for number, name in enumerate(kinds)
+    )
     texts_bytes, text = packer.finish()
-    return Payload(layout=Layout(event_count=events.num_rows, common=common, kinds=by_kind, texts_bytes=texts_bytes), text=text)
+    return Payload(
+        layout=Layout(
+            event_count=events.num_rows, common=common, kinds=by_kind, texts_bytes=texts_bytes
+        ),
+        text=text,
+    )
 
 
 def _pack_kind(packer: Packer, kind: str, events: pa.Table) -> KindColumns:
-    names = fields_of(kind) if kind in KINDS else tuple(name for name in _all_fields() if events.column(name).null_count < events.num_rows)
+    names = (
+        fields_of(kind)
+        if kind in KINDS
+        else tuple(
+            name for name in _all_fields() if events.column(name).null_count < events.num_rows
+        )
+    )
     if events.column(EXTRA).null_count < events.num_rows:
         names = (*names, EXTRA)
-    return KindColumns(kind=kind, columns=tuple(_pack_field(packer, name, events.column(name).combine_chunks()) for name in names))
+    return KindColumns(
+        kind=kind,
+        columns=tuple(
+            _pack_field(packer, name, events.column(name).combine_chunks()) for name in names
+        ),
+    )
 
 
 def _pack_field(packer: Packer, name: str, values: pa.Array) -> Column:
@@ -136,7 +166,9 @@ def _all_fields() -> tuple[str, ...]:
 
 
 def _coded(values: Array) -> tuple[str, bytes]:
-    """Return the coding and the bytes: differences where they fit into 32 bits ('d1', 'd4'), single bytes ('u1'), or doubles ('f8')."""
+    """Return the coding and the bytes: differences where they fit into 32 bits ('d1', 'd4'), single
+    bytes ('u1'), or doubles ('f8').
+    """
     if not len(values):
         return "u1", b""
     low, high = int(values.min()), int(values.max())
@@ -164,7 +196,9 @@ def _integers(events: pa.Table, name: str) -> Array:
 
 
 def _skipped_lines(lane: Array, incarnation: Array, n: Array) -> Array:
-    """Return how many line numbers are between an event and the previous one in its log: nearly always none, so that it costs nothing."""
+    """Return how many line numbers are between an event and the previous one in its log: nearly
+    always none, so that it costs nothing.
+    """
     order = np.lexsort((incarnation, lane))  # stable: within a log the order of the rows
     same = (np.diff(lane[order]) == 0) & (np.diff(incarnation[order]) == 0)
     before = np.concatenate(([-1], np.where(same, n[order][:-1], -1)))[: len(n)]
@@ -179,5 +213,7 @@ def _rows_back_to_cause(events: pa.Table) -> Array:
     cause = np.asarray(events.column(CAUSE_POSITION).combine_chunks().fill_null(-1), np.int64)
     row = np.searchsorted(position, cause)
     is_there = (cause >= 0) & (row < len(position))
-    is_there &= position[np.minimum(row, max(len(position) - 1, 0))] == cause if len(position) else is_there
+    is_there &= (
+        position[np.minimum(row, max(len(position) - 1, 0))] == cause if len(position) else is_there
+    )
     return np.where(is_there, np.arange(len(position)) - row, 0)

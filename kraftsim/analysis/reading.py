@@ -1,8 +1,8 @@
 """Reads one event log file, JSON lines, into columns.
 
-Whole files are parsed by Arrow. Only files that it rejects, because a line is no event or a field has an
-unexpected type, are read line by line. A last line without line feed is the result of kill -9: it is dropped
-and counted, and is never an error.
+Whole files are parsed by Arrow. Only files that it rejects, because a line is no event or a field
+has an unexpected type, are read line by line. A last line without line feed is the result of kill
+-9: it is dropped and counted, and is never an error.
 """
 
 import re
@@ -14,7 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from kraftsim.analysis.columns import ENVELOPE_COLUMNS, EXTRA, NEVER_NULL, line_schema, schema_of_kinds
+from kraftsim.analysis.columns import (
+    ENVELOPE_COLUMNS,
+    EXTRA,
+    NEVER_NULL,
+    line_schema,
+    schema_of_kinds,
+)
 
 BLOCK_BYTES: Final = 4 * 1024 * 1024
 """Arrow parses a file in blocks of this size, several at a time; no line may be longer."""
@@ -36,7 +42,9 @@ class LogContent(NamedTuple):
 
 
 def read_log(path: Path) -> LogContent:
-    """Return the events of a file in the order of its lines: envelope, `extra`, and at least those columns of `line_schema` that are not all null."""
+    """Return the events of a file in the order of its lines: envelope, `extra`, and at least those
+    columns of `line_schema` that are not all null.
+    """
     data = path.read_bytes()
     whole_bytes = data.rfind(b"\n") + 1
     tail = data[whole_bytes:]
@@ -58,7 +66,9 @@ def read_log(path: Path) -> LogContent:
 
 
 def _is_nested_deeply(data: bytes) -> bool:
-    """Return whether a line has so many opening brackets that it may be nested too deeply for Arrow."""
+    """Return whether a line has so many opening brackets that it may be nested too deeply for
+    Arrow.
+    """
     if data.count(b"{") + data.count(b"[") - data.count(b"\n") <= DEPTH_MAX:
         return False
     return any(line.count(b"{") + line.count(b"[") > DEPTH_MAX for line in data.split(b"\n"))
@@ -67,20 +77,25 @@ def _is_nested_deeply(data: bytes) -> bool:
 def _parse(data: bytes) -> pa.Table | None:
     """Return the events, or None if a line lacks a part of the envelope. Raises ArrowInvalid.
 
-    Arrow puts a null into each absent column of each line, so it gets only the columns of the kinds in the file.
+    Arrow puts a null into each absent column of each line, so it gets only the columns of the kinds
+    in the file.
     """
     schema = schema_of_kinds(kind.decode() for kind in sorted(set(KIND.findall(data))))
     parsed = pyarrow.json.read_json(
         pa.BufferReader(data),
         read_options=pyarrow.json.ReadOptions(block_size=min(BLOCK_BYTES, len(data) + 1)),
-        parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
+        parse_options=pyarrow.json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="infer"
+        ),
     )
     if any(parsed.column(name).null_count for name in NEVER_NULL):
         return None
     unknown = [name for name in parsed.column_names if name not in schema.names]
     if any(name in line_schema().names for name in unknown):
         raise pa.ArrowInvalid("a line has a field that its kind lacks")
-    extra = pa.nulls(parsed.num_rows, pa.string()) if not unknown else _extra_of(parsed, unknown, data)
+    extra = (
+        pa.nulls(parsed.num_rows, pa.string()) if not unknown else _extra_of(parsed, unknown, data)
+    )
     return parsed.select(schema.names).append_column(EXTRA, extra)
 
 
@@ -93,14 +108,24 @@ def _extra_of(parsed: pa.Table, unknown: list[str], data: bytes) -> pa.Array | N
     for name in unknown:
         for row in pc.indices_nonzero(parsed.column(name).combine_chunks().is_valid()).to_pylist():
             has_unknown[row] = True
-    fields = ((msgspec.json.decode(line) if has else None) for line, has in zip(lines, has_unknown, strict=True))
+    fields = (
+        (msgspec.json.decode(line) if has else None)
+        for line, has in zip(lines, has_unknown, strict=True)
+    )
     names = set(unknown)
-    texts = [None if row is None else _extra_text({name: value for name, value in row.items() if name in names}) for row in fields]
+    texts = [
+        None
+        if row is None
+        else _extra_text({name: value for name, value in row.items() if name in names})
+        for row in fields
+    ]
     return pa.array(texts, pa.string())
 
 
 def _row(line: bytes) -> dict[str, object] | None:
-    """Return a line as a row, with fields that do not fit their column moved to `extra`; None if it is no event."""
+    """Return a line as a row, with fields that do not fit their column moved to `extra`; None if it
+    is no event.
+    """
     fields = _decode(line)
     if fields is None:
         return None
@@ -122,7 +147,10 @@ def _decode(line: bytes) -> dict[str, object] | None:
         return None
     if not isinstance(fields, dict):
         return None
-    has_envelope = all(fields.get(name) is not None and _fits(fields[name], ENVELOPE_COLUMNS[name]) for name in NEVER_NULL)
+    has_envelope = all(
+        fields.get(name) is not None and _fits(fields[name], ENVELOPE_COLUMNS[name])
+        for name in NEVER_NULL
+    )
     return fields if has_envelope else None
 
 

@@ -1,7 +1,7 @@
 """Writes the report of a run as one self-contained HTML file: no library, no network, no server.
 
-Everything that clients choose (topics, keys, client ids, reasons) is packed data or escaped, and the page only
-ever sets it as text.
+Everything that clients choose (topics, keys, client ids, reasons) is packed data or escaped, and
+the page only ever sets it as text.
 """
 
 import html
@@ -31,7 +31,15 @@ from protocol.api_keys import ApiKey
 
 REPORT_FILE: Final = "report.html"
 EVENTS_DRAWN_MAX: Final = 1_000_000
-SCRIPTS: Final = ("data.js", "view.js", "draw.js", "events.js", "strips.js", "panels.js", "start.js")
+SCRIPTS: Final = (
+    "data.js",
+    "view.js",
+    "draw.js",
+    "events.js",
+    "strips.js",
+    "panels.js",
+    "start.js",
+)
 MARKS: Final = {
     Outcome.VIOLATED: "violated",
     Outcome.UNKNOWN: "unknown",
@@ -42,7 +50,9 @@ MARKS: Final = {
 
 
 def write_report(run: Path, to: Path | None = None) -> Path:
-    """Write the report of a run to RUN/report.html, or to another file, and return its path; a run without analysis is analysed first."""
+    """Write the report of a run to RUN/report.html, or to another file, and return its path; a run
+    without analysis is analysed first.
+    """
     analysis = analysis_of(run)
     path = to or run / REPORT_FILE
     path.write_text(report_html(analysis), encoding="utf-8")
@@ -60,7 +70,12 @@ def report_html(analysis: Analysis) -> str:
         "facts": msgspec.to_builtins(still),
         "layout": msgspec.to_builtins(payload.layout),
         "looks": {
-            each.kind: {"family": family_of(each.kind), "bad": is_bad_news(each.kind), "label": label_of(each.kind)} for each in payload.layout.kinds
+            each.kind: {
+                "family": family_of(each.kind),
+                "bad": is_bad_news(each.kind),
+                "label": label_of(each.kind),
+            }
+            for each in payload.layout.kinds
         },
         "families": FAMILIES,
         "apis": {int(key): key.name.replace("_", " ").title().replace(" ", "") for key in ApiKey},
@@ -86,13 +101,17 @@ def report_html(analysis: Analysis) -> str:
 
 
 def script_json(value: object) -> str:
-    """Return JSON that is safe inside a script element: nothing in it can end the element or begin another."""
+    """Return JSON that is safe inside a script element: nothing in it can end the element or begin
+    another.
+    """
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _fill(page: str, filled: Mapping[str, str]) -> str:
-    """Replace each placeholder with its text, in one pass, so that a text that looks like a placeholder is not replaced."""
+    """Replace each placeholder with its text, in one pass, so that a text that looks like a
+    placeholder is not replaced.
+    """
     parts = []
     for number, part in enumerate(page.split("{{")):
         name, closing, rest = part.partition("}}")
@@ -113,12 +132,21 @@ def _worst_first(judgements: Sequence[InvariantResult]) -> list[InvariantResult]
 
 
 def _shown_positions(analysis: Analysis) -> list[int]:
-    return [event.position for result in analysis.judgements for violation in result.breaches for event in violation.witnesses]
+    return [
+        event.position
+        for result in analysis.judgements
+        for violation in result.breaches
+        for event in violation.witnesses
+    ]
 
 
 def _drawn(events: pa.Table, witnesses: Sequence[int]) -> tuple[pa.Table, dict[str, int]]:
-    """Return the events to draw: all but the final logs, and of a very large run not the most numerous kinds; always those that show violations."""
-    counts = {row["values"]: row["counts"] for row in pc.value_counts(events.column("kind")).to_pylist()}
+    """Return the events to draw: all but the final logs, and of a very large run not the most
+    numerous kinds; always those that show violations.
+    """
+    counts = {
+        row["values"]: row["counts"] for row in pc.value_counts(events.column("kind")).to_pylist()
+    }
     dropped = [kind for kind in FINAL_KINDS if kind in counts]
     left = events.num_rows - sum(counts[kind] for kind in dropped)
     left_out: dict[str, int] = {}
@@ -127,7 +155,10 @@ def _drawn(events: pa.Table, witnesses: Sequence[int]) -> tuple[pa.Table, dict[s
             left -= count
             left_out[kind] = count
     unwanted = pc.is_in(events.column("kind"), pa.array([*dropped, *left_out], pa.string()))
-    wanted = pc.or_(pc.invert(unwanted), pc.is_in(events.column(POSITION), pa.array(sorted(set(witnesses)), pa.int64())))
+    wanted = pc.or_(
+        pc.invert(unwanted),
+        pc.is_in(events.column(POSITION), pa.array(sorted(set(witnesses)), pa.int64())),
+    )
     return events.filter(wanted), left_out
 
 
@@ -138,7 +169,11 @@ def _row_of(drawn: pa.Table) -> Mapping[int, int]:
 
 def _invariant(result: InvariantResult, row_of: Mapping[int, int]) -> dict[str, object]:
     violations = [
-        {"message": violation.message, "events": [row_of[event.position] for event in violation.witnesses]} for violation in result.breaches
+        {
+            "message": violation.message,
+            "events": [row_of[event.position] for event in violation.witnesses],
+        }
+        for violation in result.breaches
     ]
     return {"name": result.invariant, "violations": result.violation_count, "breaches": violations}
 
@@ -172,16 +207,23 @@ def _facts(analysis: Analysis, still: Scenery) -> str:
         ("faults", len(still.bands)),
         ("began", facts.started),
     ]
-    return "".join(f"<div><dt>{name}</dt><dd>{_text(value)}</dd></div>" for name, value in pairs if value not in ("", None))
+    return "".join(
+        f"<div><dt>{name}</dt><dd>{_text(value)}</dd></div>"
+        for name, value in pairs
+        if value not in ("", None)
+    )
 
 
 def _row(result: InvariantResult) -> str:
     mark = MARKS[result.outcome]
-    promised = '<abbr title="the scenario must exercise it">must</abbr>' if result.must_exercise else ""
+    promised = (
+        '<abbr title="the scenario must exercise it">must</abbr>' if result.must_exercise else ""
+    )
     reason = f'<p class="reason">{_text(result.reason)}</p>' if result.reason else ""
     return (
         f'<tr data-invariant="{_text(result.invariant)}" class="{mark.replace(" ", "-")}">'
-        f'<td><span class="mark {mark.replace(" ", "-")}" title="{mark}"><span class="hidden">{mark}</span></span></td>'
+        f'<td><span class="mark {mark.replace(" ", "-")}" title="{mark}"><span '
+        f'class="hidden">{mark}</span></span></td>'
         f'<td><button type="button">{_text(result.invariant)}</button> {promised}'
         f'<p class="rule">{_text(result.rule)} <cite>{_text(result.source)}</cite></p>{reason}</td>'
         f"<td>{result.examined:,}</td><td>{result.violation_count:,}</td></tr>"
@@ -192,12 +234,22 @@ def _command(analysis: Analysis) -> str:
     if not analysis.facts.command:
         return ""
     command = f'<code id="command">{_text(analysis.facts.command)}</code>'
-    return f'<section class="replay"><h2>Replay</h2><div>{command}<button type="button" id="copy">copy</button></div></section>'
+    return (
+        f'<section class="replay"><h2>Replay</h2><div>{command}<button type="button" '
+        'id="copy">copy</button></div></section>'
+    )
 
 
 def _remarks(analysis: Analysis, left_out: Mapping[str, int]) -> str:
     remarks = [line.strip() for line in analysis.ingest.lines()[1:]]
-    remarks += [f"{count:,} events of the kind {kind} are not drawn: the run is too large" for kind, count in left_out.items()]
+    remarks += [
+        f"{count:,} events of the kind {kind} are not drawn: the run is too large"
+        for kind, count in left_out.items()
+    ]
     if not remarks:
         return ""
-    return f'<section><h2>What is missing</h2><ul class="notes">{"".join(f"<li>{_text(remark)}</li>" for remark in remarks)}</ul></section>'
+    return (
+        "<section><h2>What is missing</h2><ul "
+        f'class="notes">{"".join(f"<li>{_text(remark)}</li>" for remark in remarks)}'
+        "</ul></section>"
+    )

@@ -1,6 +1,7 @@
 """Reads `run.json`: the scenario of a run, its mode and seed, and what its analysis must exercise.
 
-Every field has a default, because a run directory without it (a cluster of `up`) can be analysed, too.
+Every field has a default, because a run directory without it (a cluster of `up`) can be analysed,
+too.
 """
 
 from collections.abc import Mapping
@@ -32,11 +33,18 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         """Return a short title of the run."""
         name = self.scenario or self.run or "a run"
         details = [self.mode, "" if self.seed is None else f"seed {self.seed}", *self.bugs]
-        return f"{name} ({', '.join(detail for detail in details if detail)})" if any(details) else name
+        return (
+            f"{name} ({', '.join(detail for detail in details if detail)})"
+            if any(details)
+            else name
+        )
 
 
 def read_run_facts(run: Path) -> RunFacts:
-    """Return the facts of RUN/run.json, or none if there is no such file. Raises ValueError with the file name if it is malformed."""
+    """Return the facts of RUN/run.json, or none if there is no such file.
+
+    Raises ValueError with the file name if it is malformed.
+    """
     path = run / RUN_FILE
     if not path.exists():
         return RunFacts()

@@ -1,8 +1,9 @@
-"""Starts Spark for one analysis in this process: two threads, loopback only, no web UI, little logging.
+"""Starts Spark for one analysis in this process: two threads, loopback only, no web UI, little
+logging.
 
-The flags make a short-lived Java start faster: the C1 compiler and the serial collector. With C1 alone Java
-reserves 48 MiB for compiled code; the queries over a run of 170,000 events need more, and a full code cache
-disables the compiler.
+The flags make a short-lived Java start faster: the C1 compiler and the serial collector. With C1
+alone Java reserves 48 MiB for compiled code; the queries over a run of 170,000 events need more,
+and a full code cache disables the compiler.
 """
 
 import os
@@ -20,8 +21,14 @@ if TYPE_CHECKING:
 
 THREADS: Final = 2
 LOOPBACK: Final = "127.0.0.1"
-JAVA_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC -XX:+DisplayVMOutputToStderr"
-"""Memory of the code cache is reserved, and committed as it fills. Warnings of the JVM go to standard error: see LOG_VARIABLE."""
+JAVA_FLAGS: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC "
+    "-XX:+DisplayVMOutputToStderr"
+)
+"""Memory of the code cache is reserved, and committed as it fills.
+
+Warnings of the JVM go to standard error: see LOG_VARIABLE.
+"""
 LAST_LINES: Final = 5
 _QUIET_LOG: Final = """\
 rootLogger.level = error
@@ -38,7 +45,11 @@ appender.console.layout.pattern = spark: %p %c{1}: %m%n
 
 @contextmanager
 def spark_session(master: str = f"local[{THREADS}]") -> Iterator["SparkSession"]:
-    """Yield a Spark session: the one that is running in this process, or a new one that is stopped afterwards. Raises JavaMissing."""
+    """Yield a Spark session: the one that is running in this process, or a new one that is stopped
+    afterwards.
+
+    Raises JavaMissing.
+    """
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
@@ -54,7 +65,10 @@ def spark_session(master: str = f"local[{THREADS}]") -> Iterator["SparkSession"]
 
 
 def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSession":
-    """Start Spark with its files in `scratch`; the caller stops it. A master on another machine must be able to connect back. Raises JavaMissing."""
+    """Start Spark with its files in `scratch`; the caller stops it.
+
+    A master on another machine must be able to connect back. Raises JavaMissing.
+    """
     import pyspark
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -72,7 +86,9 @@ def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSes
     os.environ[LOG_VARIABLE] = str(log)
     builder = SparkSession.builder.master(master).appName("kraftsim")
     settings = {
-        **({"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK} if is_here else {}),
+        **(
+            {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK} if is_here else {}
+        ),
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": f"{JAVA_FLAGS} -Dlog4j2.configurationFile={quiet.as_uri()}",
         "spark.ui.enabled": "false",
@@ -88,7 +104,14 @@ def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSes
     try:
         return builder.getOrCreate()
     except PySparkRuntimeError as trouble:
-        words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:] if log.exists() else []
-        raise JavaMissing(f"Spark did not start with Java {java.version} at {java.home}: {' / '.join(words) or trouble}") from trouble
+        words = (
+            log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
+            if log.exists()
+            else []
+        )
+        raise JavaMissing(
+            f"Spark did not start with Java {java.version} at {java.home}: "
+            f"{' / '.join(words) or trouble}"
+        ) from trouble
     finally:
         del os.environ[LOG_VARIABLE]  # the file goes with `scratch`, and JAVA_HOME stays

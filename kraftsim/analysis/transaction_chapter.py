@@ -1,4 +1,5 @@
-"""The report's chapter on transactions: the outcome of each transactional id, how long consumers were blocked, and which errors producers got.
+"""The report's chapter on transactions: the outcome of each transactional id, how long consumers
+were blocked, and which errors producers got.
 
 A run without any transaction has no such chapter.   Source: KIP-98, KIP-447, KIP-890.
 """
@@ -23,7 +24,9 @@ FIRST_NUMBER: Final = 3
 
 
 class ChapterRow(msgspec.Struct, frozen=True):
-    """One row of one part: up to two texts, and numbers as defined by the part's SQL; durations are in nanoseconds."""
+    """One row of one part: up to two texts, and numbers as defined by the part's SQL; durations are
+    in nanoseconds.
+    """
 
     a: str
     b: str
@@ -70,9 +73,14 @@ def chapter_of(found: Iterable[tuple[str | int | None, ...]]) -> TransactionChap
     totals: dict[str, int] = {}
     for row in found:
         name, a, b = (str(text) for text in row[:FIRST_NUMBER])
-        numbers = tuple(None if value is None else int(value) for value in row[FIRST_NUMBER : FIRST_NUMBER + NUMBERS])
+        numbers = tuple(
+            None if value is None else int(value)
+            for value in row[FIRST_NUMBER : FIRST_NUMBER + NUMBERS]
+        )
         parts.setdefault(name, []).append(ChapterRow(a, b, numbers))
         totals[name] = int(row[FIRST_NUMBER + NUMBERS] or 0)
     for rows in parts.values():
         rows.sort(key=lambda row: (-(row.numbers[0] or 0), row.a, row.b, row.numbers[1] or 0))
-    return TransactionChapter(tuple(ChapterPart(name, tuple(rows), totals[name]) for name, rows in sorted(parts.items())))
+    return TransactionChapter(
+        tuple(ChapterPart(name, tuple(rows), totals[name]) for name, rows in sorted(parts.items()))
+    )

@@ -1,6 +1,8 @@
-"""The report's chapter on upgrades and migrations: phases, releases and levels of nodes over time, producer id blocks, errors of clients.
+"""The report's chapter on upgrades and migrations: phases, releases and levels of nodes over time,
+producer id blocks, errors of clients.
 
-A run of KRaft alone whose nodes all have the same release, and in which no level changes, has no such chapter.
+A run of KRaft alone whose nodes all have the same release, and in which no level changes, has no
+such chapter.
 Source: KIP-584, KIP-730, KIP-866.
 """
 
@@ -15,7 +17,13 @@ import pyarrow.parquet as pq
 from kraftsim.invariants.only_retriable_errors import TIMED_OUT, TIMING_OUT
 from protocol.errors import ErrorCode
 
-STARTED, PHASE, LEVEL, MIGRATION, BLOCK = "NodeStarted", "PhaseBegan", "FeatureLevelChanged", "MigrationStateChanged", "ProducerIdBlockAllocated"
+STARTED, PHASE, LEVEL, MIGRATION, BLOCK = (
+    "NodeStarted",
+    "PhaseBegan",
+    "FeatureLevelChanged",
+    "MigrationStateChanged",
+    "ProducerIdBlockAllocated",
+)
 REFUSED: Final = "InitProducerIdRefused"
 ERRORS: Final = (REFUSED, "RecordFailed", "TransactionErred")
 KINDS: Final = (STARTED, PHASE, LEVEL, MIGRATION, BLOCK, *ERRORS)
@@ -58,7 +66,9 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class UpgradeChapter(msgspec.Struct, frozen=True):
-    """The content of the chapter: the changes in order (the first few hundred of `moment_count`), blocks of producer ids, and errors, by phase."""
+    """The content of the chapter: the changes in order (the first few hundred of `moment_count`),
+    blocks of producer ids, and errors, by phase.
+    """
 
     moments: tuple[Moment, ...]
     moment_count: int
@@ -69,12 +79,20 @@ class UpgradeChapter(msgspec.Struct, frozen=True):
 def find_upgrade(parquet: Path) -> UpgradeChapter | None:
     """Return the chapter of the run in a Parquet file, or None if it has none."""
     there = set(pq.read_schema(parquet).names)
-    table = pq.read_table(parquet, columns=[name for name in COLUMNS if name in there], filters=[("kind", "in", list(KINDS))])
-    return upgrade_of(sorted(table.to_pylist(), key=lambda row: (row["t_ns"], row["node"], row["incarnation"])))
+    table = pq.read_table(
+        parquet,
+        columns=[name for name in COLUMNS if name in there],
+        filters=[("kind", "in", list(KINDS))],
+    )
+    return upgrade_of(
+        sorted(table.to_pylist(), key=lambda row: (row["t_ns"], row["node"], row["incarnation"]))
+    )
 
 
 def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
-    """Return the chapter of events in their order; None if no node changes its release, level or mode."""
+    """Return the chapter of events in their order; None if no node changes its release, level or
+    mode.
+    """
     phase, moments = BEFORE_ALL, []
     blocks: Counter[tuple[str, str]] = Counter()
     errors: Counter[tuple[str, str]] = Counter()
@@ -91,7 +109,10 @@ def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
             release_of[row["node"], row["incarnation"]] = str(row["release"])
             text = f"starts as {row['release']}"
         elif kind == LEVEL and row["level"] != row["previous_level"]:
-            text, has_changed = f"{row['feature']} goes from {row['previous_level']} to {row['level']}", True
+            text, has_changed = (
+                f"{row['feature']} goes from {row['previous_level']} to {row['level']}",
+                True,
+            )
         elif kind == MIGRATION:
             text, has_changed = f"the log has the migration state {row['migration_state']}", True
         elif kind == BLOCK:
@@ -99,12 +120,21 @@ def upgrade_of(rows: Iterable[Row]) -> UpgradeChapter | None:
             blocks[phase, f"for broker {row['broker_id']}, allocated by the {giver}"] += 1
             has_changed = has_changed or giver != QUORUM
         elif kind in ERRORS:
-            errors[phase, f"{kind}: {_error(row['error_code'])}{_known(row, release_of.get((row['node'], row['incarnation'])))}"] += 1
+            errors[
+                phase,
+                (
+                    f"{kind}: "
+                    f"{_error(row['error_code'])}"
+                    f"{_known(row, release_of.get((row['node'], row['incarnation'])))}"
+                ),
+            ] += 1
         if text:
             moments.append(Moment(int(row["t_ns"] or 0), str(row["node"]), text))
     if len(releases) < 2 and not has_changed:
         return None
-    return UpgradeChapter(tuple(moments[:MOMENTS_MAX]), len(moments), _counted(blocks), _counted(errors))
+    return UpgradeChapter(
+        tuple(moments[:MOMENTS_MAX]), len(moments), _counted(blocks), _counted(errors)
+    )
 
 
 def _counted(found: Counter[tuple[str, str]]) -> tuple[Counted, ...]:
@@ -113,10 +143,15 @@ def _counted(found: Counter[tuple[str, str]]) -> tuple[Counted, ...]:
 
 
 def _known(row: Row, release: str | None) -> str:
-    """Return what is known about a release with these API versions; nothing if none is known to have them."""
+    """Return what is known about a release with these API versions; nothing if none is known to
+    have them.
+    """
     if row["kind"] != REFUSED or row["error_code"] != TIMED_OUT or release not in TIMING_OUT:
         return ""
-    return f", which {release} is known to return when no block of ids arrives in time; it is fatal to a producer"
+    return (
+        f", which {release} is known to return when no block of ids arrives in time; it is fatal "
+        "to a producer"
+    )
 
 
 def _error(code: str | int | None) -> str:

@@ -1,4 +1,5 @@
-"""Checks ingested runs against every invariant, in a few queries for any number of runs: most of the cost is planning, not execution.
+"""Checks ingested runs against every invariant, in a few queries for any number of runs: most of
+the cost is planning, not execution.
 
 Source: `kraftsim.invariants.invariant.Invariant` specifies the columns of an invariant's SQL.
 """
@@ -20,7 +21,11 @@ VIOLATION: Final = "violation"
 
 
 class Row(NamedTuple):
-    """One row of the query. `number` is the count examined, or that of all violations; `text` a message or reason; positions may be absent."""
+    """One row of the query.
+
+    `number` is the count examined, or that of all violations; `text` a message or reason; positions
+    may be absent.
+    """
 
     run: str
     invariant: str
@@ -41,7 +46,10 @@ class Breach(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The SQL result of one invariant. `undecidable` is '' unless the absence of violations proves nothing."""
+    """The SQL result of one invariant.
+
+    `undecidable` is '' unless the absence of violations proves nothing.
+    """
 
     examined: int
     violation_count: int
@@ -59,54 +67,84 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": ("1", "2"),
     "spark.sql.autoBroadcastJoinThreshold": ("-1", "10485760"),
 }
-"""Settings for small runs and for large ones: below this many events, the optimisations cost more than the query."""
+"""Settings for small runs and for large ones: below this many events, the optimisations cost more
+than the query.
+"""
 
 
-def find_verdicts(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]) -> Mapping[str, Found]:
+def find_verdicts(
+    spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]
+) -> Mapping[str, Found]:
     """Return the result of each invariant in the Parquet file of a run."""
     rows = _ask(spark, parquet, event_count, invariants, are_many=False)
     return gather(rows, invariants)
 
 
-def find_verdicts_of_all(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]) -> Mapping[str, Mapping[str, Found]]:
-    """Return the result of each invariant in each run of a Parquet directory, by run; runs without examined events are absent."""
+def find_verdicts_of_all(
+    spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant]
+) -> Mapping[str, Mapping[str, Found]]:
+    """Return the result of each invariant in each run of a Parquet directory, by run; runs without
+    examined events are absent.
+    """
     by_run: dict[str, list[Row]] = {}
     for row in _ask(spark, parquet, event_count, invariants, are_many=True):
         by_run.setdefault(row.run, []).append(row)
     return {run: gather(rows, invariants) for run, rows in sorted(by_run.items())}
 
 
-def _ask(spark: "SparkSession", parquet: str, event_count: int, invariants: Sequence[Invariant], *, are_many: bool) -> list[Row]:
+def _ask(
+    spark: "SparkSession",
+    parquet: str,
+    event_count: int,
+    invariants: Sequence[Invariant],
+    *,
+    are_many: bool,
+) -> list[Row]:
     is_small = event_count <= SMALL_RUN_EVENTS_MAX
     for key, (small, large) in SETTINGS.items():
         spark.conf.set(key, small if is_small else large)
     if are_many:
-        spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
+        spark.conf.set(
+            "spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism))
+        )
     kinds = sorted({kind.__name__ for invariant in invariants for kind in invariant.watches})
     kinds_found = make_views(spark, parquet, kinds, are_many=are_many, is_small=is_small)
-    asked = [invariant for invariant in invariants if any(kind.__name__ in kinds_found for kind in invariant.watches)]
+    asked = [
+        invariant
+        for invariant in invariants
+        if any(kind.__name__ in kinds_found for kind in invariant.watches)
+    ]
     cores = spark.sparkContext.defaultParallelism
 
     def rows_of(some: Sequence[Invariant]) -> list[Row]:
-        # Every task receives the plan of the whole query, and deserialising it takes longer than the work: so
-        # there are few tasks.
-        return [Row(*row) for row in spark.sql(verdict_query(some)).coalesce(1 if is_small else max(2, cores)).collect()]
+        # Every task receives the plan of the whole query, and deserialising it takes longer than
+        # the work: so there are few tasks.
+        return [
+            Row(*row)
+            for row in spark.sql(verdict_query(some))
+            .coalesce(1 if is_small else max(2, cores))
+            .collect()
+        ]
 
-    # The cost of a plan grows faster than its length, and one thread makes it: so each query covers a few
-    # invariants, and queries use every core.
+    # The cost of a plan grows faster than its length, and one thread makes it: so each query covers
+    # a few invariants, and queries use every core.
     batches = [asked[first : first + BATCH] for first in range(0, len(asked), BATCH)]
     with ThreadPoolExecutor(cores) as asking:
         return [row for rows in asking.map(rows_of, batches) for row in rows]
 
 
 def verdict_query(invariants: Iterable[Invariant]) -> str:
-    """Return one query whose rows are `Row`s: of each invariant the count, the reasons, and the first violations with the total number."""
+    """Return one query whose rows are `Row`s: of each invariant the count, the reasons, and the
+    first violations with the total number.
+    """
     return "\nUNION ALL\n".join(part for invariant in invariants for part in _parts(invariant))
 
 
 def gather(rows: Iterable[Row], invariants: Sequence[Invariant]) -> Mapping[str, Found]:
     """Return the rows of one run by invariant; violations in the order of their first event."""
-    by_name: dict[str, dict[str, list[Row]]] = {invariant.name: {EXAMINED: [], UNDECIDABLE: [], VIOLATION: []} for invariant in invariants}
+    by_name: dict[str, dict[str, list[Row]]] = {
+        invariant.name: {EXAMINED: [], UNDECIDABLE: [], VIOLATION: []} for invariant in invariants
+    }
     for row in rows:
         by_name[row.invariant][row.what].append(row)
     return {name: _found(by_what) for name, by_what in by_name.items()}
@@ -114,14 +152,19 @@ def gather(rows: Iterable[Row], invariants: Sequence[Invariant]) -> Mapping[str,
 
 def _found(by_what: Mapping[str, list[Row]]) -> Found:
     examined = sum(row.number for row in by_what[EXAMINED])
-    violations = sorted(by_what[VIOLATION], key=lambda row: (-1 if row.first_witness is None else row.first_witness, row.key or ""))
+    violations = sorted(
+        by_what[VIOLATION],
+        key=lambda row: (-1 if row.first_witness is None else row.first_witness, row.key or ""),
+    )
     breaches = tuple(Breach(row.key or "", row.text or "", _witnesses(row)) for row in violations)
     reasons = sorted(row.text or "" for row in by_what[UNDECIDABLE])
     return Found(examined, violations[0].number if violations else 0, breaches, "; ".join(reasons))
 
 
 def _witnesses(row: Row) -> tuple[int, ...]:
-    return tuple(position for position in (row.first_witness, row.second_witness) if position is not None)
+    return tuple(
+        position for position in (row.first_witness, row.second_witness) if position is not None
+    )
 
 
 def _parts(invariant: Invariant) -> list[str]:
@@ -129,15 +172,18 @@ def _parts(invariant: Invariant) -> list[str]:
     no_key = "CAST(NULL AS VARCHAR(1)) AS key"
     name = f"'{invariant.name}' AS invariant"
     parts = [
-        f"SELECT run, {name}, '{EXAMINED}' AS what, CAST(number AS BIGINT) AS number, {no_key}, CAST(NULL AS VARCHAR(1)) AS text, {nothing}\n"
-        f"FROM ({invariant.examined}) AS counted(run, number)",
-        f"SELECT run, {name}, '{VIOLATION}' AS what, CAST(total AS BIGINT) AS number, key, message AS text, first_witness, second_witness\n"
-        "FROM (SELECT *, count(*) OVER (PARTITION BY run) AS total, row_number() OVER (PARTITION BY run ORDER BY first_witness, key) AS place"
-        f" FROM ({invariant.violations}) AS violation) AS numbered WHERE place <= {VIOLATIONS_KEPT_MAX}",
+        f"SELECT run, {name}, '{EXAMINED}' AS what, CAST(number AS BIGINT) AS number, {no_key}, "
+        f"CAST(NULL AS VARCHAR(1)) AS text, {nothing}\nFROM ({invariant.examined}) AS "
+        "counted(run, number)",
+        f"SELECT run, {name}, '{VIOLATION}' AS what, CAST(total AS BIGINT) AS number, key, "
+        "message AS text, first_witness, second_witness\nFROM (SELECT *, count(*) OVER "
+        "(PARTITION BY run) AS total, row_number() OVER (PARTITION BY run ORDER BY "
+        f"first_witness, key) AS place FROM ({invariant.violations}) AS violation) AS numbered "
+        f"WHERE place <= {VIOLATIONS_KEPT_MAX}",
     ]
     if invariant.undecidable:
         parts.append(
-            f"SELECT run, {name}, '{UNDECIDABLE}' AS what, CAST(0 AS BIGINT) AS number, {no_key}, reason AS text, {nothing}\n"
-            f"FROM ({invariant.undecidable}) AS undecidable"
+            f"SELECT run, {name}, '{UNDECIDABLE}' AS what, CAST(0 AS BIGINT) AS number, "
+            f"{no_key}, reason AS text, {nothing}\nFROM ({invariant.undecidable}) AS undecidable"
         )
     return parts

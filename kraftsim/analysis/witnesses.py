@@ -1,6 +1,7 @@
 """Fetches the few events that show a violation, with all fields, by their positions in a run.
 
-Rows of the Parquet file are in the order of their positions, so that only the row groups that contain one are read.
+Rows of the Parquet file are in the order of their positions, so that only the row groups that
+contain one are read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,14 +11,23 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
-from kraftsim.analysis.columns import CAUSE_POSITION, DERIVED_COLUMNS, ENVELOPE_COLUMNS, POSITION, event_schema
+from kraftsim.analysis.columns import (
+    CAUSE_POSITION,
+    DERIVED_COLUMNS,
+    ENVELOPE_COLUMNS,
+    POSITION,
+    event_schema,
+)
 
 Value = int | str | bool
 _NOT_SHOWN: Final = {*ENVELOPE_COLUMNS, *DERIVED_COLUMNS}
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a run: which, when, what. `fields` are the event's own, without those that are null."""
+    """One event of a run: which, when, what.
+
+    `fields` are the event's own, without those that are null.
+    """
 
     event_id: str
     position: int
@@ -44,15 +54,34 @@ def fetch_witnesses(parquet: Path, positions: Iterable[int]) -> Mapping[int, Wit
 
 
 def printable(value: Value) -> str:
-    """Return a value as text that cannot move the cursor or end the line: some of it is chosen by clients."""
+    """Return a value as text that cannot move the cursor or end the line: some of it is chosen by
+    clients.
+    """
     text = str(value)
-    return text if text.isprintable() else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    )
 
 
 def _event(row: dict[str, Value]) -> Witness:
-    node, incarnation, n, position, t_ns = row["node"], row["incarnation"], row["n"], row[POSITION], row["t_ns"]
-    assert isinstance(node, str) and isinstance(incarnation, int) and isinstance(t_ns, int) and isinstance(position, int), "ingest keeps types"
-    fields = {name: value for name, value in row.items() if name not in _NOT_SHOWN and value is not None}
+    node, incarnation, n, position, t_ns = (
+        row["node"],
+        row["incarnation"],
+        row["n"],
+        row[POSITION],
+        row["t_ns"],
+    )
+    assert (
+        isinstance(node, str)
+        and isinstance(incarnation, int)
+        and isinstance(t_ns, int)
+        and isinstance(position, int)
+    ), "ingest keeps types"
+    fields = {
+        name: value for name, value in row.items() if name not in _NOT_SHOWN and value is not None
+    }
     return Witness(
         event_id=f"{node}.{incarnation}.{n}",
         position=position,

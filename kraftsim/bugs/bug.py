@@ -1,4 +1,6 @@
-"""A bug switch: a name from Kafka's issue tracker, the parts that it replaces, and the scenario and invariants that must find it."""
+"""A bug switch: a name from Kafka's issue tracker, the parts that it replaces, and the scenario and
+invariants that must find it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +11,9 @@ from kraftsim.node.parts import Parts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bug:
-    """A historical bug as a replacement part. `swap` returns the parts of a node with the bug; product code never checks for bugs.
+    """A historical bug as a replacement part.
+
+    `swap` returns the parts of a node with the bug; product code never checks for bugs.
 
     `scenario` is the scenario that finds it soonest: reference/bugs.md lists how soon.
     """

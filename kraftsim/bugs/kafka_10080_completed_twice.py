@@ -1,4 +1,5 @@
-"""Two brokers respond at the same time to WriteTxnMarkers, both responses find no marker missing, and the transaction completes twice.
+"""Two brokers respond at the same time to WriteTxnMarkers, both responses find no marker missing,
+and the transaction completes twice.
 
 By then the producer has begun the next transaction, which the second record marks as complete.
 
@@ -7,7 +8,12 @@ Source: KAFKA-10080, fixed by letting only the thread that removes the transacti
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.transactions.marker_queue import Complete, MarkerErrors, MarkerQueue, PreparedTransaction
+from kraftsim.core.transactions.marker_queue import (
+    Complete,
+    MarkerErrors,
+    MarkerQueue,
+    PreparedTransaction,
+)
 from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.transactions.transaction_state import COMPLETED
@@ -22,7 +28,9 @@ class CompletesEachTime(MarkerQueue):
     def settle(self, ended: PreparedTransaction) -> None:
         """Complete a transaction if no marker is missing."""
         if self.is_current(ended) and not ended.entry.facts.partitions:
-            self._effects.append(Complete(ended))  # right: only the caller that removes it from `pending` completes it
+            self._effects.append(
+                Complete(ended)
+            )  # right: only the caller that removes it from `pending` completes it
 
 
 class ChecksLater(MarkerSender):
@@ -68,7 +76,11 @@ BUG = Bug(
     name="KAFKA-10080",
     title="two concurrent responses complete a transaction twice",
     fixed_in=("2.6.0", "2.7.0"),
-    swap=lambda parts: parts.replacing(marker_queue=CompletesEachTime, marker_sender=ChecksLater, transaction_shard=ShardWithSuchEntries),
+    swap=lambda parts: parts.replacing(
+        marker_queue=CompletesEachTime,
+        marker_sender=ChecksLater,
+        transaction_shard=ShardWithSuchEntries,
+    ),
     scenario="coordinator_failover_every_state",
     caught_by=("transaction-transitions-valid", "transactions-atomic", "nodes-believe-the-truth"),
 )

@@ -1,7 +1,9 @@
-"""A controller that was the leader before a crash resumes leadership of the same epoch after the restart.
+"""A controller that was the leader before a crash resumes leadership of the same epoch after the
+restart.
 
-What it had written and not flushed is lost, followers may have fetched it, and now it writes other records at
-the same offsets of the same epoch. The epochs do not reveal the difference, and the logs diverge for ever.
+What it had written and not flushed is lost, followers may have fetched it, and now it writes other
+records at the same offsets of the same epoch. The epochs do not reveal the difference, and the logs
+diverge for ever.
 
 Source: KAFKA-10527, fixed by starting as a resigned leader, which needs a new epoch
 (org.apache.kafka.raft.QuorumState.initialize).
@@ -28,5 +30,10 @@ BUG = Bug(
     fixed_in=("2.7.0",),
     swap=lambda parts: parts.replacing(quorum=ResumesLeading),
     scenario="quorum_under_faults",
-    caught_by=("quorum-state-restored", "metadata-log-matching", "high-watermark-monotonic", "no-truncation-below-high-watermark"),
+    caught_by=(
+        "quorum-state-restored",
+        "metadata-log-matching",
+        "high-watermark-monotonic",
+        "no-truncation-below-high-watermark",
+    ),
 )

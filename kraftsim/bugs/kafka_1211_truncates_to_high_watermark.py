@@ -1,7 +1,8 @@
-"""A follower truncates its log to its own high watermark whenever it gets a new leader, instead of asking where the logs diverge.
+"""A follower truncates its log to its own high watermark whenever it gets a new leader, instead of
+asking where the logs diverge.
 
-Its high watermark lags one Fetch behind the leader's. An in-sync replica has an acknowledged record, truncates
-it to fetch it again, and is elected before it has done so.
+Its high watermark lags one Fetch behind the leader's. An in-sync replica has an acknowledged
+record, truncates it to fetch it again, and is elected before it has done so.
 
 Source: KAFKA-1211, fixed by leader epochs in the log (KIP-101); KIP-279.
 """
@@ -19,7 +20,11 @@ class TruncatesToHighWatermark(Following):
 
     def begin(self) -> TruncateTo | None:
         """Truncate everything above the high watermark."""
-        return TruncateTo(self._log.high_watermark) if self._log.log_end_offset > self._log.high_watermark else None  # right: ask for the epoch's end
+        return (
+            TruncateTo(self._log.high_watermark)
+            if self._log.log_end_offset > self._log.high_watermark
+            else None
+        )  # right: ask for the epoch's end
 
     def wish(self) -> FetchWish | OffsetWish | None:
         """Fetch without an epoch, so that the leader does not check for divergence."""
@@ -43,7 +48,9 @@ class FollowsWithoutEpochs(PartitionReplica):
         """Follow a leader without OffsetsForLeaderEpoch."""
         if super().follow(leader_id, leader_epoch) is None:
             return None
-        self.following = TruncatesToHighWatermark(self, leader_id=leader_id, leader_epoch=leader_epoch)
+        self.following = TruncatesToHighWatermark(
+            self, leader_id=leader_id, leader_epoch=leader_epoch
+        )
         return self.following
 
 

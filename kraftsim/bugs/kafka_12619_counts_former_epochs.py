@@ -1,8 +1,9 @@
-"""A new leader commits records of previous epochs as soon as a majority has them, before a record of its own epoch is committed.
+"""A new leader commits records of previous epochs as soon as a majority has them, before a record
+of its own epoch is committed.
 
-Such a record can still be lost: a controller with a later epoch in its log wins the next election without
-having the record, and the replicas that have it truncate it. It takes three elections in a row with two leaders
-that could not replicate what they wrote: figure 8 of the Raft paper.
+Such a record can still be lost: a controller with a later epoch in its log wins the next election
+without having the record, and the replicas that have it truncate it. It takes three elections in a
+row with two leaders that could not replicate what they wrote: figure 8 of the Raft paper.
 
 Source: KAFKA-12619, fixed by requiring the LeaderChange record of the epoch itself
 (org.apache.kafka.raft.LeaderState.maybeUpdateHighWatermark).
@@ -25,5 +26,9 @@ BUG = Bug(
     fixed_in=("2.8.0", "3.0.0"),
     swap=lambda parts: parts.replacing(leadership=CountsFormerEpochs),
     scenario="quorum_under_faults",
-    caught_by=("leader-completeness", "no-truncation-below-high-watermark", "producer-id-blocks-disjoint"),
+    caught_by=(
+        "leader-completeness",
+        "no-truncation-below-high-watermark",
+        "producer-id-blocks-disjoint",
+    ),
 )

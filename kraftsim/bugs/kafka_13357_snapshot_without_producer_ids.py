@@ -1,9 +1,10 @@
 """Snapshots of the metadata log lack the record of the last block of producer ids.
 
-A controller that loads one, because its log is lost or lags behind, has no record of any allocated block: as
-leader it allocates from the first id.
+A controller that loads one, because its log is lost or lags behind, has no record of any allocated
+block: as leader it allocates from the first id.
 
-Source: KAFKA-13357, org.apache.kafka.image.MetadataDelta, which replayed everything but ProducerIdsRecord.
+Source: KAFKA-13357, org.apache.kafka.image.MetadataDelta, which replayed everything but
+ProducerIdsRecord.
 """
 
 from kraftsim.bugs.bug import Bug

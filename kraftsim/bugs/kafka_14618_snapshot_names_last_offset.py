@@ -1,4 +1,5 @@
-"""A snapshot is named after the last offset that it contains, instead of the first one that it does not contain.
+"""A snapshot is named after the last offset that it contains, instead of the first one that it does
+not contain.
 
 A node that loads it replays the last record a second time from the log.
 

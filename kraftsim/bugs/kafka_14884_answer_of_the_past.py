@@ -1,4 +1,5 @@
-"""A partition sends a verification to the coordinator, and appends on the response although a marker was written in between.
+"""A partition sends a verification to the coordinator, and appends on the response although a
+marker was written in between.
 
 The response is outdated: the records start a transaction that never ends.
 
@@ -15,7 +16,9 @@ class AcceptsOutdatedVerification(ProducerStateManager):
     """Does not compare guards."""
 
     def _refuse_unverified(self, batch: RecordBatch, guard: int | None) -> Refusal | None:
-        """Reject nothing; right: the guard must be the one that was created with the verification request."""
+        """Reject nothing; right: the guard must be the one that was created with the verification
+        request.
+        """
         return None
 
 

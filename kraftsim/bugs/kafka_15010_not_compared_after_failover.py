@@ -1,8 +1,10 @@
-"""A new active controller in dual-write mode writes later changes to ZooKeeper, but not those that its predecessor failed to write.
+"""A new active controller in dual-write mode writes later changes to ZooKeeper, but not those that
+its predecessor failed to write.
 
-ZooKeeper lacks them until they change again. After a rollback to ZooKeeper, brokers obtain producer ids that
-KRaft has already allocated.
-Source: KAFKA-15010, org.apache.kafka.metadata.migration.KRaftMigrationDriver before SYNC_KRAFT_TO_ZK.
+ZooKeeper lacks them until they change again. After a rollback to ZooKeeper, brokers obtain producer
+ids that KRaft has already allocated.
+Source: KAFKA-15010, org.apache.kafka.metadata.migration.KRaftMigrationDriver before
+SYNC_KRAFT_TO_ZK.
 """
 
 from kraftsim.bugs.bug import Bug

@@ -1,8 +1,9 @@
-"""Brokers in ZooKeeper mode ignore LeaderAndIsr of a KRaft controller, unless the leader epoch has changed.
+"""Brokers in ZooKeeper mode ignore LeaderAndIsr of a KRaft controller, unless the leader epoch has
+changed.
 
-A KRaft controller changes the in-sync replicas, or the directory of a replica, under the same leader epoch:
-from then on the leader sends an old partition epoch and is rejected for ever. Restarted replicas never get in
-sync.
+A KRaft controller changes the in-sync replicas, or the directory of a replica, under the same
+leader epoch: from then on the leader sends an old partition epoch and is rejected for ever.
+Restarted replicas never get in sync.
 Source: KAFKA-15109, kafka.server.ReplicaManager.becomeLeaderOrFollower.
 """
 

@@ -1,7 +1,7 @@
 """The migration to KRaft records the start of the last block of producer ids as the next free id.
 
-The first AllocateProducerIds in KRaft returns the ids of a block that a broker obtained from ZooKeeper and
-still assigns to producers.
+The first AllocateProducerIds in KRaft returns the ids of a block that a broker obtained from
+ZooKeeper and still assigns to producers.
 Source: KAFKA-15552, kafka.zk.ZkMigrationClient.migrateProducerId.
 """
 

@@ -1,7 +1,8 @@
-"""A group validates a transactional commit, waits for the transaction coordinator, and appends without validating again.
+"""A group validates a transactional commit, waits for the transaction coordinator, and appends
+without validating again.
 
-In between the group rebalances: the offsets of a member that has lost its partitions are accepted, and the new
-owners process the same records again.
+In between the group rebalances: the offsets of a member that has lost its partitions are accepted,
+and the new owners process the same records again.
 
 Source: KAFKA-15784, fixed by validating and appending in one step after the verification
 (GroupCoordinator.handleTxnCommitOffsets).
@@ -13,7 +14,10 @@ from kraftsim.bugs.bug import Bug
 from kraftsim.core.groups.group_offsets import OffsetHolder
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.transactional_committing import TransactionalCommitInput, TransactionalCommitting
+from kraftsim.core.groups.transactional_committing import (
+    TransactionalCommitInput,
+    TransactionalCommitting,
+)
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
 from protocol.errors import ErrorCode
 
@@ -24,7 +28,9 @@ if TYPE_CHECKING:
 class ValidatesFirst(TransactionalCommits):
     """Validates in the group before the coordinator verifies."""
 
-    def check_early(self, led: "CoordinatedPartition", asked: TransactionalCommitInput) -> ErrorCode | None:
+    def check_early(
+        self, led: "CoordinatedPartition", asked: TransactionalCommitInput
+    ) -> ErrorCode | None:
         """Return the error of the group at this point, if any."""
         return led.shard.refuse_in_transaction(asked, led.now())
 
@@ -32,9 +38,13 @@ class ValidatesFirst(TransactionalCommits):
 class AppendsWithoutValidation(TransactionalCommitting):
     """Appends without validation."""
 
-    def commit(self, group: OffsetHolder, waiter: int, asked: TransactionalCommitInput, now: Moment) -> None:
+    def commit(
+        self, group: OffsetHolder, waiter: int, asked: TransactionalCommitInput, now: Moment
+    ) -> None:
         """Append the offsets."""
-        self._store(group, waiter, asked, now)  # right: ask `refuse` here, in one step with the append
+        self._store(
+            group, waiter, asked, now
+        )  # right: ask `refuse` here, in one step with the append
 
 
 class GroupsWithEarlyValidation(GroupShard):
@@ -47,7 +57,9 @@ BUG = Bug(
     name="KAFKA-15784",
     title="a transactional offset commit is validated before the verification, not after it",
     fixed_in=("3.7.0",),
-    swap=lambda parts: parts.replacing(transactional_commits=ValidatesFirst, group_shard=GroupsWithEarlyValidation),
+    swap=lambda parts: parts.replacing(
+        transactional_commits=ValidatesFirst, group_shard=GroupsWithEarlyValidation
+    ),
     scenario="zombie_fenced_by_generation",
     caught_by=("each-input-processed-once",),
 )

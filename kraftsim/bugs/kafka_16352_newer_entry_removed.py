@@ -1,11 +1,13 @@
-"""A coordinator that completes a transaction removes every pending entry of its transactional id from the queue, including a newer one.
+"""A coordinator that completes a transaction removes every pending entry of its transactional id
+from the queue, including a newer one.
 
-The partition of `__transaction_state` moved away and back; the transaction was loaded and its markers are sent
-again. Then the response to an earlier request arrives, with any error code, or its connection closes: it is of
-another coordinator epoch, and so the markers of the id are removed. The completion of the transaction is never
-written.
+The partition of `__transaction_state` moved away and back; the transaction was loaded and its
+markers are sent again. Then the response to an earlier request arrives, with any error code, or its
+connection closes: it is of another coordinator epoch, and so the markers of the id are removed. The
+completion of the transaction is never written.
 
-Source: KAFKA-16352, fixed by removing the very entry (TransactionMarkerChannelManager.removeMarkersForTxn).
+Source: KAFKA-16352, fixed by removing the very entry
+(TransactionMarkerChannelManager.removeMarkersForTxn).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -20,7 +22,9 @@ class ClearsByName(MarkerQueue):
         self.pending.pop(ended.transactional_id, None)  # right: only if it is this very one
 
     def take_answer(self, broker_id: int, errors: MarkerErrors) -> list[PreparedTransaction]:
-        """Process the response of a broker; an outdated transaction is processed like the current one."""
+        """Process the response of a broker; an outdated transaction is processed like the current
+        one.
+        """
         self._clear_old(broker_id)
         return super().take_answer(broker_id, errors)
 

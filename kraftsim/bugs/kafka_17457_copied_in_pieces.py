@@ -1,8 +1,10 @@
-"""A migration is written record by record, and brokers see each at once; if the controller fails in between, the next one starts over.
+"""A migration is written record by record, and brokers see each at once; if the controller fails in
+between, the next one starts over.
 
-Then the records of the first attempt are in the log twice: a controller that replays the same block of producer
-ids again treats its log as corrupt.
-Source: KAFKA-17457: before 3.9 a migration could begin below 3.6-IV1, where the log has no transactions.
+Then the records of the first attempt are in the log twice: a controller that replays the same block
+of producer ids again treats its log as corrupt.
+Source: KAFKA-17457: before 3.9 a migration could begin below 3.6-IV1, where the log has no
+transactions.
 """
 
 from kraftsim.bugs.bug import Bug

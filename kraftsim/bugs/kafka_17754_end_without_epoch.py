@@ -1,8 +1,10 @@
-"""EndTxn does not identify the transaction: a delayed one ends the next transaction of its producer.
+"""EndTxn does not identify the transaction: a delayed one ends the next transaction of its
+producer.
 
-A client times out waiting for its commit, commits again, and begins the next transaction. Then the first
-request arrives, and commits half of it. This happens with transaction.version 0 and 1, and with clients that
-support no higher version; with version 2 every EndTxn raises the epoch, and the delayed request is rejected.
+A client times out waiting for its commit, commits again, and begins the next transaction. Then the
+first request arrives, and commits half of it. This happens with transaction.version 0 and 1, and
+with clients that support no higher version; with version 2 every EndTxn raises the epoch, and the
+delayed request is rejected.
 
 Source: KAFKA-17754, fixed by KIP-890 part 2; Jepsen's report on Bufstream 0.1.0.
 """
@@ -18,7 +20,9 @@ class EndsWithoutEpoch(TransactionalProducer):
     """A pre-4.0 client: it does not use transaction.version 2, whatever the cluster supports."""
 
     def __init__(self, settings: TransactionalSettings) -> None:
-        super().__init__(replace(settings, uses_implicit_adding=False))  # right: with version 2 each transaction has an epoch of its own
+        super().__init__(
+            replace(settings, uses_implicit_adding=False)
+        )  # right: with version 2 each transaction has an epoch of its own
 
 
 BUG = Bug(

@@ -1,7 +1,7 @@
 """The offsets of a transaction apply in the order of markers, regardless of later commits.
 
-A group commits offset 5 in a transaction and 7 outside of it, then the transaction ends: the coordinator
-returns 5. After a load from the log it returns 7, which is after 5.
+A group commits offset 5 in a transaction and 7 outside of it, then the transaction ends: the
+coordinator returns 5. After a load from the log it returns 7, which is after 5.
 
 Source: KAFKA-5247, fixed by comparing the log positions of the commits
 (GroupMetadata.completePendingTxnOffsetCommit).

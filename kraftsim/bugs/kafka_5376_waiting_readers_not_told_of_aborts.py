@@ -1,7 +1,7 @@
 """A delayed fetch is answered without the list of aborted transactions.
 
-A read_committed consumer waits at the end of a partition; a transaction is aborted, and its records are
-returned without the aborted transaction that would make the consumer skip them.
+A read_committed consumer waits at the end of a partition; a transaction is aborted, and its records
+are returned without the aborted transaction that would make the consumer skip them.
 
 Source: KAFKA-5376, fixed by returning the list when a delayed fetch completes (DelayedFetch).
 """
@@ -17,9 +17,15 @@ class OmittedAfterDelay(AbortedLists):
 
     __slots__ = ()
 
-    def of(self, hosted: HostedPartition, first_offset: int, end_offset: int, *, has_waited: bool) -> list[AbortedTransaction] | None:
+    def of(
+        self, hosted: HostedPartition, first_offset: int, end_offset: int, *, has_waited: bool
+    ) -> list[AbortedTransaction] | None:
         """Return the aborted transactions if the fetch was not delayed."""
-        return [] if has_waited else super().of(hosted, first_offset, end_offset, has_waited=has_waited)
+        return (
+            []
+            if has_waited
+            else super().of(hosted, first_offset, end_offset, has_waited=has_waited)
+        )
 
 
 BUG = Bug(

@@ -1,9 +1,11 @@
-"""A broker without a producer snapshot for a log assumes an upgrade, and starts with empty producer state, even after a crash.
+"""A broker without a producer snapshot for a log assumes an upgrade, and starts with empty producer
+state, even after a crash.
 
-The broker crashes before its first snapshot. After the restart it is leader again without producer state: a
-batch whose response was lost is retried, and appended again.
+The broker crashes before its first snapshot. After the restart it is leader again without producer
+state: a batch whose response was lost is retried, and appended again.
 
-Source: KAFKA-5435, fixed by skipping the scan only after a clean shutdown (kafka.log.Log.loadProducerState).
+Source: KAFKA-5435, fixed by skipping the scan only after a clean shutdown
+(kafka.log.Log.loadProducerState).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -15,7 +17,9 @@ class AssumesUpgrade(ProducerSnapshots):
 
     def are_from_an_upgrade(self, *, was_stopped_cleanly: bool) -> bool:
         """Treat every log without a snapshot as one that was written before snapshots existed."""
-        return super().are_from_an_upgrade(was_stopped_cleanly=True)  # right: a crash before the first snapshot is no upgrade
+        return super().are_from_an_upgrade(
+            was_stopped_cleanly=True
+        )  # right: a crash before the first snapshot is no upgrade
 
 
 BUG = Bug(

@@ -1,28 +1,41 @@
-"""A timed-out transaction is aborted with the current epoch of its producer, which is not fenced and continues.
+"""A timed-out transaction is aborted with the current epoch of its producer, which is not fenced
+and continues.
 
-Its next writes start another transaction; the commit succeeds, and the application assumes that everything was
-committed.
+Its next writes start another transaction; the commit succeeds, and the application assumes that
+everything was committed.
 
-Source: KAFKA-6119, fixed by raising the epoch with the abort (TransactionCoordinator.abortTimedOutTransactions,
-PrepareEpochFence).
+Source: KAFKA-6119, fixed by raising the epoch with the abort
+(TransactionCoordinator.abortTimedOutTransactions, PrepareEpochFence).
 """
 
 from kraftsim.bugs.bug import Bug
 from kraftsim.core.decision import Refusal
 from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
-from kraftsim.core.transactions.transaction_rules import EPOCH_BUMPING_VERSION, NeedsProducerId, TransactionRules
+from kraftsim.core.transactions.transaction_rules import (
+    EPOCH_BUMPING_VERSION,
+    NeedsProducerId,
+    TransactionRules,
+)
 
 
 class AbortsWithoutFence(TransactionRules):
     """Keeps the epoch."""
 
     def decide_forced_abort(
-        self, entry: TransactionEntry, transaction_version: int, now_ms: int, fresh_producer_id: int | None = None
+        self,
+        entry: TransactionEntry,
+        transaction_version: int,
+        now_ms: int,
+        fresh_producer_id: int | None = None,
     ) -> TransactionFacts | NeedsProducerId | Refusal:
         """Abort without fencing the producer."""
         if transaction_version >= EPOCH_BUMPING_VERSION:
-            return super().decide_forced_abort(entry, transaction_version, now_ms, fresh_producer_id)
-        return self._decided(entry.facts, is_commit=False, now_ms=now_ms)  # right: the epoch is raised before
+            return super().decide_forced_abort(
+                entry, transaction_version, now_ms, fresh_producer_id
+            )
+        return self._decided(
+            entry.facts, is_commit=False, now_ms=now_ms
+        )  # right: the epoch is raised before
 
 
 BUG = Bug(

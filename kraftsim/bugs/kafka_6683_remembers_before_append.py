@@ -1,12 +1,13 @@
 """The producer state is updated when a batch is validated, before the batch is in the log.
 
-A segment is rolled for the batch, and the producer snapshot taken at that point already contains it. A replica
-that loads it without having the batch treats a retry as a duplicate: it is acknowledged and lost. A crash does
-not cause this, because recovery reads again what was not flushed. Truncation does: a leader rolls a segment for
-a batch, loses leadership before a follower has fetched it, truncates its log to the start of the segment, and
-becomes leader again.
+A segment is rolled for the batch, and the producer snapshot taken at that point already contains
+it. A replica that loads it without having the batch treats a retry as a duplicate: it is
+acknowledged and lost. A crash does not cause this, because recovery reads again what was not
+flushed. Truncation does: a leader rolls a segment for a batch, loses leadership before a follower
+has fetched it, truncates its log to the start of the segment, and becomes leader again.
 
-Source: KAFKA-6683, fixed by copying the producer's entry for an append (kafka.log.ProducerAppendInfo).
+Source: KAFKA-6683, fixed by copying the producer's entry for an append
+(kafka.log.ProducerAppendInfo).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -22,7 +23,9 @@ class UpdatesStateAtOnce(PartitionReplica):
 
     __slots__ = ()
 
-    def _decide_place(self, batch: RecordBatch, now_ms: int, guard: int | None = None) -> AppendDecision | Duplicate | Refusal:
+    def _decide_place(
+        self, batch: RecordBatch, now_ms: int, guard: int | None = None
+    ) -> AppendDecision | Duplicate | Refusal:
         decision = super()._decide_place(batch, now_ms, guard)
         if isinstance(decision, AppendDecision):
             super()._remember(decision)
@@ -38,5 +41,9 @@ BUG = Bug(
     fixed_in=("1.0.2", "1.1.0", "2.0.0"),
     swap=lambda parts: parts.replacing(partition_replica=UpdatesStateAtOnce),
     scenario="truncated_leader_reelected",
-    caught_by=("producer-snapshot-below-its-offset", "acknowledged-records-in-final-log", "acknowledged-records-on-replicas"),
+    caught_by=(
+        "producer-snapshot-below-its-offset",
+        "acknowledged-records-in-final-log",
+        "acknowledged-records-on-replicas",
+    ),
 )

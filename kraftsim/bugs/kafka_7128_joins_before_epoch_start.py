@@ -1,10 +1,12 @@
-"""A replica joins the ISR as soon as it has reached the high watermark, even below the leader epoch's start offset.
+"""A replica joins the ISR as soon as it has reached the high watermark, even below the leader
+epoch's start offset.
 
-The high watermark of a new leader lags behind what its predecessor had acknowledged. A replica that joins in
-between lacks acknowledged records; if the leader fails before the replica has them, the replica is elected, and
-they are lost.
+The high watermark of a new leader lags behind what its predecessor had acknowledged. A replica that
+joins in between lacks acknowledged records; if the leader fails before the replica has them, the
+replica is elected, and they are lost.
 
-Source: KAFKA-7128, fixed by comparing with the leader epoch's start offset, too (Partition.isFollowerInSync).
+Source: KAFKA-7128, fixed by comparing with the leader epoch's start offset, too
+(Partition.isFollowerInSync).
 """
 
 from kraftsim.bugs.bug import Bug
@@ -18,7 +20,8 @@ class JoinsAtHighWatermark(LeaderState):
     __slots__ = ()
 
     def _joins_at(self, high_watermark: int) -> int:
-        return high_watermark  # right: or where the leader's log ended when its epoch began, if that is further
+        # right: or where the leader's log ended when its epoch began, if that is further
+        return high_watermark
 
 
 class LeadsWithoutEpochStart(PartitionReplica):

@@ -1,8 +1,9 @@
-"""The first sequence of a cached batch is computed without regard to the wrap-around of sequence numbers.
+"""The first sequence of a cached batch is computed without regard to the wrap-around of sequence
+numbers.
 
-A batch starts before 2^31-1 and ends after 0. Its cached first sequence is negative, so that a retry is not
-recognised as a duplicate: the response is OUT_OF_ORDER_SEQUENCE_NUMBER, the producer treats its records as
-lost, and sends them again in a new epoch.
+A batch starts before 2^31-1 and ends after 0. Its cached first sequence is negative, so that a
+retry is not recognised as a duplicate: the response is OUT_OF_ORDER_SEQUENCE_NUMBER, the producer
+treats its records as lost, and sends them again in a new epoch.
 
 Source: KAFKA-7692, fixed by DefaultRecordBatch.decrementSequence.
 """

@@ -1,7 +1,8 @@
-"""A consumer that fetches stable offsets gets the previous offset while an open transaction may replace it.
+"""A consumer that fetches stable offsets gets the previous offset while an open transaction may
+replace it.
 
-The group has assigned a partition to another member; the previous owner has committed its offsets in a
-transaction that is still open. Both process the same records.
+The group has assigned a partition to another member; the previous owner has committed its offsets
+in a transaction that is still open. Both process the same records.
 
 Source: KAFKA-9346, what KIP-447 added: UNSTABLE_OFFSET_COMMIT (GroupMetadataManager.getOffsets).
 """
@@ -14,9 +15,13 @@ from kraftsim.core.groups.group_shard import GroupShard
 class ReturnsUnstableOffsets(GroupShard):
     """Ignores require_stable."""
 
-    def withholds(self, group: OffsetHolder, partition: TopicPartition, *, require_stable: bool) -> bool:
+    def withholds(
+        self, group: OffsetHolder, partition: TopicPartition, *, require_stable: bool
+    ) -> bool:
         """Return every offset."""
-        return False  # right: an offset that a transaction may replace is not returned to a client that requires stable offsets
+        # right: an offset that a transaction may replace is not returned to a client that requires
+        # stable offsets
+        return False
 
 
 BUG = Bug(

@@ -1,7 +1,8 @@
-"""Each attempt to fence a producer raises its epoch, even if the record of the previous attempt could not be written.
+"""Each attempt to fence a producer raises its epoch, even if the record of the previous attempt
+could not be written.
 
-`__transaction_state` has fewer in-sync replicas than required for a while; every InitProducerId with an open
-transaction raises the epoch in memory once more, until the epochs are exhausted.
+`__transaction_state` has fewer in-sync replicas than required for a while; every InitProducerId
+with an open transaction raises the epoch in memory once more, until the epochs are exhausted.
 
 Source: KAFKA-9666, fixed by recording the failed attempt (TransactionMetadata.hasFailedEpochFence).
 """

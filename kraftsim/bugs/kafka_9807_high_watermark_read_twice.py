@@ -1,7 +1,8 @@
-"""The last stable offset is computed from two reads of the high watermark, which may advance past an open transaction in between.
+"""The last stable offset is computed from two reads of the high watermark, which may advance past
+an open transaction in between.
 
-The first read finds no open transaction below it, the second one is returned: read_committed consumers see
-undecided records.
+The first read finds no open transaction below it, the second one is returned: read_committed
+consumers see undecided records.
 
 Source: KAFKA-9807, fixed by reading once (UnifiedLog.fetchLastStableOffsetMetadata).
 """
@@ -23,7 +24,9 @@ class ReadsTwice(PartitionReplica):
         before, now = getattr(self, "_read_before", self.high_watermark), self.high_watermark
         self._read_before = now
         unstable = self.producer_state.first_unstable_offset
-        return now if unstable is None or unstable >= before else max(unstable, self.log_start_offset)  # right: compare with `now`
+        return (
+            now if unstable is None or unstable >= before else max(unstable, self.log_start_offset)
+        )  # right: compare with `now`
 
 
 BUG = Bug(

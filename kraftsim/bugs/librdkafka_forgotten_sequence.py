@@ -1,9 +1,9 @@
 """A producer drops the sequence numbers of a partition when Metadata lacks the topic.
 
-A broker that has just started returns incomplete Metadata. The client drops its state of the topic, including
-its sequences; when the topic is back, it starts with sequence 0 in the same epoch. The broker treats new
-records as duplicates of the batches with these sequences, and returns the offsets of those: acknowledged, but
-not in the log.
+A broker that has just started returns incomplete Metadata. The client drops its state of the topic,
+including its sequences; when the topic is back, it starts with sequence 0 in the same epoch. The
+broker treats new records as duplicates of the batches with these sequences, and returns the offsets
+of those: acknowledged, but not in the log.
 
 Source: the release notes of librdkafka 1.9.0; a client bug, injected into kraftsim's own client.
 """
@@ -21,7 +21,9 @@ class DropsSequences(IdempotentProducer):
         if isinstance(happened, MetadataArrived):
             for where, queue in self._queues.items():
                 if where not in happened.leaders:
-                    queue.next_sequence = 0  # right: the state of a partition is kept until the producer is closed
+                    queue.next_sequence = (
+                        0  # right: the state of a partition is kept until the producer is closed
+                    )
         return super().step(happened, now_ms)
 
 

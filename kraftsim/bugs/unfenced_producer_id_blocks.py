@@ -1,10 +1,10 @@
 """A ZooKeeper-mode controller allocates blocks of producer ids after it was deposed.
 
-It sets /latest_producer_id_block conditionally on the version that it has read, without checking that it is
-still the controller. A controller that lost its ZooKeeper session during an AllocateProducerIds continues after
-it reconnects, before it learns that a KRaft controller has replaced it and has migrated the last block: KRaft
-allocates the same ids again. We know of no issue in Kafka's tracker; Apache Kafka 3.9.1 has the bug, and 4.0
-has no ZooKeeper mode.
+It sets /latest_producer_id_block conditionally on the version that it has read, without checking
+that it is still the controller. A controller that lost its ZooKeeper session during an
+AllocateProducerIds continues after it reconnects, before it learns that a KRaft controller has
+replaced it and has migrated the last block: KRaft allocates the same ids again. We know of no issue
+in Kafka's tracker; Apache Kafka 3.9.1 has the bug, and 4.0 has no ZooKeeper mode.
 
 Source: kafka.coordinator.transaction.ZkProducerIdManager.getNewProducerIdBlock,
 kafka.zk.KafkaZkClient.conditionalUpdatePath, KIP-866.

@@ -1,4 +1,6 @@
-"""One job of a campaign: a seed for a worker to run, the parameters that all seeds share, and the result."""
+"""One job of a campaign: a seed for a worker to run, the parameters that all seeds share, and the
+result.
+"""
 
 import time
 import traceback
@@ -18,7 +20,10 @@ OK, VIOLATED, FAILED = "ok", "violated", "failed"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters that all seeds of a campaign share. Numbers of nodes that are None are those of each scenario."""
+    """The parameters that all seeds of a campaign share.
+
+    Numbers of nodes that are None are those of each scenario.
+    """
 
     release: str = ""
     bugs: tuple[str, ...] = ()
@@ -32,7 +37,10 @@ USUAL = Terms()
 
 
 class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One seed of a scenario. The caller that runs it determines the content of the directory `out`."""
+    """One seed of a scenario.
+
+    The caller that runs it determines the content of the directory `out`.
+    """
 
     name: str
     seed: int
@@ -40,7 +48,10 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
     out: str | None = None
 
     def request(self) -> RunRequest:
-        """Return the request for the run. Raises KeyError for an unknown scenario, ValueError for parameters that it does not support."""
+        """Return the request for the run.
+
+        Raises KeyError for an unknown scenario, ValueError for parameters that it does not support.
+        """
         terms = self.terms
         return RunRequest(
             scenario=scenario(self.name),
@@ -55,16 +66,23 @@ class CampaignJob(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def jobs_of(names: Iterable[str], seeds: Iterable[int], terms: Terms, out: Path | None = None) -> list[CampaignJob]:
+def jobs_of(
+    names: Iterable[str], seeds: Iterable[int], terms: Terms, out: Path | None = None
+) -> list[CampaignJob]:
     """Return the jobs for every seed of every scenario, seed by seed.
 
-    Raises KeyError for an unknown scenario or bug, ValueError for parameters that a scenario does not support: before anything runs.
+    Raises KeyError for an unknown scenario or bug, ValueError for parameters that a scenario does
+    not support: before anything runs.
     """
     for name in terms.bugs:
         bug(name)
     chosen = [CampaignJob(name=name, seed=0, terms=terms).request().scenario.name for name in names]
     place = None if out is None else str(out)
-    return [CampaignJob(name=name, seed=seed, terms=terms, out=place) for seed in seeds for name in chosen]
+    return [
+        CampaignJob(name=name, seed=seed, terms=terms, out=place)
+        for seed in seeds
+        for name in chosen
+    ]
 
 
 def names_of(pending_jobs: Sequence[CampaignJob]) -> tuple[str, ...]:
@@ -90,7 +108,11 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def carry_out(job: CampaignJob) -> Done:
-    """Run a seed. A run that is not clean is repeated, to be kept below `out`: runs are deterministic, and clean ones need no files."""
+    """Run a seed.
+
+    A run that is not clean is repeated, to be kept below `out`: runs are deterministic, and clean
+    ones need no files.
+    """
     began = time.process_time()
     request = job.request()
     result = run_request(request)
@@ -100,12 +122,19 @@ def carry_out(job: CampaignJob) -> Done:
 
 
 def run_job_safely(job: CampaignJob) -> Done:
-    """Run a seed. An exception in the harness itself is a finding, too, and does not stop the other seeds."""
+    """Run a seed.
+
+    An exception in the harness itself is a finding, too, and does not stop the other seeds.
+    """
     try:
         return carry_out(job)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        return broken(job, f"{type(error).__name__} in the harness: {error} ({place.name}, line {place.lineno} of {place.filename})")
+        return broken(
+            job,
+            f"{type(error).__name__} in the harness: {error} ({place.name}, line {place.lineno} "
+            f"of {place.filename})",
+        )
 
 
 def broken(job: CampaignJob, trouble: str) -> Done:
@@ -135,4 +164,8 @@ def _kept(request: RunRequest, first: RunResult, out: Path) -> RunResult:
     again = run_request(request, out)
     if again.events_sha256 == first.events_sha256:
         return again
-    return msgspec.structs.replace(again, trouble=f"the run is not deterministic: {first.events_sha256} and {again.events_sha256} ({again.trouble})")
+    return msgspec.structs.replace(
+        again,
+        trouble=f"the run is not deterministic: {first.events_sha256} and {again.events_sha256} "
+        f"({again.trouble})",
+    )

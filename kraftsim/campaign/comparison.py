@@ -1,4 +1,5 @@
-"""Runs designs of the idempotent producer over many seeds, and writes one report: tables, plots, and the command that repeats it.
+"""Runs designs of the idempotent producer over many seeds, and writes one report: tables, plots,
+and the command that repeats it.
 
 Outcomes are JSON lines, one per run; Spark or Python adds them up, with the same sums.
 Source: see `kraftsim/cluster/comparison/systems.py`.
@@ -19,11 +20,25 @@ from kraftsim.cluster.comparison.run import plan_of, run
 from kraftsim.cluster.comparison.systems import SYSTEMS, system_named
 
 OUTCOMES: Final = "outcomes.jsonl"
-SUMS: Final = ("records", "doubled", "lost", "missing", "disordered", "refusals", "fenced", "requests", "ids_used", "ids_taken")
+SUMS: Final = (
+    "records",
+    "doubled",
+    "lost",
+    "missing",
+    "disordered",
+    "refusals",
+    "fenced",
+    "requests",
+    "ids_used",
+    "ids_taken",
+)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums over all runs of a design. `silences_ms`: of each run in which a broker was killed during writes, sorted."""
+    """The sums over all runs of a design.
+
+    `silences_ms`: of each run in which a broker was killed during writes, sorted.
+    """
 
     system: str
     runs: int
@@ -35,7 +50,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     def silence_ms(self, share: float) -> int:
         """Return a quantile of the silences; -1 if there is none."""
-        return self.silences_ms[min(int(len(self.silences_ms) * share), len(self.silences_ms) - 1)] if self.silences_ms else -1
+        return (
+            self.silences_ms[min(int(len(self.silences_ms) * share), len(self.silences_ms) - 1)]
+            if self.silences_ms
+            else -1
+        )
 
 
 class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +77,11 @@ def run_one(name: str, seed: int) -> tuple[Outcome, float]:
 
 
 def compare(
-    seeds: Sequence[int], names: Sequence[str] = (), *, jobs: int = 1, report: Callable[[int, int], None] = lambda done, of: None
+    seeds: Sequence[int],
+    names: Sequence[str] = (),
+    *,
+    jobs: int = 1,
+    report: Callable[[int, int], None] = lambda done, of: None,
 ) -> ComparedRun:
     """Run every seed over every design, or over some of them."""
     chosen = [system_named(name).name for name in names] or [system.name for system in SYSTEMS]
@@ -79,7 +102,9 @@ def _played(work: Sequence[tuple[str, int]], jobs: int) -> Iterator[tuple[Outcom
             yield run_one(name, seed)
         return
     with ProcessPoolExecutor(max_workers=min(jobs, os.cpu_count() or 1)) as pool:
-        futures: list[Future[tuple[Outcome, float]]] = [pool.submit(run_one, name, seed) for name, seed in work]
+        futures: list[Future[tuple[Outcome, float]]] = [
+            pool.submit(run_one, name, seed) for name, seed in work
+        ]
         for future in futures:
             yield future.result()
 
@@ -97,7 +122,9 @@ def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
                     runs_with_doubles=sum(each.doubled > 0 for each in own),
                     runs_with_losses=sum(each.lost > 0 for each in own),
                     totals={name: sum(getattr(each, name) for each in own) for name in SUMS},
-                    silences_ms=tuple(sorted(each.silence_ms for each in own if each.silence_ms >= 0)),
+                    silences_ms=tuple(
+                        sorted(each.silence_ms for each in own if each.silence_ms >= 0)
+                    ),
                     troubles=sum(each.trouble is not None for each in own),
                 )
             )
@@ -112,9 +139,10 @@ def rows_by_spark(outcomes: Path, master: str) -> list[Row]:
     with spark_session(master) as spark:
         spark.read.json(str(outcomes)).createOrReplaceTempView("outcomes")
         found = spark.sql(
-            f"SELECT system, count(*) AS runs, sum(CAST(doubled > 0 AS INT)) AS with_doubles, sum(CAST(lost > 0 AS INT)) AS with_losses, "
-            f"sort_array(collect_list(CASE WHEN silence_ms >= 0 THEN silence_ms END)) AS silences, count(trouble) AS troubles, {sums} "
-            "FROM outcomes GROUP BY system"
+            "SELECT system, count(*) AS runs, sum(CAST(doubled > 0 AS INT)) AS with_doubles, "
+            "sum(CAST(lost > 0 AS INT)) AS with_losses, sort_array(collect_list(CASE WHEN "
+            "silence_ms >= 0 THEN silence_ms END)) AS silences, count(trouble) AS troubles, "
+            f"{sums} FROM outcomes GROUP BY system"
         ).collect()
     rows = {
         each["system"]: Row(
@@ -139,7 +167,9 @@ def write_outcomes(runs: ComparedRun, directory: Path) -> Path:
     return file
 
 
-def write_report(rows: Sequence[Row], memory: dict[str, float], command: str, directory: Path) -> tuple[Path, Path]:
+def write_report(
+    rows: Sequence[Row], memory: dict[str, float], command: str, directory: Path
+) -> tuple[Path, Path]:
     """Write the HTML report, its tables as Markdown, and an SVG; return the first two files."""
     directory.mkdir(parents=True, exist_ok=True)
     html, markdown = directory / "comparison.html", directory / "comparison.md"

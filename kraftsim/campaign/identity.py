@@ -1,6 +1,8 @@
-"""Checks that a seed gives the same event log, byte for byte: runs each in two processes under two hash seeds, and reports the first difference.
+"""Checks that a seed gives the same event log, byte for byte: runs each in two processes under two
+hash seeds, and reports the first difference.
 
-The second process of each pair runs the seeds in reverse order, so that state that leaks from one run into the next becomes visible.
+The second process of each pair runs the seeds in reverse order, so that state that leaks from one
+run into the next becomes visible.
 """
 
 import os
@@ -22,13 +24,17 @@ from kraftsim.explore.divergence import compare
 from kraftsim.explore.result import RunResult
 
 HASH_SEEDS = ("0", "12345")
-PLAYERS = tuple((hash_seed, is_backwards) for hash_seed in HASH_SEEDS for is_backwards in (False, True))
+PLAYERS = tuple(
+    (hash_seed, is_backwards) for hash_seed in HASH_SEEDS for is_backwards in (False, True)
+)
 BATCH = 8
 """How many seeds each process gets at a time."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A seed whose event logs differ: the digests by process, and the first divergence of two of them."""
+    """A seed whose event logs differ: the digests by process, and the first divergence of two of
+    them.
+    """
 
     scenario: str
     seed: int
@@ -37,8 +43,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the comparison. `seeds` counts those that were compared, each run once by each process; `found` are
-    the runs that were not clean, each from its first process."""
+    """The result of the comparison. `seeds` counts those that were compared, each run once by each
+    process; `found` are the runs that were not clean, each from its first process.
+    """
 
     scenarios: tuple[str, ...]
     seeds: int
@@ -52,20 +59,30 @@ class IdentityResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> list[str]:
         """Return the result as text for people."""
-        armed, fired, effective = (sum(counts[place] for counts in self.faults.values()) for place in range(3))
+        armed, fired, effective = (
+            sum(counts[place] for counts in self.faults.values()) for place in range(3)
+        )
         text = [
-            f"{', '.join(self.scenarios)}: {len(self.differing)} of {self.seeds} seeds differ between {len(PLAYERS)} processes under hash seeds"
-            f" {' and '.join(HASH_SEEDS)}; {self.runs} runs, {self.events} events, {armed} faults armed, {fired} fired, {effective} effective,"
-            f" {len(self.found)} not clean, {self.simulated_seconds:.0f} simulated seconds in {self.cpu_seconds:.0f} CPU seconds"
+            f"{', '.join(self.scenarios)}: {len(self.differing)} of {self.seeds} seeds differ "
+            f"between {len(PLAYERS)} processes under hash seeds {' and '.join(HASH_SEEDS)}; "
+            f"{self.runs} runs, {self.events} events, {armed} faults armed, {fired} fired, "
+            f"{effective} effective, {len(self.found)} not clean, {self.simulated_seconds:.0f} "
+            f"simulated seconds in {self.cpu_seconds:.0f} CPU seconds"
         ]
         for each in self.differing:
-            text.append(f"  {each.scenario}, seed {each.seed}: {', '.join(f'{name} {digest}' for name, digest in each.sha256.items())}")
+            text.append(
+                f"  {each.scenario}, seed {each.seed}: "
+                f"{', '.join(f'{name} {digest}' for name, digest in each.sha256.items())}"
+            )
             text += [f"    {line}" for line in each.parting]
         return text + found_lines(self.found)
 
 
 class Player:
-    """A process with a hash seed of its own that runs the seeds it receives. Use as a context manager."""
+    """A process with a hash seed of its own that runs the seeds it receives.
+
+    Use as a context manager.
+    """
 
     def __init__(self, hash_seed: str, is_backwards: bool) -> None:
         self.name = f"hash seed {hash_seed}{', backwards' if is_backwards else ''}"
@@ -80,10 +97,17 @@ class Player:
     def __enter__(self) -> "Player":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is not None:
             self._process.kill()
-        assert self._process.stdin is not None and self._process.stdout is not None, "both are pipes"
+        assert self._process.stdin is not None and self._process.stdout is not None, (
+            "both are pipes"
+        )
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
@@ -102,7 +126,9 @@ class Player:
         for _ in range(count):
             line = self._process.stdout.readline()
             if not line:
-                raise RuntimeError(f"a process that runs seeds died ({self.name}); its output is above")
+                raise RuntimeError(
+                    f"a process that runs seeds died ({self.name}); its output is above"
+                )
             found.append(msgspec.json.decode(line, type=Done))
         return found[::-1] if self._is_backwards else found
 
@@ -131,10 +157,13 @@ def check_identity(
     is_over: Callable[[], bool] = lambda: False,
     report: Report | None = None,
 ) -> IdentityResult:
-    """Run every seed of every scenario in four processes and compare the event logs. `is_over` and `report` are as for a campaign.
+    """Run every seed of every scenario in four processes and compare the event logs.
 
-    A run with a smaller workload costs less, and has the same faults.
-    Raises KeyError for an unknown scenario or bug, ValueError for an unknown workload parameter, RuntimeError if a process dies.
+    `is_over` and `report` are as for a campaign.
+
+    A run with a smaller workload costs less, and has the same faults. Raises KeyError for an
+    unknown scenario or bug, ValueError for an unknown workload parameter, RuntimeError if a process
+    dies.
     """
     pending_jobs = jobs_of(names, seeds, terms)
     progress = Progress(total=len(pending_jobs))
@@ -172,7 +201,9 @@ def check_identity(
     )
 
 
-def _compared(players: Sequence[Player], pending_jobs: Sequence[CampaignJob], is_over: Callable[[], bool]) -> Iterator[_Compared]:
+def _compared(
+    players: Sequence[Player], pending_jobs: Sequence[CampaignJob], is_over: Callable[[], bool]
+) -> Iterator[_Compared]:
     for start in range(0, len(pending_jobs), BATCH):
         if is_over():
             return
@@ -181,14 +212,22 @@ def _compared(players: Sequence[Player], pending_jobs: Sequence[CampaignJob], is
             player.tell(batch)
         results = {player.name: player.answers(len(batch)) for player in players}
         for number, job in enumerate(batch):
-            yield _Compared(job=job, answers={name: answers[number] for name, answers in results.items()})
+            yield _Compared(
+                job=job, answers={name: answers[number] for name, answers in results.items()}
+            )
 
 
 def _difference(players: Sequence[Player], compared: _Compared) -> Difference:
-    """Run the seed again in the two processes that differed, keep both runs, and find the first divergence."""
+    """Run the seed again in the two processes that differed, keep both runs, and find the first
+    divergence.
+    """
     answers = compared.answers
     one = players[0]
-    other = next(player for player in players if answers[player.name].result.events_sha256 != answers[one.name].result.events_sha256)
+    other = next(
+        player
+        for player in players
+        if answers[player.name].result.events_sha256 != answers[one.name].result.events_sha256
+    )
     with tempfile.TemporaryDirectory(prefix="kraftsim-identity-") as scratch:
         kept = [Path(scratch) / name for name in ("a", "b")]
         for player, out in zip((one, other), kept, strict=True):
@@ -196,4 +235,6 @@ def _difference(players: Sequence[Player], compared: _Compared) -> Difference:
             player.answers(1)
         parting = tuple(compare(kept[0], kept[1]).lines()[2:])
     digests = {name: answer.result.events_sha256 for name, answer in answers.items()}
-    return Difference(scenario=compared.job.name, seed=compared.job.seed, sha256=digests, parting=parting)
+    return Difference(
+        scenario=compared.job.name, seed=compared.job.seed, sha256=digests, parting=parting
+    )

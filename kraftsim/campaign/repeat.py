@@ -1,4 +1,5 @@
-"""A process that reads seeds from its standard input, runs them, and answers with the result of each: one JSON line.
+"""A process that reads seeds from its standard input, runs them, and answers with the result of
+each: one JSON line.
 
 Started by `identity` under a hash seed of its own: `python -m kraftsim.campaign.repeat`.
 """
@@ -16,7 +17,9 @@ from kraftsim.explore.run import run_request
 def main() -> None:
     """Run seeds until the other end is closed."""
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(msgspec.json.encode(_run(msgspec.json.decode(line, type=CampaignJob))) + b"\n")
+        sys.stdout.buffer.write(
+            msgspec.json.encode(_run(msgspec.json.decode(line, type=CampaignJob))) + b"\n"
+        )
         sys.stdout.buffer.flush()
 
 

@@ -1,7 +1,8 @@
-"""The process in which a Spark task runs its seeds: the guards of a simulation do not affect Spark's worker, and a crash is isolated from it.
+"""The process in which a Spark task runs its seeds: the guards of a simulation do not affect
+Spark's worker, and a crash is isolated from it.
 
-Reads one job per line, runs it, adds its events to the Parquet data set of the campaign, and answers with the result.
-Started by `spark_task`: `python -m kraftsim.campaign.spark_child`.
+Reads one job per line, runs it, adds its events to the Parquet data set of the campaign, and
+answers with the result. Started by `spark_task`: `python -m kraftsim.campaign.spark_child`.
 """
 
 import shutil
@@ -21,7 +22,9 @@ EVENTS, FOUND = "events", "found"
 
 
 def events_of(out: Path, name: str, seed: int) -> Path:
-    """Return the directory of a run's events: Spark takes scenario and seed from the names of directories."""
+    """Return the directory of a run's events: Spark takes scenario and seed from the names of
+    directories.
+    """
     return out / EVENTS / f"scenario={name}" / f"seed={seed}" / EVENTS_FILE
 
 

@@ -1,4 +1,6 @@
-"""The code inside a Spark task: it sends its seeds, one after the other, to a child process and yields the results."""
+"""The code inside a Spark task: it sends its seeds, one after the other, to a child process and
+yields the results.
+"""
 
 import subprocess
 import sys
@@ -17,7 +19,9 @@ def run_jobs(pending_jobs: Iterable[bytes]) -> Iterator[bytes]:
     try:
         for data in pending_jobs:
             if child is None:
-                child = subprocess.Popen([sys.executable, "-m", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                child = subprocess.Popen(
+                    [sys.executable, "-m", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                )
             assert child.stdin is not None and child.stdout is not None, "both are pipes"
             child.stdin.write(data + b"\n")
             child.stdin.flush()
@@ -34,4 +38,7 @@ def run_jobs(pending_jobs: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _lost(data: bytes, exit_code: int) -> Done:
-    return broken(msgspec.json.decode(data, type=CampaignJob), f"its worker process died (exit code {exit_code})")
+    return broken(
+        msgspec.json.decode(data, type=CampaignJob),
+        f"its worker process died (exit code {exit_code})",
+    )

@@ -1,6 +1,7 @@
 """Runs scenarios over many seeds, on all processors, and collects the findings.
 
-Without `keep_going` the first finding ends a campaign, and it is always the same one: that of the lowest seed, however many workers there are.
+Without `keep_going` the first finding ends a campaign, and it is always the same one: that of the
+lowest seed, however many workers there are.
 """
 
 import os
@@ -11,19 +12,35 @@ from typing import IO
 
 import msgspec
 
-from kraftsim.campaign.campaign_job import USUAL, VIOLATED, CampaignJob, Done, Terms, jobs_of, names_of
+from kraftsim.campaign.campaign_job import (
+    USUAL,
+    VIOLATED,
+    CampaignJob,
+    Done,
+    Terms,
+    jobs_of,
+    names_of,
+)
 from kraftsim.campaign.summary import CampaignResult, SweepResult, add_faults, summary
 from kraftsim.campaign.worker_pool import WorkerPool
 
-# -------------------------------------------------------------------------------------------------
-# A file of JSON lines with every finished seed of a campaign, so that an interrupted campaign can be resumed.
+# --------------------------------------------------------------------------------------------------
+# A file of JSON lines with every finished seed of a campaign, so that an interrupted campaign can
+# be resumed.
 
 
 class Journal:
-    """The finished seeds, all with the same parameters. Use as a context manager; a torn last line of a killed campaign is truncated."""
+    """The finished seeds, all with the same parameters.
+
+    Use as a context manager; a torn last line of a killed campaign is truncated.
+    """
 
     def __init__(self, path: Path, terms: Terms) -> None:
-        """Open or create the file. Raises ValueError for a journal of another campaign, or for any other file; OSError if that fails."""
+        """Open or create the file.
+
+        Raises ValueError for a journal of another campaign, or for any other file; OSError if that
+        fails.
+        """
         self._path = path
         self.done: dict[tuple[str, int], Done] = {}
         data = path.read_bytes() if path.exists() else b""
@@ -31,7 +48,10 @@ class Journal:
         lines = whole.splitlines()
         try:
             if lines and msgspec.json.decode(lines[0], type=Terms) != terms:
-                raise ValueError(f"{path} is the journal of a campaign with another release, other bugs, other settings or other work")
+                raise ValueError(
+                    f"{path} is the journal of a campaign with another release, other bugs, "
+                    "other settings or other work"
+                )
             for line in lines[1:]:
                 done = msgspec.json.decode(line, type=Done)
                 self.done[done.key] = done
@@ -89,7 +109,9 @@ def sweep(
     terms: Terms = USUAL,
 ) -> SweepResult:
     """Run every seed of one scenario; see `campaign`."""
-    return campaign((name,), seeds=seeds, terms=terms, jobs=workers, keep_going=keep_going, out=out).sweeps[0]
+    return campaign(
+        (name,), seeds=seeds, terms=terms, jobs=workers, keep_going=keep_going, out=out
+    ).sweeps[0]
 
 
 def campaign(
@@ -104,11 +126,15 @@ def campaign(
     is_over: Callable[[], bool] = lambda: False,
     report: Report | None = None,
 ) -> CampaignResult:
-    """Run every seed of every scenario in simulation and return the findings. Without `keep_going` no new seed starts after the first violation.
+    """Run every seed of every scenario in simulation and return the findings.
 
-    With `out` the runs that were not clean are kept there, one directory per seed. With `journal` every seed is recorded, and those that the file
-    has already are not repeated. `is_over` is called before each seed: once it is true, no other seed starts. `report` is called from time to time.
-    Raises KeyError for an unknown scenario or bug, ValueError for a journal of another campaign or an unknown workload parameter.
+    Without `keep_going` no new seed starts after the first violation.
+
+    With `out` the runs that were not clean are kept there, one directory per seed. With `journal`
+    every seed is recorded, and those that the file has already are not repeated. `is_over` is
+    called before each seed: once it is true, no other seed starts. `report` is called from time to
+    time. Raises KeyError for an unknown scenario or bug, ValueError for a journal of another
+    campaign or an unknown workload parameter.
     """
     pending_jobs = jobs_of(names, seeds, terms, out)
     course = _Course(pending_jobs, keep_going, report)
@@ -126,11 +152,19 @@ Key = tuple[str, int]
 
 
 class _Course:
-    """A campaign in progress. Seeds are tracked by position, for without `keep_going` it ends after the first position with a violation."""
+    """A campaign in progress.
 
-    def __init__(self, pending_jobs: Sequence[CampaignJob], keep_going: bool, report: Report | None) -> None:
+    Seeds are tracked by position, for without `keep_going` it ends after the first position with a
+    violation.
+    """
+
+    def __init__(
+        self, pending_jobs: Sequence[CampaignJob], keep_going: bool, report: Report | None
+    ) -> None:
         self._jobs = pending_jobs
-        self._places: dict[Key, int] = {(job.name, job.seed): place for place, job in enumerate(pending_jobs)}
+        self._places: dict[Key, int] = {
+            (job.name, job.seed): place for place, job in enumerate(pending_jobs)
+        }
         self._keep_going = keep_going
         self._report = report
         self._last_place = len(pending_jobs)
@@ -161,7 +195,11 @@ class _Course:
 
     def outcome(self) -> list[Done]:
         """Return the results in the order of the seeds, up to the end of the campaign."""
-        return [self._done[key] for key, place in self._places.items() if key in self._done and place <= self._last_place]
+        return [
+            self._done[key]
+            for key, place in self._places.items()
+            if key in self._done and place <= self._last_place
+        ]
 
     def _take(self, worker_pool: WorkerPool) -> None:
         for job, done in worker_pool.take(REPORT_SECONDS):

@@ -1,6 +1,8 @@
-"""The worker pool: processes that run seeds, each forked once and reused, so that a seed costs no more than its simulation.
+"""The worker pool: processes that run seeds, each forked once and reused, so that a seed costs no
+more than its simulation.
 
-They are forked from a server process with all imports and without threads, so that the caller's process may have any.
+They are forked from a server process with all imports and without threads, so that the caller's
+process may have any.
 """
 
 import multiprocessing
@@ -27,7 +29,10 @@ class Worker:
 
 
 class WorkerPool:
-    """Use as a context manager; call `give` while `has_room`, `take` while `is_busy`. With one worker everything runs in the caller's process."""
+    """Use as a context manager; call `give` while `has_room`, `take` while `is_busy`.
+
+    With one worker everything runs in the caller's process.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -41,7 +46,12 @@ class WorkerPool:
             self._workers = [self._start_worker() for _ in range(self._size)]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for worker in self._workers:
             if worker.pending_jobs:
                 worker.process.kill()
@@ -71,10 +81,18 @@ class WorkerPool:
         worker.connection.send(job)
 
     def take(self, timeout_seconds: float | None = None) -> list[tuple[CampaignJob, Done]]:
-        """Return the jobs that finished since the last call; waits for at least one, at most so long."""
+        """Return the jobs that finished since the last call; waits for at least one, at most so
+        long.
+        """
         if not self._workers:
-            return [(job, run_job_safely(job)) for job in [self._inline.popleft()]] if self._inline else []
-        ready = wait([worker.connection for worker in self._workers if worker.pending_jobs], timeout_seconds)
+            return (
+                [(job, run_job_safely(job)) for job in [self._inline.popleft()]]
+                if self._inline
+                else []
+            )
+        ready = wait(
+            [worker.connection for worker in self._workers if worker.pending_jobs], timeout_seconds
+        )
         return [self._receive(worker) for worker in self._workers if worker.connection in ready]
 
     def _receive(self, worker: Worker) -> tuple[CampaignJob, Done]:

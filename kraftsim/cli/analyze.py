@@ -20,12 +20,19 @@ Examples:
 Exit codes: 0 ok, 1 violated, 2 unknown or vacuous, 3 failed."""
 )
 @run_argument
-@click.option("--invariant", "invariants", multiple=True, metavar="NAME", help="Check only this one; `kraftsim list invariants`. Repeatable.")
+@click.option(
+    "--invariant",
+    "invariants",
+    multiple=True,
+    metavar="NAME",
+    help="Check only this one; `kraftsim list invariants`. Repeatable.",
+)
 @json_option
 def analyze(run: Path, invariants: tuple[str, ...], json_file: Path | None) -> int:
     """Check the invariants of a run with Spark.
 
-    An invariant that the scenario must exercise and that found no events to examine is vacuous: it does not pass.
+    An invariant that the scenario must exercise and that found no events to examine is vacuous: it
+    does not pass.
     """
     from kraftsim.analysis.analyze import analyze_run
 

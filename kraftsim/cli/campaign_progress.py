@@ -1,4 +1,6 @@
-"""Progress of a campaign on standard error: a few live lines on a terminal, otherwise a plain line from time to time."""
+"""Progress of a campaign on standard error: a few live lines on a terminal, otherwise a plain line
+from time to time.
+"""
 
 import sys
 import time
@@ -14,22 +16,33 @@ KINDS_SHOWN_MAX = 60
 
 
 def deadline(seconds: float | None) -> Callable[[], bool]:
-    """Return a function that returns whether `seconds` have passed since now; without a number it always returns False."""
+    """Return a function that returns whether `seconds` have passed since now; without a number it
+    always returns False.
+    """
     end = None if seconds is None else time.monotonic() + seconds
     return lambda: end is not None and time.monotonic() >= end
 
 
 @contextmanager
 def campaign_progress(total: int) -> Iterator[Callable[["Progress"], None]]:
-    """Show the progress of a campaign of so many seeds while the block runs; the block calls the yielded function with each update."""
+    """Show the progress of a campaign of so many seeds while the block runs; the block calls the
+    yielded function with each update.
+    """
     began = time.monotonic()
     if sys.stderr.isatty() and total > 1:
         from rich.console import Console
         from rich.live import Live
         from rich.text import Text
 
-        with Live(Text(""), console=Console(stderr=True, markup=False), transient=True, refresh_per_second=4) as live:
-            yield lambda progress: live.update(Text("\n".join((line(progress, time.monotonic() - began), faults(progress)))))
+        with Live(
+            Text(""),
+            console=Console(stderr=True, markup=False),
+            transient=True,
+            refresh_per_second=4,
+        ) as live:
+            yield lambda progress: live.update(
+                Text("\n".join((line(progress, time.monotonic() - began), faults(progress))))
+            )
         return
     last = began
 
@@ -48,14 +61,21 @@ def line(progress: "Progress", elapsed_seconds: float) -> str:
     rate = finished / elapsed_seconds if elapsed_seconds > 0 else 0.0
     per_cpu = progress.seeds / progress.cpu_seconds if progress.cpu_seconds else 0.0
     left = _duration((progress.total - progress.seeds) / rate) if rate else "unknown"
-    found = f"{progress.violated} violated" + (f", {progress.failed} otherwise not clean" if progress.failed else "")
-    return f"{progress.seeds}/{progress.total} seeds, {rate:.1f}/s, {per_cpu:.2f} per CPU second, {left} left, {found}"
+    found = f"{progress.violated} violated" + (
+        f", {progress.failed} otherwise not clean" if progress.failed else ""
+    )
+    return (
+        f"{progress.seeds}/{progress.total} seeds, {rate:.1f}/s, {per_cpu:.2f} per CPU second, "
+        f"{left} left, {found}"
+    )
 
 
 def faults(progress: "Progress") -> str:
     """Return how often every kind of fault was armed, fired and effective so far, in one line."""
     shown = sorted(progress.faults.items())[:KINDS_SHOWN_MAX]
-    return "armed/fired/bit: " + ", ".join(f"{kind} {armed}/{fired}/{bit}" for kind, (armed, fired, bit) in shown)
+    return "armed/fired/bit: " + ", ".join(
+        f"{kind} {armed}/{fired}/{bit}" for kind, (armed, fired, bit) in shown
+    )
 
 
 def _duration(seconds: float) -> str:

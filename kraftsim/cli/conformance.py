@@ -1,4 +1,6 @@
-"""`kraftsim conformance`: checks a running node of any implementation by its behaviour on the wire."""
+"""`kraftsim conformance`: checks a running node of any implementation by its behaviour on the
+wire.
+"""
 
 import time
 from collections.abc import Sequence
@@ -29,19 +31,45 @@ Examples:
 \b
 Exit codes: 0 every requirement is met or skipped, 1 some are not met, 3 the node could not be checked."""
 )
-@click.option("--bootstrap", metavar="HOST:PORT,...", help="Broker to check; of a list, the first that answers.")
 @click.option(
-    "--controller", default="", metavar="HOST:PORT", help="Listener of the active controller; without it the chapter on controllers is skipped."
+    "--bootstrap",
+    metavar="HOST:PORT,...",
+    help="Broker to check; of a list, the first that answers.",
+)
+@click.option(
+    "--controller",
+    default="",
+    metavar="HOST:PORT",
+    help="Listener of the active controller; without it the chapter on controllers is skipped.",
 )
 @click.option(
     "--only",
     multiple=True,
     metavar="PATTERN",
-    help="Only these: a number (wire/3.2), a section (wire/3), a chapter (wire), or part of the text. Repeatable.",
+    help="Only these: a number (wire/3.2), a section (wire/3), a chapter (wire), or part of the "
+    "text. Repeatable.",
 )
-@click.option("--release", default="", metavar="LINE", help="Check against this release line of Apache Kafka, like 3.5. Default: detected.")
-@click.option("--timeout", "seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Maximum seconds per requirement.")
-@click.option("--junit", "junit_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML, for CI.")
+@click.option(
+    "--release",
+    default="",
+    metavar="LINE",
+    help="Check against this release line of Apache Kafka, like 3.5. Default: detected.",
+)
+@click.option(
+    "--timeout",
+    "seconds",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="Maximum seconds per requirement.",
+)
+@click.option(
+    "--junit",
+    "junit_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write JUnit XML, for CI.",
+)
 @json_option
 @click.option("--list", "asks_list", is_flag=True, help="List the requirements and check nothing.")
 def conformance(
@@ -56,7 +84,8 @@ def conformance(
 ) -> int:
     """Check a running node against numbered protocol requirements.
 
-    Each requirement has a source and is checked over plain sockets; Apache Kafka meets all of them. They write to the cluster: use a test cluster.
+    Each requirement has a source and is checked over plain sockets; Apache Kafka meets all of them.
+    They write to the cluster: use a test cluster.
     """
     from kraftsim.conformance.selection import all_requirements
 
@@ -73,7 +102,10 @@ def conformance(
 
 
 def _known_line(text: str) -> str:
-    """Return the release line of a release, 3.9 of 3.9.2. Raises Failure for a line that no requirement refers to."""
+    """Return the release line of a release, 3.9 of 3.9.2.
+
+    Raises Failure for a line that no requirement refers to.
+    """
     from kraftsim.conformance.requirement import as_numbers
     from kraftsim.releases.catalogue import releases
 
@@ -83,7 +115,9 @@ def _known_line(text: str) -> str:
         raise Failure(f"--release {text}: write a release line like 3.9") from trouble
     known = [each.name for each in releases()]
     if line not in known:
-        raise Failure(f"--release {text}: this is no known release line of Apache Kafka ({', '.join(known)})")
+        raise Failure(
+            f"--release {text}: this is no known release line of Apache Kafka ({', '.join(known)})"
+        )
     return line
 
 
@@ -93,7 +127,12 @@ def _list(requirements: "list[Requirement]", json_file: Path | None) -> int:
     if str(json_file) != "-":
         print_list(requirements)
     rows = [
-        {"requirement": each.label, "section": each.section.title, "sentence": each.sentence, "source": each.source}
+        {
+            "requirement": each.label,
+            "section": each.section.title,
+            "sentence": each.sentence,
+            "source": each.source,
+        }
         | {"since": each.since, "until": each.until}
         for each in requirements
     ]
@@ -116,7 +155,11 @@ def _check(
     from kraftsim.conformance.target import Target
 
     try:
-        targets = [Target(address.strip(), controller) for address in bootstrap.split(",") if address.strip()]
+        targets = [
+            Target(address.strip(), controller)
+            for address in bootstrap.split(",")
+            if address.strip()
+        ]
     except ValueError as trouble:
         fail(trouble)
     if not targets:
@@ -138,13 +181,19 @@ def _check(
     output.end(findings)
     _write(junit_file, json_file, target, line, findings, started_at, lost)
     if lost:
-        click.echo(f"Error: {target.address if findings else bootstrap} could not be checked: {lost}", err=True)
+        click.echo(
+            f"Error: {target.address if findings else bootstrap} could not be checked: {lost}",
+            err=True,
+        )
         return FAILED
     return VIOLATED if any(finding.verdict.value == "not met" for finding in findings) else OK
 
 
 def _first_alive(targets: "Sequence[Target]") -> "Target":
-    """Return the first node that answers ApiVersions. Raises NodeLost if none does, with the reason of each node."""
+    """Return the first node that answers ApiVersions.
+
+    Raises NodeLost if none does, with the reason of each node.
+    """
     from kraftsim.conformance.runner import NodeLost, require_alive
 
     silent = []
@@ -161,16 +210,30 @@ def _first_alive(targets: "Sequence[Target]") -> "Target":
 
 
 def _write(
-    junit_file: Path | None, json_file: Path | None, target: "Target", line: "ReleaseLine", findings: "list[Finding]", started_at: str, lost: str
+    junit_file: Path | None,
+    json_file: Path | None,
+    target: "Target",
+    line: "ReleaseLine",
+    findings: "list[Finding]",
+    started_at: str,
+    lost: str,
 ) -> None:
     from kraftsim import __version__
     from kraftsim.conformance.junit import junit_xml
 
-    facts = {"bootstrap": target.address, "controller": target.controller, "release": line.name, "release_because": line.because}
+    facts = {
+        "bootstrap": target.address,
+        "controller": target.controller,
+        "release": line.name,
+        "release_because": line.because,
+    }
     facts |= {"suite": f"kraftsim {__version__}", "could_not_be_judged": lost}
     if junit_file is not None:
         try:
             junit_file.write_bytes(junit_xml(findings, facts, started_at, lost))
         except OSError as trouble:
             raise Failure(f"--junit {junit_file}: {trouble.strerror}") from trouble
-    write_json(json_file, {**facts, "started_at": started_at, "findings": [finding.as_row() for finding in findings]})
+    write_json(
+        json_file,
+        {**facts, "started_at": started_at, "findings": [finding.as_row() for finding in findings]},
+    )

@@ -1,4 +1,6 @@
-"""The output of `kraftsim conformance`: one line per requirement as it is checked, details of unmet requirements, and a summary."""
+"""The output of `kraftsim conformance`: one line per requirement as it is checked, details of unmet
+requirements, and a summary.
+"""
 
 import shutil
 import sys
@@ -13,15 +15,23 @@ from kraftsim.conformance.release_line import ReleaseLine
 from kraftsim.conformance.requirement import Requirement
 from kraftsim.conformance.runner import Finding, Verdict
 
-MARKS: Final = {Verdict.MET: ("✓", "ok", "green"), Verdict.UNMET: ("✗", "NO", "red"), Verdict.SKIPPED: ("-", "--", "yellow")}
-"""The mark before a requirement, its ASCII form for terminals without these characters, and its colour."""
+MARKS: Final = {
+    Verdict.MET: ("✓", "ok", "green"),
+    Verdict.UNMET: ("✗", "NO", "red"),
+    Verdict.SKIPPED: ("-", "--", "yellow"),
+}
+"""The mark before a requirement, its ASCII form for terminals without these characters, and its
+colour.
+"""
 SLOW_SECONDS = 1.0
 LABEL_WIDTH = 11
 CLEAR_LINE = "\r\x1b[2K"
 
 
 class ConformanceOutput:
-    """The terminal, or a file: without colours and without the line that shows the requirement being checked."""
+    """The terminal, or a file: without colours and without the line that shows the requirement
+    being checked.
+    """
 
     def __init__(self, asked: int, *, is_quiet: bool) -> None:
         self._total = asked
@@ -33,13 +43,17 @@ class ConformanceOutput:
 
     def begin(self, bootstrap: str, line: ReleaseLine) -> None:
         """Print the address and the release line that it is checked against."""
-        self._echo(f"{bootstrap} is checked as Apache Kafka {line.name or '(newest)'}: {line.because}")
+        self._echo(
+            f"{bootstrap} is checked as Apache Kafka {line.name or '(newest)'}: {line.because}"
+        )
 
     def start(self, requirement: Requirement) -> None:
         """Show the requirement being checked until its result is known."""
         self._open_section(requirement)
         if self._is_terminal:
-            line = f"  … {self._done + 1} of {self._total}: {requirement.label} {requirement.sentence}"
+            line = (
+                f"  … {self._done + 1} of {self._total}: {requirement.label} {requirement.sentence}"
+            )
             click.echo(line[: shutil.get_terminal_size().columns - 1], nl=False)
 
     def tell(self, finding: Finding) -> None:
@@ -49,24 +63,45 @@ class ConformanceOutput:
         self._open_section(of)
         if self._is_terminal:
             click.echo(CLEAR_LINE, nl=False)
-        took = click.style(f"  ({finding.seconds:.1f} s)", dim=True) if finding.seconds >= SLOW_SECONDS else ""
-        emit = click.style(f"  [{finding.why}]", fg="yellow") if finding.verdict is Verdict.SKIPPED else took
+        took = (
+            click.style(f"  ({finding.seconds:.1f} s)", dim=True)
+            if finding.seconds >= SLOW_SECONDS
+            else ""
+        )
+        emit = (
+            click.style(f"  [{finding.why}]", fg="yellow")
+            if finding.verdict is Verdict.SKIPPED
+            else took
+        )
         self._echo(f"  {mark(finding.verdict)} {of.label:<{LABEL_WIDTH}} {of.sentence}{emit}")
         if finding.verdict is Verdict.UNMET:
             self._explain(finding)
 
     def end(self, findings: Sequence[Finding]) -> None:
         """Print the summary."""
-        count = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
+        count = {
+            verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict
+        }
         missed = self._total - len(findings)
         parts = [
             click.style(f"{count[Verdict.MET]} met", fg="green"),
-            click.style(f"{count[Verdict.UNMET]} not met", fg="red" if count[Verdict.UNMET] else None),
-            *([click.style(f"{count[Verdict.SKIPPED]} skipped", fg="yellow")] if count[Verdict.SKIPPED] else []),
+            click.style(
+                f"{count[Verdict.UNMET]} not met", fg="red" if count[Verdict.UNMET] else None
+            ),
+            *(
+                [click.style(f"{count[Verdict.SKIPPED]} skipped", fg="yellow")]
+                if count[Verdict.SKIPPED]
+                else []
+            ),
             *([click.style(f"{missed} not checked", fg="red")] if missed else []),
         ]
-        self._echo(f"\n{self._total} requirements: {', '.join(parts)}, in {time.monotonic() - self._started:.1f} s")
-        unmet = [finding.requirement.label for finding in findings if finding.verdict is Verdict.UNMET]
+        self._echo(
+            f"\n{self._total} requirements: {', '.join(parts)}, in "
+            f"{time.monotonic() - self._started:.1f} s"
+        )
+        unmet = [
+            finding.requirement.label for finding in findings if finding.verdict is Verdict.UNMET
+        ]
         if unmet:
             self._echo(click.style(f"not met: {' '.join(unmet)}", fg="red"))
 
@@ -96,9 +131,16 @@ def print_list(requirements: Sequence[Requirement]) -> None:
     for requirement in requirements:
         if requirement.section.label != section:
             section = requirement.section.label
-            click.echo(f"\n{section} {requirement.section.title}" if requirement is not requirements[0] else f"{section} {requirement.section.title}")
+            click.echo(
+                f"\n{section} {requirement.section.title}"
+                if requirement is not requirements[0]
+                else f"{section} {requirement.section.title}"
+            )
         releases = f"; {requirement.releases()}" if requirement.releases() else ""
-        click.echo(f"  {requirement.label:<{LABEL_WIDTH}} {requirement.sentence}  [{requirement.source}{releases}]")
+        click.echo(
+            f"  {requirement.label:<{LABEL_WIDTH}} {requirement.sentence}  "
+            f"[{requirement.source}{releases}]"
+        )
     click.echo(f"\n{len(requirements)} requirements")
 
 

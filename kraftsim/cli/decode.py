@@ -39,18 +39,53 @@ Exit codes: 0 everything was decoded, 1 something is malformed, 2 something coul
 )
 @click.argument("source", metavar="[HEX|FILE|-]...", nargs=-1)
 @click.option("--request", "is_request", is_flag=True, help="The bytes are a request.")
-@click.option("--response", nargs=2, type=str, metavar="API VERSION", help="The bytes are the response to a request of this API, by name or key.")
+@click.option(
+    "--response",
+    nargs=2,
+    type=str,
+    metavar="API VERSION",
+    help="The bytes are the response to a request of this API, by name or key.",
+)
 @click.option("--batch", "is_batch", is_flag=True, help="The bytes are record batches.")
-@click.option("--topic", metavar="NAME", help="Topic of the batches: records of Kafka's internal topics are decoded.")
-@click.option("--port", "ports", type=click.IntRange(1, 65535), multiple=True, help="In a capture: port of a node. Repeatable.")
-@click.option("--api", "apis", multiple=True, metavar="API", help="In a capture: only this API, by name or key. Repeatable.")
+@click.option(
+    "--topic",
+    metavar="NAME",
+    help="Topic of the batches: records of Kafka's internal topics are decoded.",
+)
+@click.option(
+    "--port",
+    "ports",
+    type=click.IntRange(1, 65535),
+    multiple=True,
+    help="In a capture: port of a node. Repeatable.",
+)
+@click.option(
+    "--api",
+    "apis",
+    multiple=True,
+    metavar="API",
+    help="In a capture: only this API, by name or key. Repeatable.",
+)
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N frames.")
 @click.option("--no-records", is_flag=True, help="Do not decode the records of batches.")
 @click.option("--brief", is_flag=True, help="One line for each frame.")
-@click.option("--full", is_flag=True, help="Do not shorten long values, and show every field of batches.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line; values are never shortened.")
-@click.option("--offsets/--no-offsets", "with_offsets", default=True, help="In JSON: the byte offset of each field.  [default: offsets]")
-@click.option("--colour/--no-colour", default=None, help="Colours; by default on a terminal, unless NO_COLOR is set.")
+@click.option(
+    "--full", is_flag=True, help="Do not shorten long values, and show every field of batches."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object per line; values are never shortened."
+)
+@click.option(
+    "--offsets/--no-offsets",
+    "with_offsets",
+    default=True,
+    help="In JSON: the byte offset of each field.  [default: offsets]",
+)
+@click.option(
+    "--colour/--no-colour",
+    default=None,
+    help="Colours; by default on a terminal, unless NO_COLOR is set.",
+)
 def decode(
     source: tuple[str, ...],
     is_request: bool,
@@ -67,10 +102,12 @@ def decode(
     with_offsets: bool,
     colour: bool | None,
 ) -> int:
-    """Decode Kafka frames or record batches from hex, a binary file, or a packet capture (pcap, pcapng).
+    """Decode Kafka frames or record batches from hex, a binary file, or a packet capture (pcap,
+    pcapng).
 
-    In a capture each response is decoded with the version of its request. For other input the command guesses what the bytes are and prints its
-    guess; --request, --response and --batch set it.
+    In a capture each response is decoded with the version of its request. For other input the
+    command guesses what the bytes are and prints its guess; --request, --response and --batch set
+    it.
     """
     from kraftsim.inspect.show import Show
     from kraftsim.inspect.text import Look
@@ -85,7 +122,9 @@ def decode(
         is_brief=brief,
         limit=limit,
         apis=frozenset(api_key_of(name) for name in apis),
-        look=Look(in_colour=in_colour and not as_json, is_full=full, with_batch_fields=full or is_batch),
+        look=Look(
+            in_colour=in_colour and not as_json, is_full=full, with_batch_fields=full or is_batch
+        ),
     )
     found = _Source(declared, topic, frozenset(ports), not no_records, show)
     try:
@@ -98,7 +137,10 @@ def decode(
 
 
 def api_key_of(name: str) -> int:
-    """Return the key of an API, given its name in any spelling or its number. Raises Failure that names the nearest match."""
+    """Return the key of an API, given its name in any spelling or its number.
+
+    Raises Failure that names the nearest match.
+    """
     import difflib
 
     from protocol.api_keys import ApiKey
@@ -109,7 +151,10 @@ def api_key_of(name: str) -> int:
     wanted = name.replace("_", "").replace("-", "").lower()
     if wanted not in plain:
         near = difflib.get_close_matches(wanted, plain, n=1)
-        raise Failure(f"no API is called {name}" + (f"; did you mean {ApiKey(plain[near[0]]).name}?" if near else ""))
+        raise Failure(
+            f"no API is called {name}"
+            + (f"; did you mean {ApiKey(plain[near[0]]).name}?" if near else "")
+        )
     return plain[wanted]
 
 
@@ -135,7 +180,14 @@ def _declared(is_request: bool, response: tuple[str, str] | None, is_batch: bool
 class _Source:
     """Determines what the arguments are, and yields the lines to print."""
 
-    def __init__(self, declared: "Hint | Asked", topic: str | None, ports: frozenset[int], with_records: bool, show: "Show") -> None:
+    def __init__(
+        self,
+        declared: "Hint | Asked",
+        topic: str | None,
+        ports: frozenset[int],
+        with_records: bool,
+        show: "Show",
+    ) -> None:
         self._declared = declared
         self._topic = topic
         self._ports = ports
@@ -143,7 +195,9 @@ class _Source:
         self._show = show
 
     def lines(self, source: tuple[str, ...]) -> Iterator[str]:
-        """Yield all lines: arguments are files or hex; without arguments, standard input is read."""
+        """Yield all lines: arguments are files or hex; without arguments, standard input is
+        read.
+        """
         words: list[str] = []
         for word in source or (STDIN,):
             if word == STDIN or _is_file(word):
@@ -174,11 +228,18 @@ class _Source:
                 file = opened(plain)
                 start = file.read(4)
                 file.seek(0)
-                yield from self._capture(file, os.path.getsize(name), name) if is_capture(start) else self._content(file.read())
+                yield from (
+                    self._capture(file, os.path.getsize(name), name)
+                    if is_capture(start)
+                    else self._content(file.read())
+                )
         except (OSError, EOFError) as trouble:
             if isinstance(trouble, BrokenPipeError):
                 raise
-            raise Failure(f"{name}: {trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble}") from trouble
+            raise Failure(
+                f"{name}: "
+                f"{trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble}"
+            ) from trouble
 
     def _stdin(self) -> Iterator[str]:
         from kraftsim.inspect.packets import is_capture
@@ -187,7 +248,11 @@ class _Source:
             raise Failure("give hex, a FILE, or - for standard input; see kraftsim decode --help")
         file = sys.stdin.buffer
         start = file.peek(4) if hasattr(file, "peek") else b""
-        yield from self._capture(file, 0, "standard input") if is_capture(start) else self._content(file.read())
+        yield from (
+            self._capture(file, 0, "standard input")
+            if is_capture(start)
+            else self._content(file.read())
+        )
 
     def _content(self, content: bytes) -> Iterator[str]:
         """Decode the content of a file: binary, or hex text."""
@@ -195,12 +260,16 @@ class _Source:
 
         if not content.strip():
             raise Failure("there is nothing to decode")
-        yield from self._lone(bytes_of_hex(content.decode("ascii")) if is_hex_text(content) else content)
+        yield from self._lone(
+            bytes_of_hex(content.decode("ascii")) if is_hex_text(content) else content
+        )
 
     def _lone(self, content: bytes) -> Iterator[str]:
         from kraftsim.inspect.lone import dissect_lone
 
-        for found in dissect_lone(content, self._declared, topic=self._topic, with_records=self._with_records):
+        for found in dissect_lone(
+            content, self._declared, topic=self._topic, with_records=self._with_records
+        ):
             if self._show.is_done:
                 return
             yield from self._show.found(found)
@@ -214,21 +283,36 @@ class _Source:
         reader = CaptureReader(CaptureSettings(ports=self._ports, with_records=self._with_records))
         shows_progress = not sys.stdout.isatty()
         try:
-            with progress(f"reading {Path(name).name}", size_bytes, shown=shows_progress) as advance:
+            with progress(
+                f"reading {Path(name).name}", size_bytes, shown=shows_progress
+            ) as advance:
                 for found in reader.read(file, advance):
                     if self._show.is_done:
                         break
-                    yield from self._show.exchange(found) if isinstance(found, Exchange) else self._show.notice(found)
+                    yield from (
+                        self._show.exchange(found)
+                        if isinstance(found, Exchange)
+                        else self._show.notice(found)
+                    )
         except NoCapture as trouble:
             raise Failure(f"{name}: {trouble}") from trouble
         tally = reader.tally
         if not self._show.shown and not self._show.apis:
             foreign = ", ".join(f"{number} {reason}" for reason, number in reader.foreign.items())
             raise Failure(
-                f"{name}: no frame of Kafka in {tally.packets} packets, {tally.segments} of them TCP"
-                + (f"; connections left out: {foreign}; --port says where nodes listen" if foreign else "")
+                (
+                    f"{name}: no frame of Kafka in {tally.packets} packets, {tally.segments} of "
+                    "them TCP"
+                )
+                + (
+                    f"; connections left out: {foreign}; --port says where nodes listen"
+                    if foreign
+                    else ""
+                )
             )
-        click.echo(_summary(reader.tally.packets, tally.ends_early, reader.foreign, self._show), err=True)
+        click.echo(
+            _summary(reader.tally.packets, tally.ends_early, reader.foreign, self._show), err=True
+        )
 
 
 def _is_file(word: str) -> bool:

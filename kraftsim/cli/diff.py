@@ -18,11 +18,21 @@ Examples:
 )
 @click.argument("run_a", type=RUN)
 @click.argument("run_b", type=RUN)
-@click.option("--context", default=5, show_default=True, help="Number of common events to print before the difference.")
-@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Compare this node only. Repeatable.")
+@click.option(
+    "--context",
+    default=5,
+    show_default=True,
+    help="Number of common events to print before the difference.",
+)
+@click.option(
+    "--node", "nodes", multiple=True, metavar="NAME", help="Compare this node only. Repeatable."
+)
 @json_option
-def diff(run_a: Path, run_b: Path, context: int, nodes: tuple[str, ...], json_file: Path | None) -> int:
-    """Compare the event logs of two runs and print the first event that differs, with node and virtual time.
+def diff(
+    run_a: Path, run_b: Path, context: int, nodes: tuple[str, ...], json_file: Path | None
+) -> int:
+    """Compare the event logs of two runs and print the first event that differs, with node and
+    virtual time.
 
     Exits 0 if the runs are the same and 1 if they differ, even if only in times.
     """

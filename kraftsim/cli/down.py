@@ -9,7 +9,13 @@ from kraftsim.cli.options import DIRECTORY
 
 
 @click.command(epilog="\b\nExample:\n  kraftsim down --data runs/first")
-@click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="The --data directory of `up`.")
+@click.option(
+    "--data",
+    type=DIRECTORY,
+    default=Path("runs/up"),
+    show_default=True,
+    help="The --data directory of `up`.",
+)
 def down(data: Path) -> None:
     """Stop a cluster that `up --detach` started: brokers first, then controllers, each cleanly."""
     from kraftsim.cluster.readiness import ClusterFailed

@@ -1,4 +1,6 @@
-"""`kraftsim dump`: the content of the files of a log directory, with the field names of kafka-dump-log."""
+"""`kraftsim dump`: the content of the files of a log directory, with the field names of
+kafka-dump-log.
+"""
 
 import json
 import os
@@ -37,21 +39,43 @@ It reads segments (.log), offset, time and transaction indexes, producer snapsho
 leader-epoch-checkpoint, the offset checkpoints, partition.metadata, meta.properties and quorum-state. The format is that of kafka-dump-log (3.9).
 Exit codes: 0 ok, 1 something is torn, corrupt or contradicts the log (see standard error), 3 the command failed."""
 )
-@click.argument("places", metavar="FILE|DIRECTORY...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--deep-iteration", "--deep", "deep", is_flag=True, help="Also print one line for each record.")
-@click.option(
-    "--print-data-log", is_flag=True, help="Also print keys and values; implies --deep-iteration. Records of Kafka's internal topics are decoded."
+@click.argument(
+    "places",
+    metavar="FILE|DIRECTORY...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
 )
-@_decoder_flag("cluster-metadata", "Decode records as those of __cluster_metadata; implies --print-data-log, as the next options do.")
+@click.option(
+    "--deep-iteration", "--deep", "deep", is_flag=True, help="Also print one line for each record."
+)
+@click.option(
+    "--print-data-log",
+    is_flag=True,
+    help="Also print keys and values; implies --deep-iteration. Records of Kafka's internal "
+    "topics are decoded.",
+)
+@_decoder_flag(
+    "cluster-metadata",
+    "Decode records as those of __cluster_metadata; implies --print-data-log, as the next "
+    "options do.",
+)
 @_decoder_flag("offsets", "Decode records as those of __consumer_offsets.")
 @_decoder_flag("transaction-log", "Decode records as those of __transaction_state.")
 @_decoder_flag("remote-log-metadata", "Decode records as those of __remote_log_metadata.")
 @_decoder_flag("share-group-state", "Decode records as those of __share_group_state.")
 @_decoder_flag("text", "Print keys and values as text, for any topic.")
 @click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values of records.")
-@click.option("--max-bytes", type=click.IntRange(0), metavar="SIZE", help="Read at most SIZE bytes of a segment.")
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(0),
+    metavar="SIZE",
+    help="Read at most SIZE bytes of a segment.",
+)
 @click.option("--verify-index-only", is_flag=True, help="Only check indexes against the log.")
-@click.option("--index-sanity-check", is_flag=True, help="Only check indexes as a broker does when it starts.")
+@click.option(
+    "--index-sanity-check", is_flag=True, help="Only check indexes as a broker does when it starts."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def dump(
     places: tuple[Path, ...],
@@ -66,7 +90,8 @@ def dump(
 ) -> int:
     """Print the files of a log directory: segments, indexes, snapshots, checkpoints.
 
-    Reports torn tails, corrupt batches and indexes that contradict their log, and continues. For a directory it prints every known file in it.
+    Reports torn tails, corrupt batches and indexes that contradict their log, and continues. For a
+    directory it prints every known file in it.
     """
     from kraftsim.inspect.dump.files import DumpSettings
     from kraftsim.inspect.dump.indexes import Scrutiny
@@ -75,10 +100,21 @@ def dump(
 
     with_payload = print_data_log or decoder is not None
     segment = SegmentSettings(
-        with_records=deep or with_payload, with_payload=with_payload, with_record_metadata=not skip_record_metadata, max_bytes=max_bytes
+        with_records=deep or with_payload,
+        with_payload=with_payload,
+        with_record_metadata=not skip_record_metadata,
+        max_bytes=max_bytes,
     )
-    scrutiny = Scrutiny.SANITY if index_sanity_check else Scrutiny.VERIFY if verify_index_only else Scrutiny.SHOW
-    settings = DumpSettings(segment=segment, decoder=None if decoder is None else Decoder(decoder), scrutiny=scrutiny)
+    scrutiny = (
+        Scrutiny.SANITY
+        if index_sanity_check
+        else Scrutiny.VERIFY
+        if verify_index_only
+        else Scrutiny.SHOW
+    )
+    settings = DumpSettings(
+        segment=segment, decoder=None if decoder is None else Decoder(decoder), scrutiny=scrutiny
+    )
     try:
         return WRONG if _print(places, settings, as_json) else OK
     except BrokenPipeError:
@@ -98,13 +134,17 @@ def _print(places: tuple[Path, ...], settings: "DumpSettings", as_json: bool) ->
             continue
         found_wrong = found_wrong or row.severity in (Severity.WRONG, Severity.ENDS_EARLY)
         if as_json:
-            click.echo(json.dumps({"file": str(file), "kind": row.kind, **row.fields}, ensure_ascii=False))
+            click.echo(
+                json.dumps({"file": str(file), "kind": row.kind, **row.fields}, ensure_ascii=False)
+            )
         else:
             click.echo(row.text, err=row.severity in (Severity.WRONG, Severity.NOTICE))
     return found_wrong
 
 
-def _rows(places: tuple[Path, ...], settings: "DumpSettings") -> "Iterator[tuple[Path, Row | None]]":
+def _rows(
+    places: tuple[Path, ...], settings: "DumpSettings"
+) -> "Iterator[tuple[Path, Row | None]]":
     """Yield every row with its file; before the first row of a file comes None."""
     from kraftsim.inspect.dump.files import files_below, rows_of
 

@@ -1,7 +1,8 @@
-"""Reads Kafka properties from environment variables as Apache Kafka's container image does, so that its compose files work.
+"""Reads Kafka properties from environment variables as Apache Kafka's container image does, so that
+its compose files work.
 
-KAFKA_NODE_ID is node.id; in a name, two underscores stand for one and three for a dash. CLUSTER_ID is the id of the
-cluster.
+KAFKA_NODE_ID is node.id; in a name, two underscores stand for one and three for a dash. CLUSTER_ID
+is the id of the cluster.
 Source: KIP-975, kafka.docker.KafkaDockerWrapper.
 """
 
@@ -33,7 +34,9 @@ _STANDS_FOR = {"_": ".", "__": "_", "___": "-"}
 def properties_of_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the properties that environment variables set."""
     properties = {
-        _property_name(variable): value for variable, value in environment.items() if variable.startswith(PREFIX) and variable not in NO_SETTINGS
+        _property_name(variable): value
+        for variable, value in environment.items()
+        if variable.startswith(PREFIX) and variable not in NO_SETTINGS
     }
     if CLUSTER_ID in environment:
         properties["kraftsim.cluster.id"] = environment[CLUSTER_ID]
@@ -41,4 +44,6 @@ def properties_of_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _property_name(variable: str) -> str:
-    return re.sub("_{1,3}", lambda found: _STANDS_FOR[found[0]], variable.removeprefix(PREFIX).lower())
+    return re.sub(
+        "_{1,3}", lambda found: _STANDS_FOR[found[0]], variable.removeprefix(PREFIX).lower()
+    )

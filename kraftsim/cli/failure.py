@@ -9,7 +9,9 @@ OK: Final = 0
 VIOLATED: Final = 1
 """An invariant was violated."""
 UNKNOWN: Final = 2
-"""No violation, but an invariant could not be evaluated, or found no events to examine although the scenario must exercise it."""
+"""No violation, but an invariant could not be evaluated, or found no events to examine although the
+scenario must exercise it.
+"""
 FAILED: Final = 3
 """The verb itself failed: a wrong option, a port in use, a missing file."""
 INTERRUPTED: Final = 130
@@ -46,12 +48,17 @@ EXTRA_OF_PACKAGE: Final[Mapping[str, str]] = {
 
 
 def missing_extra(trouble: BaseException) -> str | None:
-    """Return one line that names the package and the extra, if an error is caused by an extra that is not installed; else None."""
+    """Return one line that names the package and the extra, if an error is caused by an extra that
+    is not installed; else None.
+    """
     for each in _chain(trouble):
         package = (each.name or "").partition(".")[0] if isinstance(each, ImportError) else ""
         if package in EXTRA_OF_PACKAGE:
             extra = EXTRA_OF_PACKAGE[package]
-            return f"this needs the Python package {package}, which is not installed: pip install 'kraftsim[{extra}]'"
+            return (
+                f"this needs the Python package {package}, which is not installed: pip install "
+                f"'kraftsim[{extra}]'"
+            )
     return None
 
 
@@ -66,4 +73,6 @@ def _chain(trouble: BaseException) -> Iterator[BaseException]:
         seen.append(each)
         yield each
         grouped = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
-        left += [other for other in (*grouped, each.__cause__, each.__context__) if other is not None]
+        left += [
+            other for other in (*grouped, each.__cause__, each.__context__) if other is not None
+        ]

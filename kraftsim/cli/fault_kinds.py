@@ -1,4 +1,6 @@
-"""The description of each kind of fault, for `kraftsim list faults` and for the catalogue in the documentation."""
+"""The description of each kind of fault, for `kraftsim list faults` and for the catalogue in the
+documentation.
+"""
 
 from dataclasses import dataclass
 
@@ -10,7 +12,10 @@ AIMS = {Aim.HOST: "a host", Aim.LINK: "links", Aim.ALL: "the whole cluster"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FaultLine:
-    """One kind. `params` describes the default of each parameter and the values that a search draws from."""
+    """One kind.
+
+    `params` describes the default of each parameter and the values that a search draws from.
+    """
 
     name: str
     about: str
@@ -55,7 +60,9 @@ def _line(kind: FaultKind, about: str) -> FaultLine:
         aim=AIMS[kind.aim],
         modes=kind.modes,
         triggers_on=kind.triggers_on,
-        params=tuple(_param(name, usual, kind.draws.get(name)) for name, usual in kind.params.items()),
+        params=tuple(
+            _param(name, usual, kind.draws.get(name)) for name, usual in kind.params.items()
+        ),
     )
 
 

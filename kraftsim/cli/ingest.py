@@ -14,7 +14,8 @@ from kraftsim.cli.options import json_option, print_lines, run_argument, write_j
 def ingest(run: Path, json_file: Path | None) -> None:
     """Convert the event logs of a run into one Parquet file, RUN/events.parquet.
 
-    Skips and counts an incomplete last line of a log, and reports gaps in the numbers of a node's events.
+    Skips and counts an incomplete last line of a log, and reports gaps in the numbers of a node's
+    events.
     """
     from kraftsim.analysis.ingest import ingest_run
 

@@ -21,13 +21,13 @@ Examples:
 @click.option("--reset", is_flag=True, help="Reset the open connections; new ones work.")
 @data_option
 def isolate(links: tuple[str, ...], reset: bool, data: Path) -> None:
-    """Partition nodes of a running cluster from all others, or partition single links, until `kraftsim heal`.
+    """Partition nodes of a running cluster from all others, or partition single links, until
+    `kraftsim heal`.
 
-    Bytes are held and delivered after `heal`, as TCP does; new connections are accepted but transfer no data. Needs
-    `kraftsim up --proxy`.
-    NODE is a name, a pattern ('controller-*') or `leader`; LINK is 'A>B' for one direction or 'A<>B' for both;
-    `clients` matches all connections of
-    clients.
+    Bytes are held and delivered after `heal`, as TCP does; new connections are accepted but
+    transfer no data. Needs `kraftsim up --proxy`. NODE is a name, a pattern ('controller-*') or
+    `leader`; LINK is 'A>B' for one direction or 'A<>B' for both; `clients` matches all connections
+    of clients.
     """
     from kraftsim.faults.field import Condition
 

@@ -19,7 +19,7 @@ Examples:
 def kill(nodes: tuple[str, ...], data: Path) -> None:
     """Kill nodes of a cluster that `kraftsim up` started with SIGKILL.
 
-    Data in the page cache survives; connections are reset. A node stays down until `kraftsim restart`. NODE is a name, a pattern
-    ('controller-*'), or `leader`: the active controller.
+    Data in the page cache survives; connections are reset. A node stays down until `kraftsim
+    restart`. NODE is a name, a pattern ('controller-*'), or `leader`: the active controller.
     """
     carry_out(data, "kill", nodes)

@@ -30,7 +30,10 @@ def listing(kind: str) -> list[tuple[str, str]]:
     if kind in OTHERS:
         return OTHERS[kind]()
     catalogue = catalogue_of(kind)
-    return [(entry_name(catalogue.load(file), file), first_sentence(f"{catalogue.package}.{file}")) for file in catalogue.files()]
+    return [
+        (entry_name(catalogue.load(file), file), first_sentence(f"{catalogue.package}.{file}"))
+        for file in catalogue.files()
+    ]
 
 
 def first_sentence(module: str) -> str:
@@ -42,7 +45,10 @@ def first_sentence(module: str) -> str:
 def _events() -> list[tuple[str, str]]:
     from kraftsim.events.catalogue import KINDS as EVENT_KINDS
 
-    return [(name, " ".join((kind.__doc__ or "").split("\n\n")[0].split())) for name, kind in EVENT_KINDS.items()]
+    return [
+        (name, " ".join((kind.__doc__ or "").split("\n\n")[0].split()))
+        for name, kind in EVENT_KINDS.items()
+    ]
 
 
 def _messages() -> list[tuple[str, str]]:

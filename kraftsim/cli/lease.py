@@ -1,4 +1,6 @@
-"""`kraftsim lease`: a lease_pid server, or a producer that writes to several, each in its own process."""
+"""`kraftsim lease`: a lease_pid server, or a producer that writes to several, each in its own
+process.
+"""
 
 import time
 from pathlib import Path
@@ -28,17 +30,51 @@ Examples:
 )
 @click.argument("role", type=click.Choice(["server", "write"]))
 @click.option("--data", type=DIRECTORY, required=True, help="Directory for files and events.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the server. Repeatable.")
-@click.option("--bootstrap", default="", metavar="HOST:PORT,...", help="Servers that the producer connects to first.")
-@click.option("--topic", default="orders", show_default=True, help="Topic that the producer writes to; it uses partition 0.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the server. Repeatable.",
+)
+@click.option(
+    "--bootstrap",
+    default="",
+    metavar="HOST:PORT,...",
+    help="Servers that the producer connects to first.",
+)
+@click.option(
+    "--topic",
+    default="orders",
+    show_default=True,
+    help="Topic that the producer writes to; it uses partition 0.",
+)
 @click.option("--messages", default=100, show_default=True, help="Number of messages to write.")
-@click.option("--known-id", type=int, default=None, help="Producer id of an earlier producer to take over.")
-@click.option("--patience", default=60.0, show_default=True, metavar="SECONDS", help="How long the producer waits for the last responses.")
-def lease(role: str, data: Path, settings: tuple[str, ...], bootstrap: str, topic: str, messages: int, known_id: int | None, patience: float) -> int:
-    """Run lease_pid, an idempotent producer that predates Kafka's: a server until SIGTERM or Ctrl-C, or a producer.
+@click.option(
+    "--known-id", type=int, default=None, help="Producer id of an earlier producer to take over."
+)
+@click.option(
+    "--patience",
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the producer waits for the last responses.",
+)
+def lease(
+    role: str,
+    data: Path,
+    settings: tuple[str, ...],
+    bootstrap: str,
+    topic: str,
+    messages: int,
+    known_id: int | None,
+    patience: float,
+) -> int:
+    """Run lease_pid, an idempotent producer that predates Kafka's: a server until SIGTERM or
+    Ctrl-C, or a producer.
 
-    The producer prints its id, its generation and the number of its messages in the log. It exits 1 if some were not
-    acknowledged.
+    The producer prints its id, its generation and the number of its messages in the log. It exits 1
+    if some were not acknowledged.
     """
     from kraftsim.node.config_keys import ConfigError
     from kraftsim.node.lease_pid.settings import LeaseSettings, parse_address
@@ -52,7 +88,9 @@ def lease(role: str, data: Path, settings: tuple[str, ...], bootstrap: str, topi
             return OK
         addresses = [parse_address("--bootstrap", each) for each in bootstrap.split(",")]
         world = _world(f"writer-{data.name}", data, started_ns)
-        return run_node(lambda stopping: _write(world, addresses, topic, messages, known_id, patience))
+        return run_node(
+            lambda stopping: _write(world, addresses, topic, messages, known_id, patience)
+        )
     except ConfigError as trouble:
         fail(trouble)
     except OSError as trouble:
@@ -66,10 +104,20 @@ def _world(node: str, data: Path, started_ns: int) -> "RealWorld":
 
     events = data.parent / EVENTS_BESIDE_DATA
     incarnation = next_incarnation(events, node)
-    return real_world(run="run", node=node, incarnation=incarnation, data_dir=data, events_dir=events, seed=started_ns, started_ns=started_ns)
+    return real_world(
+        run="run",
+        node=node,
+        incarnation=incarnation,
+        data_dir=data,
+        events_dir=events,
+        seed=started_ns,
+        started_ns=started_ns,
+    )
 
 
-async def _serve(settings: "LeaseSettings", data: Path, started_ns: int, stopping: "asyncio.Event") -> None:
+async def _serve(
+    settings: "LeaseSettings", data: Path, started_ns: int, stopping: "asyncio.Event"
+) -> None:
     import asyncio
 
     from kraftsim.cluster.directory_lock import locked
@@ -92,17 +140,36 @@ async def _serve(settings: "LeaseSettings", data: Path, started_ns: int, stoppin
         lines.close()
 
 
-async def _write(world: "World", bootstrap: list[tuple[str, int]], topic: str, messages: int, known_id: int | None, patience: float) -> int:
+async def _write(
+    world: "World",
+    bootstrap: list[tuple[str, int]],
+    topic: str,
+    messages: int,
+    known_id: int | None,
+    patience: float,
+) -> int:
     from kraftsim.core.lease_pid.producer_steps import LeasingSettings
     from kraftsim.node.lease_pid.client import LeasingProducerClient, read_all
 
     known = ((0, known_id),) if known_id is not None else ()
-    client = LeasingProducerClient(world, bootstrap=bootstrap, client_id=world.node, topic=topic, settings=LeasingSettings(known_ids=known))
+    client = LeasingProducerClient(
+        world,
+        bootstrap=bootstrap,
+        client_id=world.node,
+        topic=topic,
+        settings=LeasingSettings(known_ids=known),
+    )
     granted = await client.begin(0)
     for number in range(granted.sequence_number, granted.sequence_number + messages):
         client.send(0, str(number), b"message")
     left = await client.flush(patience)
     await client.close()
-    there = sum(each.content.producer_id == granted.producer_id for each in await read_all(bootstrap, topic, 0))
-    click.echo(f"id {granted.producer_id}, generation {granted.generation}, in the log: {there}, without an answer: {left}")
+    there = sum(
+        each.content.producer_id == granted.producer_id
+        for each in await read_all(bootstrap, topic, 0)
+    )
+    click.echo(
+        f"id {granted.producer_id}, generation {granted.generation}, in the log: {there}, "
+        f"without an answer: {left}"
+    )
     return VIOLATED if left else OK

@@ -24,14 +24,16 @@ Examples:
 def list(kind: str, is_long: bool, json_file: Path | None) -> None:
     """List all entries of a KIND with their names and a one-line description.
 
-    With --long each scenario is shown with the releases that a cluster may start with, its number of
-    controllers + brokers, the smallest numbers that it supports, and its workload parameters.
+    With --long each scenario is shown with the releases that a cluster may start with, its number
+    of controllers + brokers, the smallest numbers that it supports, and its workload parameters.
     """
     from kraftsim.cli.kinds import listing
 
     if is_long:
         if kind != "scenarios":
-            raise click.BadParameter(f"only scenarios have a long listing, not {kind}", param_hint="--long")
+            raise click.BadParameter(
+                f"only scenarios have a long listing, not {kind}", param_hint="--long"
+            )
         _list_scenarios(json_file)
         return
     if kind in OWN_TABLES:
@@ -46,7 +48,9 @@ def list(kind: str, is_long: bool, json_file: Path | None) -> None:
 
 
 def _list_faults(json_file: Path | None) -> None:
-    """Print every kind of fault with its family, its target, the modes that support it, and its parameters: default, and drawn values."""
+    """Print every kind of fault with its family, its target, the modes that support it, and its
+    parameters: default, and drawn values.
+    """
     from kraftsim.cli.fault_kinds import families
 
     found = [line for lines in families().values() for line in lines]
@@ -65,19 +69,34 @@ def _list_scenarios(json_file: Path | None) -> None:
 
 
 def _list_bugs(json_file: Path | None) -> None:
-    """Print every bug with the scenario that finds it soonest. As JSON with the invariants that catch it and the release that fixed it."""
+    """Print every bug with the scenario that finds it soonest.
+
+    As JSON with the invariants that catch it and the release that fixed it.
+    """
     from kraftsim.bugs.bug import bugs
     from kraftsim.cli.kinds import listing
 
     about = dict(listing("bugs"))
     if str(json_file) != "-":
         _write_table([(each.name, each.scenario, about[each.name]) for each in bugs()])
-    listed = [{"scenario": each.scenario, "caught_by": each.caught_by, "fixed_in": each.fixed_in} for each in bugs()]
-    write_json(json_file, [{"name": each.name, "about": about[each.name], **more} for each, more in zip(bugs(), listed, strict=True)])
+    listed = [
+        {"scenario": each.scenario, "caught_by": each.caught_by, "fixed_in": each.fixed_in}
+        for each in bugs()
+    ]
+    write_json(
+        json_file,
+        [
+            {"name": each.name, "about": about[each.name], **more}
+            for each, more in zip(bugs(), listed, strict=True)
+        ],
+    )
 
 
 def _list_releases(json_file: Path | None) -> None:
-    """Print every release, oldest first: line, patch, modes, newest level, what is new. As JSON with traits, features and versions."""
+    """Print every release, oldest first: line, patch, modes, newest level, what is new.
+
+    As JSON with traits, features and versions.
+    """
     from kraftsim.cli.release_table import as_json, columns
     from kraftsim.releases.catalogue import releases
 
@@ -89,7 +108,11 @@ def _list_releases(json_file: Path | None) -> None:
 def _write_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     for *short, last in rows:
-        click.echo("  ".join([*(f"{text:<{width}}" for text, width in zip(short, widths, strict=True)), last]).rstrip())
+        click.echo(
+            "  ".join(
+                [*(f"{text:<{width}}" for text, width in zip(short, widths, strict=True)), last]
+            ).rstrip()
+        )
 
 
 OWN_TABLES = {"bugs": _list_bugs, "faults": _list_faults, "releases": _list_releases}

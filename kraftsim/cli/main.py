@@ -1,4 +1,8 @@
-"""The group of verbs. Verbs are named here and imported on use, so that `kraftsim node` starts without importing Spark and rich."""
+"""The group of verbs.
+
+Verbs are named here and imported on use, so that `kraftsim node` starts without importing Spark and
+rich.
+"""
 
 import importlib
 import os
@@ -55,11 +59,15 @@ Exit codes: 0 ok, 1 an invariant is violated, 2 a result is unknown or vacuous, 
 
 
 class ReaderGone(Exception):
-    """The reader of standard output closed it. click exits with 1 for BrokenPipeError, which here means a violated invariant."""
+    """The reader of standard output closed it. click exits with 1 for BrokenPipeError, which here
+    means a violated invariant.
+    """
 
 
 class VerbsOnDemand(click.Group):
-    """A group that knows the names and help lines of its verbs, and imports `kraftsim.cli.VERB` only for the verb in use."""
+    """A group that knows the names and help lines of its verbs, and imports `kraftsim.cli.VERB`
+    only for the verb in use.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in the order of the help page."""
@@ -74,10 +82,18 @@ class VerbsOnDemand(click.Group):
         if cmd_name not in VERBS:
             return None
         verb = getattr(importlib.import_module(f"kraftsim.cli.{cmd_name}"), cmd_name)
-        assert isinstance(verb, click.Command), f"kraftsim.cli.{cmd_name} must define the command {cmd_name}"
+        assert isinstance(verb, click.Command), (
+            f"kraftsim.cli.{cmd_name} must define the command {cmd_name}"
+        )
         return verb
 
-    def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object) -> click.Context:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: object,
+    ) -> click.Context:
         """Parse the options of the group; `--help` prints."""
         try:
             return super().make_context(info_name, args, parent, **extra)
@@ -99,26 +115,39 @@ class VerbsOnDemand(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=VerbsOnDemand, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=VerbsOnDemand, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="kraftsim")
 def kraftsim() -> None:
-    """A small Apache Kafka for tests of exactly-once: run clusters, inject faults, and check the result."""
+    """A small Apache Kafka for tests of exactly-once: run clusters, inject faults, and check the
+    result.
+    """
 
 
 def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
 ) -> None:
     """Write what a user is to know on one line of standard error; other warnings as Python does."""
     if category.__name__ == "FormerNameWarning":
         click.echo(f"warning: {message}", err=True)
     else:
-        click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
+        click.echo(
+            warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False
+        )
 
 
 def main() -> NoReturn:
     """Run the command line; every exit has one of the exit codes of `failure.py`."""
     if not __debug__:
-        sys.exit(_complain("kraftsim does not run under `python -O`: its assertions are the safety net"))
+        sys.exit(
+            _complain("kraftsim does not run under `python -O`: its assertions are the safety net")
+        )
     warnings.showwarning = _show_warning
     try:
         status = kraftsim.main(standalone_mode=False)
@@ -128,7 +157,9 @@ def main() -> NoReturn:
         trouble.show()
         sys.exit(FAILED)
     except (ReaderGone, SystemExit) as ended:
-        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):  # that of rich
+        if isinstance(ended, SystemExit) and not isinstance(
+            ended.__context__, BrokenPipeError
+        ):  # that of rich
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at its end
         sys.exit(UNREAD)

@@ -28,7 +28,8 @@ Examples:
 def new(kind: str, name: str, root: Path) -> None:
     """Write a template of a KIND into the source tree, and print what to do next.
 
-    Search for FILL IN in the files that are written. They pass the linter and the type checker as they are.
+    Search for FILL IN in the files that are written. They pass the linter and the type checker as
+    they are.
     """
     from kraftsim.cli.scaffold import ScaffoldError, advice, write
 

@@ -10,7 +10,12 @@ import click
 
 from kraftsim.cli.failure import Failure, fail
 from kraftsim.cli.node_log import log_options, open_log
-from kraftsim.cli.options import ignore_unknown_option, known_settings, parse_settings, settings_option
+from kraftsim.cli.options import (
+    ignore_unknown_option,
+    known_settings,
+    parse_settings,
+    settings_option,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,8 +26,8 @@ if TYPE_CHECKING:
 COLLECTED_AT_OBJECTS = 10_000
 """The allocation threshold of the youngest garbage-collector generation; Python's default is 700.
 
-A request of 20,000 entries makes 100,000 objects and used to trigger a full collection, which stops the node for 50 ms of CPU
-time. With this threshold such collections are fourteen times as rare.
+A request of 20,000 entries makes 100,000 objects and used to trigger a full collection, which stops
+the node for 50 ms of CPU time. With this threshold such collections are fourteen times as rare.
 """
 
 
@@ -33,7 +38,9 @@ Examples:
   kraftsim node broker.properties --set node.id=2 --set listeners=PLAINTEXT://127.0.0.1:9093
   KAFKA_NODE_ID=2 KAFKA_PROCESS_ROLES=broker ... kraftsim node --environment"""
 )
-@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @click.option(
     "--environment",
     "asks_environment",
@@ -43,11 +50,14 @@ Examples:
 @ignore_unknown_option
 @settings_option
 @log_options
-def node(file: Path | None, asks_environment: bool, ignore_unknown: bool, settings: tuple[str, ...]) -> None:
-    """Run one node from a Kafka properties FILE, from the environment, or both. --set overrides both.
+def node(
+    file: Path | None, asks_environment: bool, ignore_unknown: bool, settings: tuple[str, ...]
+) -> None:
+    """Run one node from a Kafka properties FILE, from the environment, or both. --set overrides
+    both.
 
-    `process.roles` makes it a broker or a controller, `zookeeper.connect` a broker in ZooKeeper mode, and `clientPort` a ZooKeeper server.
-    Runs until SIGTERM or Ctrl-C, then stops cleanly.
+    `process.roles` makes it a broker or a controller, `zookeeper.connect` a broker in ZooKeeper
+    mode, and `clientPort` a ZooKeeper server. Runs until SIGTERM or Ctrl-C, then stops cleanly.
     """
     started_ns = time.monotonic_ns()
     from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
@@ -68,7 +78,9 @@ def node(file: Path | None, asks_environment: bool, ignore_unknown: bool, settin
     run_node(config, started_ns)
 
 
-def _properties(file: Path | None, asks_environment: bool, settings: tuple[str, ...]) -> dict[str, str]:
+def _properties(
+    file: Path | None, asks_environment: bool, settings: tuple[str, ...]
+) -> dict[str, str]:
     from kraftsim.cli.environment import properties_of_environment
     from kraftsim.cli.properties import read_properties
 
@@ -107,7 +119,9 @@ async def _until_stopped(config: "NodeConfig", started_ns: int, stopping: "async
         await _hold(config, parts, started_ns, stopping)
 
 
-async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping: "asyncio.Event") -> None:
+async def _hold(
+    config: "NodeConfig", parts: "Parts", started_ns: int, stopping: "asyncio.Event"
+) -> None:
     import asyncio
     import gc
 
@@ -125,7 +139,13 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
 
     report_unhandled_errors(asyncio.get_running_loop(), on_mistake)
     log, lines = open_log(world)
-    log.info("starting", release=config.release, roles=config.role, bugs=",".join(config.bugs) or "none", data=config.log_dir)
+    log.info(
+        "starting",
+        release=config.release,
+        roles=config.role,
+        bugs=",".join(config.bugs) or "none",
+        data=config.log_dir,
+    )
     unused = keys_without_effect(config.given)
     if unused:
         log.warning("settings without effect", keys=",".join(unused))
@@ -138,13 +158,17 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
         for listener, address in running.addresses.items():
             log.info("listening", listener=listener, host=address.host, port=address.port)
         ready = asyncio.ensure_future(running.ready())
-        ready.add_done_callback(lambda done: None if done.cancelled() or done.exception() else log.info("serving"))
+        ready.add_done_callback(
+            lambda done: None if done.cancelled() or done.exception() else log.info("serving")
+        )
         world.flush_events()
         await stopping.wait()
         ready.cancel()
         if failure.done() and not failure.cancelled():
             _print_source(failure.result())
-            raise Failure(f"{config.node_name} failed: {_named(failure.result())}") from failure.result()
+            raise Failure(
+                f"{config.node_name} failed: {_named(failure.result())}"
+            ) from failure.result()
         failure.cancel()
         if mistakes:
             running.abort()
@@ -159,14 +183,18 @@ async def _hold(config: "NodeConfig", parts: "Parts", started_ns: int, stopping:
 
 
 def _named(failure: BaseException) -> str:
-    """Return why a node failed; the message of a quorum configuration error is sufficient by itself."""
+    """Return why a node failed; the message of a quorum configuration error is sufficient by
+    itself.
+    """
     from kraftsim.core.raft.quorum import FatalQuorumError
 
     return str(failure) if isinstance(failure, FatalQuorumError) else repr(failure)
 
 
 def _print_source(failure: BaseException) -> None:
-    """Print where in kraftsim an internal error occurred; a broken disk or an invalid quorum needs no traceback."""
+    """Print where in kraftsim an internal error occurred; a broken disk or an invalid quorum needs
+    no traceback.
+    """
     import traceback
 
     from kraftsim.core.raft.quorum import FatalQuorumError

@@ -1,6 +1,8 @@
-"""The log of a node process: the options `--log-level` and `--log-format`, and how a node's events become log lines.
+"""The log of a node process: the options `--log-level` and `--log-format`, and how a node's events
+become log lines.
 
-The options are passed in the environment, so that the processes that `up` and scenarios start inherit them.
+The options are passed in the environment, so that the processes that `up` and scenarios start
+inherit them.
 """
 
 import os
@@ -24,7 +26,9 @@ DEFAULT_LEVEL = "info"
 
 
 def log_options(verb: Verb) -> Verb:
-    """Add `--log-level` and `--log-format` to a command that starts nodes; the command itself gets no argument for them."""
+    """Add `--log-level` and `--log-format` to a command that starts nodes; the command itself gets
+    no argument for them.
+    """
     level = click.option(
         "--log-level",
         type=click.Choice(LEVELS),
@@ -51,10 +55,12 @@ def log_options(verb: Verb) -> Verb:
 
 
 def open_log(world: "RealWorld") -> "tuple[FilteringBoundLogger, OperatorLog]":
-    """Set up the log of a node on standard error, and write the lines of its events. Call it within the node's event loop.
+    """Set up the log of a node on standard error, and write the lines of its events.
 
-    Raises Failure for a level or format in the environment that does not exist: not every command that starts a node
-    has the options.
+    Call it within the node's event loop.
+
+    Raises Failure for a level or format in the environment that does not exist: not every command
+    that starts a node has the options.
     """
     import asyncio
 

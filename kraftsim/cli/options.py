@@ -27,7 +27,9 @@ def json_option(verb: Verb) -> Verb:
 
 
 def settings_option(verb: Verb) -> Verb:
-    """Add `--set KEY=VALUE`, repeatable; the verb gets `settings: tuple[str, ...]` and passes them to `parse_settings`."""
+    """Add `--set KEY=VALUE`, repeatable; the verb gets `settings: tuple[str, ...]` and passes them
+    to `parse_settings`.
+    """
     option = click.option(
         "--set",
         "settings",
@@ -39,7 +41,9 @@ def settings_option(verb: Verb) -> Verb:
 
 
 def ignore_unknown_option(verb: Verb) -> Verb:
-    """Add `--ignore-unknown`; the verb gets `ignore_unknown: bool` and passes `known_settings` on."""
+    """Add `--ignore-unknown`; the verb gets `ignore_unknown: bool` and passes `known_settings`
+    on.
+    """
     option = click.option(
         "--ignore-unknown",
         is_flag=True,
@@ -61,55 +65,86 @@ def known_settings(properties: dict[str, str]) -> dict[str, str]:
 def release_option(verb: Verb) -> Verb:
     """Add `--release`; the verb gets `release: str`."""
     option = click.option(
-        "--release", default="3.9", show_default=True, help="Release of Apache Kafka that the nodes emulate; see `kraftsim list releases`."
+        "--release",
+        default="3.9",
+        show_default=True,
+        help="Release of Apache Kafka that the nodes emulate; see `kraftsim list releases`.",
     )
     return option(verb)
 
 
 def scenario_release_option(verb: Verb) -> Verb:
-    """Add `--release` to a verb that runs scenarios; the verb gets `release: str`, empty if the option is not given."""
+    """Add `--release` to a verb that runs scenarios; the verb gets `release: str`, empty if the
+    option is not given.
+    """
     option = click.option(
         "--release",
         default="",
-        help="Release of Apache Kafka that the nodes start with; see `kraftsim list releases`. Default: that of the scenario, or 3.9.",
+        help="Release of Apache Kafka that the nodes start with; see `kraftsim list releases`. "
+        "Default: that of the scenario, or 3.9.",
     )
     return option(verb)
 
 
 def scenario_size_options(verb: Verb) -> Verb:
-    """Add `--controllers` and `--brokers` to a verb that runs scenarios; the verb gets both as `int | None`."""
+    """Add `--controllers` and `--brokers` to a verb that runs scenarios; the verb gets both as `int
+    | None`.
+    """
     least_one = click.IntRange(min=1)
-    controllers = click.option("--controllers", type=least_one, default=None, help="Number of controllers. Default: that of the scenario.")
-    brokers = click.option("--brokers", type=least_one, default=None, help="Number of brokers. Default: that of the scenario.")
+    controllers = click.option(
+        "--controllers",
+        type=least_one,
+        default=None,
+        help="Number of controllers. Default: that of the scenario.",
+    )
+    brokers = click.option(
+        "--brokers",
+        type=least_one,
+        default=None,
+        help="Number of brokers. Default: that of the scenario.",
+    )
     return controllers(brokers(verb))
 
 
 def bugs_option(verb: Verb) -> Verb:
     """Add `--bug`, repeatable; the verb gets `bugs: tuple[str, ...]`."""
     option = click.option(
-        "--bug", "bugs", multiple=True, metavar="NAME", help="Inject a historical bug, for example KAFKA-10533; see `kraftsim list bugs`. Repeatable."
+        "--bug",
+        "bugs",
+        multiple=True,
+        metavar="NAME",
+        help="Inject a historical bug, for example KAFKA-10533; see `kraftsim list bugs`. "
+        "Repeatable.",
     )
     return option(verb)
 
 
 def work_option(verb: Verb) -> Verb:
-    """Add `--work NAME=NUMBER`, repeatable; the verb gets `work: tuple[str, ...]` and passes them to `parse_workload`."""
+    """Add `--work NAME=NUMBER`, repeatable; the verb gets `work: tuple[str, ...]` and passes them
+    to `parse_workload`.
+    """
     option = click.option(
         "--work",
         multiple=True,
         metavar="NAME=NUMBER",
-        help="A workload parameter, for example hops=1; `kraftsim scenario NAME --help` lists them. Repeatable.",
+        help="A workload parameter, for example hops=1; `kraftsim scenario NAME --help` lists "
+        "them. Repeatable.",
     )
     return option(verb)
 
 
 def run_argument(verb: Verb) -> Verb:
     """Add the argument RUN, the directory of a run; the verb gets `run: Path`."""
-    return click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))(verb)
+    return click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))(
+        verb
+    )
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    """Return KEY=VALUE texts as a mapping; the last one of a key wins. Raises Failure for a text without '='."""
+    """Return KEY=VALUE texts as a mapping; the last one of a key wins.
+
+    Raises Failure for a text without '='.
+    """
     pairs = {}
     for text in settings:
         key, equals, value = text.partition("=")
@@ -120,7 +155,10 @@ def parse_settings(settings: Sequence[str]) -> dict[str, str]:
 
 
 def parse_workload(texts: Sequence[str]) -> dict[str, int]:
-    """Return NAME=NUMBER texts as a mapping; the last one of a name wins. Raises Failure for anything else."""
+    """Return NAME=NUMBER texts as a mapping; the last one of a name wins.
+
+    Raises Failure for anything else.
+    """
     parameters = {}
     for text in texts:
         name, _, number = text.partition("=")

@@ -1,7 +1,7 @@
 """Reads a Java properties file, the format of Kafka's server.properties.
 
-Source: java.util.Properties.load, as far as Kafka's files use it: comments, the three separators, escapes, and
-continuation lines.
+Source: java.util.Properties.load, as far as Kafka's files use it: comments, the three separators,
+escapes, and continuation lines.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""`kraftsim replay`: repeats a run exactly from its replay file, even if the same seed now draws other values."""
+"""`kraftsim replay`: repeats a run exactly from its replay file, even if the same seed now draws
+other values.
+"""
 
 import tempfile
 from pathlib import Path
@@ -18,14 +20,27 @@ Examples:
   kraftsim replay runs/seven --without-bugs --out runs/seven-sound && kraftsim diff runs/seven runs/seven-sound"""
 )
 @click.argument("file", type=click.Path(exists=True, path_type=Path), metavar="FILE|RUN")
-@click.option("--check", is_flag=True, help="Compare the event logs with those of the first run, and print the first event that differs.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Compare the event logs with those of the first run, and print the first event that "
+    "differs.",
+)
 @click.option("--without-bugs", is_flag=True, help="Run it without the bugs that --bug injected.")
-@click.option("--out", type=DIRECTORY, default=None, help="Directory for run.json, event logs and disks of this run.")
+@click.option(
+    "--out",
+    type=DIRECTORY,
+    default=None,
+    help="Directory for run.json, event logs and disks of this run.",
+)
 @json_option
-def replay(file: Path, check: bool, without_bugs: bool, out: Path | None, json_file: Path | None) -> int:
+def replay(
+    file: Path, check: bool, without_bugs: bool, out: Path | None, json_file: Path | None
+) -> int:
     """Repeat a run from its replay.json.
 
-    Exits 1 if an invariant was violated. With --check it exits 0 if both runs are the same, and 1 if they differ.
+    Exits 1 if an invariant was violated. With --check it exits 0 if both runs are the same, and 1
+    if they differ.
     """
     from msgspec import structs
 
@@ -42,11 +57,17 @@ def replay(file: Path, check: bool, without_bugs: bool, out: Path | None, json_f
             write_json(json_file, result)
             return VIOLATED if result.violations else 0
         with tempfile.TemporaryDirectory() as temporary:
-            checked = check_replay(found, recorded=file if file.is_dir() else file.parent, out=out or Path(temporary) / "again")
+            checked = check_replay(
+                found,
+                recorded=file if file.is_dir() else file.parent,
+                out=out or Path(temporary) / "again",
+            )
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
     print_lines(checked)
     write_json(json_file, checked)
     if checked.events_sha256 is None:
-        raise Failure("--check needs a run in virtual time (--mode sim): other runs are not deterministic")
+        raise Failure(
+            "--check needs a run in virtual time (--mode sim): other runs are not deterministic"
+        )
     return 0 if checked.is_same else VIOLATED

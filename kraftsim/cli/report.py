@@ -8,12 +8,22 @@ from kraftsim.cli.failure import fail
 from kraftsim.cli.options import json_option, run_argument, write_json
 
 
-@click.command(epilog="\b\nExamples:\n  kraftsim report runs/seven\n  kraftsim report runs/seven --to seven.html")
+@click.command(
+    epilog="\b\nExamples:\n  kraftsim report runs/seven\n  kraftsim report runs/seven --to "
+    "seven.html"
+)
 @run_argument
-@click.option("--to", type=click.Path(dir_okay=False, path_type=Path), default=None, help="File to write. Default: RUN/report.html.")
+@click.option(
+    "--to",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="File to write. Default: RUN/report.html.",
+)
 @json_option
 def report(run: Path, to: Path | None, json_file: Path | None) -> None:
-    """Write the HTML report of a run: swimlanes, faults, violations with their events, and the table of invariants, in one file."""
+    """Write the HTML report of a run: swimlanes, faults, violations with their events, and the
+    table of invariants, in one file.
+    """
     from kraftsim.analysis.report import write_report
 
     try:

@@ -16,8 +16,11 @@ Examples:
 @nodes_argument(required=True)
 @data_option
 def restart(nodes: tuple[str, ...], data: Path) -> None:
-    """Restart nodes of a running cluster on their disks. A node that is up is stopped cleanly first.
+    """Restart nodes of a running cluster on their disks.
 
-    Returns when they are ready, or reports those that are not ready yet: a broker waits for its controller.
+    A node that is up is stopped cleanly first.
+
+    Returns when they are ready, or reports those that are not ready yet: a broker waits for its
+    controller.
     """
     carry_out(data, "restart", nodes)

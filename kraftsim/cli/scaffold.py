@@ -37,7 +37,10 @@ def write(kind: str, name: str, root: Path) -> list[Path]:
     if not (root / API_KEYS).is_file():
         raise ScaffoldError(f"{root} has no {API_KEYS}: run this in the source tree, or use --root")
     values = _values(kind, name, root)
-    texts = {root / Template(path).substitute(values): _rendered(template, values) for path, template in KINDS[kind].files.items()}
+    texts = {
+        root / Template(path).substitute(values): _rendered(template, values)
+        for path, template in KINDS[kind].files.items()
+    }
     existing = [path for path in texts if path.exists()]
     if existing:
         raise ScaffoldError(f"{existing[0]} exists: choose another name")

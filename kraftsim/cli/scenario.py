@@ -77,8 +77,15 @@ Examples:
     show_default=True,
     help="Virtual time, separate processes, or one process.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the fault schedule and of all random choices.")
-@click.option("--out", type=DIRECTORY, required=True, help="Directory for run.json, event logs and disks.")
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    help="Seed of the fault schedule and of all random choices.",
+)
+@click.option(
+    "--out", type=DIRECTORY, required=True, help="Directory for run.json, event logs and disks."
+)
 @scenario_release_option
 @scenario_size_options
 @bugs_option
@@ -100,8 +107,9 @@ def scenario(
 ) -> int:
     """Run a scenario: in virtual time, as processes, or embedded.
 
-    Writes event logs (*.jsonl) and run.json below --out. Exits 1 on an invariant violation or an aborted run.
-    `kraftsim scenario NAME --help` shows the releases, sizes and parameters of one scenario.
+    Writes event logs (*.jsonl) and run.json below --out. Exits 1 on an invariant violation or an
+    aborted run. `kraftsim scenario NAME --help` shows the releases, sizes and parameters of one
+    scenario.
     """
     from kraftsim.explore.run import run_scenario
 

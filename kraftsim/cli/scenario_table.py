@@ -1,4 +1,6 @@
-"""The facts about a scenario that `kraftsim list scenarios --long` and `kraftsim scenario NAME --help` show."""
+"""The facts about a scenario that `kraftsim list scenarios --long` and `kraftsim scenario NAME
+--help` show.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +14,9 @@ HEADINGS = ("name", "releases", "nodes", "at least", "parameters")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioFacts:
-    """Releases a cluster may start with, node counts (controllers, brokers), workload parameters."""
+    """Releases a cluster may start with, node counts (controllers, brokers), workload
+    parameters.
+    """
 
     name: str
     about: str
@@ -48,7 +52,10 @@ class ScenarioFacts:
 
     def as_json(self) -> dict[str, object]:
         """All facts, with the meaning of each parameter."""
-        parameters = [{"name": name, "default": value, "about": MEANINGS[name]} for name, value in self.parameters.items()]
+        parameters = [
+            {"name": name, "default": value, "about": MEANINGS[name]}
+            for name, value in self.parameters.items()
+        ]
         return {
             "name": self.name,
             "about": self.about,

@@ -1,4 +1,6 @@
-"""`kraftsim shrink`: removes everything from a failing run that it does not need to fail in the same way."""
+"""`kraftsim shrink`: removes everything from a failing run that it does not need to fail in the
+same way.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -35,13 +37,40 @@ Examples:
   kraftsim shrink runs/sweep/seed-18/replay.json --out runs/small --jobs 2 --budget 60
   kraftsim shrink --scenario quorum_under_faults --seed 18 --bug KAFKA-10527"""
 )
-@click.argument("run", type=click.Path(exists=True, path_type=Path), metavar="[FILE|RUN]", required=False)
-@click.option("--scenario", "name", default=None, help="Scenario of the failing run, instead of a file; with --seed and its other options.")
+@click.argument(
+    "run", type=click.Path(exists=True, path_type=Path), metavar="[FILE|RUN]", required=False
+)
+@click.option(
+    "--scenario",
+    "name",
+    default=None,
+    help="Scenario of the failing run, instead of a file; with --seed and its other options.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of the failing run.")
-@click.option("--invariant", default=None, help="Invariant to preserve the violation of, if the run violates several.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Number of parallel runs. The result does not depend on it.")
-@click.option("--budget", default=120.0, show_default=True, help="CPU seconds after which the smallest run so far is the result.")
-@click.option("--out", type=DIRECTORY, default=None, help="Directory for the small run. Default: next to the run.")
+@click.option(
+    "--invariant",
+    default=None,
+    help="Invariant to preserve the violation of, if the run violates several.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of parallel runs. The result does not depend on it.",
+)
+@click.option(
+    "--budget",
+    default=120.0,
+    show_default=True,
+    help="CPU seconds after which the smallest run so far is the result.",
+)
+@click.option(
+    "--out",
+    type=DIRECTORY,
+    default=None,
+    help="Directory for the small run. Default: next to the run.",
+)
 @scenario_release_option
 @scenario_size_options
 @bugs_option
@@ -64,9 +93,11 @@ def shrink(
     work: tuple[str, ...],
     json_file: Path | None,
 ) -> int:
-    """Reduce a failing run: fewer faults, smaller workload, fewer nodes, shorter; it still fails in the same way.
+    """Reduce a failing run: fewer faults, smaller workload, fewer nodes, shorter; it still fails in
+    the same way.
 
-    Writes the small run to --out, with replay.json and its explanation, description.md. Exits 0 if it found one, 3 if the run does not fail.
+    Writes the small run to --out, with replay.json and its explanation, description.md. Exits 0 if
+    it found one, 3 if the run does not fail.
     """
     from kraftsim.campaign.campaign_job import Terms
     from kraftsim.explore.shrink import shrink as shrink_run
@@ -86,9 +117,17 @@ def shrink(
         request = _request(run, name, seed, terms)
         place = out or _beside(run, request.scenario.name, seed)
         if (place / "run.json").exists():
-            raise FileExistsError(f"{place} holds a run already: choose another --out, or remove it")
+            raise FileExistsError(
+                f"{place} holds a run already: choose another --out, or remove it"
+            )
         with _progress_output() as on_progress:
-            shrunken = shrink_run(request, invariant=invariant, jobs=jobs, budget_seconds=budget, on_progress=on_progress)
+            shrunken = shrink_run(
+                request,
+                invariant=invariant,
+                jobs=jobs,
+                budget_seconds=budget,
+                on_progress=on_progress,
+            )
         text = keep(shrunken, request, place)
     except (KeyError, ValueError, OSError, RuntimeError) as trouble:
         fail(trouble)
@@ -109,7 +148,10 @@ def _request(run: Path | None, name: str | None, seed: int, terms: "Terms") -> "
         raise Failure(f"{run} contains the options of its run: do not give those of --scenario")
     request = read_replay(run).request()
     if request.mode is not Mode.SIM:
-        raise Failure("only a run in virtual time (--mode sim) can be shrunk: other runs are not deterministic")
+        raise Failure(
+            "only a run in virtual time (--mode sim) can be shrunk: other runs are not "
+            "deterministic"
+        )
     return request
 
 
@@ -134,7 +176,8 @@ def _progress_output() -> "Iterator[Callable[[Progress], None] | None]":
     with Status(Text("running"), console=Console(stderr=True, markup=False)) as status:
         yield lambda progress: status.update(
             Text(
-                f"{progress.step}: {progress.faults} faults left, {progress.runs} runs, {progress.cpu_seconds:.0f} CPU seconds, "
+                f"{progress.step}: {progress.faults} faults left, {progress.runs} runs, "
+                f"{progress.cpu_seconds:.0f} CPU seconds, "
                 f"{max(progress.budget_seconds - progress.cpu_seconds, 0):.0f} left of the budget"
             )
         )

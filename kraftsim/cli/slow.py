@@ -16,9 +16,27 @@ Examples:
   kraftsim slow 'clients>broker-*' --bandwidth 50000 && sleep 20 && kraftsim heal"""
 )
 @click.argument("links", nargs=-1, required=True, metavar="NODE|LINK...")
-@click.option("--latency", type=click.IntRange(min=0), default=0, metavar="MS", help="Added latency in each direction.")
-@click.option("--jitter", type=click.IntRange(min=0), default=0, metavar="MS", help="Random latency added to that, up to this much.")
-@click.option("--bandwidth", type=click.IntRange(min=0), default=0, metavar="BYTES", help="Maximum bytes per second of each link.")
+@click.option(
+    "--latency",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="MS",
+    help="Added latency in each direction.",
+)
+@click.option(
+    "--jitter",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="MS",
+    help="Random latency added to that, up to this much.",
+)
+@click.option(
+    "--bandwidth",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="BYTES",
+    help="Maximum bytes per second of each link.",
+)
 @data_option
 def slow(links: tuple[str, ...], latency: int, jitter: int, bandwidth: int, data: Path) -> None:
     """Slow down all links of nodes of a running cluster, or single links, until `kraftsim heal`.
@@ -29,4 +47,9 @@ def slow(links: tuple[str, ...], latency: int, jitter: int, bandwidth: int, data
 
     if not latency and not jitter and not bandwidth:
         raise Failure("give --latency, --jitter or --bandwidth")
-    carry_out(data, "slow", links, Condition(latency_ms=latency, jitter_ms=jitter, bytes_per_second=bandwidth))
+    carry_out(
+        data,
+        "slow",
+        links,
+        Condition(latency_ms=latency, jitter_ms=jitter, bytes_per_second=bandwidth),
+    )

@@ -51,8 +51,14 @@ KINDS: Final[Mapping[str, Kind]] = {
             "Set the listeners of ApiKey.$constant in protocol/api_keys.py.",
             "Declare fields, versions and errors as Kafka's ${camel}Request.json has them.",
             "Add the API to the releases that offer it (kraftsim/releases).",
-            "Move the handler to kraftsim/node/controller/handlers if the controller serves the API.",
-            "Add requirements in kraftsim/conformance that Apache Kafka passes first (make oracle).",
+            (
+                "Move the handler to kraftsim/node/controller/handlers if the controller serves "
+                "the API."
+            ),
+            (
+                "Add requirements in kraftsim/conformance that Apache Kafka passes first (make "
+                "oracle)."
+            ),
             CHANGELOG,
         ),
         tests=(
@@ -68,7 +74,10 @@ KINDS: Final[Mapping[str, Kind]] = {
             "Run it: kraftsim scenario $stem --seed 1 --out build/$stem",
             "Run many seeds: kraftsim sweep $stem --seeds 200",
             "Set since and until to the releases that it supports.",
-            "Give each new workload parameter a meaning in kraftsim/cluster/workload_parameters.py.",
+            (
+                "Give each new workload parameter a meaning in "
+                "kraftsim/cluster/workload_parameters.py."
+            ),
             CHANGELOG,
         ),
         tests=(
@@ -82,7 +91,10 @@ KINDS: Final[Mapping[str, Kind]] = {
         files={"kraftsim/invariants/$stem.py": "invariant.txt"},
         next_steps=(
             "Name it in must_exercise of the scenarios that must reach it.",
-            "Add rows that hold, that violate it and that are vacuous to the cases of tests/analysis.",
+            (
+                "Add rows that hold, that violate it and that are vacuous to the cases of "
+                "tests/analysis."
+            ),
             "Add a mutant that it catches (mutants/), or name it in caught_by of a bug.",
             CHANGELOG,
         ),
@@ -113,7 +125,10 @@ KINDS: Final[Mapping[str, Kind]] = {
             CHANGELOG,
         ),
         tests=(
-            "tests/house/test_bugs.py: scenario and invariants exist, docs/bugs.json has the figures",
+            (
+                "tests/house/test_bugs.py: scenario and invariants exist, docs/bugs.json has the "
+                "figures"
+            ),
             "tests/simulate/test_*_bugs.py: its scenario finds it",
         ),
     ),

@@ -41,15 +41,51 @@ Examples:
   kraftsim sweep quorum_under_faults --seeds 100 --spark 'local[2]' --out runs/events"""
 )
 @click.argument("names", nargs=-1, required=True, metavar="SCENARIO...")
-@click.option("--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="Number of seeds.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="Number of seeds."
+)
 @click.option("--first-seed", default=1, show_default=True, help="The first seed.")
-@click.option("--jobs", "--workers", type=click.IntRange(min=1), default=None, help="Number of parallel runs. Default: the number of processors.")
-@click.option("--time", "seconds", type=float, default=None, metavar="SECONDS", help="Start no more seeds after this time.")
+@click.option(
+    "--jobs",
+    "--workers",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Number of parallel runs. Default: the number of processors.",
+)
+@click.option(
+    "--time",
+    "seconds",
+    type=float,
+    default=None,
+    metavar="SECONDS",
+    help="Start no more seeds after this time.",
+)
 @click.option("--keep-going", is_flag=True, help="Run all seeds even after a violation.")
-@click.option("--out", type=DIRECTORY, default=None, help="Keep failing runs in this directory; with --spark, the events of all runs.")
-@click.option("--resume", type=FILE, default=None, metavar="FILE", help="Record finished seeds in this file, and skip those that it records.")
-@click.option("--check-identity", is_flag=True, help="Run each seed in two processes with different hash seeds, and compare the event logs.")
-@click.option("--spark", "master", default=None, metavar="MASTER", help="Distribute the seeds over a Spark cluster, for example 'local[2]'.")
+@click.option(
+    "--out",
+    type=DIRECTORY,
+    default=None,
+    help="Keep failing runs in this directory; with --spark, the events of all runs.",
+)
+@click.option(
+    "--resume",
+    type=FILE,
+    default=None,
+    metavar="FILE",
+    help="Record finished seeds in this file, and skip those that it records.",
+)
+@click.option(
+    "--check-identity",
+    is_flag=True,
+    help="Run each seed in two processes with different hash seeds, and compare the event logs.",
+)
+@click.option(
+    "--spark",
+    "master",
+    default=None,
+    metavar="MASTER",
+    help="Distribute the seeds over a Spark cluster, for example 'local[2]'.",
+)
 @scenario_release_option
 @scenario_size_options
 @bugs_option
@@ -77,9 +113,11 @@ def sweep(
 ) -> int:
     """Run scenarios ('all': every scenario) with many seeds and look for violated invariants.
 
-    Exits 0 when every seed is clean, and 1 when an invariant was violated, a run was aborted, or (--check-identity) event logs differ: then it
-    prints the seed, the invariant and the command that replays the run. Exits 2 when the result is inconclusive: a kind of fault fired 20 times or
-    more (or was armed 60 times) without an effect, or no run exercised an invariant that the scenario must exercise.
+    Exits 0 when every seed is clean, and 1 when an invariant was violated, a run was aborted, or
+    (--check-identity) event logs differ: then it prints the seed, the invariant and the command
+    that replays the run. Exits 2 when the result is inconclusive: a kind of fault fired 20 times or
+    more (or was armed 60 times) without an effect, or no run exercised an invariant that the
+    scenario must exercise.
     """
     from kraftsim.campaign.campaign_job import Terms
 
@@ -94,9 +132,16 @@ def sweep(
     if check_identity and master is not None:
         raise Failure("--check-identity runs on this machine only: omit --spark")
     if check_identity and (jobs is not None or out is not None or resume is not None):
-        raise Failure("--check-identity starts its own processes and keeps no run: omit --jobs, --out and --resume")
+        raise Failure(
+            "--check-identity starts its own processes and keeps no run: omit --jobs, --out and "
+            "--resume"
+        )
     try:
-        search = Search(_supported_scenarios(terms) if names == (ALL,) else names, range(first_seed, first_seed + seeds), terms)
+        search = Search(
+            _supported_scenarios(terms) if names == (ALL,) else names,
+            range(first_seed, first_seed + seeds),
+            terms,
+        )
         if check_identity:
             return _identity(search, seconds, json_file)
         if master is not None:
@@ -107,7 +152,8 @@ def sweep(
 
 
 def _supported_scenarios(terms: "Terms") -> tuple[str, ...]:
-    """Return every scenario that supports the release and the numbers of nodes that are given; print which are skipped.
+    """Return every scenario that supports the release and the numbers of nodes that are given;
+    print which are skipped.
 
     Raises KeyError for an unknown release.
     """
@@ -118,8 +164,15 @@ def _supported_scenarios(terms: "Terms") -> tuple[str, ...]:
     asked = terms.settings.get(RELEASE_KEY, terms.release)
     line = release(asked).name if asked else ""
     unsupported = [each for each in scenarios() if line and not each.supports_release(line)]
-    unfit = [each for each in scenarios() if each not in unsupported and not each.fits(terms.controllers, terms.brokers)]
-    for why, left_out in ((f"release {line} is not supported by", unsupported), ("this number of nodes is not supported by", unfit)):
+    unfit = [
+        each
+        for each in scenarios()
+        if each not in unsupported and not each.fits(terms.controllers, terms.brokers)
+    ]
+    for why, left_out in (
+        (f"release {line} is not supported by", unsupported),
+        ("this number of nodes is not supported by", unfit),
+    ):
         if left_out:
             click.echo(f"skipped: {why} {', '.join(each.name for each in left_out)}", err=True)
     return tuple(each.name for each in scenarios() if each not in unsupported and each not in unfit)
@@ -134,7 +187,13 @@ class Search(NamedTuple):
 
 
 def _campaign(
-    search: Search, jobs: int | None, seconds: float | None, keep_going: bool, out: Path | None, resume: Path | None, json_file: Path | None
+    search: Search,
+    jobs: int | None,
+    seconds: float | None,
+    keep_going: bool,
+    out: Path | None,
+    resume: Path | None,
+    json_file: Path | None,
 ) -> int:
     from kraftsim.campaign.sweep import campaign
     from kraftsim.cli.campaign_progress import campaign_progress, deadline

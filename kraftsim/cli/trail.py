@@ -1,4 +1,6 @@
-"""`kraftsim trail`: the owner of every block of producer ids, read from the bytes of the metadata log."""
+"""`kraftsim trail`: the owner of every block of producer ids, read from the bytes of the metadata
+log.
+"""
 
 from pathlib import Path
 
@@ -19,14 +21,24 @@ Examples:
 Exit codes: 0 ok, 1 the log and the events of the run contradict each other, 3 failed."""
 )
 @click.argument("place", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--id", "asked", multiple=True, type=int, metavar="NUMBER", help="Show the owner of this producer id. Repeatable.")
-@click.option("--node", metavar="NAME", help="Node whose log is read. Default: the node with the longest log.")
+@click.option(
+    "--id",
+    "asked",
+    multiple=True,
+    type=int,
+    metavar="NUMBER",
+    help="Show the owner of this producer id. Repeatable.",
+)
+@click.option(
+    "--node", metavar="NAME", help="Node whose log is read. Default: the node with the longest log."
+)
 @json_option
 def trail(place: Path, asked: tuple[int, ...], node: str | None, json_file: Path | None) -> int:
     """Show which broker owns which producer ids, from segments and snapshots of the metadata log.
 
-    PLACE is the directory of a run, or a log directory of KRaft controllers or brokers, also of Apache Kafka. Reports blocks by broker, records that
-    a snapshot replaced, the size of snapshots, gaps between blocks, and contradictions to the events of the run. Needs Spark.
+    PLACE is the directory of a run, or a log directory of KRaft controllers or brokers, also of
+    Apache Kafka. Reports blocks by broker, records that a snapshot replaced, the size of snapshots,
+    gaps between blocks, and contradictions to the events of the run. Needs Spark.
     """
     from kraftsim.analysis.id_audit import audit
 

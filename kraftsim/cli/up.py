@@ -6,7 +6,15 @@ import click
 
 from kraftsim.cli.failure import fail
 from kraftsim.cli.node_log import log_options
-from kraftsim.cli.options import DIRECTORY, bugs_option, ignore_unknown_option, known_settings, parse_settings, release_option, settings_option
+from kraftsim.cli.options import (
+    DIRECTORY,
+    bugs_option,
+    ignore_unknown_option,
+    known_settings,
+    parse_settings,
+    release_option,
+    settings_option,
+)
 
 
 @click.command(
@@ -21,17 +29,53 @@ Examples:
   kraftsim up --log-format json --log-level debug    # log lines go to runs/up/logs
   kraftsim kill broker-1 && kraftsim restart broker-1"""
 )
-@click.option("--controllers", default=None, type=int, help="Number of controllers.  [default: 1, with --zookeeper 0]")
-@click.option("--zookeeper", is_flag=True, help="Start brokers in ZooKeeper mode and a ZooKeeper server; --controllers are for a migration to KRaft.")
-@click.option("--brokers", default=3, show_default=True, help="Number of brokers.")
-@click.option("--port", default=9092, show_default=True, help="Port of the first broker; the next ones follow, controllers listen 100 higher.")
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address that nodes listen on. Other machines can connect unless it is loopback."
+    "--controllers",
+    default=None,
+    type=int,
+    help="Number of controllers.  [default: 1, with --zookeeper 0]",
 )
-@click.option("--data", type=DIRECTORY, default=Path("runs/up"), show_default=True, help="Directory for disks, logs and events.")
-@click.option("--detach", is_flag=True, help="Run in the background; return when every broker is ready.")
-@click.option("--proxy", is_flag=True, help="Put a proxy in front of every node: `kraftsim isolate`, `slow` and `heal` need it. Reduces throughput.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the nodes' random choices; 0 takes the operating system's entropy.")
+@click.option(
+    "--zookeeper",
+    is_flag=True,
+    help="Start brokers in ZooKeeper mode and a ZooKeeper server; --controllers are for a "
+    "migration to KRaft.",
+)
+@click.option("--brokers", default=3, show_default=True, help="Number of brokers.")
+@click.option(
+    "--port",
+    default=9092,
+    show_default=True,
+    help="Port of the first broker; the next ones follow, controllers listen 100 higher.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address that nodes listen on. Other machines can connect unless it is loopback.",
+)
+@click.option(
+    "--data",
+    type=DIRECTORY,
+    default=Path("runs/up"),
+    show_default=True,
+    help="Directory for disks, logs and events.",
+)
+@click.option(
+    "--detach", is_flag=True, help="Run in the background; return when every broker is ready."
+)
+@click.option(
+    "--proxy",
+    is_flag=True,
+    help="Put a proxy in front of every node: `kraftsim isolate`, `slow` and `heal` need it. "
+    "Reduces throughput.",
+)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    help="Seed of the nodes' random choices; 0 takes the operating system's entropy.",
+)
 @release_option
 @bugs_option
 @ignore_unknown_option
@@ -54,9 +98,9 @@ def up(
 ) -> int:
     """Start a cluster of processes on this machine.
 
-    Prints bootstrap.servers when every broker is ready, and runs until SIGTERM or Ctrl-C; then it stops the nodes cleanly.
-    Meanwhile, `kraftsim kill`, `restart`, `pause` and `resume` inject process faults, and with --proxy `kraftsim isolate`, `slow` and `heal` inject
-    network faults.
+    Prints bootstrap.servers when every broker is ready, and runs until SIGTERM or Ctrl-C; then it
+    stops the nodes cleanly. Meanwhile, `kraftsim kill`, `restart`, `pause` and `resume` inject
+    process faults, and with --proxy `kraftsim isolate`, `slow` and `heal` inject network faults.
     """
     from kraftsim.cluster.readiness import ClusterFailed
     from kraftsim.cluster.spec import ClusterSpec, SpecError

@@ -23,20 +23,25 @@ Examples:
   kraftsim zookeeper --data runs/zookeeper --set clientPort=2182 --set tickTime=500
   echo srvr | nc 127.0.0.1 2181"""
 )
-@click.option("--data", type=DIRECTORY, required=True, help="Directory of its transaction logs and snapshots, in ZooKeeper's formats.")
+@click.option(
+    "--data",
+    type=DIRECTORY,
+    required=True,
+    help="Directory of its transaction logs and snapshots, in ZooKeeper's formats.",
+)
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of zoo.cfg: clientPort, clientPortAddress, tickTime, snapCount, maxClientCnxns ... Repeatable.",
+    help="A setting of zoo.cfg: clientPort, clientPortAddress, tickTime, snapCount, "
+    "maxClientCnxns ... Repeatable.",
 )
 def zookeeper(data: Path, settings: tuple[str, ...]) -> None:
     """Run a ZooKeeper server that implements the ZooKeeper client protocol.
 
-    Apache Kafka up to 3.9, kazoo and other clients can store their data in it, and Apache ZooKeeper can read its
-    files and vice versa. Runs until
-    SIGTERM or Ctrl-C.
+    Apache Kafka up to 3.9, kazoo and other clients can store their data in it, and Apache ZooKeeper
+    can read its files and vice versa. Runs until SIGTERM or Ctrl-C.
     """
     started_ns = time.monotonic_ns()
     from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig
@@ -59,7 +64,9 @@ def run_server(config: "ZookeeperNodeConfig", started_ns: int) -> None:
         raise Failure(f"{config.node_name}: {trouble}") from trouble
 
 
-async def _until_stopped(config: "ZookeeperNodeConfig", started_ns: int, stopping: "asyncio.Event") -> None:
+async def _until_stopped(
+    config: "ZookeeperNodeConfig", started_ns: int, stopping: "asyncio.Event"
+) -> None:
     import asyncio
 
     from kraftsim.cluster.directory_lock import locked
@@ -72,7 +79,11 @@ async def _until_stopped(config: "ZookeeperNodeConfig", started_ns: int, stoppin
         server = ZookeeperServer(world, config.settings)
         await server.start()
         log.info(
-            "serving", host=config.settings.host, port=server.port, zxid=hex(server.znode_state.last_zxid), znodes=len(server.znode_state.tree.znodes)
+            "serving",
+            host=config.settings.host,
+            port=server.port,
+            zxid=hex(server.znode_state.last_zxid),
+            znodes=len(server.znode_state.tree.znodes),
         )
         failure: asyncio.Future[BaseException] = asyncio.ensure_future(server.failed())
         failure.add_done_callback(lambda _: stopping.set())

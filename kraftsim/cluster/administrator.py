@@ -1,4 +1,5 @@
-"""A cluster administrator: creates topics, alters their configurations, and reads back what a broker reports.
+"""A cluster administrator: creates topics, alters their configurations, and reads back what a
+broker reports.
 
 Every method retries until it succeeds; the caller bounds the time.
 Source: KIP-339 (IncrementalAlterConfigs), org.apache.kafka.clients.admin.KafkaAdminClient.
@@ -12,8 +13,16 @@ from kraftsim.cluster.client_host import ClientHost
 from kraftsim.node.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
-from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -35,19 +44,27 @@ class AdministratorRefused(RuntimeError):
 class Administrator:
     """Runs on a host of its own.
 
-    `in_doubt` are topics with a change request that was never answered: its broker may still retry it, and apply it after a newer change.
-    With a single broker that cannot happen: it forwards changes in order.
+    `in_doubt` are topics with a change request that was never answered: its broker may still retry
+    it, and apply it after a newer change. With a single broker that cannot happen: it forwards
+    changes in order.
     """
 
     def __init__(self, client_host: ClientHost) -> None:
         self._client_host = client_host
         self.in_doubt: dict[str, None] = {}
-        identity = ClientIdentity(client_id=client_host.name, bootstrap=tuple(client_host.bootstrap), frame_events=client_host.frame_events)
+        identity = ClientIdentity(
+            client_id=client_host.name,
+            bootstrap=tuple(client_host.bootstrap),
+            frame_events=client_host.frame_events,
+        )
         self._connections = ClusterConnections(client_host.world, identity)
 
     async def create_topic(self, topic: str) -> None:
         """Create a topic with one partition; return when it exists."""
-        request = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)], timeout_ms=TIMEOUT_MS)
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)],
+            timeout_ms=TIMEOUT_MS,
+        )
         while True:
             answer = await self._asked(request)
             assert isinstance(answer, CreateTopicsResponse), "CreateTopics was asked"
@@ -58,22 +75,41 @@ class Administrator:
 
     async def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Set configurations of a topic; None deletes one. Return when that is done."""
-        rows = [AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value) for name, value in changes.items()]
-        resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=rows)
+        rows = [
+            AlterableConfig(
+                name=name, config_operation=DELETE if value is None else SET, value=value
+            )
+            for name, value in changes.items()
+        ]
+        resource = AlterConfigsResource(
+            resource_type=ConfigResourceType.TOPIC, resource_name=topic, configs=rows
+        )
         while True:
-            answer = await self._asked(IncrementalAlterConfigsRequest(resources=[resource]), topic=topic)
-            assert isinstance(answer, IncrementalAlterConfigsResponse), "IncrementalAlterConfigs was asked"
+            answer = await self._asked(
+                IncrementalAlterConfigsRequest(resources=[resource]), topic=topic
+            )
+            assert isinstance(answer, IncrementalAlterConfigsResponse), (
+                "IncrementalAlterConfigs was asked"
+            )
             if self._is_done(error_of(answer.responses[0].error_code), f"configure {topic}"):
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def configured(self, broker_id: int, topic: str, names: list[str]) -> dict[str, str | None] | None:
-        """Return some configurations of a topic as a broker describes them; None if it knows no such topic, or does not answer."""
-        resource = DescribeConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=names)
+    async def configured(
+        self, broker_id: int, topic: str, names: list[str]
+    ) -> dict[str, str | None] | None:
+        """Return some configurations of a topic as a broker describes them; None if it knows no
+        such topic, or does not answer.
+        """
+        resource = DescribeConfigsResource(
+            resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=names
+        )
 
         async def ask() -> Message:
             await self._connections.metadata([])
-            return await (await self._connections.to_broker(broker_id)).request(DescribeConfigsRequest(resources=[resource]))
+            return await (await self._connections.to_broker(broker_id)).request(
+                DescribeConfigsRequest(resources=[resource])
+            )
 
         try:
             answer = await self._client_host.run(ask())
@@ -88,7 +124,9 @@ class Administrator:
         self._connections.close()
 
     async def _asked(self, request: Message, topic: str = "") -> Message:
-        """Send a request to one broker after the other until one answers; after the first request without an answer the topic is in doubt."""
+        """Send a request to one broker after the other until one answers; after the first request
+        without an answer the topic is in doubt.
+        """
         while True:
             try:
                 return await self._client_host.run(self._answer(request, topic))
@@ -105,7 +143,10 @@ class Administrator:
             raise
 
     def _is_done(self, error: ErrorCode, what: str) -> bool:
-        """Return whether that is done. Raises AdministratorRefused for an error that is not retriable."""
+        """Return whether that is done.
+
+        Raises AdministratorRefused for an error that is not retriable.
+        """
         passes = error.retriable or error in (
             ErrorCode.INVALID_REPLICATION_FACTOR,
             ErrorCode.UNKNOWN_SERVER_ERROR,

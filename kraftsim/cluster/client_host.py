@@ -1,4 +1,6 @@
-"""The host of an application of a scenario: a simulated host in simulation, this process elsewhere. Its clients are kraftsim's own in every mode.
+"""The host of an application of a scenario: a simulated host in simulation, this process elsewhere.
+
+Its clients are kraftsim's own in every mode.
 
 What an application does between its requests runs on that host, too: see `run`.
 """
@@ -44,8 +46,13 @@ class ClientHost:
         """Emit an event to the log of this host."""
         self.world.emit(event)
 
-    def transactional_producer(self, client_id: str, settings: TransactionalSettings, *, names_member: bool = True) -> TransactionalClient:
-        """Return a new producer. `names_member` False: offsets are committed as by pre-KIP-447 clients."""
+    def transactional_producer(
+        self, client_id: str, settings: TransactionalSettings, *, names_member: bool = True
+    ) -> TransactionalClient:
+        """Return a new producer.
+
+        `names_member` False: offsets are committed as by pre-KIP-447 clients.
+        """
         return TransactionalClient(
             self.world,
             bootstrap=self.bootstrap,
@@ -56,8 +63,13 @@ class ClientHost:
             rules=self.parts.transactional_producer,
         )
 
-    def group_consumer(self, client_id: str, settings: GroupSettings, *, require_stable: bool = True) -> GroupConsumerClient:
-        """Return a new consumer. `require_stable` False: it fetches offsets as pre-KIP-447 clients do."""
+    def group_consumer(
+        self, client_id: str, settings: GroupSettings, *, require_stable: bool = True
+    ) -> GroupConsumerClient:
+        """Return a new consumer.
+
+        `require_stable` False: it fetches offsets as pre-KIP-447 clients do.
+        """
         return GroupConsumerClient(
             self.world,
             bootstrap=self.bootstrap,

@@ -1,4 +1,6 @@
-"""Implements `kraftsim.faults.field.FaultDriver` on a real cluster: signals to processes, aborts of embedded nodes, and requests to the proxy."""
+"""Implements `kraftsim.faults.field.FaultDriver` on a real cluster: signals to processes, aborts of
+embedded nodes, and requests to the proxy.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +38,9 @@ class RealCluster(Protocol):
         ...
 
     def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Override settings of a node from its next start on, None for the original value; return the former overrides."""
+        """Override settings of a node from its next start on, None for the original value; return
+        the former overrides.
+        """
         ...
 
     def is_down(self, name: str) -> bool:
@@ -48,12 +52,18 @@ class RealCluster(Protocol):
         ...
 
     async def answering(self, *, timeout_seconds: float) -> None:
-        """Return when every broker answers and knows every other one as alive. Raises TimeoutError or ClusterFailed."""
+        """Return when every broker answers and knows every other one as alive.
+
+        Raises TimeoutError or ClusterFailed.
+        """
         ...
 
 
 class ClusterFaultDriver:
-    """A real cluster as faults see it. It tracks the state of nodes: a node that is down is not killed again."""
+    """A real cluster as faults see it.
+
+    It tracks the state of nodes: a node that is down is not killed again.
+    """
 
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
@@ -77,7 +87,9 @@ class ClusterFaultDriver:
             raise NoProxy("this cluster was started without a proxy")
         async with self._opening:
             if self._door is None:
-                self._door = await ProxyClient.at(self._cluster.proxy.door, self._cluster.proxy.secret)
+                self._door = await ProxyClient.at(
+                    self._cluster.proxy.door, self._cluster.proxy.secret
+                )
         return self._door
 
     async def close(self) -> None:
@@ -86,7 +98,9 @@ class ClusterFaultDriver:
             await self._door.close()
 
     async def leader(self) -> str:
-        """Return the leader of the metadata quorum, in ZooKeeper mode the controller, as soon as there is one."""
+        """Return the leader of the metadata quorum, in ZooKeeper mode the controller, as soon as
+        there is one.
+        """
         return await leader_of(self._cluster.spec)
 
     def is_down(self, node: str) -> bool:
@@ -102,7 +116,10 @@ class ClusterFaultDriver:
         return True
 
     async def stop(self, node: str, *, kill_after_ms: int = KILL_AFTER_MS) -> bool:
-        """Stop a node cleanly (SIGTERM); one that takes too long is killed. Return whether it was up."""
+        """Stop a node cleanly (SIGTERM); one that takes too long is killed.
+
+        Return whether it was up.
+        """
         if self._cluster.is_down(node):
             return False
         self._paused.pop(node, None)
@@ -117,7 +134,9 @@ class ClusterFaultDriver:
         return True
 
     def tell(self, node: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Override settings of a node from its next start on, None for the original value; return the former overrides."""
+        """Override settings of a node from its next start on, None for the original value; return
+        the former overrides.
+        """
         return self._cluster.tell(node, settings)
 
     async def pause(self, node: str) -> bool:
@@ -147,15 +166,26 @@ class ClusterFaultDriver:
         return await (await self.door()).lift(number)
 
     async def cut(self, links: Iterable[Link], *, only_one: bool = False) -> Effect:
-        """Reset every connection that uses one of the links, or one of them chosen at random. Raises NoProxy."""
+        """Reset every connection that uses one of the links, or one of them chosen at random.
+
+        Raises NoProxy.
+        """
         return await (await self.door()).cut(links, only_one=only_one)
 
-    async def halve(self, links: Iterable[Link], *, believer: str = BELIEVER_ANY, gone: str | None = None) -> int:
-        """Make each connection over links half-open: one end is gone without the other knowing; return a number for `lift`. Raises NoProxy."""
+    async def halve(
+        self, links: Iterable[Link], *, believer: str = BELIEVER_ANY, gone: str | None = None
+    ) -> int:
+        """Make each connection over links half-open: one end is gone without the other knowing;
+        return a number for `lift`.
+
+        Raises NoProxy.
+        """
         return await (await self.door()).halve(links, believer=believer, gone=gone)
 
     async def until_replaced(self, node: str) -> None:
-        """Wait until another node leads the quorum, or, for a broker, until the cluster considers it dead."""
+        """Wait until another node leads the quorum, or, for a broker, until the cluster considers
+        it dead.
+        """
         spec = self._cluster.spec
         if node in spec.broker_names:
             await wait_until_missed(spec, spec.node(node))
@@ -176,7 +206,9 @@ class ClusterFaultDriver:
             raise
 
     async def heal(self) -> None:
-        """Undo every lasting fault: links are restored, paused nodes are resumed, and nodes that are down are started."""
+        """Undo every lasting fault: links are restored, paused nodes are resumed, and nodes that
+        are down are started.
+        """
         if self._door is not None:
             await self._door.lift_all()
         for node in self.paused:

@@ -1,4 +1,6 @@
-"""`cluster.json`: written by `kraftsim up` for as long as the cluster runs, so that other commands find it by its data directory."""
+"""`cluster.json`: written by `kraftsim up` for as long as the cluster runs, so that other commands
+find it by its data directory.
+"""
 
 import msgspec
 
@@ -7,7 +9,9 @@ from kraftsim.cluster.private import write_private
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """What `up` writes for other commands and for people: the supervisor, the process id of each running node, and the fault-control port."""
+    """What `up` writes for other commands and for people: the supervisor, the process id of each
+    running node, and the fault-control port.
+    """
 
     supervisor: int
     bootstrap: str

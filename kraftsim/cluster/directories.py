@@ -1,4 +1,6 @@
-"""The directory layout of a run. It is the same in all modes, so that ingest, analysis and report need not know the mode.
+"""The directory layout of a run.
+
+It is the same in all modes, so that ingest, analysis and report need not know the mode.
 
 OUT/run.json                what ran
 OUT/replay.json             all inputs of the run, for `kraftsim replay`
@@ -47,5 +49,10 @@ class RunDirectory:
 
     def create(self) -> None:
         """Make the directories that do not depend on a node."""
-        for directory in (self.events, self.root / "data", self.root / "logs", self.root / "config"):
+        for directory in (
+            self.events,
+            self.root / "data",
+            self.root / "logs",
+            self.root / "config",
+        ):
             directory.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""A lock that allows one process per data directory: two processes that append to the same log would corrupt it unnoticed.
+"""A lock that allows one process per data directory: two processes that append to the same log
+would corrupt it unnoticed.
 
-The operating system releases the lock when the process ends, so that a kill -9 leaves nothing to clean up, and a locked directory has a
-running process.
+The operating system releases the lock when the process ends, so that a kill -9 leaves nothing to
+clean up, and a locked directory has a running process.
 Source: org.apache.kafka.server.util.FileLock, LogManager.lockLogDirs.
 """
 
@@ -22,7 +23,10 @@ class DirectoryInUse(ConfigError):
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold a data directory for as long as the block runs. Raises DirectoryInUse, or OSError for a directory that cannot be written."""
+    """Hold a data directory for as long as the block runs.
+
+    Raises DirectoryInUse, or OSError for a directory that cannot be written.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK_FILE).open("ab") as file:
         try:

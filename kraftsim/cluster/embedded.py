@@ -1,7 +1,9 @@
-"""A cluster inside the calling process, on a thread and an event loop of its own, so that blocking clients cannot deadlock it.
+"""A cluster inside the calling process, on a thread and an event loop of its own, so that blocking
+clients cannot deadlock it.
 
-A kill aborts a node: its connections are reset, nothing is flushed, no clean-shutdown marker is written. The page cache
-survives (it is the same process), so this mode has no power loss; simulation has.
+A kill aborts a node: its connections are reset, nothing is flushed, no clean-shutdown marker is
+written. The page cache survives (it is the same process), so this mode has no power loss;
+simulation has.
 """
 
 import asyncio
@@ -20,7 +22,13 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.launch import build_node, parse_node, real_world_of, require_valid
 from kraftsim.cluster.ports import require_free_ports
 from kraftsim.cluster.proxy.process import ProxyProcess, proxy_plan
-from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, fetch_producer_ids, listeners_of
+from kraftsim.cluster.readiness import (
+    ClusterFailed,
+    NotReady,
+    Readiness,
+    fetch_producer_ids,
+    listeners_of,
+)
 from kraftsim.cluster.spec import ClusterSpec, Role, override
 from kraftsim.node.node import Node
 from kraftsim.node.unhandled_errors import report_unhandled_errors
@@ -36,7 +44,9 @@ MARGIN_SECONDS = 5.0
 
 @dataclass(slots=True)
 class RunningNode:
-    """A node and its world; `starting` is done when it has started, `failing` when it has failed on its own."""
+    """A node and its world; `starting` is done when it has started, `failing` when it has failed on
+    its own.
+    """
 
     node: Node
     world: RealWorld
@@ -45,30 +55,54 @@ class RunningNode:
 
 
 class EmbeddedCluster:
-    """A running cluster for a test: `with EmbeddedCluster(spec) as cluster: client(cluster.bootstrap)`.
+    """A running cluster for a test: `with EmbeddedCluster(spec) as cluster:
+    client(cluster.bootstrap)`.
 
     The methods block; `kill_node`, `restart_node` and `answering`
     are the same without blocking the caller's event loop.
     """
 
-    def __init__(self, spec: ClusterSpec, directory: RunDirectory | None = None, *, follows_frames: bool = False) -> None:
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        directory: RunDirectory | None = None,
+        *,
+        follows_frames: bool = False,
+    ) -> None:
         self.spec = spec
-        self._temporary = tempfile.TemporaryDirectory(prefix="kraftsim-") if directory is None else None
-        self.directory = RunDirectory(Path(self._temporary.name)) if self._temporary is not None else directory or RunDirectory(Path())
+        self._temporary = (
+            tempfile.TemporaryDirectory(prefix="kraftsim-") if directory is None else None
+        )
+        self.directory = (
+            RunDirectory(Path(self._temporary.name))
+            if self._temporary is not None
+            else directory or RunDirectory(Path())
+        )
         self._nodes: dict[str, RunningNode] = {}
         self._overrides: dict[str, dict[str, str]] = {}
-        self.proxy = ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), self.directory) if spec.behind_proxy else None
+        self.proxy = (
+            ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), self.directory)
+            if spec.behind_proxy
+            else None
+        )
         self.started_ns = RealClock(0).monotonic_ns()
         self._mistakes: list[Exception] = []
         self._loop = uvloop.new_event_loop()
         report_unhandled_errors(self._loop, self._mistakes.append)
-        self._thread = threading.Thread(target=self._run_loop, name="kraftsim-embedded", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run_loop, name="kraftsim-embedded", daemon=True
+        )
 
     def __enter__(self) -> "EmbeddedCluster":
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     async def __aenter__(self) -> "EmbeddedCluster":
@@ -86,7 +120,8 @@ class EmbeddedCluster:
     def start(self) -> None:
         """Start every node and return when every broker answers.
 
-        Raises SpecError if a port is taken, ConfigError or KeyError for an invalid configuration, NotReady (a TimeoutError) that says why.
+        Raises SpecError if a port is taken, ConfigError or KeyError for an invalid configuration,
+        NotReady (a TimeoutError) that says why.
         """
         try:
             require_valid(self.spec)
@@ -103,7 +138,10 @@ class EmbeddedCluster:
             raise
 
     def stop(self) -> None:
-        """Stop all nodes cleanly and end the thread. Raises the unhandled exception of a node, if there was one: always a bug of kraftsim."""
+        """Stop all nodes cleanly and end the thread.
+
+        Raises the unhandled exception of a node, if there was one: always a bug of kraftsim.
+        """
         if not self._thread.is_alive():
             return
         try:
@@ -119,7 +157,9 @@ class EmbeddedCluster:
             raise self._mistakes[0]
 
     def _release(self) -> None:
-        """Release the resources of the constructor: the loop, the proxy and the temporary directory."""
+        """Release the resources of the constructor: the loop, the proxy and the temporary
+        directory.
+        """
         self._loop.close()
         if self.proxy is not None:
             self.proxy.stop()
@@ -135,11 +175,15 @@ class EmbeddedCluster:
         self._wait(self._launch(name), READY_SECONDS)
 
     def wait_until_ready(self) -> None:
-        """Return when every broker is ready and sees every other one as alive. Raises NotReady, a TimeoutError."""
+        """Return when every broker is ready and sees every other one as alive.
+
+        Raises NotReady, a TimeoutError.
+        """
         self._wait(self._answering(READY_SECONDS), READY_SECONDS + STOP_SECONDS)
 
     def fetch_producer_ids(self) -> None:
-        """Return when every broker has a block of producer ids, so that no client of a test waits for one; it takes an id of each.
+        """Return when every broker has a block of producer ids, so that no client of a test waits
+        for one; it takes an id of each.
 
         Raises NotReady, a TimeoutError.
         """
@@ -154,15 +198,22 @@ class EmbeddedCluster:
         await asyncio.wrap_future(self._submit(self._launch(name)))
 
     async def stop_node(self, name: str, kill_after_seconds: float = STOP_SECONDS) -> None:
-        """Stop a node cleanly, without blocking the caller's loop, and abort it if that takes too long; it is down then."""
+        """Stop a node cleanly, without blocking the caller's loop, and abort it if that takes too
+        long; it is down then.
+        """
         await asyncio.wrap_future(self._submit(self._stop(name, kill_after_seconds)))
 
     async def answering(self, *, timeout_seconds: float = READY_SECONDS) -> None:
-        """`wait_until_ready` without blocking the caller's loop. Raises NotReady, a TimeoutError."""
+        """`wait_until_ready` without blocking the caller's loop.
+
+        Raises NotReady, a TimeoutError.
+        """
         await asyncio.wrap_future(self._submit(self._answering(timeout_seconds)))
 
     def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Override settings of a node from its next start on, None for the original value; return the former overrides."""
+        """Override settings of a node from its next start on, None for the original value; return
+        the former overrides.
+        """
         return override(self._overrides.setdefault(name, {}), settings)
 
     def is_down(self, name: str) -> bool:
@@ -221,11 +272,17 @@ class EmbeddedCluster:
             async with asyncio.timeout(READY_SECONDS):
                 await fetch_producer_ids(listeners_of(brokers, self._overrides))
         except TimeoutError as late:
-            raise NotReady(f"a broker did not get producer ids from the controller within {READY_SECONDS:g} s") from late
+            raise NotReady(
+                f"a broker did not get producer ids from the controller within {READY_SECONDS:g} s"
+            ) from late
 
     async def _launch(self, name: str) -> None:
         assert name not in self._nodes, f"{name} is running"
-        properties = {"log.dirs": str(self.directory.data(name)), **self.spec.node(name).properties, **self._overrides.get(name, {})}
+        properties = {
+            "log.dirs": str(self.directory.data(name)),
+            **self.spec.node(name).properties,
+            **self._overrides.get(name, {}),
+        }
         config = parse_node({**properties, "kraftsim.events.dir": str(self.directory.events)})
         world = real_world_of(config, self.started_ns)
         node = build_node(config, world)
@@ -246,10 +303,20 @@ class EmbeddedCluster:
         running.world.close()
 
     async def _stop_all(self) -> None:
-        """Stop brokers, then controllers, then ZooKeeper. Raises the first error once all of them were stopped."""
+        """Stop brokers, then controllers, then ZooKeeper.
+
+        Raises the first error once all of them were stopped.
+        """
         ended: list[BaseException | None] = []
-        for names in (self.spec.broker_names, self.spec.controller_names, self.spec.zookeeper_names):
-            ended += await asyncio.gather(*(self._stop(name, STOP_SECONDS) for name in names if name in self._nodes), return_exceptions=True)
+        for names in (
+            self.spec.broker_names,
+            self.spec.controller_names,
+            self.spec.zookeeper_names,
+        ):
+            ended += await asyncio.gather(
+                *(self._stop(name, STOP_SECONDS) for name in names if name in self._nodes),
+                return_exceptions=True,
+            )
         for error in ended:
             if error is not None:
                 raise error
@@ -287,11 +354,15 @@ async def _ready(running: RunningNode) -> None:
     except asyncio.CancelledError:
         if failing is None or not failing.done() or failing.cancelled():
             raise
-        raise ClusterFailed(f"{running.world.node} failed: {failing.result()}") from failing.result()
+        raise ClusterFailed(
+            f"{running.world.node} failed: {failing.result()}"
+        ) from failing.result()
 
 
 async def _cancel_the_rest() -> None:
-    """Cancel all tasks of this loop: Python complains about a task that is pending when its loop is closed."""
+    """Cancel all tasks of this loop: Python complains about a task that is pending when its loop is
+    closed.
+    """
     rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in rest:
         task.cancel()

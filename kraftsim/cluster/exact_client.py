@@ -1,4 +1,5 @@
-"""A client that sends exactly the requests of a scenario: batches of any producer id, epoch and sequence, topic creation and replica assignments.
+"""A client that sends exactly the requests of a scenario: batches of any producer id, epoch and
+sequence, topic creation and replica assignments.
 
 For scenarios that control each step; a scenario that only needs records written uses a producer.
 """
@@ -15,9 +16,19 @@ from kraftsim.producer_ids.rules_allocation import BLOCK_SIZE_CONFIG
 from kraftsim.world.interface import World
 from protocol.batches import build_batch, split_batches
 from protocol.errors import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from protocol.messages.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -25,9 +36,21 @@ from protocol.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
-from protocol.messages.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
-from protocol.messages.k61_describe_producers import DescribeProducersRequest, DescribeProducersResponse, DescribeProducersTopic
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.k61_describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopic,
+)
 from protocol.records import Record
 from protocol.schema import Message
 
@@ -51,7 +74,8 @@ SLOWLY = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExactBatch:
-    """A batch: the producer id and epoch, the base sequence, the values, and the version of Produce.
+    """A batch: the producer id and epoch, the base sequence, the values, and the version of
+    Produce.
 
     With a transactional id the batch is part of its transaction.
     """
@@ -65,26 +89,48 @@ class ExactBatch:
 
 
 class ExactClient:
-    """Sends requests about one partition of one topic to its leader. Every method retries until it has an answer; the caller bounds the time."""
+    """Sends requests about one partition of one topic to its leader.
 
-    def __init__(self, world: World, bootstrap: Sequence[Address], client_id: str, topic: str) -> None:
+    Every method retries until it has an answer; the caller bounds the time.
+    """
+
+    def __init__(
+        self, world: World, bootstrap: Sequence[Address], client_id: str, topic: str
+    ) -> None:
         self._world = world
         self._topic = topic
-        self._connections = ClusterConnections(world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap)))
+        self._connections = ClusterConnections(
+            world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap))
+        )
 
     async def create_topic(self, replicas: Sequence[int], configs: Mapping[str, str]) -> None:
-        """Create the topic with its one partition on these brokers, once all of them are registered."""
+        """Create the topic with its one partition on these brokers, once all of them are
+        registered.
+        """
         rows = [CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
-        assignment = CreatableReplicaAssignment(partition_index=PARTITION, broker_ids=list(replicas))
-        wanted = CreatableTopic(name=self._topic, num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=rows)
+        assignment = CreatableReplicaAssignment(
+            partition_index=PARTITION, broker_ids=list(replicas)
+        )
+        wanted = CreatableTopic(
+            name=self._topic,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[assignment],
+            configs=rows,
+        )
         await self._until_made(CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS))
         while await self._leader() is None:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def set_configs(self, configs: Mapping[str, str]) -> None:
         """Change configurations of the topic."""
-        rows = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in configs.items()]
-        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=self._topic, configs=rows)
+        rows = [
+            AlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in configs.items()
+        ]
+        resource = AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=self._topic, configs=rows
+        )
         await self._ask_any(IncrementalAlterConfigsRequest(resources=[resource]))
 
     async def set_block_size(self, size: int) -> None:
@@ -97,7 +143,9 @@ class ExactClient:
         await self._ask_any(IncrementalAlterConfigsRequest(resources=[resource]))
 
     async def shut_out(self, hosts: Sequence[str]) -> None:
-        """Allow all operations to every address, and deny ClusterAction to these: clients that connect from them may not act as brokers."""
+        """Allow all operations to every address, and deny ClusterAction to these: clients that
+        connect from them may not act as brokers.
+        """
         await self._until_done(added([allow_all_entry(), *map(shut_out, hosts)]))
 
     async def remove_denials(self, hosts: Sequence[str]) -> None:
@@ -107,27 +155,47 @@ class ExactClient:
     async def set_replicas(self, replicas: Sequence[int]) -> None:
         """Reassign the partition to these brokers, and return when all of them are in sync."""
         row = ReassignablePartition(partition_index=PARTITION, replicas=list(replicas))
-        request = AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=self._topic, partitions=[row])])
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=self._topic, partitions=[row])]
+        )
         await self._ask_any(request)
         while await self._in_sync() != sorted(replicas):
             await asyncio.sleep(RETRY_SECONDS)
 
     async def produce(self, producer_id: int, sequence: int, value: bytes) -> tuple[ErrorCode, int]:
-        """Write one record of a producer with epoch 0, and return the error and the offset of the answer."""
-        return await self.write(ExactBatch(producer_id=producer_id, producer_epoch=0, base_sequence=sequence, values=(value,)))
+        """Write one record of a producer with epoch 0, and return the error and the offset of the
+        answer.
+        """
+        return await self.write(
+            ExactBatch(
+                producer_id=producer_id, producer_epoch=0, base_sequence=sequence, values=(value,)
+            )
+        )
 
     async def write(self, exact_batch: ExactBatch) -> tuple[ErrorCode, int]:
-        """Send a batch, retried unchanged after retriable errors, and return the error and the offset of the final answer."""
+        """Send a batch, retried unchanged after retriable errors, and return the error and the
+        offset of the final answer.
+        """
         now_ms = self._world.clock.wall_ms()
         batch = build_batch(
-            [Record(index, now_ms, None, value, ()) for index, value in enumerate(exact_batch.values)],
+            [
+                Record(index, now_ms, None, value, ())
+                for index, value in enumerate(exact_batch.values)
+            ],
             producer_id=exact_batch.producer_id,
             producer_epoch=exact_batch.producer_epoch,
             base_sequence=exact_batch.base_sequence,
             transactional=exact_batch.transactional_id is not None,
         )
-        data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=PARTITION, records=batch)])
-        request = ProduceRequest(transactional_id=exact_batch.transactional_id, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data])
+        data = TopicProduceData(
+            name=self._topic, partition_data=[PartitionProduceData(index=PARTITION, records=batch)]
+        )
+        request = ProduceRequest(
+            transactional_id=exact_batch.transactional_id,
+            acks=-1,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[data],
+        )
         while True:
             answer = await self._ask_leader(request, exact_batch.version)
             assert isinstance(answer, ProduceResponse), "Produce was asked"
@@ -149,8 +217,17 @@ class ExactClient:
 
     async def fetch_with_epoch(self, leader_epoch: int) -> ErrorCode:
         """Fetch from the leader with that epoch as current_leader_epoch; return the error."""
-        fetch = FetchPartition(partition=PARTITION, current_leader_epoch=leader_epoch, fetch_offset=0, partition_max_bytes=BYTES_MAX)
-        request = FetchRequest(max_wait_ms=0, max_bytes=BYTES_MAX, topics=[FetchTopic(topic=self._topic, partitions=[fetch])])
+        fetch = FetchPartition(
+            partition=PARTITION,
+            current_leader_epoch=leader_epoch,
+            fetch_offset=0,
+            partition_max_bytes=BYTES_MAX,
+        )
+        request = FetchRequest(
+            max_wait_ms=0,
+            max_bytes=BYTES_MAX,
+            topics=[FetchTopic(topic=self._topic, partitions=[fetch])],
+        )
         while True:
             answer = await self._ask_leader(request, FETCH_VERSION)
             assert isinstance(answer, FetchResponse), "Fetch was asked"
@@ -160,26 +237,44 @@ class ExactClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def offset_of(self, timestamp: int) -> int:
-        """Return the offset for one of the special timestamps of ListOffsets; -1 if there is none."""
-        request = ListOffsetsTopic(name=self._topic, partitions=[ListOffsetsPartition(partition_index=PARTITION, timestamp=timestamp)])
-        answer = await self._ask_leader(ListOffsetsRequest(replica_id=-1, topics=[request]), LIST_VERSION)
+        """Return the offset for one of the special timestamps of ListOffsets; -1 if there is
+        none.
+        """
+        request = ListOffsetsTopic(
+            name=self._topic,
+            partitions=[ListOffsetsPartition(partition_index=PARTITION, timestamp=timestamp)],
+        )
+        answer = await self._ask_leader(
+            ListOffsetsRequest(replica_id=-1, topics=[request]), LIST_VERSION
+        )
         assert isinstance(answer, ListOffsetsResponse), "ListOffsets was asked"
         return answer.topics[0].partitions[0].offset
 
     async def known_producers(self) -> list[int]:
         """Return the producer ids that the leader knows, ascending."""
-        request = DescribeProducersRequest(topics=[DescribeProducersTopic(name=self._topic, partition_indexes=[PARTITION])])
+        request = DescribeProducersRequest(
+            topics=[DescribeProducersTopic(name=self._topic, partition_indexes=[PARTITION])]
+        )
         answer = await self._ask_leader(request, None)
         assert isinstance(answer, DescribeProducersResponse), "DescribeProducers was asked"
         return sorted(each.producer_id for each in answer.topics[0].partitions[0].active_producers)
 
     async def read_values(self) -> list[bytes]:
-        """Return the values of all records, local and remote, in order; control batches are left out."""
+        """Return the values of all records, local and remote, in order; control batches are left
+        out.
+        """
         found: list[bytes] = []
         offset = 0
         while True:
-            fetch = FetchPartition(partition=PARTITION, fetch_offset=offset, partition_max_bytes=BYTES_MAX)
-            request = FetchRequest(max_wait_ms=200, min_bytes=1, max_bytes=BYTES_MAX, topics=[FetchTopic(topic=self._topic, partitions=[fetch])])
+            fetch = FetchPartition(
+                partition=PARTITION, fetch_offset=offset, partition_max_bytes=BYTES_MAX
+            )
+            request = FetchRequest(
+                max_wait_ms=200,
+                min_bytes=1,
+                max_bytes=BYTES_MAX,
+                topics=[FetchTopic(topic=self._topic, partitions=[fetch])],
+            )
             answer = await self._ask_leader(request, FETCH_VERSION)
             assert isinstance(answer, FetchResponse), "Fetch was asked"
             row = answer.responses[0].partitions[0]
@@ -187,7 +282,9 @@ class ExactClient:
                 return found
             for batch in split_batches(bytes(row.records or b"")):
                 if not batch.is_control:
-                    found += [record.value or b"" for record in batch.records() if record.offset >= offset]
+                    found += [
+                        record.value or b"" for record in batch.records() if record.offset >= offset
+                    ]
                 offset = batch.next_offset
 
     def transactional_id(self, name: str) -> ExactTransactionalId:
@@ -198,13 +295,18 @@ class ExactClient:
         """End the client."""
         self._connections.close()
 
-    # Asking --------------------------------------------------------------------------------------------------------------------------------
+    # Asking
+    # ----------------------------------------------------------------------------------------------
 
     async def _leader(self) -> PeerConnection | None:
         try:
             answer = await self._connections.metadata([self._topic])
             rows = answer.topics[0].partitions if answer.topics else []
-            return await self._connections.to_broker(rows[0].leader_id) if rows and rows[0].leader_id >= 0 else None
+            return (
+                await self._connections.to_broker(rows[0].leader_id)
+                if rows and rows[0].leader_id >= 0
+                else None
+            )
         except OSError:
             return None
 
@@ -213,7 +315,11 @@ class ExactClient:
             answer = await self._connections.metadata([self._topic])
         except OSError:
             return []
-        return sorted(answer.topics[0].partitions[0].isr_nodes) if answer.topics and answer.topics[0].partitions else []
+        return (
+            sorted(answer.topics[0].partitions[0].isr_nodes)
+            if answer.topics and answer.topics[0].partitions
+            else []
+        )
 
     async def _ask_leader(self, request: Message, version: int | None) -> Message:
         while True:

@@ -1,6 +1,8 @@
-"""The transactions of an exact client: each call sends one request to the coordinator, in a given version.
+"""The transactions of an exact client: each call sends one request to the coordinator, in a given
+version.
 
-Requests are retried while the coordinator loads, moves, or completes the previous transaction; any other answer is returned.
+Requests are retried while the coordinator loads, moves, or completes the previous transaction; any
+other answer is returned.
 Source: KIP-98, KIP-890.
 """
 
@@ -12,7 +14,11 @@ from kraftsim.node.clients.cluster_connections import ClusterConnections
 from kraftsim.node.clients.coordinators import find_coordinator
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnTopic
+from protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 from protocol.schema import Message
 
@@ -32,14 +38,20 @@ BUSY: Final = (
 class ExactTransactionalId:
     """One transactional id, and the partition that its transactions write to."""
 
-    def __init__(self, connections: ClusterConnections, name: str, partition: tuple[str, int]) -> None:
+    def __init__(
+        self, connections: ClusterConnections, name: str, partition: tuple[str, int]
+    ) -> None:
         self._connections = connections
         self.name = name
         self._partition = partition
 
     async def take(self) -> tuple[int, int]:
-        """Initialise the transactional id, once its previous transaction has ended; return the producer id and epoch."""
-        request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TRANSACTION_MS)
+        """Initialise the transactional id, once its previous transaction has ended; return the
+        producer id and epoch.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self.name, transaction_timeout_ms=TRANSACTION_MS
+        )
         while True:
             answer = await self._ask(request, INIT_VERSION)
             assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
@@ -58,33 +70,55 @@ class ExactTransactionalId:
         while True:
             answer = await self._ask(request, ADD_VERSION)
             assert isinstance(answer, AddPartitionsToTxnResponse), "AddPartitionsToTxn was asked"
-            if not await self._must_retry(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code):
+            if not await self._must_retry(
+                answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            ):
                 return
 
-    async def end(self, producer: tuple[int, int], *, commits: bool, version: int) -> tuple[int, int]:
+    async def end(
+        self, producer: tuple[int, int], *, commits: bool, version: int
+    ) -> tuple[int, int]:
         """End the transaction; return the producer id and epoch of the next one."""
-        request = EndTxnRequest(transactional_id=self.name, producer_id=producer[0], producer_epoch=producer[1], committed=commits)
+        request = EndTxnRequest(
+            transactional_id=self.name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            committed=commits,
+        )
         while True:
             answer = await self._ask(request, version)
             assert isinstance(answer, EndTxnResponse), "EndTxn was asked"
             if not await self._must_retry(answer.error_code):
-                return (answer.producer_id, answer.producer_epoch) if version >= BUMPS_SINCE else producer
+                return (
+                    (answer.producer_id, answer.producer_epoch)
+                    if version >= BUMPS_SINCE
+                    else producer
+                )
 
     async def _must_retry(self, error_code: int) -> bool:
-        """Return whether the request must be retried, after a pause. Raises RuntimeError for any other error: the request was valid."""
+        """Return whether the request must be retried, after a pause.
+
+        Raises RuntimeError for any other error: the request was valid.
+        """
         if error_code in BUSY:
             await asyncio.sleep(RETRY_SECONDS)
             return True
         if error_code != ErrorCode.NONE:
-            raise RuntimeError(f"the coordinator of {self.name} answered {ErrorCode(error_code).name}")
+            raise RuntimeError(
+                f"the coordinator of {self.name} answered {ErrorCode(error_code).name}"
+            )
         return False
 
     async def _ask(self, request: Message, version: int) -> Message:
         while True:
             try:
-                broker_id = await find_coordinator(self._connections, CoordinatorKind.TRANSACTION, self.name)
+                broker_id = await find_coordinator(
+                    self._connections, CoordinatorKind.TRANSACTION, self.name
+                )
                 if not isinstance(broker_id, ErrorCode):
-                    return await (await self._connections.to_broker(broker_id)).request(request, api_version=version)
+                    return await (await self._connections.to_broker(broker_id)).request(
+                        request, api_version=version
+                    )
             except OSError:
                 pass  # asked again
             await asyncio.sleep(RETRY_SECONDS)

@@ -1,6 +1,8 @@
-"""Manual faults, server side: the supervisor of a cluster carries out requests that arrive on this control socket.
+"""Manual faults, server side: the supervisor of a cluster carries out requests that arrive on this
+control socket.
 
-Only the process that started the nodes may take them down and start them again; a node that exits unexpectedly ends the whole cluster.
+Only the process that started the nodes may take them down and start them again; a node that exits
+unexpectedly ends the whole cluster.
 """
 
 import asyncio
@@ -23,7 +25,9 @@ POLL_SECONDS: Final = 0.02
 
 
 class FaultControlServer:
-    """Serves requests for one cluster that carry its secret; `on_change` is called whenever a process started or ended."""
+    """Serves requests for one cluster that carry its secret; `on_change` is called whenever a
+    process started or ended.
+    """
 
     def __init__(self, cluster: ProcessCluster, secret: str, on_change: Callable[[], None]) -> None:
         self._cluster = cluster
@@ -79,10 +83,14 @@ class FaultControlServer:
         finally:
             self._on_change()
 
-    # Verbs ------------------------------------------------------------------------------------------------------------------------------------------
+    # Verbs
+    # ----------------------------------------------------------------------------------------------
 
     async def _kill(self, order: FaultRequest) -> list[str]:
-        return [f"{node} killed" if await self._field.kill(node) else f"{node} was down already" for node in await self._nodes(order)]
+        return [
+            f"{node} killed" if await self._field.kill(node) else f"{node} was down already"
+            for node in await self._nodes(order)
+        ]
 
     async def _restart(self, order: FaultRequest) -> list[str]:
         lines = []
@@ -90,26 +98,43 @@ class FaultControlServer:
             was_up = await self._field.stop(node)
             await self._field.restart(node)
             what = "stopped and started again" if was_up else "started again"
-            lines.append(f"{node} {what}{'' if await self._becomes_ready(node) else '; it does not serve yet'}")
+            lines.append(
+                f"{node} "
+                f"{what}{'' if await self._becomes_ready(node) else '; it does not serve yet'}"
+            )
         return lines
 
     async def _pause(self, order: FaultRequest) -> list[str]:
         nodes = await self._nodes(order)
         self._require_up(nodes)
-        return [f"{node} paused" if await self._field.pause(node) else f"{node} was paused already" for node in nodes]
+        return [
+            f"{node} paused" if await self._field.pause(node) else f"{node} was paused already"
+            for node in nodes
+        ]
 
     async def _resume(self, order: FaultRequest) -> list[str]:
         nodes = await self._nodes(order) if order.targets else list(self._field.paused)
         self._require_up(nodes)
-        return [f"{node} resumed" if await self._field.resume(node) else f"{node} was not paused" for node in nodes] or ["no node was paused"]
+        return [
+            f"{node} resumed" if await self._field.resume(node) else f"{node} was not paused"
+            for node in nodes
+        ] or ["no node was paused"]
 
     async def _impose(self, order: FaultRequest) -> list[str]:
         self._require_proxy()
-        wanted = [(target, self._links(target)) for target in [await self._named(target) for target in order.targets]]
+        wanted = [
+            (target, self._links(target))
+            for target in [await self._named(target) for target in order.targets]
+        ]
         if order.resets:
             links = [link for _, links in wanted for link in links]
             effect = await self._field.cut(links)
-            return [f"{effect.closed} connections reset, {effect.connections} of them with something under way"]
+            return [
+                (
+                    f"{effect.closed} connections reset, {effect.connections} of them with "
+                    "something under way"
+                )
+            ]
         for _, links in wanted:
             await self._field.impose(links, order.condition)
         how = "isolated" if order.condition.holds else "slowed"
@@ -121,13 +146,16 @@ class FaultControlServer:
         count = await (await self._field.door()).lift_all(nodes)
         return [f"{count} {'fault' if count == 1 else 'faults'} of the network healed"]
 
-    # Targets ----------------------------------------------------------------------------------------------------------------------------------------
+    # Targets
+    # ----------------------------------------------------------------------------------------------
 
     async def _nodes(self, order: FaultRequest) -> list[str]:
         found: dict[str, None] = {}
         for target in order.targets:
             try:
-                found.update(dict.fromkeys(members(await self._named(target), self._field.node_names)))
+                found.update(
+                    dict.fromkeys(members(await self._named(target), self._field.node_names))
+                )
             except KeyError as unknown:
                 raise self._no_node(target) from unknown
         return list(found)
@@ -149,19 +177,29 @@ class FaultControlServer:
             raise NotPossible("no node reports that it is the leader; name a node") from timeout
 
     def _no_node(self, target: str) -> NotPossible:
-        return NotPossible(f"no node is called {target} (nodes: {', '.join(self._field.node_names)}, and `leader`; clients are `{CLIENTS}`)")
+        return NotPossible(
+            f"no node is called {target} (nodes: {', '.join(self._field.node_names)}, and "
+            f"`leader`; clients are `{CLIENTS}`)"
+        )
 
     def _require_up(self, nodes: Sequence[str]) -> None:
         for node in nodes:
             if self._field.is_down(node):
-                raise NotPossible(f"{node} is down; start it by: kraftsim restart {node} --data DATA")
+                raise NotPossible(
+                    f"{node} is down; start it by: kraftsim restart {node} --data DATA"
+                )
 
     def _require_proxy(self) -> None:
         if self._cluster.proxy is None:
-            raise NotPossible("there is no proxy in front of the nodes of this cluster; start one by: kraftsim up --proxy --data DATA")
+            raise NotPossible(
+                "there is no proxy in front of the nodes of this cluster; start one by: kraftsim "
+                "up --proxy --data DATA"
+            )
 
     async def _becomes_ready(self, node: str) -> bool:
-        """Return whether a restarted node becomes ready within a while; one that is partitioned from its controllers cannot."""
+        """Return whether a restarted node becomes ready within a while; one that is partitioned
+        from its controllers cannot.
+        """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + READY_SECONDS
         while not await self._serves(node):
@@ -171,7 +209,9 @@ class FaultControlServer:
         return True
 
     async def _serves(self, node: str) -> bool:
-        """Return whether a node is ready: a ZooKeeper server is probed, any other node reports it in its events."""
+        """Return whether a node is ready: a ZooKeeper server is probed, any other node reports it
+        in its events.
+        """
         spec = self._cluster.spec
         if node in spec.zookeeper_names:
             return await does_zookeeper_serve(spec.node(node).host, spec.node(node).port)

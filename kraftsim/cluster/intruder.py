@@ -1,5 +1,5 @@
-"""A client that breaks the protocol: it writes into a transaction under an epoch that was never allocated to it, and ends transactions with
-WriteTxnMarkers as an administrator may.
+"""A client that breaks the protocol: it writes into a transaction under an epoch that was never
+allocated to it, and ends transactions with WriteTxnMarkers as an administrator may.
 
 Source: KIP-664 (kafka-transactions.sh abort), KIP-890.
 """
@@ -9,7 +9,12 @@ from kraftsim.core.clients.producer_steps import Identity
 from kraftsim.node.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
 from protocol.batches import build_batch
 from protocol.errors import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -28,11 +33,16 @@ class Intruder:
     def __init__(self, client_host: ClientHost, topic: str, partition: int) -> None:
         self._topic = topic
         self._partition = partition
-        identity = ClientIdentity(client_id=client_host.name, bootstrap=tuple(client_host.bootstrap))
+        identity = ClientIdentity(
+            client_id=client_host.name, bootstrap=tuple(client_host.bootstrap)
+        )
         self._connections = ClusterConnections(client_host.world, identity)
 
     async def write(self, transactional_id: str, identity: Identity) -> ErrorCode:
-        """Write one record into a transaction, as an older client does; return the leader's answer. Raises OSError kinds."""
+        """Write one record into a transaction, as an older client does; return the leader's answer.
+
+        Raises OSError kinds.
+        """
         batch = build_batch(
             [Record(0, 0, b"intruder", b"", ())],
             producer_id=identity.producer_id,
@@ -40,17 +50,30 @@ class Intruder:
             base_sequence=0,
             transactional=True,
         )
-        data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=self._partition, records=batch)])
-        request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=[data])
+        data = TopicProduceData(
+            name=self._topic,
+            partition_data=[PartitionProduceData(index=self._partition, records=batch)],
+        )
+        request = ProduceRequest(
+            transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=[data]
+        )
         connection = await self._connections.to_broker(await self._leader())
         answer = await connection.request(request, api_version=EXPLICIT_PRODUCE)
         assert isinstance(answer, ProduceResponse), "Produce was asked"
         return error_of(answer.responses[0].partition_responses[0].error_code)
 
     async def abort(self, identity: Identity) -> ErrorCode:
-        """End a transaction with WriteTxnMarkers; return the leader's answer. Raises OSError kinds."""
+        """End a transaction with WriteTxnMarkers; return the leader's answer.
+
+        Raises OSError kinds.
+        """
         topics = [WritableTxnMarkerTopic(name=self._topic, partition_indexes=[self._partition])]
-        marker = WritableTxnMarker(producer_id=identity.producer_id, producer_epoch=identity.producer_epoch, transaction_result=False, topics=topics)
+        marker = WritableTxnMarker(
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            transaction_result=False,
+            topics=topics,
+        )
         marker.coordinator_epoch = ADMIN_COORDINATOR_EPOCH
         connection = await self._connections.to_broker(await self._leader())
         answer = await connection.request(WriteTxnMarkersRequest(markers=[marker]))

@@ -1,6 +1,8 @@
-"""The properties with which a broker of Apache Kafka joins a running cluster, taken from the property files of the cluster's own nodes.
+"""The properties with which a broker of Apache Kafka joins a running cluster, taken from the
+property files of the cluster's own nodes.
 
-Source: process.roles, controller.quorum.voters and controller.quorum.bootstrap.servers of kafka.server.KafkaConfig; KIP-853.
+Source: process.roles, controller.quorum.voters and controller.quorum.bootstrap.servers of
+kafka.server.KafkaConfig; KIP-853.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +24,30 @@ class NothingToJoin(ValueError):
     """There is no such cluster, or the node does not fit into it; one line."""
 
 
-def broker_properties(nodes: Sequence[Mapping[str, str]], *, node_id: int, host: str, port: int, log_dir: Path) -> dict[str, str]:
-    """Return the server.properties of a broker that joins nodes with these properties. Raises NothingToJoin."""
+def broker_properties(
+    nodes: Sequence[Mapping[str, str]], *, node_id: int, host: str, port: int, log_dir: Path
+) -> dict[str, str]:
+    """Return the server.properties of a broker that joins nodes with these properties.
+
+    Raises NothingToJoin.
+    """
     if not nodes:
         raise NothingToJoin("there is no cluster: `kraftsim up` writes the properties of its nodes")
     taken = sorted(int(node["node.id"]) for node in nodes)
     if node_id in taken:
-        raise NothingToJoin(f"node {node_id} is there already (nodes: {', '.join(map(str, taken))}); choose another --node-id")
+        raise NothingToJoin(
+            f"node {node_id} is there already (nodes: {', '.join(map(str, taken))}); choose "
+            "another --node-id"
+        )
     address = f"{host}:{port}"
-    if any(address == listener.partition("://")[2] for node in nodes for listener in node["listeners"].split(",")):
-        raise NothingToJoin(f"{address} is where a node of the cluster listens; choose another --port")
+    if any(
+        address == listener.partition("://")[2]
+        for node in nodes
+        for listener in node["listeners"].split(",")
+    ):
+        raise NothingToJoin(
+            f"{address} is where a node of the cluster listens; choose another --port"
+        )
     quorum = {key: nodes[0][key] for key in QUORUM_KEYS if key in nodes[0]}
     return {
         "process.roles": "broker",

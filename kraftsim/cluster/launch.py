@@ -1,4 +1,5 @@
-"""The composition root: from a property set to a running node, with the parts of its release and of the injected bugs.
+"""The composition root: from a property set to a running node, with the parts of its release and of
+the injected bugs.
 
 No other module assembles a node; all three modes use this one.
 """
@@ -32,14 +33,23 @@ AnyConfig: TypeAlias = NodeConfig | ZookeeperNodeConfig
 
 
 def parse_node(properties: Mapping[str, str]) -> AnyConfig:
-    """Validate a property set; its keys determine the kind of node. Raises ConfigError: one line, naming the key."""
-    return ZookeeperNodeConfig.parse(properties) if is_zookeeper(properties) else NodeConfig.parse(properties)
+    """Validate a property set; its keys determine the kind of node.
+
+    Raises ConfigError: one line, naming the key.
+    """
+    return (
+        ZookeeperNodeConfig.parse(properties)
+        if is_zookeeper(properties)
+        else NodeConfig.parse(properties)
+    )
 
 
 def parts_of(config: NodeConfig) -> Parts:
-    """Return the parts of the node's release, with the parts of each chosen bug swapped in, in the order in which the bugs are named.
+    """Return the parts of the node's release, with the parts of each chosen bug swapped in, in the
+    order in which the bugs are named.
 
-    Raises KeyError with a readable message for an unknown bug or release, ConfigError for a release that does not support the configuration.
+    Raises KeyError with a readable message for an unknown bug or release, ConfigError for a release
+    that does not support the configuration.
     """
     parts = parts_for(config, release(config.release))
     for name in config.bugs:
@@ -48,7 +58,9 @@ def parts_of(config: NodeConfig) -> Parts:
 
 
 def client_parts_of(spec: ClusterSpec) -> Parts:
-    """Return the parts of kraftsim's own clients in a cluster: a bug may be one of theirs as well as of a node."""
+    """Return the parts of kraftsim's own clients in a cluster: a bug may be one of theirs as well
+    as of a node.
+    """
     parts = Parts.for_release(release(spec.release))
     for name in spec.bugs:
         parts = bug(name).into(parts)
@@ -56,7 +68,10 @@ def client_parts_of(spec: ClusterSpec) -> Parts:
 
 
 def require_valid(spec: ClusterSpec) -> None:
-    """Validate the configuration of every node of a cluster before any of them starts. Raises ConfigError or KeyError: one line."""
+    """Validate the configuration of every node of a cluster before any of them starts.
+
+    Raises ConfigError or KeyError: one line.
+    """
     for node in spec.nodes():
         config = parse_node({"log.dirs": node.name, **node.properties})
         if isinstance(config, NodeConfig):
@@ -66,10 +81,15 @@ def require_valid(spec: ClusterSpec) -> None:
 def real_world_of(config: AnyConfig, started_ns: int) -> RealWorld:
     """Return the real world of a node: its data directory, its next event file, its clock.
 
-    `started_ns` is the origin of the event timestamps of this node on the monotonic clock, unless the configuration has that of the run.
+    `started_ns` is the origin of the event timestamps of this node on the monotonic clock, unless
+    the configuration has that of the run.
     """
     data = Path(config.log_dir)
-    events = Path(config.events_dir) if config.events_dir is not None else data.parent / EVENTS_BESIDE_DATA
+    events = (
+        Path(config.events_dir)
+        if config.events_dir is not None
+        else data.parent / EVENTS_BESIDE_DATA
+    )
     return real_world(
         run=config.run,
         node=config.node_name,

@@ -1,4 +1,5 @@
-"""Servers of lease_pid and their ZooKeeper on simulated hosts, for comparisons, tests and experiments.
+"""Servers of lease_pid and their ZooKeeper on simulated hosts, for comparisons, tests and
+experiments.
 
 Source: the lease_pid draft.
 """
@@ -20,9 +21,19 @@ TICK_MS: Final = 500
 
 
 class LeaseCluster:
-    """`properties` apply to each server, in addition to its id and the list of servers. Call `start`, then run the simulation."""
+    """`properties` apply to each server, in addition to its id and the list of servers.
 
-    def __init__(self, simulation: Simulation, *, brokers: int = 3, topics: Mapping[str, int], properties: Mapping[str, str] | None = None) -> None:
+    Call `start`, then run the simulation.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        *,
+        brokers: int = 3,
+        topics: Mapping[str, int],
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.simulation = simulation
         self.names = [f"broker-{number}" for number in range(1, brokers + 1)]
         self.addresses: list[Address] = [(name, PORT) for name in self.names]
@@ -30,11 +41,15 @@ class LeaseCluster:
         self.failures: list[str] = []
         self._properties = {
             "zookeeper.connect": f"{ZOOKEEPER}:{ZOOKEEPER_PORT}",
-            "lease.brokers": ",".join(f"{number}@{name}:{PORT}" for number, name in enumerate(self.names, 1)),
+            "lease.brokers": ",".join(
+                f"{number}@{name}:{PORT}" for number, name in enumerate(self.names, 1)
+            ),
             "lease.topics": ",".join(f"{topic}:{count}" for topic, count in topics.items()),
             **(properties or {}),
         }
-        self.hosts: dict[str, Host] = {name: simulation.add_host(name) for name in (ZOOKEEPER, *self.names)}
+        self.hosts: dict[str, Host] = {
+            name: simulation.add_host(name) for name in (ZOOKEEPER, *self.names)
+        }
         simulation.on_restart = self._main_of
 
     def start(self) -> None:
@@ -65,7 +80,10 @@ class LeaseCluster:
         return self._server(host) if host.name in self.names else None
 
     async def _zookeeper(self, host: Host) -> None:
-        server = ZookeeperServer(self.simulation.world_of(host), ZookeeperSettings(host=ZOOKEEPER, port=ZOOKEEPER_PORT, tick_ms=TICK_MS))
+        server = ZookeeperServer(
+            self.simulation.world_of(host),
+            ZookeeperSettings(host=ZOOKEEPER, port=ZOOKEEPER_PORT, tick_ms=TICK_MS),
+        )
         await server.start()
         self.failures.append(f"{host.name}: {await server.failed()}")
 

@@ -1,6 +1,8 @@
-"""Manual faults, client side: requests that `kraftsim kill`, `pause`, `isolate` and similar commands send to the supervisor of a cluster.
+"""Manual faults, client side: requests that `kraftsim kill`, `pause`, `isolate` and similar
+commands send to the supervisor of a cluster.
 
-They use a control socket of their own (`kraftsim.cluster.fault_control_server`), whose port is in `cluster.json`: one JSON object in, one out.
+They use a control socket of their own (`kraftsim.cluster.fault_control_server`), whose port is in
+`cluster.json`: one JSON object in, one out.
 """
 
 import socket
@@ -25,7 +27,9 @@ class NotPossible(ValueError):
 
 
 class FaultRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One verb for some targets: names of nodes, or, for 'cut' and 'slow', links in the syntax of `kraftsim.faults.targets`."""
+    """One verb for some targets: names of nodes, or, for 'cut' and 'slow', links in the syntax of
+    `kraftsim.faults.targets`.
+    """
 
     verb: str
     targets: tuple[str, ...] = ()
@@ -44,18 +48,25 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def ask(data: Path, order: FaultRequest) -> Sequence[str]:
-    """Send a request to the cluster that runs on a data directory; return what it did. Raises NotPossible."""
+    """Send a request to the cluster that runs on a data directory; return what it did.
+
+    Raises NotPossible.
+    """
     directory = RunDirectory(data.absolute())
     state = read_state(directory)
     if state is None or not is_locked(directory.root):
-        raise NotPossible(f"no cluster runs on {data}; start one by: kraftsim up --detach --data {data}")
+        raise NotPossible(
+            f"no cluster runs on {data}; start one by: kraftsim up --detach --data {data}"
+        )
     try:
         with socket.create_connection((LOOPBACK, state.door), timeout=ANSWER_SECONDS) as door:
             door.sendall(msgspec.json.encode(structs.replace(order, secret=state.secret)) + b"\n")
             answer = door.makefile("rb").readline()
         done = msgspec.json.decode(answer, type=Done)
     except (OSError, msgspec.DecodeError) as gone:
-        raise NotPossible(f"the cluster on {data} does not answer: it is going down, or came up only now") from gone
+        raise NotPossible(
+            f"the cluster on {data} does not answer: it is going down, or came up only now"
+        ) from gone
     if done.trouble is not None:
         raise NotPossible(done.trouble.replace("DATA", str(data)))
     return done.lines

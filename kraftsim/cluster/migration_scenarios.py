@@ -1,7 +1,8 @@
-"""What scenarios of the migration from ZooKeeper to KRaft have in common: their cluster, their clients, and the invariants that a run must exercise.
+"""What scenarios of the migration from ZooKeeper to KRaft have in common: their cluster, their
+clients, and the invariants that a run must exercise.
 
-Three brokers in ZooKeeper mode, three KRaft controllers with migration enabled, writers, and a client that requests producer ids. A scenario
-adds what happens during the migration.
+Three brokers in ZooKeeper mode, three KRaft controllers with migration enabled, writers, and a
+client that requests producer ids. A scenario adds what happens during the migration.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 IDS_PER_RESTART: Final = 20
 GATED: Final = "3.5"
-"""Before, controllers made changes, such as producer-id allocations, before they had read the metadata from ZooKeeper (KAFKA-14805)."""
+"""Before, controllers made changes, such as producer-id allocations, before they had read the
+metadata from ZooKeeper (KAFKA-14805).
+"""
 PROVEN: Final = (
     "producer-id-unique",
     "producer-id-blocks-disjoint",
@@ -31,8 +34,12 @@ PROVEN: Final = (
     "only-retriable-errors",
 )
 SETTINGS: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-"""A KRaft broker requests controlled shutdown with its heartbeats: by default every 2 s, which would be half of a run."""
-CONTROLLERS: Final = tuple(f"controller-{FIRST_CONTROLLER_ID + index}" for index in range(CONTROLLERS_MAX))
+"""A KRaft broker requests controlled shutdown with its heartbeats: by default every 2 s, which
+would be half of a run.
+"""
+CONTROLLERS: Final = tuple(
+    f"controller-{FIRST_CONTROLLER_ID + index}" for index in range(CONTROLLERS_MAX)
+)
 """For any number of brokers."""
 WORKLOAD: Final = {"writers": 2, "pause_ms": 250, "crashes": 0, "pauses": 0}
 
@@ -66,11 +73,15 @@ def migration_scenario(
     since: str = GATED,
     until: str = "",
 ) -> Scenario:
-    """Return a scenario: `settings`, `workload` and `must_exercise` extend the common ones; `controller_settings` are for controllers alone."""
+    """Return a scenario: `settings`, `workload` and `must_exercise` extend the common ones;
+    `controller_settings` are for controllers alone.
+    """
 
     async def walk(load: UnderLoad) -> None:
         migration = Migration(stage=load.stage, upgrade=load.upgrade)
-        await go(Move(stage=load.stage, migration=migration, requester=load.requester, ask=load.ask))
+        await go(
+            Move(stage=load.stage, migration=migration, requester=load.requester, ask=load.ask)
+        )
 
     async def run(stage: ScenarioEnvironment) -> None:
         stage.emit(PhaseBegan(phase=ZOOKEEPER))
@@ -86,7 +97,9 @@ def migration_scenario(
         brokers=3,
         zookeeper_mode=True,
         settings={**SETTINGS, **(settings or {})},
-        node_settings=dict.fromkeys(CONTROLLERS, controller_settings) if controller_settings else {},
+        node_settings=dict.fromkeys(CONTROLLERS, controller_settings)
+        if controller_settings
+        else {},
         limit_seconds=3600.0,
         workload={**WORKLOAD, **(workload or {})},
         fewest_controllers=1,

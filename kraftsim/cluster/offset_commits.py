@@ -1,6 +1,8 @@
-"""An application that commits offsets of a group without members: in a transaction, and outside of it before the transaction ends.
+"""An application that commits offsets of a group without members: in a transaction, and outside of
+it before the transaction ends.
 
-The last commit wins, whenever the marker arrives; after an abort only commits outside of the transaction count.
+The last commit wins, whenever the marker arrives; after an abort only commits outside of the
+transaction count.
 Source: KIP-98, KAFKA-5247.
 """
 
@@ -16,7 +18,9 @@ from protocol.errors import ErrorCode
 
 RETRY_SECONDS = 0.1
 INSIDE, OUTSIDE, STEP = 5, 7, 10
-"""The offsets that a round commits in its transaction and outside of it, and the distance to the next round."""
+"""The offsets that a round commits in its transaction and outside of it, and the distance to the
+next round.
+"""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -30,8 +34,12 @@ class OffsetCommitWorkload:
     async def keep(self, stage: ScenarioEnvironment, rounds: int) -> None:
         """Commit in transactions, in every other round also outside of them, for so many rounds."""
         client_host = stage.client_host("keeper")
-        producer = client_host.transactional_producer("keeper.1", TransactionalSettings(transactional_id="keeper"), names_member=False)
-        consumer = client_host.group_consumer("keeper.2", GroupSettings(group_id=self.group_id, topics=(self.topic,)))
+        producer = client_host.transactional_producer(
+            "keeper.1", TransactionalSettings(transactional_id="keeper"), names_member=False
+        )
+        consumer = client_host.group_consumer(
+            "keeper.2", GroupSettings(group_id=self.group_id, topics=(self.topic,))
+        )
 
         async def work() -> None:
             await producer.init()
@@ -52,7 +60,9 @@ class OffsetCommitWorkload:
         questions.close()
         return offsets[0]
 
-    async def _round(self, producer: TransactionalClient, consumer: GroupConsumerClient, index: int) -> None:
+    async def _round(
+        self, producer: TransactionalClient, consumer: GroupConsumerClient, index: int
+    ) -> None:
         where, first = TopicPartition(self.topic, 0), STEP * index
         await producer.begin()
         try:
@@ -69,7 +79,9 @@ class OffsetCommitWorkload:
         if index % 2:
             self.expected = first + INSIDE
 
-    async def _outside(self, consumer: GroupConsumerClient, where: TopicPartition, offset: int) -> None:
+    async def _outside(
+        self, consumer: GroupConsumerClient, where: TopicPartition, offset: int
+    ) -> None:
         """Commit, with retries, until it succeeds."""
         while True:
             try:

@@ -1,7 +1,9 @@
-"""The transactional workload without a group: applications write to every partition of a topic in transactions, and a reader checks them.
+"""The transactional workload without a group: applications write to every partition of a topic in
+transactions, and a reader checks them.
 
-An application whose transaction must be aborted aborts it and begins the next one; one whose producer has failed fatally ends, or
-initialises another producer with the same transactional id. Invariants check the guarantees from the events.
+An application whose transaction must be aborted aborts it and begins the next one; one whose
+producer has failed fatally ends, or initialises another producer with the same transactional id.
+Invariants check the guarantees from the events.
 Source: KIP-98.
 """
 
@@ -40,7 +42,9 @@ MUST_EXERCISE = (
 
 @dataclass(kw_only=True, slots=True)
 class OrderApp:
-    """One application: `client` is its present producer, `producer_count` counts those that it has had."""
+    """One application: `client` is its present producer, `producer_count` counts those that it has
+    had.
+    """
 
     client_host: ClientHost
     transactional_id: str
@@ -51,7 +55,10 @@ class OrderApp:
     client: TransactionalClient | None = None
 
     async def restart_producer(self) -> TransactionalClient:
-        """Initialise the transactional id with a new producer, which fences the previous one. Raises ProducerFailed if another producer fences it."""
+        """Initialise the transactional id with a new producer, which fences the previous one.
+
+        Raises ProducerFailed if another producer fences it.
+        """
         self.producer_count += 1
         settings = TransactionalSettings(
             transactional_id=self.transactional_id,
@@ -59,7 +66,9 @@ class OrderApp:
             producer=self.producer,
             uses_implicit_adding=self.uses_implicit_adding,
         )
-        self.client = client = self.client_host.transactional_producer(f"{self.client_host.name}.{self.producer_count}", settings)
+        self.client = client = self.client_host.transactional_producer(
+            f"{self.client_host.name}.{self.producer_count}", settings
+        )
         await client.init()
         return client
 
@@ -88,13 +97,27 @@ class OrdersWorkload:
             uses_implicit_adding=self.uses_implicit_adding,
         )
 
-    async def send(self, stage: ScenarioEnvironment, client: TransactionalClient, prefix: str, partitions: Sequence[int] = ()) -> None:
+    async def send(
+        self,
+        stage: ScenarioEnvironment,
+        client: TransactionalClient,
+        prefix: str,
+        partitions: Sequence[int] = (),
+    ) -> None:
         """Send some records of one transaction, round-robin over the partitions."""
         chosen = partitions or range(self.partitions)
         for index in range(stage.workload("records")):
-            await client.send(TOPIC, chosen[index % len(chosen)], f"{client.transaction}.{prefix}{index}", b"deal")
+            await client.send(
+                TOPIC, chosen[index % len(chosen)], f"{client.transaction}.{prefix}{index}", b"deal"
+            )
 
-    async def run_orders(self, stage: ScenarioEnvironment, number: int, *, commits: Callable[[int], bool] = lambda index: bool(index % 4)) -> None:
+    async def run_orders(
+        self,
+        stage: ScenarioEnvironment,
+        number: int,
+        *,
+        commits: Callable[[int], bool] = lambda index: bool(index % 4),
+    ) -> None:
         """Run one application to its end: most of its transactions are committed, some aborted."""
         order_app = self.order_app(stage, f"dealer-{number}", f"deals-{number}")
 
@@ -122,7 +145,9 @@ class OrdersWorkload:
                 assert order_app.client is not None, "it was tried"
                 await order_app.client.close()
 
-    async def _after_abort(self, order_app: OrderApp, client: TransactionalClient) -> TransactionalClient:
+    async def _after_abort(
+        self, order_app: OrderApp, client: TransactionalClient
+    ) -> TransactionalClient:
         try:
             await client.abort()
         except (AbortNeeded, ProducerFailed):
@@ -130,7 +155,9 @@ class OrdersWorkload:
             return await self._born(order_app)
         return client
 
-    async def _deal(self, stage: ScenarioEnvironment, client: TransactionalClient, *, commits: bool) -> None:
+    async def _deal(
+        self, stage: ScenarioEnvironment, client: TransactionalClient, *, commits: bool
+    ) -> None:
         await client.begin()
         await self.send(stage, client, "a")
         await stage.sleep(stage.workload("pause_ms") / 1000)

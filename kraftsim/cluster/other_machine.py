@@ -1,6 +1,8 @@
-"""A second machine that registers as a broker of the cluster: a clone of its disk image, or one that was given the same node.id.
+"""A second machine that registers as a broker of the cluster: a clone of its disk image, or one
+that was given the same node.id.
 
-It sends controllers the requests of a broker, and serves no clients. Every method tries one controller after the other until the active one answers.
+It sends controllers the requests of a broker, and serves no clients. Every method tries one
+controller after the other until the active one answers.
 Source: KIP-631 (BrokerRegistration, BrokerHeartbeat), KIP-730.
 """
 
@@ -13,9 +15,17 @@ from kraftsim.cluster.spec import CLIENT_LISTENER, ClusterSpec
 from kraftsim.node.clients.cluster_connections import error_of
 from kraftsim.node.outbound import PeerConnection
 from protocol.errors import ErrorCode
-from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
+from protocol.messages.k62_broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.k67_allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 
 ASK_MS: Final = 2000
 LOOK_SECONDS: Final = 0.05
@@ -34,9 +44,14 @@ class MemberHeartbeat:
 
 
 class OtherMachine:
-    """Acts as successive processes of one broker. `host_is_name`: as in simulation, where nodes are reached by their names."""
+    """Acts as successive processes of one broker.
 
-    def __init__(self, client_host: ClientHost, spec: ClusterSpec, broker: str, *, host_is_name: bool) -> None:
+    `host_is_name`: as in simulation, where nodes are reached by their names.
+    """
+
+    def __init__(
+        self, client_host: ClientHost, spec: ClusterSpec, broker: str, *, host_is_name: bool
+    ) -> None:
         self._client_host = client_host
         self._spec = spec
         self._broker = spec.node(broker, host_is_name=host_is_name)
@@ -58,9 +73,12 @@ class OtherMachine:
             broker_id=self._broker.node_id,
             cluster_id=self._spec.cluster_id,
             incarnation_id=incarnation_id,
-            listeners=[Listener(name=CLIENT_LISTENER, host=self._broker.host, port=self._broker.port)],
+            listeners=[
+                Listener(name=CLIENT_LISTENER, host=self._broker.host, port=self._broker.port)
+            ],
             features=[
-                Feature(name=name, min_supported_version=lowest, max_supported_version=highest) for name, (lowest, highest) in sorted(known.items())
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in sorted(known.items())
             ],
             log_dirs=[self._directory_id],
         )
@@ -69,16 +87,29 @@ class OtherMachine:
         return error_of(answer.error_code), answer.broker_epoch
 
     async def beat(self, broker_epoch: int, read_offset: int) -> MemberHeartbeat:
-        """Send a heartbeat of a process that has read the metadata log up to an offset (inclusive), and wants to be unfenced."""
+        """Send a heartbeat of a process that has read the metadata log up to an offset (inclusive),
+        and wants to be unfenced.
+        """
         answer = await self._ask(
-            BrokerHeartbeatRequest(broker_id=self._broker.node_id, broker_epoch=broker_epoch, current_metadata_offset=read_offset, want_fence=False)
+            BrokerHeartbeatRequest(
+                broker_id=self._broker.node_id,
+                broker_epoch=broker_epoch,
+                current_metadata_offset=read_offset,
+                want_fence=False,
+            )
         )
         assert isinstance(answer, BrokerHeartbeatResponse), "BrokerHeartbeat was asked"
-        return MemberHeartbeat(error=error_of(answer.error_code), is_caught_up=answer.is_caught_up, is_fenced=answer.is_fenced)
+        return MemberHeartbeat(
+            error=error_of(answer.error_code),
+            is_caught_up=answer.is_caught_up,
+            is_fenced=answer.is_fenced,
+        )
 
     async def ask_for_block(self, broker_epoch: int) -> ErrorCode:
         """Send AllocateProducerIds; return the error of the answer."""
-        answer = await self._ask(AllocateProducerIdsRequest(broker_id=self._broker.node_id, broker_epoch=broker_epoch))
+        answer = await self._ask(
+            AllocateProducerIdsRequest(broker_id=self._broker.node_id, broker_epoch=broker_epoch)
+        )
         assert isinstance(answer, AllocateProducerIdsResponse), "AllocateProducerIds was asked"
         return error_of(answer.error_code)
 
@@ -104,7 +135,11 @@ class OtherMachine:
             self._turn += 1
             host, port = self._controllers[self._turn % len(self._controllers)]
             self._connection = PeerConnection(
-                host, port, client_id=self._client_host.name, world=self._client_host.world, frame_events=self._client_host.frame_events
+                host,
+                port,
+                client_id=self._client_host.name,
+                world=self._client_host.world,
+                frame_events=self._client_host.frame_events,
             )
             await self._connection.connect(timeout_ms=ASK_MS)
         answer = await self._connection.request(request, timeout_ms=ASK_MS)

@@ -1,7 +1,9 @@
-"""What only the user who started a cluster may read or do: files that may hold passwords, and the sockets that control faults.
+"""What only the user who started a cluster may read or do: files that may hold passwords, and the
+sockets that control faults.
 
-A socket on loopback can be reached by every user of the machine. The two sockets that control faults
-therefore serve only a client that knows a secret, which is in a file that only that user can read.
+A socket on loopback can be reached by every user of the machine. The two sockets that control
+faults therefore serve only a client that knows a secret, which is in a file that only that user can
+read.
 """
 
 import hmac

@@ -1,4 +1,6 @@
-"""Readiness probes: sends Metadata to the brokers, as any client would, until each of them knows all of them, and a command to ZooKeeper."""
+"""Readiness probes: sends Metadata to the brokers, as any client would, until each of them knows
+all of them, and a command to ZooKeeper.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +13,10 @@ ANSWER_MS = 2000
 
 
 async def wait_until_answering(addresses: Sequence[tuple[str, int]], *, brokers: int) -> None:
-    """Return when every address answers Metadata with `brokers` live brokers. Waits without a limit: the caller sets one."""
+    """Return when every address answers Metadata with `brokers` live brokers.
+
+    Waits without a limit: the caller sets one.
+    """
     for host, port in addresses:
         while not await _knows(host, port, brokers):
             await asyncio.sleep(RETRY_SECONDS)

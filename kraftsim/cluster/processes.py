@@ -1,6 +1,8 @@
-"""A cluster of separate operating-system processes on this machine: started, watched, killed, restarted, stopped.
+"""A cluster of separate operating-system processes on this machine: started, watched, killed,
+restarted, stopped.
 
-A kill is SIGKILL: the process cannot flush or close connections, but the operating system keeps its page cache.
+A kill is SIGKILL: the process cannot flush or close connections, but the operating system keeps its
+page cache.
 """
 
 import asyncio
@@ -43,7 +45,9 @@ class NodeProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether this incarnation has reported that it is ready: a restarted node answers Metadata long before the controller unfences it."""
+        """Return whether this incarnation has reported that it is ready: a restarted node answers
+        Metadata long before the controller unfences it.
+        """
         if not self._is_ready and self.events.exists():
             with self.events.open("rb") as log:
                 log.seek(self._read_bytes)
@@ -59,17 +63,26 @@ class NodeProcess:
 
 
 class ProcessCluster:
-    """All nodes of a spec as processes. Use as an async context manager, or call `start` and `stop`.
+    """All nodes of a spec as processes.
 
-    With `spec.behind_proxy` there is a proxy in front of them; `follows_frames` lets faults wait for frames there.
+    Use as an async context manager, or call `start` and `stop`.
+
+    With `spec.behind_proxy` there is a proxy in front of them; `follows_frames` lets faults wait
+    for frames there.
     """
 
-    def __init__(self, spec: ClusterSpec, directory: RunDirectory, *, follows_frames: bool = False) -> None:
+    def __init__(
+        self, spec: ClusterSpec, directory: RunDirectory, *, follows_frames: bool = False
+    ) -> None:
         self.spec = spec
         self.directory = directory
         self.nodes: dict[str, NodeProcess] = {}
         self._overrides: dict[str, dict[str, str]] = {}
-        self.proxy = ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), directory) if spec.behind_proxy else None
+        self.proxy = (
+            ProxyProcess(proxy_plan(spec, follows_frames=follows_frames), directory)
+            if spec.behind_proxy
+            else None
+        )
         self.started_ns = RealClock(0).monotonic_ns()
 
     async def __aenter__(self) -> "ProcessCluster":
@@ -91,7 +104,8 @@ class ProcessCluster:
     async def start(self, *, timeout_seconds: float = 30.0) -> None:
         """Start every node and return when every broker answers.
 
-        Raises ConfigError, KeyError or SpecError for an invalid spec, ClusterFailed if a node exits, NotReady (a TimeoutError) if one is late.
+        Raises ConfigError, KeyError or SpecError for an invalid spec, ClusterFailed if a node
+        exits, NotReady (a TimeoutError) if one is late.
         """
         require_valid(self.spec)
         require_free_ports(self.spec)
@@ -109,7 +123,10 @@ class ProcessCluster:
             raise
 
     async def wait_until_ready(self, *, timeout_seconds: float = 30.0) -> None:
-        """Return when every broker is ready and sees every other one as alive. Raises NotReady, or ClusterFailed if a node exited on its own."""
+        """Return when every broker is ready and sees every other one as alive.
+
+        Raises NotReady, or ClusterFailed if a node exited on its own.
+        """
         brokers = [self.spec.node(name) for name in self.spec.broker_names]
         readiness = Readiness(listeners_of(brokers, self._overrides), brokers=len(brokers))
         probe = asyncio.ensure_future(self._serving(readiness))
@@ -119,7 +136,10 @@ class ProcessCluster:
             while not probe.done():
                 self.require_running()
                 if loop.time() > give_up_at:
-                    raise NotReady(f"the brokers did not answer within {timeout_seconds:g} s: {self._in_the_way(readiness)}")
+                    raise NotReady(
+                        f"the brokers did not answer within {timeout_seconds:g} s: "
+                        f"{self._in_the_way(readiness)}"
+                    )
                 await asyncio.sleep(POLL_SECONDS)
             probe.result()
         finally:
@@ -140,13 +160,21 @@ class ProcessCluster:
         late = [name for name in self.spec.broker_names if not self._serves(name)]
         reason = readiness.trouble or f"{', '.join(late)} is not unfenced by the controller"
         name = readiness.node if readiness.trouble or not late else late[0]
-        return f"{reason}; the log of {name} ({self.directory.human_log(name)}) ends with: {self._last_log_line(name)}"
+        return (
+            f"{reason}; the log of {name} ({self.directory.human_log(name)}) ends with: "
+            f"{self._last_log_line(name)}"
+        )
 
     def require_running(self) -> None:
-        """Raise ClusterFailed with the last output of the first node that is down without having been killed, or if the proxy has exited."""
+        """Raise ClusterFailed with the last output of the first node that is down without having
+        been killed, or if the proxy has exited.
+        """
         for name, node in self.nodes.items():
             if not node.is_running:
-                raise ClusterFailed(f"{name} went down with status {node.process.returncode}: {self._last_log_line(name)}")
+                raise ClusterFailed(
+                    f"{name} went down with status {node.process.returncode}: "
+                    f"{self._last_log_line(name)}"
+                )
         if self.proxy is not None and not self.proxy.is_running:
             raise ClusterFailed(f"the proxy went down: {self._last_log_line(PROXY)}")
 
@@ -157,7 +185,9 @@ class ProcessCluster:
         node.process.wait()
 
     def restart(self, name: str) -> None:
-        """Start a node that is down again, with the same properties on the same disk; it is the next incarnation."""
+        """Start a node that is down again, with the same properties on the same disk; it is the
+        next incarnation.
+        """
         assert name not in self.nodes or not self.nodes[name].is_running, f"{name} is still running"
         self._launch(self.spec.node(name))
 
@@ -186,11 +216,16 @@ class ProcessCluster:
         self.signal(name, signal.SIGCONT)
 
     async def answering(self, *, timeout_seconds: float = 30.0) -> None:
-        """Return when every broker is ready and sees every other one as alive. Raises NotReady, or ClusterFailed if a node exited on its own."""
+        """Return when every broker is ready and sees every other one as alive.
+
+        Raises NotReady, or ClusterFailed if a node exited on its own.
+        """
         await self.wait_until_ready(timeout_seconds=timeout_seconds)
 
     def tell(self, name: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Override settings of a node from its next start on, None for the original value; return the former overrides."""
+        """Override settings of a node from its next start on, None for the original value; return
+        the former overrides.
+        """
         return override(self._overrides.setdefault(name, {}), settings)
 
     def is_down(self, name: str) -> bool:
@@ -203,17 +238,25 @@ class ProcessCluster:
 
     async def stop(self) -> None:
         """Stop brokers, then controllers, cleanly; a node that does not stop in time is killed."""
-        for role_names in (self.spec.broker_names, self.spec.controller_names, self.spec.zookeeper_names):
+        for role_names in (
+            self.spec.broker_names,
+            self.spec.controller_names,
+            self.spec.zookeeper_names,
+        ):
             await self._stop_all([self.nodes[name] for name in role_names if name in self.nodes])
         self.nodes.clear()
         if self.proxy is not None:
             self.proxy.stop()
 
-    async def _stop_all(self, nodes: list[NodeProcess], kill_after_seconds: float = STOP_SECONDS) -> None:
+    async def _stop_all(
+        self, nodes: list[NodeProcess], kill_after_seconds: float = STOP_SECONDS
+    ) -> None:
         for node in nodes:
             if node.is_running:
                 node.process.send_signal(signal.SIGTERM)
-                node.process.send_signal(signal.SIGCONT)  # a paused process would not handle SIGTERM
+                node.process.send_signal(
+                    signal.SIGCONT
+                )  # a paused process would not handle SIGTERM
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + kill_after_seconds
         while any(node.is_running for node in nodes) and loop.time() < give_up_at:
@@ -233,14 +276,20 @@ class ProcessCluster:
         }
         path = self.directory.properties(node.name)
         write_private(path, properties_text(properties).encode())  # they may hold passwords
-        events = self.directory.events / file_name(node.name, next_incarnation(self.directory.events, node.name))
+        events = self.directory.events / file_name(
+            node.name, next_incarnation(self.directory.events, node.name)
+        )
         with open(self.directory.human_log(node.name), "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "kraftsim", "node", str(path)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"},
+                env={
+                    key: value
+                    for key, value in os.environ.items()
+                    if key != "PYTHONDONTWRITEBYTECODE"
+                },
                 start_new_session=True,
             )
         self.nodes[node.name] = NodeProcess(node, process, events)
@@ -248,4 +297,8 @@ class ProcessCluster:
     def _last_log_line(self, name: str) -> str:
         log = self.directory.human_log(name)
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        return lines[-1].removeprefix("Error: ") if lines else f"it wrote nothing to {self.directory.human_log(name)}"
+        return (
+            lines[-1].removeprefix("Error: ")
+            if lines
+            else f"it wrote nothing to {self.directory.human_log(name)}"
+        )

@@ -1,4 +1,6 @@
-"""What scenarios about quorums have in common: short time-outs, and the invariants of the Raft protocol that each run must exercise."""
+"""What scenarios about quorums have in common: short time-outs, and the invariants of the Raft
+protocol that each run must exercise.
+"""
 
 from typing import Final
 
@@ -28,7 +30,10 @@ QUICKER_ELECTIONS: Final = {
     "controller.quorum.election.backoff.max.ms": "200",
     "controller.quorum.fetch.timeout.ms": "600",
 }
-SMALL_BLOCKS: Final = {"kraftsim.producer.id.control": "resizable", "kraftsim.producer.id.block.size": "10"}
+SMALL_BLOCKS: Final = {
+    "kraftsim.producer.id.control": "resizable",
+    "kraftsim.producer.id.block.size": "10",
+}
 """Small blocks, so that brokers allocate producer ids all the time."""
 SETTINGS: Final = {
     **QUICK_SESSIONS,

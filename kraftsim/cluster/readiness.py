@@ -1,7 +1,9 @@
-"""Readiness of a cluster of real nodes: a connection with the credentials of a broker finds, on every broker, all brokers alive.
+"""Readiness of a cluster of real nodes: a connection with the credentials of a broker finds, on
+every broker, all brokers alive.
 
-The probe connects to the inter-broker listener with the settings of the brokers themselves (TLS, SASL): so it needs no settings of its own, and an
-error that it gets is one that brokers get, too. It keeps the last error for the message of a failed start.
+The probe connects to the inter-broker listener with the settings of the brokers themselves (TLS,
+SASL): so it needs no settings of its own, and an error that it gets is one that brokers get, too.
+It keeps the last error for the message of a failed start.
 """
 
 import asyncio
@@ -28,11 +30,15 @@ LASTING: Final = (AuthenticationFailed, ssl.SSLCertVerificationError)
 
 
 class ClusterFailed(RuntimeError):
-    """A node did not start or exited on its own; the message has its name and the path of its log."""
+    """A node did not start or exited on its own; the message has its name and the path of its
+    log.
+    """
 
 
 class NotReady(ClusterFailed, TimeoutError):
-    """A cluster was not ready in time, or cannot become ready; the message has the node, its listener and the last error there."""
+    """A cluster was not ready in time, or cannot become ready; the message has the node, its
+    listener and the last error there.
+    """
 
 
 class _FewBrokers(OSError):
@@ -54,8 +60,14 @@ class BrokerListener:
         return f"{self.node}, listener {self.name} ({self.protocol}) at {self.host}:{self.port}"
 
 
-def listeners_of(nodes: Sequence[NodeSpec], overrides: Mapping[str, Mapping[str, str]]) -> tuple[BrokerListener, ...]:
-    """Return the inter-broker listeners of brokers; `overrides` has settings by node name that replace those of the node. Raises ConfigError."""
+def listeners_of(
+    nodes: Sequence[NodeSpec], overrides: Mapping[str, Mapping[str, str]]
+) -> tuple[BrokerListener, ...]:
+    """Return the inter-broker listeners of brokers; `overrides` has settings by node name that
+    replace those of the node.
+
+    Raises ConfigError.
+    """
     return tuple(_listener_of(node, overrides.get(node.name, {})) for node in nodes)
 
 
@@ -65,15 +77,28 @@ def _listener_of(node: NodeSpec, overrides: Mapping[str, str]) -> BrokerListener
     name = config.inter_broker_listener_name
     bound = next(each for each in config.listeners if each.listener == name)
     place = config.advertised_at(name)
-    host, port = (node.host, node.port) if bound.port == node.listens_port else (place.host, place.port)
+    host, port = (
+        (node.host, node.port) if bound.port == node.listens_port else (place.host, place.port)
+    )
     drawn = RealClock(0).monotonic_ns()
-    security = NodeSecurity(config, lambda purpose: stream(drawn, node.name, 0, purpose).getrandbits)
+    security = NodeSecurity(
+        config, lambda purpose: stream(drawn, node.name, 0, purpose).getrandbits
+    )
     protocol = config.listener_security_protocol_map[name]
-    return BrokerListener(node=node.name, name=name, protocol=protocol, host=host, port=port, security=security.to_brokers)
+    return BrokerListener(
+        node=node.name,
+        name=name,
+        protocol=protocol,
+        host=host,
+        port=port,
+        security=security.to_brokers,
+    )
 
 
 class Readiness:
-    """Sends Metadata to the brokers until each of them reports `brokers` live ones; `trouble` is the last error."""
+    """Sends Metadata to the brokers until each of them reports `brokers` live ones; `trouble` is
+    the last error.
+    """
 
     def __init__(self, listeners: Sequence[BrokerListener], *, brokers: int) -> None:
         self._listeners = listeners
@@ -83,9 +108,12 @@ class Readiness:
         """The node with the last error."""
 
     async def wait(self, serves: Callable[[str], bool]) -> None:
-        """Return when every broker answers and knows all others. Waits without a limit: the caller sets one.
+        """Return when every broker answers and knows all others.
 
-        `serves` returns whether a node, by its name, has reported itself ready. Raises NotReady if one is ready and refuses the probe.
+        Waits without a limit: the caller sets one.
+
+        `serves` returns whether a node, by its name, has reported itself ready. Raises NotReady if
+        one is ready and refuses the probe.
         """
         for listener in self._listeners:
             while not await self._is_ready(listener, serves):
@@ -106,11 +134,15 @@ class Readiness:
 async def fetch_producer_ids(listeners: Sequence[BrokerListener]) -> None:
     """Make every broker fetch its first block of producer ids, by requesting one id from each.
 
-    Brokers of 3.6 and later fetch a block when a first client asks, and answer COORDINATOR_LOAD_IN_PROGRESS meanwhile; librdkafka retries after
-    500 ms. A broker with another error is skipped. Raises OSError.   Source: RPCProducerIdManager.
+    Brokers of 3.6 and later fetch a block when a first client asks, and answer
+    COORDINATOR_LOAD_IN_PROGRESS meanwhile; librdkafka retries after 500 ms. A broker with another
+    error is skipped. Raises OSError.
+    Source: RPCProducerIdManager.
     """
     for listener in listeners:
-        connection = PeerConnection(listener.host, listener.port, client_id="kraftsim-probe", security=listener.security)
+        connection = PeerConnection(
+            listener.host, listener.port, client_id="kraftsim-probe", security=listener.security
+        )
         try:
             await connection.connect(timeout_ms=ANSWER_MS)
             while await _is_retriable(connection):
@@ -120,13 +152,17 @@ async def fetch_producer_ids(listeners: Sequence[BrokerListener]) -> None:
 
 
 async def _is_retriable(connection: PeerConnection) -> bool:
-    answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+    answer = await connection.request(
+        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    )
     assert isinstance(answer, InitProducerIdResponse), "InitProducerId was asked"
     return answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 async def _ask(listener: BrokerListener, brokers: int) -> None:
-    connection = PeerConnection(listener.host, listener.port, client_id="kraftsim-probe", security=listener.security)
+    connection = PeerConnection(
+        listener.host, listener.port, client_id="kraftsim-probe", security=listener.security
+    )
     try:
         await connection.connect(timeout_ms=ANSWER_MS)
         answer = await connection.request(MetadataRequest(topics=[]), timeout_ms=ANSWER_MS)

@@ -1,6 +1,8 @@
-"""The replication workload: idempotent writers with acks=all fill a replicated topic, and a reader must find every record exactly once.
+"""The replication workload: idempotent writers with acks=all fill a replicated topic, and a reader
+must find every record exactly once.
 
-A scenario adds faults and administrative actions. Every writer fills every partition, record by record, with several batches in flight.
+A scenario adds faults and administrative actions. Every writer fills every partition, record by
+record, with several batches in flight.
 Source: KIP-98.
 """
 
@@ -23,7 +25,10 @@ SETTINGS = {
     "log.retention.ms": "-1",
     "producer.id.expiration.ms": str(2**31 - 1),
 }
-"""With two of three replicas in sync, any one may be down. Clocks may jump by days: that must expire no record and no producer."""
+"""With two of three replicas in sync, any one may be down.
+
+Clocks may jump by days: that must expire no record and no producer.
+"""
 
 UNCLEAN = "unclean.leader.election.enable"
 """With this setting records may be lost; the invariants check which."""
@@ -60,36 +65,61 @@ class ReplicationWorkload:
         await self.fill(stage, writer, number)
 
     async def fill(self, stage: ScenarioEnvironment, writer: ProducerDriver, number: int) -> None:
-        """Send every record of a writer that has its producer id, and wait until each is acknowledged or failed."""
+        """Send every record of a writer that has its producer id, and wait until each is
+        acknowledged or failed.
+        """
         for index in range(stage.workload("records_per_writer")):
-            await writer.send(TOPIC, index % self.partitions, f"{number}.{index}", f"line {index} of writer {number}".encode())
+            await writer.send(
+                TOPIC,
+                index % self.partitions,
+                f"{number}.{index}",
+                f"line {index} of writer {number}".encode(),
+            )
             await stage.sleep(stage.workload("pause_ms") / 1000)
         left = await writer.flush(CALLS_SECONDS)
         await writer.close()
         if left:
-            raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
+            raise LivenessLost(
+                f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it "
+                "sent the last one"
+            )
 
     async def audit(self, stage: ScenarioEnvironment) -> None:
-        """Wait until all replicas are in sync, read everything, and compare. Raises ScenarioFailed unless every record is there exactly once.
+        """Wait until all replicas are in sync, read everything, and compare.
+
+        Raises ScenarioFailed unless every record is there exactly once.
 
         With unclean leader election, losses are left to the invariants.
         """
         await replicas_settle(stage, TOPIC, self.partitions)
         reader = stage.reader("reader-1")
-        read = Counter(record.key for record in await reader.read_all(TOPIC, range(self.partitions)))
+        read = Counter(
+            record.key for record in await reader.read_all(TOPIC, range(self.partitions))
+        )
         await reader.close()
-        sent = [f"{number}.{index}" for number in self.writers(stage) for index in range(stage.workload("records_per_writer"))]
+        sent = [
+            f"{number}.{index}"
+            for number in self.writers(stage)
+            for index in range(stage.workload("records_per_writer"))
+        ]
         lost, doubled = sum(not read[key] for key in sent), sum(read[key] > 1 for key in sent)
         if (lost and stage.spec.settings.get(UNCLEAN) != "true") or doubled:
-            raise ScenarioFailed(f"of {len(sent)} records {lost} are missing and {doubled} are duplicated")
+            raise ScenarioFailed(
+                f"of {len(sent)} records {lost} are missing and {doubled} are duplicated"
+            )
 
     async def refuse_old_readers(self, stage: ScenarioEnvironment) -> None:
-        """Fetch with leader epochs of the past, as consumers with stale metadata do. Raises ScenarioFailed unless each gets FENCED_LEADER_EPOCH."""
+        """Fetch with leader epochs of the past, as consumers with stale metadata do.
+
+        Raises ScenarioFailed unless each gets FENCED_LEADER_EPOCH.
+        """
         reader = stage.exact_client("reader-of-the-past", TOPIC)
         for leader_epoch in range(await reader.leader_epoch()):
             error = await reader.fetch_with_epoch(leader_epoch)
             if error is not ErrorCode.FENCED_LEADER_EPOCH:
-                raise ScenarioFailed(f"a consumer with leader epoch {leader_epoch} was answered {error.name}")
+                raise ScenarioFailed(
+                    f"a consumer with leader epoch {leader_epoch} was answered {error.name}"
+                )
         await reader.close()
 
     def writers(self, stage: ScenarioEnvironment) -> range:

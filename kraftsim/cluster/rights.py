@@ -1,18 +1,27 @@
-"""ACLs by source address: entries, and the requests that create and delete them.   Source: KIP-140."""
+"""ACLs by source address: entries, and the requests that create and delete them.
+
+Source: KIP-140.
+"""
 
 from collections.abc import Sequence
 
 from protocol.acls import AclOperation, AclPermissionType, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from protocol.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from protocol.messages.k31_delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 from protocol.schema import Message
 
 CLUSTER, ANYBODY, ANYWHERE = "kafka-cluster", "User:*", "*"
 
 
 def allow_all_entry() -> AclCreation:
-    """Return the entry that allows all operations to all: with a deny entry alone, no other client would be authorized either."""
+    """Return the entry that allows all operations to all: with a deny entry alone, no other client
+    would be authorized either.
+    """
     return _entry(ANYWHERE, AclOperation.ALL, AclPermissionType.ALLOW)
 
 
@@ -43,7 +52,9 @@ def dropped(entries: Sequence[AclCreation]) -> DeleteAclsRequest:
 
 
 def is_done(answer: Message) -> bool:
-    """Return whether the entries are as requested; a broker that may not forward the request answers with an error."""
+    """Return whether the entries are as requested; a broker that may not forward the request
+    answers with an error.
+    """
     assert isinstance(answer, CreateAclsResponse | DeleteAclsResponse), "ACLs were changed"
     results = answer.results if isinstance(answer, CreateAclsResponse) else answer.filter_results
     return all(each.error_code == ErrorCode.NONE for each in results)

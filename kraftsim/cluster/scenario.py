@@ -70,7 +70,10 @@ class ScenarioEnvironment(Protocol):
         ...
 
     def workload(self, parameter: str) -> int:
-        """Return the value of a workload parameter in this run. Raises KeyError for one that the scenario does not declare."""
+        """Return the value of a workload parameter in this run.
+
+        Raises KeyError for one that the scenario does not declare.
+        """
         ...
 
     def now_seconds(self) -> float:
@@ -93,8 +96,11 @@ class ScenarioEnvironment(Protocol):
         """End every fault, and restart nodes that are down."""
         ...
 
-    async def restart(self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None) -> None:
-        """Stop a node cleanly (it is killed if that takes too long) and start it again; return when it is started, not yet when it is ready.
+    async def restart(
+        self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Stop a node cleanly (it is killed if that takes too long) and start it again; return when
+        it is started, not yet when it is ready.
 
         From now on it starts with the release and the settings given here, if any.
         """
@@ -105,13 +111,17 @@ class ScenarioEnvironment(Protocol):
         ...
 
     async def voters(self) -> tuple[str, ...] | None:
-        """Return the voters of the quorum, as the leader reports them now; None if no node reports that it leads."""
+        """Return the voters of the quorum, as the leader reports them now; None if no node reports
+        that it leads.
+        """
         ...
 
     async def change_voter(self, name: str, *, joins: bool) -> bool:
-        """Ask the leader once to add or remove a controller as voter, as `kafka-metadata-quorum` does; return whether the change is committed.
+        """Ask the leader once to add or remove a controller as voter, as `kafka-metadata-quorum`
+        does; return whether the change is committed.
 
-        For a scenario with `first_voters`. Without an answer in time the change may or may not be committed later.
+        For a scenario with `first_voters`. Without an answer in time the change may or may not be
+        committed later.
         """
         ...
 
@@ -119,8 +129,12 @@ class ScenarioEnvironment(Protocol):
         """Return whether a node does not run: it was killed, or has failed."""
         ...
 
-    async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
-        """Update feature levels, as `kafka-features` does, until there is an answer; return the errors of those that could not change, by name."""
+    async def update_features(
+        self, levels: Mapping[str, int], *, downwards: bool = False
+    ) -> Mapping[str, str]:
+        """Update feature levels, as `kafka-features` does, until there is an answer; return the
+        errors of those that could not change, by name.
+        """
         ...
 
     async def wait_for_leader(self) -> None:
@@ -132,11 +146,15 @@ class ScenarioEnvironment(Protocol):
         ...
 
     async def wait_for_controllers(self) -> None:
-        """Return when every controller has applied all that is committed now, as far as this mode can observe that."""
+        """Return when every controller has applied all that is committed now, as far as this mode
+        can observe that.
+        """
         ...
 
     async def wait_for_dual_write(self) -> None:
-        """Return when the KRaft controllers have migrated the metadata and write changes to ZooKeeper, too (dual write)."""
+        """Return when the KRaft controllers have migrated the metadata and write changes to
+        ZooKeeper, too (dual write).
+        """
         ...
 
     async def compare_with_zookeeper(self) -> None:
@@ -144,23 +162,33 @@ class ScenarioEnvironment(Protocol):
         ...
 
     async def give_up_migration(self) -> None:
-        """Stop the KRaft controllers for good, and delete their controller and migration znodes: a broker can become controller again."""
+        """Stop the KRaft controllers for good, and delete their controller and migration znodes: a
+        broker can become controller again.
+        """
         ...
 
     async def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
-        """Create a topic and return when every broker reports a leader for each partition, with all replicas in sync."""
+        """Create a topic and return when every broker reports a leader for each partition, with all
+        replicas in sync.
+        """
         ...
 
     async def wait_for_replicas(self, topic: str, partitions: int) -> None:
-        """Return when every broker reports all replicas of each partition as in sync; emit them as events."""
+        """Return when every broker reports all replicas of each partition as in sync; emit them as
+        events.
+        """
         ...
 
     async def elect_preferred_leaders(self) -> bool:
-        """Send a preferred leader election for all partitions to any broker, once; return whether there was an answer."""
+        """Send a preferred leader election for all partitions to any broker, once; return whether
+        there was an answer.
+        """
         ...
 
     def producer(self, client_id: str, settings: ProducerSettings | None = None) -> ProducerDriver:
-        """Return a new producer on a host of its own. librdkafka uses only the number of in-flight requests of the settings."""
+        """Return a new producer on a host of its own. librdkafka uses only the number of in-flight
+        requests of the settings.
+        """
         ...
 
     def reader(self, client_id: str, *, read_committed: bool = False) -> ReaderDriver:
@@ -168,7 +196,9 @@ class ScenarioEnvironment(Protocol):
         ...
 
     def questions(self, client_id: str) -> TransactionQueries:
-        """Return a client of the harness that queries last stable offsets of partitions, and committed offsets of a group."""
+        """Return a client of the harness that queries last stable offsets of partitions, and
+        committed offsets of a group.
+        """
         ...
 
     def exact_client(self, client_id: str, topic: str) -> ExactClient:
@@ -176,26 +206,41 @@ class ScenarioEnvironment(Protocol):
         ...
 
     def client_host(self, name: str) -> ClientHost:
-        """Return a host for an application that consumes, transforms and produces; its clients are kraftsim's own in every mode."""
+        """Return a host for an application that consumes, transforms and produces; its clients are
+        kraftsim's own in every mode.
+        """
         ...
 
     def producer_id_client(self, client_id: str, *, broker: str | None = None) -> ProducerIdClient:
-        """Return a new client that requests producer ids from one broker after the other, or from the one that is named."""
+        """Return a new client that requests producer ids from one broker after the other, or from
+        the one that is named.
+        """
         ...
 
 
-async def within(stage: ScenarioEnvironment, what: str, wait: Awaitable[object], seconds: float) -> None:
-    """Wait for something. Raises LivenessLost if that takes longer than so many seconds of the environment's clock."""
+async def within(
+    stage: ScenarioEnvironment, what: str, wait: Awaitable[object], seconds: float
+) -> None:
+    """Wait for something.
+
+    Raises LivenessLost if that takes longer than so many seconds of the environment's clock.
+    """
     try:
         async with asyncio.timeout(seconds):
             await wait
     except TimeoutError as late:
-        raise LivenessLost(f"{what}: not reached within {seconds:g} s, at {stage.now_seconds():.1f} s") from late
+        raise LivenessLost(
+            f"{what}: not reached within {seconds:g} s, at {stage.now_seconds():.1f} s"
+        ) from late
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """One scenario. `faults` draws a schedule from a seed before anything runs; `run` runs the rest in an environment."""
+    """One scenario.
+
+    `faults` draws a schedule from a seed before anything runs; `run` runs the rest in an
+    environment.
+    """
 
     name: str
     summary: str
@@ -204,23 +249,37 @@ class Scenario:
     faults: Callable[["Random", Mode], tuple[Fault, ...]]
     controllers: int = 1
     controllers_drawn: tuple[int, ...] = ()
-    """In simulation, other numbers of controllers that a run may have: its seed chooses one of these."""
+    """In simulation, other numbers of controllers that a run may have: its seed chooses one of
+    these.
+    """
     first_voters: int = 0
-    """0: a static quorum (controller.quorum.voters). Else so many controllers format a dynamic quorum; the others may be added as voters."""
+    """0: a static quorum (controller.quorum.voters).
+
+    Else so many controllers format a dynamic quorum; the others may be added as voters.
+    """
     brokers: int = 3
     zookeeper_mode: bool = False
-    """Whether the brokers keep their metadata in ZooKeeper, a server of kraftsim's. `controllers` are those of a migration: there may be none."""
+    """Whether the brokers keep their metadata in ZooKeeper, a server of kraftsim's.
+
+    `controllers` are those of a migration: there may be none.
+    """
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Settings of single nodes, by name, on top of `settings`."""
     draw_parameters: Callable[["Random"], Mapping[str, str]] | None = None
-    """Draws settings of one run from its seed, on top of `settings`: a value that is the same in every run hides bugs that another one shows."""
+    """Draws settings of one run from its seed, on top of `settings`: a value that is the same in
+    every run hides bugs that another one shows.
+    """
     fault_space: FaultSpace | None = None
-    """The fault space of random faults, in addition to those that `faults` draws; None: no random faults."""
+    """The fault space of random faults, in addition to those that `faults` draws; None: no random
+    faults.
+    """
     limit_seconds: float = 600.0
     workload: Mapping[str, int] = field(default_factory=dict)
-    """Workload parameters and their defaults, for `stage.workload(parameter)`. A run may reduce each of them, down to 0: then there is less
-    to read in a finding. `work_ms`, where there is one, is the duration of the fault phase."""
+    """Workload parameters and their defaults, for `stage.workload(parameter)`. A run may reduce
+    each of them, down to 0: then there is less to read in a finding. `work_ms`, where there is one,
+    is the duration of the fault phase.
+    """
     fewest_controllers: int = 0
     fewest_brokers: int = 0
     """The smallest number of nodes that the scenario can run with; 0: no fewer than its default."""
@@ -229,21 +288,34 @@ class Scenario:
     """The first and the last release of a new cluster that the scenario supports; "": no bound."""
 
     def supports_release(self, line: str) -> bool:
-        """Return whether the scenario supports clusters that begin with a release. Raises KeyError if there is no such release."""
+        """Return whether the scenario supports clusters that begin with a release.
+
+        Raises KeyError if there is no such release.
+        """
         known = release(line)
         has_mode = known.has_zookeeper_mode if self.zookeeper_mode else known.has_kraft
-        return has_mode and not (self.since and is_before(line, self.since)) and not (self.until and is_before(self.until, line))
+        return (
+            has_mode
+            and not (self.since and is_before(line, self.since))
+            and not (self.until and is_before(self.until, line))
+        )
 
     def require_release(self, line: str) -> None:
-        """Raise ValueError if the scenario does not support clusters that begin with a release, KeyError if there is no such release."""
+        """Raise ValueError if the scenario does not support clusters that begin with a release,
+        KeyError if there is no such release.
+        """
         if not self.supports_release(line):
             supported = [known.name for known in releases() if self.supports_release(known.name)]
-            raise ValueError(f"{self.name} does not support release {line}; choose one of {', '.join(supported)}")
+            raise ValueError(
+                f"{self.name} does not support release {line}; choose one of {', '.join(supported)}"
+            )
 
     @property
     def least_controllers(self) -> int:
         """How many controllers the scenario needs."""
-        return min(self.fewest_controllers or self.controllers, self.controllers, *self.controllers_drawn)
+        return min(
+            self.fewest_controllers or self.controllers, self.controllers, *self.controllers_drawn
+        )
 
     @property
     def least_brokers(self) -> int:
@@ -255,21 +327,31 @@ class Scenario:
         return not self._misfit(controllers, brokers)
 
     def require_size(self, controllers: int | None, brokers: int | None) -> None:
-        """Raise ValueError if the scenario cannot run with so many nodes; None: the default number."""
+        """Raise ValueError if the scenario cannot run with so many nodes; None: the default
+        number.
+        """
         why = self._misfit(controllers, brokers)
         if why:
             raise ValueError(why)
 
     def _misfit(self, controllers: int | None, brokers: int | None) -> str:
         if controllers and not self.controllers:
-            return f"{self.name} has no KRaft controllers: its brokers keep their metadata in ZooKeeper"
-        for role, least, requested in (("controllers", self.least_controllers, controllers), ("brokers", self.least_brokers, brokers)):
+            return (
+                f"{self.name} has no KRaft controllers: its brokers keep their metadata in "
+                "ZooKeeper"
+            )
+        for role, least, requested in (
+            ("controllers", self.least_controllers, controllers),
+            ("brokers", self.least_brokers, brokers),
+        ):
             if requested is not None and requested < least:
                 return f"{self.name} needs {least} {role} or more, not {requested}"
         return ""
 
 
-SCENARIOS: Catalogue[Scenario] = Catalogue("scenarios", "SCENARIO", Scenario, former=former_names.SCENARIOS)
+SCENARIOS: Catalogue[Scenario] = Catalogue(
+    "scenarios", "SCENARIO", Scenario, former=former_names.SCENARIOS
+)
 
 
 def scenarios() -> tuple[Scenario, ...]:
@@ -278,5 +360,8 @@ def scenarios() -> tuple[Scenario, ...]:
 
 
 def scenario(name: str) -> Scenario:
-    """Return a scenario by its name; '-' and '_' are the same. Raises KeyError with the known names."""
+    """Return a scenario by its name; '-' and '_' are the same.
+
+    Raises KeyError with the known names.
+    """
     return SCENARIOS.named(name.replace("-", "_"))

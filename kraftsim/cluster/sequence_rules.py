@@ -1,8 +1,10 @@
-"""A reference model of how a partition answers batches of idempotent producers, written from Apache Kafka's documents for scenarios alone.
+"""A reference model of how a partition answers batches of idempotent producers, written from Apache
+Kafka's documents for scenarios alone.
 
-It shares no code with kraftsim's brokers. One producer writes at a time, and its request completes before the next one, so that each answer and
-its offset are known beforehand.
-Source: KIP-98, KIP-360, KIP-890, KAFKA-14920; ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState.
+It shares no code with kraftsim's brokers. One producer writes at a time, and its request completes
+before the next one, so that each answer and its offset are known beforehand.
+Source: KIP-98, KIP-360, KIP-890, KAFKA-14920; ProducerAppendInfo,
+UnifiedLog.analyzeAndValidateProducerState.
 """
 
 from dataclasses import dataclass, field
@@ -61,14 +63,22 @@ class PartitionRules:
     open: set[int] = field(default_factory=set)
     """Producers with records of a transaction that has not ended."""
     lowest: dict[int, int] = field(default_factory=dict)
-    """By producer, the lowest sequence of a batch with which its transaction could begin: that batch must be the first."""
+    """By producer, the lowest sequence of a batch with which its transaction could begin: that
+    batch must be the first.
+    """
 
     def answers(self, batch: ExactBatch) -> tuple[Answer, ...]:
-        """Return the possible answers to a batch: mostly one. A transactional batch belongs to a transaction that the coordinator knows."""
+        """Return the possible answers to a batch: mostly one.
+
+        A transactional batch belongs to a transaction that the coordinator knows.
+        """
         known = self.known.get(batch.producer_id)
         if known is not None and batch.producer_epoch == known.producer_epoch:
             for age, each in enumerate(reversed(known.batches[-BATCHES_KEPT:])):
-                if (each.base_sequence, each.record_count) == (batch.base_sequence, len(batch.values)):
+                if (each.base_sequence, each.record_count) == (
+                    batch.base_sequence,
+                    len(batch.values),
+                ):
                     duplicate = (ErrorCode.NONE, each.first_offset)
                     return (duplicate, OUT_OF_ORDER) if age and self.may_forget else (duplicate,)
         return (self._judged(batch, known),)
@@ -79,7 +89,11 @@ class PartitionRules:
         if batch.transactional_id is not None and batch.producer_id not in self.open:
             if batch.base_sequence > self.lowest.get(batch.producer_id, batch.base_sequence):
                 return OUT_OF_ORDER
-            if batch.version >= ADDS_SINCE and batch.base_sequence and (known is None or not known.batches):
+            if (
+                batch.version >= ADDS_SINCE
+                and batch.base_sequence
+                and (known is None or not known.batches)
+            ):
                 return OUT_OF_ORDER
         if known is None:
             return self._end()
@@ -92,7 +106,9 @@ class PartitionRules:
     def ask(self, batch: ExactBatch) -> None:
         """Record a batch of a transaction before it is verified with the coordinator."""
         if batch.producer_id not in self.open:
-            self.lowest[batch.producer_id] = min(batch.base_sequence, self.lowest.get(batch.producer_id, batch.base_sequence))
+            self.lowest[batch.producer_id] = min(
+                batch.base_sequence, self.lowest.get(batch.producer_id, batch.base_sequence)
+            )
 
     def take(self, batch: ExactBatch, answer: Answer) -> None:
         """Record the answer."""
@@ -108,7 +124,9 @@ class PartitionRules:
             self.lowest.pop(batch.producer_id, None)
 
     def end(self, producer_id: int, producer_epoch: int) -> None:
-        """Record the marker that ends a transaction, whose epoch may be higher than that of the batches."""
+        """Record the marker that ends a transaction, whose epoch may be higher than that of the
+        batches.
+        """
         known = self.known.get(producer_id)
         if known is None or known.producer_epoch != producer_epoch:
             self.known[producer_id] = Known(producer_epoch)

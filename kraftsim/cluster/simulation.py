@@ -1,4 +1,6 @@
-"""A cluster in virtual time: every node on a simulated host of its own, and the environment in which scenarios run there."""
+"""A cluster in virtual time: every node on a simulated host of its own, and the environment in
+which scenarios run there.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
@@ -13,7 +15,12 @@ from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec, NodeSpec
 from kraftsim.cluster.stable_ends import TransactionQueries
-from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, emit_in_sync, wait_for_replicas
+from kraftsim.cluster.topics import (
+    create_topic,
+    elect_preferred_leaders,
+    emit_in_sync,
+    wait_for_replicas,
+)
 from kraftsim.cluster.voters import change_voter, voters_of
 from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
 from kraftsim.cluster.zookeeper_mirror import compare
@@ -46,7 +53,9 @@ STOP_SECONDS = 10.0
 LOOK_SECONDS = 0.02
 """How often the harness checks whether there is a leader."""
 SIMULATED_SETTINGS = {"kraftsim.frame.events": "true", "log.dirs": "/data"}
-"""Frames are in the log of a simulation: they cost little in virtual time and make its report readable."""
+"""Frames are in the log of a simulation: they cost little in virtual time and make its report
+readable.
+"""
 
 
 class SimulatedCluster:
@@ -58,9 +67,13 @@ class SimulatedCluster:
         self.nodes: dict[str, Node] = {}
         self.hosts: dict[str, Host] = {name: simulation.add_host(name) for name in spec.node_names}
         self.failures: list[str] = []
-        """Errors that ended nodes and were neither a fault nor a broken disk: always a bug of kraftsim."""
+        """Errors that ended nodes and were neither a fault nor a broken disk: always a bug of
+        kraftsim.
+        """
         self._came_up: dict[str, int] = {}
-        """The last incarnation of each node that has started: one that is still starting has nothing to stop cleanly yet."""
+        """The last incarnation of each node that has started: one that is still starting has
+        nothing to stop cleanly yet.
+        """
         self._names = {host.name: name for name, host in self.hosts.items()}
         make_known(simulation, self._zookeeper)
         simulation.on_restart = self._main_of
@@ -74,32 +87,69 @@ class SimulatedCluster:
     @property
     def leader(self) -> str | None:
         """The active controller, which is a broker in ZooKeeper mode; None while there is none."""
-        return next((name for name in (*self.spec.controller_names, *self.spec.broker_names) if self._is_active(name)), None)
+        return next(
+            (
+                name
+                for name in (*self.spec.controller_names, *self.spec.broker_names)
+                if self._is_active(name)
+            ),
+            None,
+        )
 
     def applied_by_controllers(self) -> list[int]:
-        """Return the last offset that each controller has applied; 0 for one that is down or starting."""
+        """Return the last offset that each controller has applied; 0 for one that is down or
+        starting.
+        """
         found = []
         for name in self.spec.controller_names:
             node = self.nodes.get(name)
-            is_up = isinstance(node, Controller) and self._came_up.get(name) == self.hosts[name].process.incarnation
-            found.append(min(node.raft.applied_end_offset, node.raft.high_watermark or 0) if is_up and isinstance(node, Controller) else 0)
+            is_up = (
+                isinstance(node, Controller)
+                and self._came_up.get(name) == self.hosts[name].process.incarnation
+            )
+            found.append(
+                min(node.raft.applied_end_offset, node.raft.high_watermark or 0)
+                if is_up and isinstance(node, Controller)
+                else 0
+            )
         return found
 
     def migrations(self) -> list[tuple[str, Migration]]:
-        """Return the controllers with the migration enabled that are up, with their migration states."""
-        nodes = ((name, self.nodes.get(name)) for name in self.spec.controller_names if self.hosts[name].is_alive)
-        return [(name, node.migration) for name, node in nodes if isinstance(node, Controller) and node.migration is not None]
+        """Return the controllers with the migration enabled that are up, with their migration
+        states.
+        """
+        nodes = (
+            (name, self.nodes.get(name))
+            for name in self.spec.controller_names
+            if self.hosts[name].is_alive
+        )
+        return [
+            (name, node.migration)
+            for name, node in nodes
+            if isinstance(node, Controller) and node.migration is not None
+        ]
 
     def znodes(self) -> Znodes:
         """Return the present content of ZooKeeper; nothing while it is down."""
         found = self._zookeeper()
-        return {} if found is None else {path: (znode.data, znode.stat()) for path, znode in found[1].znode_state.tree.znodes.items()}
+        return (
+            {}
+            if found is None
+            else {
+                path: (znode.data, znode.stat())
+                for path, znode in found[1].znode_state.tree.znodes.items()
+            }
+        )
 
     def _zookeeper(self) -> Found | None:
         """Return the running ZooKeeper server, with its host."""
         for name in self.spec.zookeeper_names:
             node, host = self.nodes.get(name), self.hosts[name]
-            if isinstance(node, ZookeeperServer) and host.is_alive and self._came_up.get(name) == host.process.incarnation:
+            if (
+                isinstance(node, ZookeeperServer)
+                and host.is_alive
+                and self._came_up.get(name) == host.process.incarnation
+            ):
                 return host, node
         return None
 
@@ -114,25 +164,45 @@ class SimulatedCluster:
 
     async def stop(self) -> None:
         """Stop brokers, then controllers, then ZooKeeper, cleanly."""
-        for name in (*self.spec.broker_names, *self.spec.controller_names, *self.spec.zookeeper_names):
+        for name in (
+            *self.spec.broker_names,
+            *self.spec.controller_names,
+            *self.spec.zookeeper_names,
+        ):
             ending = self._ending_of(self.hosts[name])
             if ending is not None:
                 await self.simulation.spawn(self.hosts[name], ending)
 
     def segment_files(self) -> dict[str, bytes]:
-        """Return the bytes of every partition segment on the brokers' disks, by 'NODE/TOPIC-PARTITION/FILE'."""
+        """Return the bytes of every partition segment on the brokers' disks, by
+        'NODE/TOPIC-PARTITION/FILE'.
+        """
         found = {}
         for name in self.spec.broker_names:
             disk = self.hosts[name].durable
-            found.update({f"{name}/{path}": bytes(disk.names[path].cache) for path in sorted(disk.names) if path.endswith(SEGMENT_SUFFIX)})
+            found.update(
+                {
+                    f"{name}/{path}": bytes(disk.names[path].cache)
+                    for path in sorted(disk.names)
+                    if path.endswith(SEGMENT_SUFFIX)
+                }
+            )
         return found
 
     def metadata_files(self) -> dict[str, bytes]:
-        """Return the bytes of the metadata log and its snapshots on the controllers' disks, by 'NODE/__cluster_metadata-0/FILE'."""
+        """Return the bytes of the metadata log and its snapshots on the controllers' disks, by
+        'NODE/__cluster_metadata-0/FILE'.
+        """
         found = {}
         for name in self.spec.controller_names:
             disk = self.hosts[name].durable
-            found.update({f"{name}/{path}": bytes(disk.names[path].cache) for path in sorted(disk.names) if path.startswith(METADATA_DIRECTORY)})
+            found.update(
+                {
+                    f"{name}/{path}": bytes(disk.names[path].cache)
+                    for path in sorted(disk.names)
+                    if path.startswith(METADATA_DIRECTORY)
+                }
+            )
         return found
 
     def write_disks(self, directory: RunDirectory) -> None:
@@ -155,26 +225,41 @@ class SimulatedCluster:
 
     async def _main_of(self, host: Host) -> None:
         name = self._names[host.name]
-        properties = {**SIMULATED_SETTINGS, **self.spec.node(name, host_is_name=True).properties, **host.overrides}
+        properties = {
+            **SIMULATED_SETTINGS,
+            **self.spec.node(name, host_is_name=True).properties,
+            **host.overrides,
+        }
         if host.durable.is_replacement:
-            # As with `kafka-storage format --no-initial-controllers`: it must not be taken for the voter that had the disk before.
+            # As with `kafka-storage format --no-initial-controllers`: it must not be taken for the
+            # voter that had the disk before.
             properties.pop("kraftsim.initial.controllers", None)
         try:
-            node = self.nodes[name] = build_node(parse_node(properties), self.simulation.world_of(host))
+            node = self.nodes[name] = build_node(
+                parse_node(properties), self.simulation.world_of(host)
+            )
             await node.start()
             self._came_up[name] = host.process.incarnation
             error = await node.failed()
         except (OSError, ConfigError) as failure:
-            self.simulation.world_of(host).emit(NodeFailed(reason=f"{type(failure).__name__}: {failure}"))
+            self.simulation.world_of(host).emit(
+                NodeFailed(reason=f"{type(failure).__name__}: {failure}")
+            )
             error = failure
         incarnation = host.process.incarnation
-        self.simulation.triggers.at(self.simulation.now_ns, lambda trigger_context: self._end(host, incarnation))
-        if not isinstance(error, OSError) and (incarnation == 1 or not isinstance(error, ConfigError | ActivationRefused)):
+        self.simulation.triggers.at(
+            self.simulation.now_ns, lambda trigger_context: self._end(host, incarnation)
+        )
+        if not isinstance(error, OSError) and (
+            incarnation == 1 or not isinstance(error, ConfigError | ActivationRefused)
+        ):
             self.failures.append(f"{name}: {type(error).__name__}: {error}")
             self.simulation.violation("nodes-believe-the-truth", self.failures[-1], ())
 
     def _ending_of(self, host: Host) -> Coroutine[object, object, object] | None:
-        """Return the clean shutdown of the node on a host; None for one that is down, starting, or stopping already."""
+        """Return the clean shutdown of the node on a host; None for one that is down, starting, or
+        stopping already.
+        """
         name = self._names.get(host.name)
         if name is None or not host.is_alive or self._came_up.get(name) != host.process.incarnation:
             return None
@@ -188,7 +273,9 @@ class SimulatedCluster:
 
 
 class OnHost:
-    """A client on a host of its own: each of its methods runs there, so that its connections and timers belong to that host."""
+    """A client on a host of its own: each of its methods runs there, so that its connections and
+    timers belong to that host.
+    """
 
     def __init__(self, simulation: Simulation, host: Host) -> None:
         self._simulation = simulation
@@ -260,11 +347,16 @@ class SimulatedProducerIdClient(OnHost):
 
 
 class SimulatedEnvironment:
-    """The scenario environment in virtual time. The scenario itself runs on the simulation's harness host."""
+    """The scenario environment in virtual time.
+
+    The scenario itself runs on the simulation's harness host.
+    """
 
     mode = Mode.SIM
 
-    def __init__(self, cluster: SimulatedCluster, schedule: FaultSchedule, workload: Mapping[str, int]) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, schedule: FaultSchedule, workload: Mapping[str, int]
+    ) -> None:
         self.cluster = cluster
         self.spec = cluster.spec
         self.seed = cluster.spec.seed
@@ -308,10 +400,14 @@ class SimulatedEnvironment:
             if not host.is_alive:
                 self._simulation.restart(host)
 
-    async def restart(self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+    async def restart(
+        self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         """Stop a node, and start it again with its new configuration."""
         host = self.cluster.hosts[name]
-        host.overrides.update({**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})})
+        host.overrides.update(
+            {**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})}
+        )
         process = host.process
         stopping = self._simulation.stop(host)
         if stopping is not None:
@@ -325,7 +421,9 @@ class SimulatedEnvironment:
         """Kill a node."""
         self._simulation.kill(self.cluster.hosts[name])
 
-    async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
+    async def update_features(
+        self, levels: Mapping[str, int], *, downwards: bool = False
+    ) -> Mapping[str, str]:
         """Update feature levels; return the errors of those that could not change."""
         return await update_features(self.cluster.addresses, levels, downwards=downwards)
 
@@ -351,7 +449,9 @@ class SimulatedEnvironment:
         await self.cluster.wait_until_ready()
 
     async def wait_for_controllers(self) -> None:
-        """Return when every controller has applied the highest committed offset that any of them knows now."""
+        """Return when every controller has applied the highest committed offset that any of them
+        knows now.
+        """
         committed = max(self.cluster.applied_by_controllers(), default=0)
         while min(self.cluster.applied_by_controllers(), default=0) < committed:
             await asyncio.sleep(LOOK_SECONDS)
@@ -382,11 +482,15 @@ class SimulatedEnvironment:
 
     async def wait_for_replicas(self, topic: str, partitions: int) -> None:
         """Return when all replicas are in sync, and emit them as events."""
-        emit_in_sync(self.emit, topic, await wait_for_replicas(self.cluster.addresses, topic, partitions))
+        emit_in_sync(
+            self.emit, topic, await wait_for_replicas(self.cluster.addresses, topic, partitions)
+        )
 
     async def elect_preferred_leaders(self) -> bool:
         """Send a preferred leader election to a broker chosen by the seed."""
-        return await elect_preferred_leaders(*self._world.random("elections").choice(self.cluster.addresses))
+        return await elect_preferred_leaders(
+            *self._world.random("elections").choice(self.cluster.addresses)
+        )
 
     def producer(self, client_id: str, settings: ProducerSettings | None = None) -> ProducerDriver:
         """Return a new producer on a host of its own."""
@@ -405,7 +509,13 @@ class SimulatedEnvironment:
         """Return a new reader on a host of its own."""
         host = self._simulation.add_host(client_id)
         world = self._simulation.world_of(host)
-        client = ReaderClient(world, bootstrap=self.cluster.addresses, client_id=client_id, frame_events=True, read_committed=read_committed)
+        client = ReaderClient(
+            world,
+            bootstrap=self.cluster.addresses,
+            client_id=client_id,
+            frame_events=True,
+            read_committed=read_committed,
+        )
         return SimulatedReader(self._simulation, host, client)
 
     def producer_id_client(self, client_id: str, *, broker: str | None = None) -> ProducerIdClient:
@@ -413,7 +523,12 @@ class SimulatedEnvironment:
         host = self._simulation.add_host(client_id)
         node = None if broker is None else self.spec.node(broker, host_is_name=True)
         known = self.cluster.addresses if node is None else [(node.host, node.port)]
-        client = InitProducerIdClient(self._simulation.world_of(host), bootstrap=known, client_id=client_id, retry_backoff_ms=20)
+        client = InitProducerIdClient(
+            self._simulation.world_of(host),
+            bootstrap=known,
+            client_id=client_id,
+            retry_backoff_ms=20,
+        )
         return SimulatedProducerIdClient(self._simulation, host, client)
 
     def questions(self, client_id: str) -> TransactionQueries:

@@ -1,11 +1,15 @@
-"""Five segments, a leader and a follower, and an upgrade from a release without producer snapshots per segment to one with them.
+"""Five segments, a leader and a follower, and an upgrade from a release without producer snapshots
+per segment to one with them.
 
-The cluster writes four segments as brokers before 2.8 did, a new producer in each. It is upgraded, and tiered storage is enabled for the
-topic before anything else is written. A follower with an empty log is rebuilt behind the second segment; then the leader fails, and
-producer 1 retries a batch of the first segment whose response it never received.
+The cluster writes four segments as brokers before 2.8 did, a new producer in each. It is upgraded,
+and tiered storage is enabled for the topic before anything else is written. A follower with an
+empty log is rebuilt behind the second segment; then the leader fails, and producer 1 retries a
+batch of the first segment whose response it never received.
 
-The steps and the expected state after each of them are those of the example in the proposal of empty snapshots.
-Source: KAFKA-15195, KIP-405; how a leader treats an unknown producer: KIP-360 (2.5), before it KAFKA-5793.
+The steps and the expected state after each of them are those of the example in the proposal of
+empty snapshots.
+Source: KAFKA-15195, KIP-405; how a leader treats an unknown producer: KIP-360 (2.5), before it
+KAFKA-5793.
 """
 
 from dataclasses import dataclass
@@ -27,7 +31,9 @@ ACKNOWLEDGED: Final = ErrorCode.NONE.name
 UNKNOWN: Final = ErrorCode.UNKNOWN_PRODUCER_ID.name
 NEW_ID: Final = 1001
 LAST_SEQUENCE: Final = RECORDS_PER_SEGMENT - 1
-"""The base sequence of each producer in its segment: a sequence of 0 would be accepted from any producer under any rule."""
+"""The base sequence of each producer in its segment: a sequence of 0 would be accepted from any
+producer under any rule.
+"""
 SETTINGS: Final = {
     "remote.log.storage.system.enable": "true",
     "remote.log.manager.task.interval.ms": "300",
@@ -40,7 +46,12 @@ SETTINGS: Final = {
     "broker.heartbeat.interval.ms": "500",
     "kraftsim.producer.snapshots": "newest-two",
 }
-CONFIGS: Final = {"segment.bytes": "1000", "index.interval.bytes": "1", "local.retention.bytes": "2000", "retention.ms": "-1"}
+CONFIGS: Final = {
+    "segment.bytes": "1000",
+    "index.interval.bytes": "1",
+    "local.retention.bytes": "2000",
+    "retention.ms": "-1",
+}
 FIRST_TIERED: Final = "3.6"
 LAST_WITH_SMALL_SEGMENTS: Final = "3.9"
 """Later releases reject segment.bytes below 1 MiB for a topic."""
@@ -49,7 +60,9 @@ UPGRADED: Final = {"kraftsim.producer.snapshots": "every-segment"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """What was observed: the producers that the rebuilt follower knew when it became leader, and its answer to producer 1."""
+    """What was observed: the producers that the rebuilt follower knew when it became leader, and
+    its answer to producer 1.
+    """
 
     known: tuple[int, ...]
     error: ErrorCode
@@ -62,14 +75,21 @@ def value_of(producer_id: int, sequence: int) -> bytes:
 
 
 REPEATED: Final = value_of(1, LAST_SEQUENCE)
-"""The record of producer 1 that is in the log, without the producer having received the response."""
+"""The record of producer 1 that is in the log, without the producer having received the
+response.
+"""
 
 
 async def run_to_boundary(stage: ScenarioEnvironment) -> tuple[ExactClient, Boundary]:
-    """Run up to the answer that producer 1 gets from the rebuilt follower. The old leader is left down."""
+    """Run up to the answer that producer 1 gets from the rebuilt follower.
+
+    The old leader is left down.
+    """
     client = stage.exact_client("narrator", TOPIC)
     _say(stage, "written before 2.8")
-    await within(stage, "the topic was not created", client.create_topic([LEADER], CONFIGS), STEP_SECONDS)
+    await within(
+        stage, "the topic was not created", client.create_topic([LEADER], CONFIGS), STEP_SECONDS
+    )
     for producer_id in range(1, SEGMENTS + 1):
         for sequence in range(RECORDS_PER_SEGMENT):
             await _write(client, producer_id, sequence)
@@ -83,9 +103,16 @@ async def run_to_boundary(stage: ScenarioEnvironment) -> tuple[ExactClient, Boun
         raise ScenarioFailed(f"the leader knows {known}")
     _say(stage, "tiered storage enabled first")
     await client.set_configs({"remote.storage.enable": "true"})
-    await within(stage, "no segment was copied to remote storage", _until_local_from(client, 4), STEP_SECONDS)
+    await within(
+        stage, "no segment was copied to remote storage", _until_local_from(client, 4), STEP_SECONDS
+    )
     _say(stage, "a follower without local segments")
-    await within(stage, "the follower did not join the ISR", client.set_replicas([LEADER, FOLLOWER]), STEP_SECONDS)
+    await within(
+        stage,
+        "the follower did not join the ISR",
+        client.set_replicas([LEADER, FOLLOWER]),
+        STEP_SECONDS,
+    )
     _say(stage, "the leader fails")
     stage.inject()
     while not stage.is_down(f"broker-{LEADER}"):
@@ -104,7 +131,9 @@ async def count_of(client: ExactClient, value: bytes) -> int:
 async def _write(client: ExactClient, producer_id: int, sequence: int) -> None:
     error, _ = await client.produce(producer_id, sequence, value_of(producer_id, sequence))
     if error is not ErrorCode.NONE:
-        raise ScenarioFailed(f"record {sequence} of producer {producer_id} was answered {error.name}")
+        raise ScenarioFailed(
+            f"record {sequence} of producer {producer_id} was answered {error.name}"
+        )
 
 
 async def _until_local_from(client: ExactClient, offset: int) -> None:

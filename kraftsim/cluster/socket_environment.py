@@ -1,4 +1,6 @@
-"""The scenario environment over sockets and real time: for a cluster of processes and for an embedded one."""
+"""The scenario environment over sockets and real time: for a cluster of processes and for an
+embedded one.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
@@ -17,7 +19,12 @@ from kraftsim.cluster.scenario import Mode
 from kraftsim.cluster.socket_fault_schedule import FieldSchedule
 from kraftsim.cluster.spec import RELEASE_KEY
 from kraftsim.cluster.stable_ends import TransactionQueries
-from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, emit_in_sync, wait_for_replicas
+from kraftsim.cluster.topics import (
+    create_topic,
+    elect_preferred_leaders,
+    emit_in_sync,
+    wait_for_replicas,
+)
 from kraftsim.cluster.voters import change_voter, voters_of
 from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
 from kraftsim.cluster.zookeeper_queries import compared_from_outside, migrated_until, take_back
@@ -40,7 +47,10 @@ ANSWERING_SECONDS = 60.0
 
 
 class SocketEnvironment:
-    """Runs a scenario over sockets. Faults that need a simulated world are left out: see `kraftsim.cluster.scenario`."""
+    """Runs a scenario over sockets.
+
+    Faults that need a simulated world are left out: see `kraftsim.cluster.scenario`.
+    """
 
     def __init__(
         self,
@@ -98,9 +108,13 @@ class SocketEnvironment:
         """Inject no more faults, end those that last, and restart nodes that are down."""
         await self._faults.heal()
 
-    async def restart(self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+    async def restart(
+        self, name: str, *, release: str | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         """Stop a node, and start it again with its new configuration."""
-        self.cluster.tell(name, {**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})})
+        self.cluster.tell(
+            name, {**(settings or {}), **({RELEASE_KEY: release} if release is not None else {})}
+        )
         if not self.cluster.is_down(name):
             await self.cluster.stop_node(name, STOP_SECONDS)
         if self.cluster.is_down(name):
@@ -110,7 +124,9 @@ class SocketEnvironment:
         """Kill a node."""
         await self.cluster.kill_node(name)
 
-    async def update_features(self, levels: Mapping[str, int], *, downwards: bool = False) -> Mapping[str, str]:
+    async def update_features(
+        self, levels: Mapping[str, int], *, downwards: bool = False
+    ) -> Mapping[str, str]:
         """Update feature levels; return the errors of those that could not change."""
         return await update_features(self._addresses, levels, downwards=downwards)
 
@@ -127,7 +143,10 @@ class SocketEnvironment:
         return self.cluster.is_down(name) or self.cluster.has_ended(name)
 
     async def wait_for_leader(self) -> None:
-        """Return when a controller reports that it is active. In ZooKeeper mode the controller is a broker, which brokers report."""
+        """Return when a controller reports that it is active.
+
+        In ZooKeeper mode the controller is a broker, which brokers report.
+        """
         if self.spec.controllers:
             await leader_of(self.spec)
         else:
@@ -141,17 +160,30 @@ class SocketEnvironment:
         """Return at once: what a controller has applied cannot be observed from outside."""
 
     async def wait_for_dual_write(self) -> None:
-        """Return when dual write has begun: the offset in /migration advances with each record of the log."""
+        """Return when dual write has begun: the offset in /migration advances with each record of
+        the log.
+        """
         servers = self._zookeeper_servers
         migrated_offset = -1
-        while migrated_offset <= 0 or await migrated_until(self._harness, servers) <= migrated_offset + 1:
-            migrated_offset = migrated_offset if migrated_offset > 0 else await migrated_until(self._harness, servers)
+        while (
+            migrated_offset <= 0
+            or await migrated_until(self._harness, servers) <= migrated_offset + 1
+        ):
+            migrated_offset = (
+                migrated_offset
+                if migrated_offset > 0
+                else await migrated_until(self._harness, servers)
+            )
             await asyncio.sleep(LOOK_SECONDS)
 
     async def compare_with_zookeeper(self) -> None:
-        """Read ZooKeeper and the log of a controller until both were read at one offset, and emit the differences."""
+        """Read ZooKeeper and the log of a controller until both were read at one offset, and emit
+        the differences.
+        """
         logs = [self._directory.data(name) / METADATA_LOG for name in self.spec.controller_names]
-        while (compared := await compared_from_outside(self._harness, self._zookeeper_servers, logs)) is None:
+        while (
+            compared := await compared_from_outside(self._harness, self._zookeeper_servers, logs)
+        ) is None:
             await asyncio.sleep(LOOK_SECONDS)
         self.emit(compared)
 
@@ -172,15 +204,21 @@ class SocketEnvironment:
 
     async def elect_preferred_leaders(self) -> bool:
         """Send a preferred leader election to a broker chosen by the seed."""
-        return await elect_preferred_leaders(*self._harness.random("elections").choice(self._addresses))
+        return await elect_preferred_leaders(
+            *self._harness.random("elections").choice(self._addresses)
+        )
 
     def producer(self, client_id: str, settings: ProducerSettings | None = None) -> ProducerDriver:
-        """Return a new producer: librdkafka for processes, kraftsim's own for an embedded cluster."""
+        """Return a new producer: librdkafka for processes, kraftsim's own for an embedded
+        cluster.
+        """
         if self.mode is Mode.PROCESSES:
             from kraftsim.cluster.librdkafka import LibrdkafkaProducer
 
             in_flight = (settings or ProducerSettings()).max_in_flight_requests_per_connection
-            return LibrdkafkaProducer(self.spec.bootstrap, client_id, self._world_of(client_id), in_flight)
+            return LibrdkafkaProducer(
+                self.spec.bootstrap, client_id, self._world_of(client_id), in_flight
+            )
         return ProducerClient(
             self._world_of(client_id),
             bootstrap=self._addresses,
@@ -194,13 +232,29 @@ class SocketEnvironment:
         if self.mode is Mode.PROCESSES:
             from kraftsim.cluster.librdkafka import LibrdkafkaReader
 
-            return LibrdkafkaReader(self.spec.bootstrap, client_id, self._world_of(client_id), read_committed=read_committed)
-        return OwnReader(self._world_of(client_id), bootstrap=self._addresses, client_id=client_id, read_committed=read_committed)
+            return LibrdkafkaReader(
+                self.spec.bootstrap,
+                client_id,
+                self._world_of(client_id),
+                read_committed=read_committed,
+            )
+        return OwnReader(
+            self._world_of(client_id),
+            bootstrap=self._addresses,
+            client_id=client_id,
+            read_committed=read_committed,
+        )
 
     def producer_id_client(self, client_id: str, *, broker: str | None = None) -> ProducerIdClient:
         """Return a new producer-id client, kraftsim's own in every mode."""
-        known = self._addresses if broker is None else [(self.spec.node(broker).host, self.spec.node(broker).port)]
-        return InitProducerIdClient(self._world_of(client_id), bootstrap=known, client_id=client_id, retry_backoff_ms=20)
+        known = (
+            self._addresses
+            if broker is None
+            else [(self.spec.node(broker).host, self.spec.node(broker).port)]
+        )
+        return InitProducerIdClient(
+            self._world_of(client_id), bootstrap=known, client_id=client_id, retry_backoff_ms=20
+        )
 
     def questions(self, client_id: str) -> TransactionQueries:
         """Return a client of the harness that queries the state of transactions."""
@@ -211,10 +265,19 @@ class SocketEnvironment:
         return ExactClient(self._harness, self._addresses, client_id, topic)
 
     def client_host(self, name: str) -> ClientHost:
-        """Return a new client host for an application; its clients are kraftsim's own in both modes."""
+        """Return a new client host for an application; its clients are kraftsim's own in both
+        modes.
+        """
         world = self._world_of(name)
         parts = client_parts_of(self.spec)
-        return ClientHost(name=name, world=world, bootstrap=self._addresses, frame_events=False, parts=parts, run_there=here)
+        return ClientHost(
+            name=name,
+            world=world,
+            bootstrap=self._addresses,
+            frame_events=False,
+            parts=parts,
+            run_there=here,
+        )
 
     async def leave(self) -> None:
         """Disconnect from the cluster."""
@@ -228,11 +291,17 @@ class SocketEnvironment:
 
     @property
     def _addresses(self) -> list[tuple[str, int]]:
-        return [(node.host, node.port) for node in (self.spec.node(name) for name in self.spec.broker_names)]
+        return [
+            (node.host, node.port)
+            for node in (self.spec.node(name) for name in self.spec.broker_names)
+        ]
 
     @property
     def _zookeeper_servers(self) -> list[tuple[str, int]]:
-        return [(node.host, node.port) for node in (self.spec.node(name) for name in self.spec.zookeeper_names)]
+        return [
+            (node.host, node.port)
+            for node in (self.spec.node(name) for name in self.spec.zookeeper_names)
+        ]
 
     def _world_of(self, name: str) -> World:
         world = real_world(

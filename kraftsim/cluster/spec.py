@@ -1,6 +1,8 @@
-"""The specification of a cluster: number of nodes, release, settings, and the property set of each node.
+"""The specification of a cluster: number of nodes, release, settings, and the property set of each
+node.
 
-Node ids follow one rule in all modes: brokers are 1, 2, ..., controllers 101, 102, ...; the name of a node is its role and id (`controller-101`).
+Node ids follow one rule in all modes: brokers are 1, 2, ..., controllers 101, 102, ...; the name of
+a node is its role and id (`controller-101`).
 """
 
 import sys
@@ -20,13 +22,16 @@ PROXY_PORT_DISTANCE = 200
 """Behind a proxy, distance of the port on which a node listens from its advertised port."""
 LOOPBACK = "127.0.0.1"
 OUTGOING_NETWORK = "127.77.0."
-"""Behind a proxy every node connects from a source address of its own, which identifies it to the proxy; Linux has all of 127.0.0.0/8."""
+"""Behind a proxy every node connects from a source address of its own, which identifies it to the
+proxy; Linux has all of 127.0.0.0/8.
+"""
 HAS_OUTGOING_NETWORK = sys.platform == "linux"
 CONTROLLERS_MAX = 9
 """Each of them replicates the whole metadata log; Kafka's operators use 3 or 5."""
 INTERNAL_REPLICAS = 3
-"""Kafka's internal topics have a replication factor of 3, and are not created with fewer brokers; a smaller cluster gets a lower one, as in Kafka's
-quick start."""
+"""Kafka's internal topics have a replication factor of 3, and are not created with fewer brokers; a
+smaller cluster gets a lower one, as in Kafka's quick start.
+"""
 TRANSACTION_STATE_IN_SYNC = 2
 """The default of transaction.state.log.min.isr."""
 ZOOKEEPER_NAME = "zookeeper-1"
@@ -35,9 +40,13 @@ ZOOKEEPER_TICK_MS = 500
 ZOOKEEPER_SESSION_MS = 6000
 """Shorter than Kafka's own 18 s, so that a cluster on one machine soon detects dead nodes."""
 DEPARTURE_BACKOFF_MS = 500
-"""Brokers that stop together send requests to a controller that may have stopped, too; Kafka's default of 5 s would be long for that."""
+"""Brokers that stop together send requests to a controller that may have stopped, too; Kafka's
+default of 5 s would be long for that.
+"""
 REGISTRATION_WAIT_MS = 60_000
-"""A broker that restarts after a kill waits until its former session has expired, as with a supervisor that restarts it repeatedly."""
+"""A broker that restarts after a kill waits until its former session has expired, as with a
+supervisor that restarts it repeatedly.
+"""
 CLIENT_LISTENER = "PLAINTEXT"
 CONTROLLER_LISTENER = "CONTROLLER"
 RELEASE_KEY = "kraftsim.release"
@@ -56,15 +65,18 @@ class Role(StrEnum):
     BROKER = "broker"
     CONTROLLER = "controller"
     ZOOKEEPER = "zookeeper"
-    """Not one of Kafka's roles: the server in which brokers in ZooKeeper mode keep their metadata."""
+    """Not one of Kafka's roles: the server in which brokers in ZooKeeper mode keep their
+    metadata.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeSpec:
-    """One node: its identity, its address, and its Kafka properties (without directories, which depend on the mode).
+    """One node: its identity, its address, and its Kafka properties (without directories, which
+    depend on the mode).
 
-    It listens on its advertised address, unless the cluster is behind a proxy. `outgoing_host` is the source address of its connections, if it
-    has one of its own.
+    It listens on its advertised address, unless the cluster is behind a proxy. `outgoing_host` is
+    the source address of its connections, if it has one of its own.
     """
 
     name: str
@@ -80,7 +92,11 @@ class NodeSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterSpec:
-    """A whole cluster. `settings` go to every node, `node_settings[name]` to one; both are Kafka properties and override the derived ones."""
+    """A whole cluster.
+
+    `settings` go to every node, `node_settings[name]` to one; both are Kafka properties and
+    override the derived ones.
+    """
 
     controllers: int = 1
     brokers: int = 3
@@ -92,34 +108,59 @@ class ClusterSpec:
     run: str = "run"
     bugs: tuple[str, ...] = ()
     first_voters: int = 0
-    """0: a static quorum (controller.quorum.voters). Else so many controllers format a dynamic quorum; the others may be added as voters."""
+    """0: a static quorum (controller.quorum.voters).
+
+    Else so many controllers format a dynamic quorum; the others may be added as voters.
+    """
     zookeeper: bool = False
-    """Whether the brokers keep their metadata in ZooKeeper, of which there is one server then. Controllers beside it are the KRaft controllers of a
-    migration (KIP-866): there may be none."""
+    """Whether the brokers keep their metadata in ZooKeeper, of which there is one server then.
+    Controllers beside it are the KRaft controllers of a migration (KIP-866): there may be none.
+    """
     behind_proxy: bool = False
-    """Whether there is a proxy in front of every node, which injects network faults. In simulation the network itself does."""
+    """Whether there is a proxy in front of every node, which injects network faults.
+
+    In simulation the network itself does.
+    """
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (0 if self.zookeeper else 1) <= self.controllers <= CONTROLLERS_MAX:
-            raise SpecError(f"a quorum has 1 to {CONTROLLERS_MAX} controllers, not {self.controllers}")
+            raise SpecError(
+                f"a quorum has 1 to {CONTROLLERS_MAX} controllers, not {self.controllers}"
+            )
         if not 0 <= self.first_voters <= self.controllers:
-            raise SpecError(f"{self.first_voters} controllers cannot be the first voters where there are {self.controllers}")
+            raise SpecError(
+                f"{self.first_voters} controllers cannot be the first voters where there are "
+                f"{self.controllers}"
+            )
         if not 1 <= self.brokers <= CONTROLLER_PORT_DISTANCE:
-            raise SpecError(f"a cluster has 1 to {CONTROLLER_PORT_DISTANCE} brokers, not {self.brokers}")
+            raise SpecError(
+                f"a cluster has 1 to {CONTROLLER_PORT_DISTANCE} brokers, not {self.brokers}"
+            )
         if not 1 <= self.port <= 65535 - CONTROLLER_PORT_DISTANCE - self.controllers - self._behind:
-            raise SpecError(f"port {self.port} is too high: the controllers would listen at {self.port + CONTROLLER_PORT_DISTANCE}")
+            raise SpecError(
+                f"port {self.port} is too high: the controllers would listen at "
+                f"{self.port + CONTROLLER_PORT_DISTANCE}"
+            )
         if self.zookeeper and self.port + ZOOKEEPER_PORT_DISTANCE + self._behind > 65535:
-            raise SpecError(f"port {self.port} is too high: ZooKeeper would listen at {self.port + ZOOKEEPER_PORT_DISTANCE}")
+            raise SpecError(
+                f"port {self.port} is too high: ZooKeeper would listen at "
+                f"{self.port + ZOOKEEPER_PORT_DISTANCE}"
+            )
         unknown = sorted(set(self.node_settings) - set(self.node_names))
         if unknown:
-            raise SpecError(f"settings name a node that is not there: {unknown[0]} (nodes: {', '.join(self.node_names)})")
+            raise SpecError(
+                f"settings name a node that is not there: {unknown[0]} (nodes: "
+                f"{', '.join(self.node_names)})"
+            )
 
     @property
     def controller_names(self) -> tuple[str, ...]:
         """Names of the controllers, in order of their ids."""
-        return tuple(f"controller-{FIRST_CONTROLLER_ID + index}" for index in range(self.controllers))
+        return tuple(
+            f"controller-{FIRST_CONTROLLER_ID + index}" for index in range(self.controllers)
+        )
 
     @property
     def broker_names(self) -> tuple[str, ...]:
@@ -128,7 +169,9 @@ class ClusterSpec:
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """All names: ZooKeeper, controllers, brokers, which is the order in which nodes are started."""
+        """All names: ZooKeeper, controllers, brokers, which is the order in which nodes are
+        started.
+        """
         return self.zookeeper_names + self.controller_names + self.broker_names
 
     @property
@@ -139,10 +182,16 @@ class ClusterSpec:
     @property
     def bootstrap(self) -> str:
         """The value of bootstrap.servers for clients."""
-        return ",".join(f"{node.host}:{node.port}" for node in self.nodes() if node.role is Role.BROKER)
+        return ",".join(
+            f"{node.host}:{node.port}" for node in self.nodes() if node.role is Role.BROKER
+        )
 
     def nodes(self, *, host_is_name: bool = False) -> tuple[NodeSpec, ...]:
-        """Return every node in order. With `host_is_name` each node has a host of its own, called like it (simulation, containers)."""
+        """Return every node in order.
+
+        With `host_is_name` each node has a host of its own, called like it (simulation,
+        containers).
+        """
         return tuple(self._node(name, host_is_name) for name in self.node_names)
 
     def node(self, name: str, *, host_is_name: bool = False) -> NodeSpec:
@@ -164,12 +213,22 @@ class ClusterSpec:
         if role is Role.ZOOKEEPER:
             return self._zookeeper_node(name, host, port, is_behind=is_behind)
         listener = CLIENT_LISTENER if role is Role.BROKER else CONTROLLER_LISTENER
-        listens_host, listens_port = (LOOPBACK, port + PROXY_PORT_DISTANCE) if is_behind else (host, port)
-        outgoing_host = f"{OUTGOING_NETWORK}{node_id}" if is_behind and host == LOOPBACK and HAS_OUTGOING_NETWORK else None
+        listens_host, listens_port = (
+            (LOOPBACK, port + PROXY_PORT_DISTANCE) if is_behind else (host, port)
+        )
+        outgoing_host = (
+            f"{OUTGOING_NETWORK}{node_id}"
+            if is_behind and host == LOOPBACK and HAS_OUTGOING_NETWORK
+            else None
+        )
         properties = {
             "listeners": f"{listener}://{listens_host}:{listens_port}",
             "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
-            **(self._in_zookeeper(node_id, host_is_name) if self.zookeeper and role is Role.BROKER else self._in_quorum(role, node_id, host_is_name)),
+            **(
+                self._in_zookeeper(node_id, host_is_name)
+                if self.zookeeper and role is Role.BROKER
+                else self._in_quorum(role, node_id, host_is_name)
+            ),
             **self._of_ours(name),
         }
         if role is Role.BROKER:
@@ -177,7 +236,9 @@ class ClusterSpec:
             replicas = min(self.brokers, INTERNAL_REPLICAS)
             properties["offsets.topic.replication.factor"] = str(replicas)
             properties["transaction.state.log.replication.factor"] = str(replicas)
-            properties["transaction.state.log.min.isr"] = str(min(replicas, TRANSACTION_STATE_IN_SYNC))
+            properties["transaction.state.log.min.isr"] = str(
+                min(replicas, TRANSACTION_STATE_IN_SYNC)
+            )
         if is_behind:
             properties["advertised.listeners"] = f"{listener}://{host}:{port}"
         if outgoing_host is not None:
@@ -214,7 +275,11 @@ class ClusterSpec:
             "process.roles": role.value,
             "node.id": str(node_id),
             **self.quorum_settings(host_is_name=host_is_name, role=role),
-            **({"zookeeper.connect": self._zookeeper_address(host_is_name), MIGRATION_KEY: "true"} if takes_over else {}),
+            **(
+                {"zookeeper.connect": self._zookeeper_address(host_is_name), MIGRATION_KEY: "true"}
+                if takes_over
+                else {}
+            ),
         }
 
     def _in_zookeeper(self, node_id: int, host_is_name: bool) -> dict[str, str]:
@@ -228,26 +293,46 @@ class ClusterSpec:
         }
 
     def quorum_settings(self, *, host_is_name: bool, role: Role = Role.BROKER) -> dict[str, str]:
-        """Return the settings that locate the controllers: with `zookeeper.metadata.migration.enable` those of a migrating broker."""
-        return {"controller.listener.names": CONTROLLER_LISTENER, **self._quorum(role, host_is_name)}
+        """Return the settings that locate the controllers: with
+        `zookeeper.metadata.migration.enable` those of a migrating broker.
+        """
+        return {
+            "controller.listener.names": CONTROLLER_LISTENER,
+            **self._quorum(role, host_is_name),
+        }
 
     def migrating_settings(self, *, host_is_name: bool) -> dict[str, str | None]:
-        """Return the settings that turn a broker in ZooKeeper mode into a migrating broker at its next start."""
+        """Return the settings that turn a broker in ZooKeeper mode into a migrating broker at its
+        next start.
+        """
         return {MIGRATION_KEY: "true", **self.quorum_settings(host_is_name=host_is_name)}
 
     def kraft_settings(self, name: str, *, host_is_name: bool) -> dict[str, str | None]:
-        """Return the settings that turn a broker in ZooKeeper mode into a KRaft broker; None removes a setting."""
+        """Return the settings that turn a broker in ZooKeeper mode into a KRaft broker; None
+        removes a setting.
+        """
         _, _, id_text = name.partition("-")
         gone: dict[str, str | None] = dict.fromkeys(self._in_zookeeper(int(id_text), host_is_name))
-        return {**gone, MIGRATION_KEY: None, **self._in_quorum(Role.BROKER, int(id_text), host_is_name)}
+        return {
+            **gone,
+            MIGRATION_KEY: None,
+            **self._in_quorum(Role.BROKER, int(id_text), host_is_name),
+        }
 
     def _zookeeper_address(self, host_is_name: bool) -> str:
         host, port = self._address(ZOOKEEPER_NAME, Role.ZOOKEEPER, 1, host_is_name)
         return f"{host}:{port}"
 
     def _zookeeper_node(self, name: str, host: str, port: int, *, is_behind: bool) -> NodeSpec:
-        listens_host, listens_port = (LOOPBACK, port + PROXY_PORT_DISTANCE) if is_behind else (host, port)
-        own = {"clientPort": str(listens_port), "clientPortAddress": listens_host, "tickTime": str(ZOOKEEPER_TICK_MS), "maxClientCnxns": "0"}
+        listens_host, listens_port = (
+            (LOOPBACK, port + PROXY_PORT_DISTANCE) if is_behind else (host, port)
+        )
+        own = {
+            "clientPort": str(listens_port),
+            "clientPortAddress": listens_host,
+            "tickTime": str(ZOOKEEPER_TICK_MS),
+            "maxClientCnxns": "0",
+        }
         return NodeSpec(
             name=name,
             node_id=1,
@@ -261,33 +346,57 @@ class ClusterSpec:
         )
 
     def _address(self, name: str, role: Role, node_id: int, host_is_name: bool) -> tuple[str, int]:
-        first = {Role.BROKER: 0, Role.CONTROLLER: CONTROLLER_PORT_DISTANCE, Role.ZOOKEEPER: ZOOKEEPER_PORT_DISTANCE}[role]
+        first = {
+            Role.BROKER: 0,
+            Role.CONTROLLER: CONTROLLER_PORT_DISTANCE,
+            Role.ZOOKEEPER: ZOOKEEPER_PORT_DISTANCE,
+        }[role]
         if host_is_name:
             return name, self.port + first
-        return self.host, self.port + first + node_id - (FIRST_CONTROLLER_ID if role is Role.CONTROLLER else 1)
+        return self.host, self.port + first + node_id - (
+            FIRST_CONTROLLER_ID if role is Role.CONTROLLER else 1
+        )
 
     def _quorum(self, role: Role, host_is_name: bool) -> dict[str, str]:
         """Return the properties that locate the controllers."""
         found = []
         for index, name in enumerate(self.controller_names):
-            host, port = self._address(name, Role.CONTROLLER, FIRST_CONTROLLER_ID + index, host_is_name)
-            found.append((FIRST_CONTROLLER_ID + index, f"{host}:{port}", directory_id(self.seed, name)))
+            host, port = self._address(
+                name, Role.CONTROLLER, FIRST_CONTROLLER_ID + index, host_is_name
+            )
+            found.append(
+                (FIRST_CONTROLLER_ID + index, f"{host}:{port}", directory_id(self.seed, name))
+            )
         if not self.first_voters:
-            return {"controller.quorum.voters": ",".join(f"{node_id}@{address}" for node_id, address, _ in found)}
-        properties = {"controller.quorum.bootstrap.servers": ",".join(address for _, address, _ in found)}
+            return {
+                "controller.quorum.voters": ",".join(
+                    f"{node_id}@{address}" for node_id, address, _ in found
+                )
+            }
+        properties = {
+            "controller.quorum.bootstrap.servers": ",".join(address for _, address, _ in found)
+        }
         if role is Role.CONTROLLER:
             first = found[: self.first_voters]
-            properties["kraftsim.initial.controllers"] = ",".join(f"{node_id}@{address}:{uuid}" for node_id, address, uuid in first)
+            properties["kraftsim.initial.controllers"] = ",".join(
+                f"{node_id}@{address}:{uuid}" for node_id, address, uuid in first
+            )
         return properties
 
 
 def directory_id(seed: int, name: str) -> str:
-    """Return the directory id of a first voter, as text: all voters are configured with it before any of them has a directory."""
+    """Return the directory id of a first voter, as text: all voters are configured with it before
+    any of them has a directory.
+    """
     return uuid_text(b"\x01" + sha256(f"{seed}/{name}".encode()).digest()[:15])
 
 
-def override(overrides: dict[str, str], settings: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Override settings of a node on top of its own properties, None for the original value; return the former overrides."""
+def override(
+    overrides: dict[str, str], settings: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """Override settings of a node on top of its own properties, None for the original value; return
+    the former overrides.
+    """
     before = {key: overrides.get(key) for key in settings}
     for key, value in settings.items():
         if value is None:

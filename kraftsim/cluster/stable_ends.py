@@ -1,4 +1,5 @@
-"""Queries about transactions: the last stable offsets of partitions, and the committed offsets of a group.
+"""Queries about transactions: the last stable offsets of partitions, and the committed offsets of a
+group.
 
 The caller bounds the time; a query without an answer returns None.
 Source: KIP-98 (ListOffsets by isolation level), KIP-447 (RequireStable).
@@ -14,7 +15,12 @@ from kraftsim.node.clients.coordinators import find_coordinator
 from kraftsim.node.clients.group_offsets import fetch_offsets
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 
 LATEST_TIMESTAMP = -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -25,10 +31,14 @@ class TransactionQueries:
     """A client that sends such queries, with retries until there is an answer."""
 
     def __init__(self, world: World, bootstrap: Sequence[Address], client_id: str) -> None:
-        self._connections = ClusterConnections(world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap)))
+        self._connections = ClusterConnections(
+            world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap))
+        )
 
     async def until_decided(self, topics: Sequence[str]) -> None:
-        """Return when no partition of the topics has an open transaction: the last stable offset equals the high watermark."""
+        """Return when no partition of the topics has an open transaction: the last stable offset
+        equals the high watermark.
+        """
         for topic in topics:
             while not await self._is_decided(topic):
                 await asyncio.sleep(RETRY_SECONDS)
@@ -40,9 +50,15 @@ class TransactionQueries:
             found: dict[int, int] = {}
             for partition in answer.topics[0].partitions:
                 connection = await self._connections.to_broker(partition.leader_id)
-                request = ListOffsetsPartition(partition_index=partition.partition_index, timestamp=LATEST_TIMESTAMP)
+                request = ListOffsetsPartition(
+                    partition_index=partition.partition_index, timestamp=LATEST_TIMESTAMP
+                )
                 listed = await connection.request(
-                    ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[ListOffsetsTopic(name=topic, partitions=[request])])
+                    ListOffsetsRequest(
+                        replica_id=-1,
+                        isolation_level=isolation_level,
+                        topics=[ListOffsetsTopic(name=topic, partitions=[request])],
+                    )
                 )
                 assert isinstance(listed, ListOffsetsResponse), "ListOffsets was asked"
                 row = listed.topics[0].partitions[0]
@@ -54,7 +70,9 @@ class TransactionQueries:
         return found
 
     async def committed(self, group_id: str, topic: str, partitions: int) -> dict[int, int]:
-        """Return the committed offsets of a group, with all transactions decided; {} if they are not available now."""
+        """Return the committed offsets of a group, with all transactions decided; {} if they are
+        not available now.
+        """
         try:
             broker_id = await find_coordinator(self._connections, CoordinatorKind.GROUP, group_id)
             if isinstance(broker_id, ErrorCode):
@@ -72,7 +90,9 @@ class TransactionQueries:
         """Return when a group has committed the end offsets."""
         while True:
             committed = await self.committed(group_id, topic, len(ends))
-            if committed and all(committed.get(partition, -1) >= end for partition, end in ends.items() if end):
+            if committed and all(
+                committed.get(partition, -1) >= end for partition, end in ends.items() if end
+            ):
                 return
             await asyncio.sleep(RETRY_SECONDS)
 

@@ -1,4 +1,6 @@
-"""`kraftsim up` and `down`: a cluster in the foreground until it is interrupted, or in the background until `down`."""
+"""`kraftsim up` and `down`: a cluster in the foreground until it is interrupted, or in the
+background until `down`.
+"""
 
 import asyncio
 import os
@@ -28,14 +30,19 @@ Announce = Callable[[str], None]
 def up(spec: ClusterSpec, data: Path, detach: bool, announce: Announce) -> int:
     """Run a cluster; return 0 after a clean stop.
 
-    In the foreground until SIGTERM or Ctrl-C. With `detach` a supervisor process does that in the background, and this returns once every
-    broker answers. Raises ConfigError, KeyError, SpecError or ClusterFailed with one clear line.
+    In the foreground until SIGTERM or Ctrl-C. With `detach` a supervisor process does that in the
+    background, and this returns once every broker answers. Raises ConfigError, KeyError, SpecError
+    or ClusterFailed with one clear line.
     """
     directory = RunDirectory(data.absolute())
-    if is_locked(directory.root) or any(is_locked(directory.data(name)) for name in spec.node_names):
+    if is_locked(directory.root) or any(
+        is_locked(directory.data(name)) for name in spec.node_names
+    ):
         state = read_state(directory)
         place = f" (bootstrap {state.bootstrap})" if state is not None else ""
-        raise ClusterFailed(f"a cluster already runs on {data}{place}; stop it by: kraftsim down --data {data}")
+        raise ClusterFailed(
+            f"a cluster already runs on {data}{place}; stop it by: kraftsim down --data {data}"
+        )
     if detach:
         return _detach(spec, directory, announce)
     with locked(directory.root):
@@ -43,7 +50,8 @@ def up(spec: ClusterSpec, data: Path, detach: bool, announce: Announce) -> int:
 
 
 def down(data: Path) -> int:
-    """Stop the cluster that runs on a data directory and return how many nodes it had; 0 if none runs.
+    """Stop the cluster that runs on a data directory and return how many nodes it had; 0 if none
+    runs.
 
     Nodes whose supervisor was killed are stopped, too.
     """
@@ -56,12 +64,22 @@ def down(data: Path) -> int:
         with suppress(ProcessLookupError):  # it ended just now
             os.kill(state.supervisor, signal.SIGTERM)
         asyncio.run(_wait_until_free([directory.root], 2 * STOP_SECONDS + 1))
-    for role in (Role.BROKER, Role.CONTROLLER, Role.ZOOKEEPER):  # a broker that stops sends requests to its controller
-        orphans = [name for name in state.nodes if name.startswith(role) and is_locked(directory.data(name))]
+    for role in (
+        Role.BROKER,
+        Role.CONTROLLER,
+        Role.ZOOKEEPER,
+    ):  # a broker that stops sends requests to its controller
+        orphans = [
+            name
+            for name in state.nodes
+            if name.startswith(role) and is_locked(directory.data(name))
+        ]
         for name in orphans:
             with suppress(ProcessLookupError):
                 os.kill(state.nodes[name], signal.SIGTERM)
-                os.kill(state.nodes[name], signal.SIGCONT)  # a paused process would not handle SIGTERM
+                os.kill(
+                    state.nodes[name], signal.SIGCONT
+                )  # a paused process would not handle SIGTERM
         asyncio.run(_wait_until_free([directory.data(name) for name in orphans], STOP_SECONDS))
     directory.state_file.unlink(missing_ok=True)
     return len(running)
@@ -81,9 +99,19 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
 
     def describe() -> None:
         nodes = {name: cluster.pid(name) for name in spec.node_names if not cluster.is_down(name)}
-        write_state(directory, ClusterState(supervisor=os.getpid(), bootstrap=spec.bootstrap, nodes=nodes, door=port, secret=secret))
+        write_state(
+            directory,
+            ClusterState(
+                supervisor=os.getpid(),
+                bootstrap=spec.bootstrap,
+                nodes=nodes,
+                door=port,
+                secret=secret,
+            ),
+        )
 
-    describe()  # replaces the file of a killed supervisor: its process ids may belong to other processes now
+    # replaces the file of a killed supervisor: its process ids may belong to other processes now
+    describe()
     try:
         if not await _first_of(starting, stopping):
             starting.cancel()
@@ -102,8 +130,13 @@ async def _foreground(spec: ClusterSpec, directory: RunDirectory, announce: Anno
         directory.state_file.unlink(missing_ok=True)
 
 
-async def _first_of(starting: "asyncio.Future[None]", stopping: "asyncio.Future[Literal[True]]") -> bool:
-    """Return True once the cluster is up, False if it is interrupted before. Raises what went wrong while starting."""
+async def _first_of(
+    starting: "asyncio.Future[None]", stopping: "asyncio.Future[Literal[True]]"
+) -> bool:
+    """Return True once the cluster is up, False if it is interrupted before.
+
+    Raises what went wrong while starting.
+    """
     while not starting.done():
         if stopping.done():
             return False
@@ -135,12 +168,18 @@ def _detach(spec: ClusterSpec, directory: RunDirectory, announce: Announce) -> i
         if supervisor.wait() == 0:
             raise ClusterFailed("the cluster was stopped before it was ready")
         log_lines = log.read_text(errors="replace").strip().splitlines()
-        raise ClusterFailed(log_lines[-1].removeprefix("Error: ") if log_lines else f"the supervisor ended with status {supervisor.returncode}")
+        raise ClusterFailed(
+            log_lines[-1].removeprefix("Error: ")
+            if log_lines
+            else f"the supervisor ended with status {supervisor.returncode}"
+        )
     announce(f"bootstrap.servers={state.bootstrap}")
     return 0
 
 
-async def _wait_for_state(directory: RunDirectory, supervisor: subprocess.Popen[bytes]) -> ClusterState | None:
+async def _wait_for_state(
+    directory: RunDirectory, supervisor: subprocess.Popen[bytes]
+) -> ClusterState | None:
     while supervisor.poll() is None:
         state = read_state(directory)
         if state is not None and state.supervisor == supervisor.pid and state.door:
@@ -154,7 +193,9 @@ async def _wait_until_free(directories: Sequence[Path], seconds: float) -> None:
     give_up_at = loop.time() + seconds
     while any(is_locked(directory) for directory in directories):
         if loop.time() > give_up_at:
-            raise ClusterFailed(f"the cluster on {directories[0]} did not stop within {seconds:g} s")
+            raise ClusterFailed(
+                f"the cluster on {directories[0]} did not stop within {seconds:g} s"
+            )
         await asyncio.sleep(0.02)
 
 

@@ -1,4 +1,5 @@
-"""Admin operations of scenarios: create a topic, elect preferred leaders, and wait for replicas to be in sync.
+"""Admin operations of scenarios: create a topic, elect preferred leaders, and wait for replicas to
+be in sync.
 
 Each of them retries until it succeeds: the caller bounds the time.
 """
@@ -11,7 +12,11 @@ from kraftsim.events.partitions import ReplicaInSync
 from kraftsim.node.outbound import PeerConnection
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from protocol.messages.k43_elect_leaders import PREFERRED, ElectLeadersRequest
 from protocol.schema import Message
 
@@ -24,8 +29,11 @@ class TopicFailed(RuntimeError):
     """A topic could not be created, with an error that is not retriable."""
 
 
-async def create_topic(brokers: Sequence[tuple[str, int]], topic: str, partitions: int, replicas: int = 1) -> None:
-    """Create a topic; return when every broker reports a leader for each partition and all replicas in sync. An existing topic is used as it is.
+async def create_topic(
+    brokers: Sequence[tuple[str, int]], topic: str, partitions: int, replicas: int = 1
+) -> None:
+    """Create a topic; return when every broker reports a leader for each partition and all replicas
+    in sync. An existing topic is used as it is.
 
     Retries without a limit; raises TopicFailed for an error that is not retriable.
     """
@@ -36,8 +44,12 @@ async def create_topic(brokers: Sequence[tuple[str, int]], topic: str, partition
     await wait_for_replicas(brokers, topic, partitions)
 
 
-async def wait_for_replicas(brokers: Sequence[tuple[str, int]], topic: str, partitions: int) -> dict[int, tuple[int, ...]]:
-    """Return the in-sync replicas by partition, when every broker reports a leader for each partition and all its replicas in sync."""
+async def wait_for_replicas(
+    brokers: Sequence[tuple[str, int]], topic: str, partitions: int
+) -> dict[int, tuple[int, ...]]:
+    """Return the in-sync replicas by partition, when every broker reports a leader for each
+    partition and all its replicas in sync.
+    """
     known: dict[int, tuple[int, ...]] = {}
     for host, port in brokers:
         while len(known := await _all_in_sync(host, port, topic)) < partitions:
@@ -45,7 +57,9 @@ async def wait_for_replicas(brokers: Sequence[tuple[str, int]], topic: str, part
     return known
 
 
-def emit_in_sync(emit: Callable[[Event], None], topic: str, in_sync: Mapping[int, tuple[int, ...]]) -> None:
+def emit_in_sync(
+    emit: Callable[[Event], None], topic: str, in_sync: Mapping[int, tuple[int, ...]]
+) -> None:
     """Emit the in-sync replicas, by partition."""
     for partition, brokers in sorted(in_sync.items()):
         for broker in brokers:
@@ -53,8 +67,19 @@ def emit_in_sync(emit: Callable[[Event], None], topic: str, in_sync: Mapping[int
 
 
 async def elect_preferred_leaders(host: str, port: int) -> bool:
-    """Send a preferred leader election for every partition to a broker, once; return whether there was an answer."""
-    return await _ask(host, port, ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS)) is not None
+    """Send a preferred leader election for every partition to a broker, once; return whether there
+    was an answer.
+    """
+    return (
+        await _ask(
+            host,
+            port,
+            ElectLeadersRequest(
+                election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS
+            ),
+        )
+        is not None
+    )
 
 
 async def _try_to_create(host: str, port: int, topic: str, partitions: int, replicas: int) -> bool:
@@ -66,21 +91,36 @@ async def _try_to_create(host: str, port: int, topic: str, partitions: int, repl
     result = answer.topics[0]
     if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
         return True
-    if ErrorCode(result.error_code).retriable or result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
+    if (
+        ErrorCode(result.error_code).retriable
+        or result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    ):
         return False  # brokers may still be registering
-    raise TopicFailed(f"topic {topic} was refused: {ErrorCode(result.error_code).name} {result.error_message or ''}".rstrip())
+    raise TopicFailed(
+        (
+            f"topic {topic} was refused: {ErrorCode(result.error_code).name} "
+            f"{result.error_message or ''}"
+        ).rstrip()
+    )
 
 
 async def _all_in_sync(host: str, port: int, topic: str) -> dict[int, tuple[int, ...]]:
-    """Return the partitions of a topic that have a leader and all their replicas in sync, as a broker reports it."""
-    answer = await _ask(host, port, MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False))
+    """Return the partitions of a topic that have a leader and all their replicas in sync, as a
+    broker reports it.
+    """
+    answer = await _ask(
+        host,
+        port,
+        MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False),
+    )
     if answer is None:
         return {}
     assert isinstance(answer, MetadataResponse), "Metadata was asked"
     return {
         partition.partition_index: tuple(sorted(partition.isr_nodes))
         for partition in answer.topics[0].partitions
-        if partition.leader_id >= 0 and sorted(partition.isr_nodes) == sorted(partition.replica_nodes)
+        if partition.leader_id >= 0
+        and sorted(partition.isr_nodes) == sorted(partition.replica_nodes)
     }
 
 

@@ -1,6 +1,8 @@
-"""The exactly-once workload: writers fill an input topic, members of a group copy it in transactions, and a reader checks the output.
+"""The exactly-once workload: writers fill an input topic, members of a group copy it in
+transactions, and a reader checks the output.
 
-A scenario adds faults and administrative actions. The output keeps keys and partitions, so that a reader can match it with the input.
+A scenario adds faults and administrative actions. The output keeps keys and partitions, so that a
+reader can match it with the input.
 Source: KIP-98, KIP-447; org.apache.kafka.tools.TransactionalMessageCopier.
 """
 
@@ -9,20 +11,48 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kraftsim.cluster.phases import CALLS_SECONDS, transactions_settle
-from kraftsim.cluster.scenario import LivenessLost, ProducerSettings, ScenarioEnvironment, ScenarioFailed
-from kraftsim.cluster.transform_worker import Mishaps, Point, TransformSettings, TransformWorker, Variant
+from kraftsim.cluster.scenario import (
+    LivenessLost,
+    ProducerSettings,
+    ScenarioEnvironment,
+    ScenarioFailed,
+)
+from kraftsim.cluster.transform_worker import (
+    Mishaps,
+    Point,
+    TransformSettings,
+    TransformWorker,
+    Variant,
+)
 from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, RANGE
 from kraftsim.core.clients.membership_steps import GroupSettings
 from kraftsim.core.clients.transaction_steps import TransactionalSettings
 from kraftsim.events.transactional_clients import CopiesCounted, CopyExpected, CopyRead
 
-__all__ = ["COOPERATIVE_STICKY", "RANGE", "Mishaps", "Point", "TransformApp", "TransformWorker", "Variant"]
+__all__ = [
+    "COOPERATIVE_STICKY",
+    "RANGE",
+    "Mishaps",
+    "Point",
+    "TransformApp",
+    "TransformWorker",
+    "Variant",
+]
 
 COPY = "copy"
 INPUT = f"{COPY}-in"
 OFFSETS_TOPIC = "__consumer_offsets"
-WORKLOAD = {"copiers": 3, "writers": 2, "records_per_writer": 100, "pause_ms": 30, "crashes": 0, "pauses": 0}
-"""The workload parameters of a scenario with this application; crashes and pauses are per thousand points passed."""
+WORKLOAD = {
+    "copiers": 3,
+    "writers": 2,
+    "records_per_writer": 100,
+    "pause_ms": 30,
+    "crashes": 0,
+    "pauses": 0,
+}
+"""The workload parameters of a scenario with this application; crashes and pauses are per thousand
+points passed.
+"""
 SETTINGS = {
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "3000",
@@ -52,7 +82,10 @@ MUST_EXERCISE = (
 
 @dataclass(kw_only=True, slots=True)
 class TransformApp:
-    """One consume-transform-produce application. `transform_workers` are its members by number, once they run."""
+    """One consume-transform-produce application.
+
+    `transform_workers` are its members by number, once they run.
+    """
 
     name: str = COPY
     partitions: int = 4
@@ -65,14 +98,18 @@ class TransformApp:
     uses_implicit_adding: bool = True
     producer: ProducerSettings = PATIENT
     old_members: tuple[int, ...] = ()
-    """Members that are pre-KIP-447 clients: they commit offsets without member metadata, and do not require stable offsets."""
+    """Members that are pre-KIP-447 clients: they commit offsets without member metadata, and do not
+    require stable offsets.
+    """
     instance_ids: Mapping[int, str] = field(default_factory=dict)
     """Static members: number -> group.instance.id."""
     rebalance_timeout_ms: int | None = None
     """None: as long as a session."""
     transform_workers: dict[int, TransformWorker] = field(default_factory=dict)
     is_awaited: Callable[[], bool] = lambda: False
-    """Whether the members stay after everything is copied: another member has yet to rejoin the group."""
+    """Whether the members stay after everything is copied: another member has yet to rejoin the
+    group.
+    """
     _is_filled: bool = False
     _is_done: bool = False
 
@@ -107,15 +144,25 @@ class TransformApp:
         writer = stage.producer(self._called(f"writer-{number}"))
         await writer.start()
         for index in range(stage.workload("records_per_writer")):
-            await writer.send(self.input_topic, index % self.partitions, f"{number}.{index}", b"line %d" % index)
+            await writer.send(
+                self.input_topic, index % self.partitions, f"{number}.{index}", b"line %d" % index
+            )
             await stage.sleep(stage.workload("pause_ms") / 1000)
         left = await writer.flush(CALLS_SECONDS)
         await writer.close()
         if left:
-            raise LivenessLost(f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it sent the last one")
+            raise LivenessLost(
+                f"writer-{number} has {left} unacknowledged records {CALLS_SECONDS:g} s after it "
+                "sent the last one"
+            )
 
-    async def copy(self, stage: ScenarioEnvironment, number: int, *, until: Callable[[], bool] = lambda: True) -> None:
-        """Run one member until everything is copied. Crashes and pauses follow the workload parameters until `until` is true."""
+    async def copy(
+        self, stage: ScenarioEnvironment, number: int, *, until: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Run one member until everything is copied.
+
+        Crashes and pauses follow the workload parameters until `until` is true.
+        """
         client_host = stage.client_host(self._called(f"copier-{number}"))
         mishaps = Mishaps(
             random=stage.random(f"copier-{number}"),
@@ -125,8 +172,12 @@ class TransformApp:
         )
         settings = self.settings(is_old=number in self.old_members)
         if number in self.instance_ids:
-            settings = replace(settings, group=replace(settings.group, group_instance_id=self.instance_ids[number]))
-        transform_worker = TransformWorker(client_host, settings, mishaps=mishaps, is_done=lambda: self._is_done)
+            settings = replace(
+                settings, group=replace(settings.group, group_instance_id=self.instance_ids[number])
+            )
+        transform_worker = TransformWorker(
+            client_host, settings, mishaps=mishaps, is_done=lambda: self._is_done
+        )
         self.transform_workers[number] = transform_worker
         await client_host.run(transform_worker.live())
 
@@ -165,32 +216,52 @@ class TransformApp:
             await stage.sleep(0.1)
         self._is_done = True
 
-    async def run(self, stage: ScenarioEnvironment, *, until: Callable[[], bool] = lambda: True) -> None:
+    async def run(
+        self, stage: ScenarioEnvironment, *, until: Callable[[], bool] = lambda: True
+    ) -> None:
         """Run all writers and all members, until everything is copied."""
-        members = (self.copy(stage, number, until=until) for number in range(1, stage.workload("copiers") + 1))
+        members = (
+            self.copy(stage, number, until=until)
+            for number in range(1, stage.workload("copiers") + 1)
+        )
         await stage.gather(self.wait_for_completion(stage), self.watch(stage), *members)
 
     async def audit(self, stage: ScenarioEnvironment) -> None:
-        """Wait until every transaction is decided, read the output, and compare. Raises ScenarioFailed unless every record is there exactly once."""
+        """Wait until every transaction is decided, read the output, and compare.
+
+        Raises ScenarioFailed unless every record is there exactly once.
+        """
         await transactions_settle(stage, (self.input_topic, self.output_topic, OFFSETS_TOPIC))
         questions = stage.questions("auditor-of-offsets")
         await questions.committed(self.group_id, self.input_topic, self.partitions)
         questions.close()
         reader = stage.reader(self._called("auditor"), read_committed=True)
-        read = Counter(record.key for record in await reader.read_all(self.output_topic, range(self.partitions)))
+        read = Counter(
+            record.key
+            for record in await reader.read_all(self.output_topic, range(self.partitions))
+        )
         stage.emit(CopyRead(client_id=self._called("auditor"), topic=self.output_topic))
         await reader.close()
         sent = self.keys(stage)
         lost, doubled = sum(not read[key] for key in sent), sum(read[key] > 1 for key in sent)
         if lost or doubled:
-            raise ScenarioFailed(f"of {len(sent)} input records {lost} are missing from the output and {doubled} are duplicated")
+            raise ScenarioFailed(
+                f"of {len(sent)} input records {lost} are missing from the output and {doubled} "
+                "are duplicated"
+            )
 
     def keys(self, stage: ScenarioEnvironment) -> list[str]:
         """Return the keys of all records of the input."""
-        return [f"{number}.{index}" for number in self.writers(stage) for index in range(stage.workload("records_per_writer"))]
+        return [
+            f"{number}.{index}"
+            for number in self.writers(stage)
+            for index in range(stage.workload("records_per_writer"))
+        ]
 
     def _called(self, client: str) -> str:
-        """Return the name of a client, with the application's name in front unless it is the default one."""
+        """Return the name of a client, with the application's name in front unless it is the
+        default one.
+        """
         return client if self.name == COPY else f"{self.name}-{client}"
 
     def writers(self, stage: ScenarioEnvironment) -> range:
@@ -198,9 +269,15 @@ class TransformApp:
         return range(1, stage.workload("writers") + 1)
 
     async def watch(self, stage: ScenarioEnvironment) -> None:
-        """Consume the output with read_committed while it is written; invariants check what is read from the events."""
+        """Consume the output with read_committed while it is written; invariants check what is read
+        from the events.
+        """
         client_host = stage.client_host(self._called("watcher"))
-        settings = GroupSettings(group_id=f"{self.name}-watchers", topics=(self.output_topic,), session_timeout_ms=self.session_timeout_ms)
+        settings = GroupSettings(
+            group_id=f"{self.name}-watchers",
+            topics=(self.output_topic,),
+            session_timeout_ms=self.session_timeout_ms,
+        )
         consumer = client_host.group_consumer(self._called("watcher"), settings)
 
         async def look() -> None:
@@ -221,7 +298,11 @@ class TransformApp:
             heartbeat_interval_ms=self.session_timeout_ms // 4,
             rebalance_timeout_ms=self.rebalance_timeout_ms or self.session_timeout_ms,
         )
-        producer = TransactionalSettings(transactional_id="", producer=replace(self.producer), uses_implicit_adding=self.uses_implicit_adding)
+        producer = TransactionalSettings(
+            transactional_id="",
+            producer=replace(self.producer),
+            uses_implicit_adding=self.uses_implicit_adding,
+        )
         return TransformSettings(
             input_topic=self.input_topic,
             output_topic=self.output_topic,

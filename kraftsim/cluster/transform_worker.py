@@ -1,7 +1,9 @@
-"""One member of an exactly-once consume-transform-produce application, which commits output records and offsets in one transaction.
+"""One member of an exactly-once consume-transform-produce application, which commits output records
+and offsets in one transaction.
 
-It has one producer per thread for all of its partitions (KIP-447), or one per input partition, named after it, as Kafka Streams had before.
-It may crash, or pause and resume, at any point of its work: see `Mishaps`.
+It has one producer per thread for all of its partitions (KIP-447), or one per input partition,
+named after it, as Kafka Streams had before. It may crash, or pause and resume, at any point of its
+work: see `Mishaps`.
 Source: KIP-98, KIP-129, KIP-447; the template in KafkaProducer's documentation.
 """
 
@@ -16,7 +18,14 @@ from kraftsim.core.clients.membership_steps import GroupSettings
 from kraftsim.core.clients.producer_steps import TopicPartition
 from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.core.clients.version_probing import OF_THREADS
-from kraftsim.node.clients import AbortNeeded, GroupConsumerClient, MembershipFailed, ProducerFailed, ReadRecord, TransactionalClient
+from kraftsim.node.clients import (
+    AbortNeeded,
+    GroupConsumerClient,
+    MembershipFailed,
+    ProducerFailed,
+    ReadRecord,
+    TransactionalClient,
+)
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,7 +40,9 @@ class Variant(StrEnum):
     PER_THREAD = "a producer per thread"
     PER_TASK = "a producer per task"
     PROBED = "a producer per thread once every member understands it, else per task"
-    """By the version that the leader of the group returns (KIP-268): see `GroupSettings.latest_version`."""
+    """By the version that the leader of the group returns (KIP-268): see
+    `GroupSettings.latest_version`.
+    """
 
 
 class Point(StrEnum):
@@ -61,12 +72,16 @@ class TransformSettings:
     names_member: bool = True
     require_stable: bool = True
     id_prefix: str = "copy"
-    producer: TransactionalSettings = field(default_factory=lambda: TransactionalSettings(transactional_id=""))
+    producer: TransactionalSettings = field(
+        default_factory=lambda: TransactionalSettings(transactional_id="")
+    )
 
 
 @dataclass(kw_only=True, slots=True)
 class Mishaps:
-    """When members crash or pause: the number of points, of a thousand passed, that end in a crash, or in a pause."""
+    """When members crash or pause: the number of points, of a thousand passed, that end in a crash,
+    or in a pause.
+    """
 
     random: "Random"
     crashes: int = 0
@@ -95,11 +110,23 @@ class Costs:
 
 
 class TransformWorker:
-    """One thread of the application; call `live` to run it until `is_done`. Each incarnation has clients of its own, named after it."""
+    """One thread of the application; call `live` to run it until `is_done`.
 
-    def __init__(self, client_host: ClientHost, settings: TransformSettings, *, mishaps: Mishaps, is_done: Callable[[], bool]) -> None:
+    Each incarnation has clients of its own, named after it.
+    """
+
+    def __init__(
+        self,
+        client_host: ClientHost,
+        settings: TransformSettings,
+        *,
+        mishaps: Mishaps,
+        is_done: Callable[[], bool],
+    ) -> None:
         self.costs = Costs()
-        self.on_point: Callable[[Point, TransformWorker], None] = lambda point, transform_worker: None
+        self.on_point: Callable[[Point, TransformWorker], None] = lambda point, transform_worker: (
+            None
+        )
         self._client_host = client_host
         self._settings = settings
         self._mishaps = mishaps
@@ -123,34 +150,53 @@ class TransformWorker:
                 return
             except (Crashed, ProducerFailed, MembershipFailed) as end:
                 await self._end(leaves=not isinstance(end, Crashed))
-                if isinstance(end, MembershipFailed) and end.error_code is ErrorCode.FENCED_INSTANCE_ID:
+                if (
+                    isinstance(end, MembershipFailed)
+                    and end.error_code is ErrorCode.FENCED_INSTANCE_ID
+                ):
                     return  # another process has its group.instance.id, and has replaced it
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _live_once(self) -> None:
         name = f"{self._client_host.name}.{self._incarnation}"
-        self._consumer = consumer = self._client_host.group_consumer(name, self._settings.group, require_stable=self._settings.require_stable)
+        self._consumer = consumer = self._client_host.group_consumer(
+            name, self._settings.group, require_stable=self._settings.require_stable
+        )
         if self._settings.variant is Variant.PER_THREAD:
             await self._producer(None, self._id_of_thread)
         else:
-            consumer.on_assigned = self._open_tasks if self._settings.variant is Variant.PER_TASK else self._open_as_probed
+            consumer.on_assigned = (
+                self._open_tasks
+                if self._settings.variant is Variant.PER_TASK
+                else self._open_as_probed
+            )
             consumer.on_released = consumer.on_lost = self._close_tasks
         await consumer.start()
         while not self._is_done():
             records = await consumer.poll()
-            # Commit with the group metadata of the poll: a member that is removed later would commit as an unknown member, which is not fenced.
+            # Commit with the group metadata of the poll: a member that is removed later would
+            # commit as an unknown member, which is not fenced.
             group = consumer.group
             await self._pass(Point.POLLED)
             for first in range(0, len(records), self._settings.records_per_transaction):
-                if not await self._copy(consumer, group, records[first : first + self._settings.records_per_transaction]):
+                if not await self._copy(
+                    consumer, group, records[first : first + self._settings.records_per_transaction]
+                ):
                     break
         await self._end(leaves=True)
 
-    async def _copy(self, consumer: GroupConsumerClient, group: GroupIdentity, records: Sequence[ReadRecord]) -> bool:
-        """Copy records, in one transaction for each producer; return whether all went well. After an abort the consumer reads them again."""
+    async def _copy(
+        self, consumer: GroupConsumerClient, group: GroupIdentity, records: Sequence[ReadRecord]
+    ) -> bool:
+        """Copy records, in one transaction for each producer; return whether all went well.
+
+        After an abort the consumer reads them again.
+        """
         by_producer: dict[TopicPartition | None, list[ReadRecord]] = {}
         for record in records:
-            task = None if None in self._producers else TopicPartition(record.topic, record.partition)
+            task = (
+                None if None in self._producers else TopicPartition(record.topic, record.partition)
+            )
             by_producer.setdefault(task, []).append(record)
         for task, group_records in by_producer.items():
             producer = self._producers.get(task)
@@ -164,13 +210,19 @@ class TransformWorker:
                 return False
         return True
 
-    async def _transaction(self, producer: TransactionalClient, group: GroupIdentity, records: Sequence[ReadRecord]) -> None:
+    async def _transaction(
+        self, producer: TransactionalClient, group: GroupIdentity, records: Sequence[ReadRecord]
+    ) -> None:
         await producer.begin()
         await self._pass(Point.BEGUN)
         for record in records:
-            await producer.send(self._settings.output_topic, record.partition, record.key, record.value)
+            await producer.send(
+                self._settings.output_topic, record.partition, record.key, record.value
+            )
         await self._pass(Point.SENT)
-        offsets = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in records}
+        offsets = {
+            TopicPartition(record.topic, record.partition): record.offset + 1 for record in records
+        }
         await producer.send_offsets(group, offsets)
         await self._pass(Point.OFFSETS_SENT)
         await producer.commit()
@@ -178,16 +230,22 @@ class TransformWorker:
         self.costs.records += len(records)
         await self._pass(Point.COMMITTED)
 
-    # Tasks ----------------------------------------------------------------------------------------------------------------------------------------
+    # Tasks
+    # ----------------------------------------------------------------------------------------------
 
     async def _open_tasks(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Initialise the transactional id of each partition: its previous owner is fenced before committed offsets are fetched."""
+        """Initialise the transactional id of each partition: its previous owner is fenced before
+        committed offsets are fetched.
+        """
         for where in partitions:
             if where not in self._producers:
                 await self._producer(where, f"{self._settings.id_prefix}-task-{where.partition}")
 
     async def _open_as_probed(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Create the producers that the version of this assignment allows. The version decreases, too, when an older member joins."""
+        """Create the producers that the version of this assignment allows.
+
+        The version decreases, too, when an older member joins.
+        """
         assert self._consumer is not None, "its callback runs this"
         if self._consumer.assigned_version < OF_THREADS:
             await self._close_thread()
@@ -227,7 +285,8 @@ class TransformWorker:
         self._producers[task] = producer
         await producer.init()
 
-    # Mishaps --------------------------------------------------------------------------------------------------------------------------------------
+    # Mishaps
+    # ----------------------------------------------------------------------------------------------
 
     async def _pass(self, point: Point) -> None:
         self.on_point(point, self)
@@ -240,7 +299,9 @@ class TransformWorker:
             await self._pause(seconds)
 
     async def _pause(self, seconds: float) -> None:
-        clients = [client for client in (self._consumer, *self._producers.values()) if client is not None]
+        clients = [
+            client for client in (self._consumer, *self._producers.values()) if client is not None
+        ]
         for client in clients:
             client.freeze()
         self.is_paused = True

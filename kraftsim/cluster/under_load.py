@@ -1,7 +1,9 @@
-"""Clients that run while a scenario changes the cluster: writers, optionally a consume-transform-produce application, and a producer-id client
-that requests ids after each restart.
+"""Clients that run while a scenario changes the cluster: writers, optionally a
+consume-transform-produce application, and a producer-id client that requests ids after each
+restart.
 
-Shared by upgrades and migrations: the scenario takes the cluster from one state to another, and clients run until it has finished.
+Shared by upgrades and migrations: the scenario takes the cluster from one state to another, and
+clients run until it has finished.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -27,7 +29,9 @@ PROVEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderLoad:
-    """What an upgrade or a migration works with: `upgrade` restarts nodes, `requester` requests producer ids."""
+    """What an upgrade or a migration works with: `upgrade` restarts nodes, `requester` requests
+    producer ids.
+    """
 
     stage: ScenarioEnvironment
     upgrade: Upgrade
@@ -43,18 +47,37 @@ Walk = Callable[[UnderLoad], Awaitable[None]]
 
 
 async def while_clients_work(
-    stage: ScenarioEnvironment, walk: Walk, *, ids_per_restart: int, transform_app: ContinuousTransformApp | None = None
+    stage: ScenarioEnvironment,
+    walk: Walk,
+    *,
+    ids_per_restart: int,
+    transform_app: ContinuousTransformApp | None = None,
 ) -> None:
-    """Run an upgrade or a migration with running clients, and read what they wrote. Raises ScenarioFailed unless each record is there once."""
+    """Run an upgrade or a migration with running clients, and read what they wrote.
+
+    Raises ScenarioFailed unless each record is there once.
+    """
     traffic, topics = Traffic(topic=TOPIC, partitions=PARTITIONS), {TOPIC: PARTITIONS}
     await traffic.open(stage)
     beside: list[Coroutine[object, object, None]] = []
     if transform_app is not None:
         await transform_app.open(stage)
-        topics |= {transform_app.input_topic: transform_app.partitions, transform_app.output_topic: transform_app.partitions}
-        transform_workers = [transform_app.copy(stage, number) for number in range(1, stage.workload("copiers") + 1)]
-        beside = [transform_app.wait_for_completion(stage), transform_app.watch(stage), *transform_workers]
-    writers = [traffic.write(stage, f"writer-of-{TOPIC}-{number}") for number in range(1, stage.workload("writers") + 1)]
+        topics |= {
+            transform_app.input_topic: transform_app.partitions,
+            transform_app.output_topic: transform_app.partitions,
+        }
+        transform_workers = [
+            transform_app.copy(stage, number) for number in range(1, stage.workload("copiers") + 1)
+        ]
+        beside = [
+            transform_app.wait_for_completion(stage),
+            transform_app.watch(stage),
+            *transform_workers,
+        ]
+    writers = [
+        traffic.write(stage, f"writer-of-{TOPIC}-{number}")
+        for number in range(1, stage.workload("writers") + 1)
+    ]
 
     async def to_the_end() -> None:
         requester = stage.producer_id_client("asker")
@@ -63,7 +86,11 @@ async def while_clients_work(
             await requester.ask(ids_per_restart)
 
         upgrade = Upgrade(stage=stage, topics=topics, after_each=ask)
-        await walk(UnderLoad(stage=stage, upgrade=upgrade, requester=requester, ids_per_restart=ids_per_restart))
+        await walk(
+            UnderLoad(
+                stage=stage, upgrade=upgrade, requester=requester, ids_per_restart=ids_per_restart
+            )
+        )
         await requester.close()
         traffic.is_over = True
         if transform_app is not None:

@@ -6,7 +6,8 @@
 | embedded  | our own, over sockets          | our own             |
 | processes | librdkafka (confluent-kafka)   | our own             |
 
-Each emits its requests and their results as events of `kraftsim.events.clients`, to a log of its own.
+Each emits its requests and their results as events of `kraftsim.events.clients`, to a log of its
+own.
 """
 
 from collections.abc import Sequence
@@ -24,11 +25,15 @@ class ProducerDriver(Protocol):
         ...
 
     async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:
-        """Enqueue a record; returns when the buffer has room for more, not when the record is acknowledged."""
+        """Enqueue a record; returns when the buffer has room for more, not when the record is
+        acknowledged.
+        """
         ...
 
     async def flush(self, timeout_seconds: float) -> int:
-        """Wait until every record is acknowledged or failed; return how many are still in flight."""
+        """Wait until every record is acknowledged or failed; return how many are still in
+        flight.
+        """
         ...
 
     async def close(self) -> None:
@@ -40,7 +45,9 @@ class ReaderDriver(Protocol):
     """A consumer with assigned partitions, without a group."""
 
     async def read_all(self, topic: str, partitions: Sequence[int]) -> list[ReadRecord]:
-        """Return every record from the start of each partition to its end at the time of the call."""
+        """Return every record from the start of each partition to its end at the time of the
+        call.
+        """
         ...
 
     async def close(self) -> None:

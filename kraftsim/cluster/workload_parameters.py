@@ -1,6 +1,8 @@
-"""Descriptions of the workload parameters of scenarios: `kraftsim scenario NAME --help` and the catalogue show them.
+"""Descriptions of the workload parameters of scenarios: `kraftsim scenario NAME --help` and the
+catalogue show them.
 
-A name means the same in each scenario that declares it. Numbers are counts unless the name ends with a unit.
+A name means the same in each scenario that declares it. Numbers are counts unless the name ends
+with a unit.
 """
 
 from collections.abc import Mapping

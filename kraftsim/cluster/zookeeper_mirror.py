@@ -1,7 +1,9 @@
-"""Compares the metadata in ZooKeeper with the metadata log during a migration: each is read on its own, as brokers of either mode would.
+"""Compares the metadata in ZooKeeper with the metadata log during a migration: each is read on its
+own, as brokers of either mode would.
 
-A configuration without values equals a missing one. The block of producer ids in ZooKeeper is the last one that was allocated, as it is
-right after the migration of metadata, or the next one, as it is after each allocation since.
+A configuration without values equals a missing one. The block of producer ids in ZooKeeper is the
+last one that was allocated, as it is right after the migration of metadata, or the next one, as it
+is after each allocation since.
 Source: KIP-866.
 """
 
@@ -21,8 +23,12 @@ if TYPE_CHECKING:
 NO_ID = bytes(16)
 
 
-def compare(znodes: Znodes, migrations: "Sequence[tuple[str, Migration]]") -> ZookeeperCompared | None:
-    """Return the differences between ZooKeeper and the active controller; None while ZooKeeper is not at the offset of the log."""
+def compare(
+    znodes: Znodes, migrations: "Sequence[tuple[str, Migration]]"
+) -> ZookeeperCompared | None:
+    """Return the differences between ZooKeeper and the active controller; None while ZooKeeper is
+    not at the offset of the log.
+    """
     data, _ = znodes.get(MIGRATION, (None, None))
     if data is None:
         return None
@@ -30,18 +36,31 @@ def compare(znodes: Znodes, migrations: "Sequence[tuple[str, Migration]]") -> Zo
     for name, migration in migrations:
         if migration.mirrored is not None and migration.mirrored[0] == until:
             found = differences(_without_pending(znodes), migration.mirrored[1])
-            return ZookeeperCompared(controller=name, offset=until, differences=len(found), what=",".join(found))
+            return ZookeeperCompared(
+                controller=name, offset=until, differences=len(found), what=",".join(found)
+            )
     return None
 
 
 def _without_pending(znodes: Znodes) -> Znodes:
     """Return all znodes but those of topics that are about to be deleted."""
-    pending = [f"{TOPICS}/{path.removeprefix(DELETE_TOPICS + '/')}" for path in znodes if path.startswith(f"{DELETE_TOPICS}/")]
-    return {path: znode for path, znode in znodes.items() if not any(path == each or path.startswith(f"{each}/") for each in pending)}
+    pending = [
+        f"{TOPICS}/{path.removeprefix(DELETE_TOPICS + '/')}"
+        for path in znodes
+        if path.startswith(f"{DELETE_TOPICS}/")
+    ]
+    return {
+        path: znode
+        for path, znode in znodes.items()
+        if not any(path == each or path.startswith(f"{each}/") for each in pending)
+    }
 
 
 def differences(znodes: Znodes, image: MetadataImage) -> list[str]:
-    """Return what differs, sorted. Brokers, features and controllers are not compared: ZooKeeper has them elsewhere, or not at all."""
+    """Return what differs, sorted.
+
+    Brokers, features and controllers are not compared: ZooKeeper has them elsewhere, or not at all.
+    """
     mirror = MetadataImage()
     for piece in records_of_znodes(znodes, lambda: NO_ID):
         for record in piece:
@@ -70,7 +89,9 @@ def _differing(mirror: MetadataImage, image: MetadataImage) -> Iterator[str]:
         )
         if not same:
             yield f"partition {after.name}-{number}"
-    yield from (f"configuration {resource_type} {name!r}" for resource_type, name in changes.configs)
+    yield from (
+        f"configuration {resource_type} {name!r}" for resource_type, name in changes.configs
+    )
     mirrored, given = mirror.next_producer_id, image.next_producer_id
     if mirrored != given and (mirrored is None or given is None or mirrored - BLOCK_SIZE != given):
         yield f"producer ids: {mirrored} in ZooKeeper, {given} in the log"
@@ -78,7 +99,13 @@ def _differing(mirror: MetadataImage, image: MetadataImage) -> Iterator[str]:
 
 def _differing_access(mirror: MetadataImage, image: MetadataImage) -> Iterator[str]:
     registries: tuple[tuple[str, Callable[[MetadataImage], object]], ...] = (
-        ("quotas", lambda each: [(record.entity, record.key, record.value) for record in each.registries.quotas.records()]),
+        (
+            "quotas",
+            lambda each: [
+                (record.entity, record.key, record.value)
+                for record in each.registries.quotas.records()
+            ],
+        ),
         ("credentials", lambda each: each.registries.scram_credentials.records()),
         ("tokens", lambda each: each.registries.delegation_tokens.records()),
     )

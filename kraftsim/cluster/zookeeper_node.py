@@ -1,6 +1,8 @@
-"""A ZooKeeper server as a node of a cluster: settings of ZooKeeper's own configuration file, and kraftsim's settings that every node has.
+"""A ZooKeeper server as a node of a cluster: settings of ZooKeeper's own configuration file, and
+kraftsim's settings that every node has.
 
-Source: org.apache.zookeeper.server.quorum.QuorumPeerConfig (zookeeper.properties of Kafka's distribution).
+Source: org.apache.zookeeper.server.quorum.QuorumPeerConfig (zookeeper.properties of Kafka's
+distribution).
 """
 
 from collections.abc import Mapping
@@ -19,7 +21,10 @@ LOG_DIRS = "log.dirs"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZookeeperNodeConfig:
-    """The configuration of a server. Fields that other nodes have, too, are named as in `NodeConfig`."""
+    """The configuration of a server.
+
+    Fields that other nodes have, too, are named as in `NodeConfig`.
+    """
 
     settings: ZookeeperSettings
     node_name: str
@@ -33,9 +38,17 @@ class ZookeeperNodeConfig:
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> "ZookeeperNodeConfig":
         """Validate a property set. Raises ConfigError: one line, naming the key."""
-        ours = {key.removeprefix(OURS): value for key, value in properties.items() if key.startswith(OURS)}
+        ours = {
+            key.removeprefix(OURS): value
+            for key, value in properties.items()
+            if key.startswith(OURS)
+        }
         name = ours.get("node.name", "zookeeper-1")
-        theirs = {key: value for key, value in properties.items() if not key.startswith(OURS) and key not in (DIRECTORY, LOG_DIRS)}
+        theirs = {
+            key: value
+            for key, value in properties.items()
+            if not key.startswith(OURS) and key not in (DIRECTORY, LOG_DIRS)
+        }
         directory = properties.get(LOG_DIRS) or properties.get(DIRECTORY)
         if not directory:
             raise ConfigError(f"{DIRECTORY} is required")

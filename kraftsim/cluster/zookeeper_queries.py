@@ -17,7 +17,9 @@ from protocol.zookeeper.op_codes import ZookeeperError
 
 
 async def migrated_until(world: World, servers: Sequence[tuple[str, int]]) -> int:
-    """Return the offset in /migration; -1 before the migration of metadata, or if ZooKeeper does not answer."""
+    """Return the offset in /migration; -1 before the migration of metadata, or if ZooKeeper does
+    not answer.
+    """
     client = ZookeeperClient(world, servers)
     client.start()
     try:
@@ -29,8 +31,12 @@ async def migrated_until(world: World, servers: Sequence[tuple[str, int]]) -> in
     return MigrationZnode.parse(data or b"").kraft_metadata_offset
 
 
-async def compared_from_outside(world: World, servers: Sequence[tuple[str, int]], logs: Sequence[Path]) -> ZookeeperCompared | None:
-    """Return the differences between ZooKeeper and a metadata log on disk; None if ZooKeeper changed while it was read."""
+async def compared_from_outside(
+    world: World, servers: Sequence[tuple[str, int]], logs: Sequence[Path]
+) -> ZookeeperCompared | None:
+    """Return the differences between ZooKeeper and a metadata log on disk; None if ZooKeeper
+    changed while it was read.
+    """
     client = ZookeeperClient(world, servers)
     client.start()
     try:
@@ -48,7 +54,12 @@ async def compared_from_outside(world: World, servers: Sequence[tuple[str, int]]
         image = _image_until(log, until)
         if image is not None:
             found = differences(znodes, image)
-            return ZookeeperCompared(controller=log.parent.parent.name, offset=until, differences=len(found), what=",".join(found))
+            return ZookeeperCompared(
+                controller=log.parent.parent.name,
+                offset=until,
+                differences=len(found),
+                what=",".join(found),
+            )
     return None
 
 
@@ -71,7 +82,11 @@ def _image_until(log: Path, last_offset: int) -> MetadataImage | None:
 
 
 async def take_back(world: World, servers: Sequence[tuple[str, int]]) -> None:
-    """Delete /controller, so that a broker can be elected, and /migration, so that a later attempt migrates again.   Source: KIP-866, KAFKA-15945."""
+    """Delete /controller, so that a broker can be elected, and /migration, so that a later attempt
+    migrates again.
+
+    Source: KIP-866, KAFKA-15945.
+    """
     client = ZookeeperClient(world, servers)
     client.start()
     try:

@@ -1,4 +1,6 @@
-"""Record batches and how to produce them: shared by the checks of Produce, Fetch and ListOffsets."""
+"""Record batches and how to produce them: shared by the checks of Produce, Fetch and
+ListOffsets.
+"""
 
 import time
 
@@ -9,7 +11,13 @@ from protocol.api_keys import ApiKey
 from protocol.batches import build_batch
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.records import Record
 
 ALL, LEADER, NONE = -1, 1, 0
@@ -35,7 +43,9 @@ def batch(
     compression: Compression = Compression.NONE,
     transactional: bool = False,
 ) -> bytes:
-    """Return a batch of small records with current timestamps; with a producer id, epoch and sequence an idempotent one."""
+    """Return a batch of small records with current timestamps; with a producer id, epoch and
+    sequence an idempotent one.
+    """
     values = [Record(timestamp=wall_ms(), value=b"record %d" % index) for index in range(records)]
     return build_batch(
         values,
@@ -47,21 +57,46 @@ def batch(
     )
 
 
-def produce_request(topic: str, records: bytes | None, *, partition: int = 0, acks: int = ALL, transactional_id: str | None = None) -> ProduceRequest:
+def produce_request(
+    topic: str,
+    records: bytes | None,
+    *,
+    partition: int = 0,
+    acks: int = ALL,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
     """Return a request with one batch for one partition."""
-    topics = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])]
-    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=TIMEOUT_MS, topic_data=topics)
+    topics = [
+        TopicProduceData(
+            name=topic, partition_data=[PartitionProduceData(index=partition, records=records)]
+        )
+    ]
+    return ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=TIMEOUT_MS, topic_data=topics
+    )
 
 
-def produce(peer: Peer, topic: str, records: bytes, version: int = 9, *, partition: int = 0, acks: int = ALL) -> PartitionProduceResponse:
-    """Produce one batch to one partition over a connection to its leader, and return the partition's response."""
-    answer = peer.ask(produce_request(topic, records, partition=partition, acks=acks), version, ProduceResponse)
+def produce(
+    peer: Peer, topic: str, records: bytes, version: int = 9, *, partition: int = 0, acks: int = ALL
+) -> PartitionProduceResponse:
+    """Produce one batch to one partition over a connection to its leader, and return the
+    partition's response.
+    """
+    answer = peer.ask(
+        produce_request(topic, records, partition=partition, acks=acks), version, ProduceResponse
+    )
     return answer.responses[0].partition_responses[0]
 
 
 def produce_versions(target: Target) -> list[int]:
-    """Return the versions of Produce that both sides support, with batches of format 2 and topic names."""
-    return [version for version in target.versions(ApiKey.PRODUCE, since=FORMAT_2_SINCE) if version <= NAMES_UNTIL]
+    """Return the versions of Produce that both sides support, with batches of format 2 and topic
+    names.
+    """
+    return [
+        version
+        for version in target.versions(ApiKey.PRODUCE, since=FORMAT_2_SINCE)
+        if version <= NAMES_UNTIL
+    ]
 
 
 def filled_topic(target: Target, batches: int, records: int = 1) -> Topic:

@@ -1,4 +1,6 @@
-"""A KIP-848 consumer group for the checks: members that send heartbeats, take their assignment, and revoke partitions."""
+"""A KIP-848 consumer group for the checks: members that send heartbeats, take their assignment, and
+revoke partitions.
+"""
 
 from typing import Final
 
@@ -22,7 +24,9 @@ Owned = dict[bytes, tuple[int, ...]]
 class ConsumerMember:
     """One member. `owned` is its assignment, which it takes as soon as it receives it."""
 
-    def __init__(self, group: "ConsumerGroupClient", member_id: str, names: list[str], **fields: object) -> None:
+    def __init__(
+        self, group: "ConsumerGroupClient", member_id: str, names: list[str], **fields: object
+    ) -> None:
         self.talk = group
         self.member_id = member_id
         self.epoch = 0
@@ -43,23 +47,32 @@ class ConsumerMember:
             "topic_partitions": [],
             **self._fields,
         }
-        return self._take(with_retries(lambda: self.ask(**fields), lambda answer: answer.error_code))
+        return self._take(
+            with_retries(lambda: self.ask(**fields), lambda answer: answer.error_code)
+        )
 
     def beat(self) -> ConsumerGroupHeartbeatResponse:
         """Send the owned partitions, and take the assignment."""
-        instance = {"instance_id": self._fields["instance_id"]} if "instance_id" in self._fields else {}
+        instance = (
+            {"instance_id": self._fields["instance_id"]} if "instance_id" in self._fields else {}
+        )
         return self._take(self.ask(topic_partitions=rows_of(self.owned), **instance))
 
     def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
         """Leave, or with -2 leave temporarily as a static member."""
-        instance = {"instance_id": self._fields["instance_id"]} if "instance_id" in self._fields else {}
+        instance = (
+            {"instance_id": self._fields["instance_id"]} if "instance_id" in self._fields else {}
+        )
         return self.talk.ask(member_id=self.member_id, member_epoch=epoch, **instance)
 
     def _take(self, answer: ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
         expect_error(answer.error_code, ErrorCode.NONE, f"a heartbeat of {self.member_id}")
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
-            self.owned = {row.topic_id: tuple(sorted(row.partitions)) for row in answer.assignment.topic_partitions}
+            self.owned = {
+                row.topic_id: tuple(sorted(row.partitions))
+                for row in answer.assignment.topic_partitions
+            }
         return answer
 
 
@@ -92,7 +105,10 @@ class ConsumerGroupClient:
         return ConsumerMember(self, name, [topic.name for topic in topics], **fields)
 
     def settle(self, *members: ConsumerMember, wanted: list[Owned]) -> None:
-        """Let members send heartbeats until each has its expected partitions. Raises Unmet if two ever own the same, or after a time-out."""
+        """Let members send heartbeats until each has its expected partitions.
+
+        Raises Unmet if two ever own the same, or after a time-out.
+        """
 
         def round_of_beats() -> list[Owned]:
             for member in members:
@@ -100,7 +116,11 @@ class ConsumerGroupClient:
                 self._look(members)
             return [member.owned for member in members]
 
-        settled(round_of_beats, lambda found: found == wanted and len({member.epoch for member in members}) == 1, "the assignments of all members")
+        settled(
+            round_of_beats,
+            lambda found: found == wanted and len({member.epoch for member in members}) == 1,
+            "the assignments of all members",
+        )
 
     def _look(self, members: tuple[ConsumerMember, ...]) -> None:
         taken: dict[tuple[bytes, int], str] = {}
@@ -109,9 +129,15 @@ class ConsumerGroupClient:
                 for number in numbers:
                     other = taken.setdefault((topic_id, number), member.member_id)
                     if other != member.member_id:
-                        raise Unmet(f"partition {number} was given to {member.member_id} while {other} had it")
+                        raise Unmet(
+                            f"partition {number} was given to {member.member_id} while {other} "
+                            "had it"
+                        )
 
 
 def rows_of(owned: Owned) -> list[TopicPartitions]:
     """Return partitions as rows of a heartbeat."""
-    return [TopicPartitions(topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in owned.items()]
+    return [
+        TopicPartitions(topic_id=topic_id, partitions=list(numbers))
+        for topic_id, numbers in owned.items()
+    ]

@@ -1,4 +1,5 @@
-"""FetchSnapshot (59) on the controller listener: how a request for a non-existent snapshot is rejected.
+"""FetchSnapshot (59) on the controller listener: how a request for a non-existent snapshot is
+rejected.
 
 Source: KIP-630, KafkaRaftClient.handleFetchSnapshotRequest.
 """
@@ -11,7 +12,13 @@ from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k59_fetch_snapshot import FetchPartitionSnapshot, FetchSnapshotRequest, FetchSnapshotResponse, FetchTopicSnapshot, SnapshotId
+from protocol.messages.k59_fetch_snapshot import (
+    FetchPartitionSnapshot,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    FetchTopicSnapshot,
+    SnapshotId,
+)
 
 REQUIREMENTS = Requirements("controller", 8, "Snapshots of the metadata")
 HANDLE = "KafkaRaftClient.handleFetchSnapshotRequest"
@@ -29,7 +36,9 @@ class SnapshotReader:
         self._version = version
         self.log = MetadataReader(target, peer)
 
-    def request(self, end_offset: int = FAR_OFFSET, epoch: int = 1, position: int = 0, topic: str = METADATA) -> FetchSnapshotRequest:
+    def request(
+        self, end_offset: int = FAR_OFFSET, epoch: int = 1, position: int = 0, topic: str = METADATA
+    ) -> FetchSnapshotRequest:
         """Return a FetchSnapshot request, by default for a non-existent snapshot."""
         row = FetchPartitionSnapshot(
             partition=0,
@@ -37,14 +46,23 @@ class SnapshotReader:
             snapshot_id=SnapshotId(end_offset=end_offset, epoch=epoch),
             position=position,
         )
-        return FetchSnapshotRequest(replica_id=UNKNOWN_ID, max_bytes=PIECE_BYTES, topics=[FetchTopicSnapshot(name=topic, partitions=[row])])
+        return FetchSnapshotRequest(
+            replica_id=UNKNOWN_ID,
+            max_bytes=PIECE_BYTES,
+            topics=[FetchTopicSnapshot(name=topic, partitions=[row])],
+        )
 
     def ask(self, asked: FetchSnapshotRequest) -> FetchSnapshotResponse:
         """Send it."""
         return self._peer.ask(asked, self._version, FetchSnapshotResponse)
 
 
-@REQUIREMENTS.that(1, "a non-existent snapshot fails as a whole with UNKNOWN_SERVER_ERROR: Kafka cannot send the intended error", source=HANDLE)
+@REQUIREMENTS.that(
+    1,
+    "a non-existent snapshot fails as a whole with UNKNOWN_SERVER_ERROR: Kafka cannot send the "
+    "intended error",
+    source=HANDLE,
+)
 def not_there(target: Target) -> None:
     for version in target.versions(ApiKey.FETCH_SNAPSHOT, address=target.controller_address()):
         with target.controller_peer() as peer:
@@ -62,17 +80,31 @@ def not_there(target: Target) -> None:
             rows["an epoch ahead"].topics[0].partitions[0].current_leader_epoch += 1
             for what, asked in rows.items():
                 answer = reader.ask(asked)
-                expect_error(answer.error_code, ErrorCode.UNKNOWN_SERVER_ERROR, f"version {version}, {what}")
+                expect_error(
+                    answer.error_code, ErrorCode.UNKNOWN_SERVER_ERROR, f"version {version}, {what}"
+                )
                 expect_equal(answer.topics, [], f"version {version}, {what}: topics")
 
 
-@REQUIREMENTS.that(2, "another cluster id is rejected with INCONSISTENT_CLUSTER_ID", source="KafkaRaftClient.hasValidClusterId")
+@REQUIREMENTS.that(
+    2,
+    "another cluster id is rejected with INCONSISTENT_CLUSTER_ID",
+    source="KafkaRaftClient.hasValidClusterId",
+)
 def another_cluster(target: Target) -> None:
     for version in target.versions(ApiKey.FETCH_SNAPSHOT, address=target.controller_address()):
         with target.controller_peer() as peer:
             reader = SnapshotReader(target, peer, version)
             asked = reader.request()
             asked.cluster_id = "another-cluster-of-ours"
-            expect_error(reader.ask(asked).error_code, ErrorCode.INCONSISTENT_CLUSTER_ID, f"version {version}, another cluster")
+            expect_error(
+                reader.ask(asked).error_code,
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"version {version}, another cluster",
+            )
             asked.cluster_id = cluster_id_of(target)
-            expect_error(reader.ask(asked).error_code, ErrorCode.UNKNOWN_SERVER_ERROR, f"version {version}, no such snapshot of this one")
+            expect_error(
+                reader.ask(asked).error_code,
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"version {version}, no such snapshot of this one",
+            )

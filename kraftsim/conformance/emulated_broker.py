@@ -1,6 +1,8 @@
-"""An emulated broker that only registers with the controller: the client of the checks of the controller listener.
+"""An emulated broker that only registers with the controller: the client of the checks of the
+controller listener.
 
-Its id is high and unique. It is fenced at the end, and unregistered if the controller supports that.
+Its id is high and unique. It is fenced at the end, and unregistered if the controller supports
+that.
 """
 
 import os
@@ -15,10 +17,21 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
+from protocol.messages.k62_broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.messages.k64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.k64_unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from protocol.messages.k67_allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 
 FIRST_ID = 1_000_000_000
 IDS = 1_000_000_000
@@ -58,7 +71,9 @@ class ThrowAwayBroker:
             asked.log_dirs = [uuid_of(self.broker_id, 1000)]
         return asked
 
-    def register(self, asked: BrokerRegistrationRequest | None = None) -> BrokerRegistrationResponse:
+    def register(
+        self, asked: BrokerRegistrationRequest | None = None
+    ) -> BrokerRegistrationResponse:
         """Send BrokerRegistration."""
         return self._peer.ask(asked or self.request(), self._version, BrokerRegistrationResponse)
 
@@ -70,7 +85,12 @@ class ThrowAwayBroker:
         return self.epoch
 
     def heartbeat(
-        self, *, epoch: int | None = None, offset: int = 0, want_fence: bool = True, want_shut_down: bool = False
+        self,
+        *,
+        epoch: int | None = None,
+        offset: int = 0,
+        want_fence: bool = True,
+        want_shut_down: bool = False,
     ) -> BrokerHeartbeatResponse:
         """Send a heartbeat; by default one that stays fenced."""
         asked = BrokerHeartbeatRequest(
@@ -84,7 +104,9 @@ class ThrowAwayBroker:
 
     def allocate(self, epoch: int | None = None) -> AllocateProducerIdsResponse:
         """Ask for a block of producer ids."""
-        asked = AllocateProducerIdsRequest(broker_id=self.broker_id, broker_epoch=self.epoch if epoch is None else epoch)
+        asked = AllocateProducerIdsRequest(
+            broker_id=self.broker_id, broker_epoch=self.epoch if epoch is None else epoch
+        )
         version = self._target.newest(ApiKey.ALLOCATE_PRODUCER_IDS, address=self._address)
         return self._peer.ask(asked, version, AllocateProducerIdsResponse)
 
@@ -94,9 +116,14 @@ class ThrowAwayBroker:
             return
         self.heartbeat(offset=CAUGHT_UP)
         if ApiKey.UNREGISTER_BROKER in self._target.ranges(self._address):
-            answer = self._peer.ask(UnregisterBrokerRequest(broker_id=self.broker_id), 0, UnregisterBrokerResponse)
+            answer = self._peer.ask(
+                UnregisterBrokerRequest(broker_id=self.broker_id), 0, UnregisterBrokerResponse
+            )
             if answer.error_code != ErrorCode.NONE:
-                raise Unmet(f"the broker {self.broker_id} could not be unregistered: {error_name(answer.error_code)} {answer.error_message}")
+                raise Unmet(
+                    f"the broker {self.broker_id} could not be unregistered: "
+                    f"{error_name(answer.error_code)} {answer.error_message}"
+                )
 
 
 @contextmanager
@@ -124,14 +151,24 @@ def uuid_of(broker_id: int, number: int) -> bytes:
 
 
 def _features(target: Target, lowest: int) -> list[Feature]:
-    """Return the features that a real broker of this cluster supports: the controller registers no broker that supports less."""
+    """Return the features that a real broker of this cluster supports: the controller registers no
+    broker that supports less.
+    """
     with target.peer() as peer:
         version = target.newest(ApiKey.API_VERSIONS)
         if version < FEATURES_SINCE:
             raise Unmet("a broker does not return its supported features")
-        answer = peer.ask(ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1.0"), version, ApiVersionsResponse)
+        answer = peer.ask(
+            ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1.0"),
+            version,
+            ApiVersionsResponse,
+        )
     return [
-        Feature(name=row.name, min_supported_version=row.min_version, max_supported_version=row.max_version)
+        Feature(
+            name=row.name,
+            min_supported_version=row.min_version,
+            max_supported_version=row.max_version,
+        )
         for row in answer.supported_features
         if row.min_version >= lowest
     ]

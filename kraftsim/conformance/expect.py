@@ -1,4 +1,6 @@
-"""How a check reports that a node does not meet a requirement, or that the check does not apply to it."""
+"""How a check reports that a node does not meet a requirement, or that the check does not apply to
+it.
+"""
 
 from protocol.errors import ErrorCode
 
@@ -6,7 +8,9 @@ SHOWN_CHARACTERS = 200
 
 
 class Unmet(Exception):
-    """A requirement is not met: what was checked, and for a comparison the expected and the actual value."""
+    """A requirement is not met: what was checked, and for a comparison the expected and the actual
+    value.
+    """
 
     def __init__(self, what: str, expected: str = "", came: str = "") -> None:
         super().__init__(f"{what}: expected {expected}, got {came}" if expected or came else what)
@@ -16,7 +20,10 @@ class Unmet(Exception):
 
 
 class Inapplicable(Exception):
-    """The check does not apply: it needs something that the caller or the node does not provide. The message says what."""
+    """The check does not apply: it needs something that the caller or the node does not provide.
+
+    The message says what.
+    """
 
 
 def expect(condition: bool, otherwise: str) -> None:

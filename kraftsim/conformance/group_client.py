@@ -1,7 +1,8 @@
-"""A classic consumer group for the checks: its coordinator is known, members join and sync, each on its own connection.
+"""A classic consumer group for the checks: its coordinator is known, members join and sync, each on
+its own connection.
 
-A JoinGroup is answered when the other members have joined, too; so members that join together send first and
-receive later.
+A JoinGroup is answered when the other members have joined, too; so members that join together send
+first and receive later.
 """
 
 import time
@@ -21,12 +22,24 @@ from protocol.messages.k08_offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from protocol.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from protocol.messages.k14_sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 
 Answer = TypeVar("Answer")
 SESSION_MS: Final = 30_000
@@ -38,7 +51,11 @@ COMMIT_VERSION: Final = 8
 FETCH_VERSION: Final = 7
 PROTOCOL_TYPE: Final = "consumer"
 PROTOCOL: Final = "range"
-MAY_PASS: Final = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+MAY_PASS: Final = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
 """Transient errors while the internal topic is created and its coordinator is loading."""
 
 
@@ -52,17 +69,26 @@ class GroupClient:
         self.address = find_coordinator(target, self.group_id)
         with self.peer() as peer:
             with_retries(
-                lambda: peer.ask(self.heartbeat_request("nobody", 1), HEARTBEAT_VERSION, HeartbeatResponse), lambda answer: answer.error_code
+                lambda: peer.ask(
+                    self.heartbeat_request("nobody", 1), HEARTBEAT_VERSION, HeartbeatResponse
+                ),
+                lambda answer: answer.error_code,
             )
 
     def peer(self) -> Peer:
         """Return a new connection to the coordinator."""
         return self.target.peer(self.address)
 
-    # Requests ------------------------------------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     def join_request(
-        self, member_id: str = "", *, instance_id: str | None = None, protocols: Sequence[str] = (PROTOCOL,), session_ms: int = SESSION_MS
+        self,
+        member_id: str = "",
+        *,
+        instance_id: str | None = None,
+        protocols: Sequence[str] = (PROTOCOL,),
+        session_ms: int = SESSION_MS,
     ) -> JoinGroupRequest:
         """Return a valid JoinGroup request."""
         return JoinGroupRequest(
@@ -72,11 +98,19 @@ class GroupClient:
             member_id=member_id,
             group_instance_id=instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=self.subscription) for name in protocols],
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=self.subscription)
+                for name in protocols
+            ],
         )
 
     def sync_request(
-        self, member_id: str, generation_id: int, shares: dict[str, bytes] | None = None, *, instance_id: str | None = None
+        self,
+        member_id: str,
+        generation_id: int,
+        shares: dict[str, bytes] | None = None,
+        *,
+        instance_id: str | None = None,
     ) -> SyncGroupRequest:
         """Return a SyncGroup request; the leader's contains all assignments."""
         return SyncGroupRequest(
@@ -86,14 +120,25 @@ class GroupClient:
             group_instance_id=instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=PROTOCOL,
-            assignments=[SyncGroupRequestAssignment(member_id=each, assignment=share) for each, share in (shares or {}).items()],
+            assignments=[
+                SyncGroupRequestAssignment(member_id=each, assignment=share)
+                for each, share in (shares or {}).items()
+            ],
         )
 
-    def heartbeat_request(self, member_id: str, generation_id: int, instance_id: str | None = None) -> HeartbeatRequest:
+    def heartbeat_request(
+        self, member_id: str, generation_id: int, instance_id: str | None = None
+    ) -> HeartbeatRequest:
         """Return a heartbeat."""
-        return HeartbeatRequest(group_id=self.group_id, generation_id=generation_id, member_id=member_id, group_instance_id=instance_id)
+        return HeartbeatRequest(
+            group_id=self.group_id,
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=instance_id,
+        )
 
-    # Talks ---------------------------------------------------------------------------------------------------------------------------------
+    # Talks
+    # ----------------------------------------------------------------------------------------------
 
     def fresh_id(self, peer: Peer) -> str:
         """Return a member id to join with."""
@@ -101,24 +146,42 @@ class GroupClient:
         expect_error(answer.error_code, ErrorCode.MEMBER_ID_REQUIRED, "a member without an id")
         return answer.member_id
 
-    def heartbeat(self, peer: Peer, member_id: str, generation_id: int, instance_id: str | None = None) -> int:
+    def heartbeat(
+        self, peer: Peer, member_id: str, generation_id: int, instance_id: str | None = None
+    ) -> int:
         """Send a heartbeat and return its error."""
-        return peer.ask(self.heartbeat_request(member_id, generation_id, instance_id), HEARTBEAT_VERSION, HeartbeatResponse).error_code
+        return peer.ask(
+            self.heartbeat_request(member_id, generation_id, instance_id),
+            HEARTBEAT_VERSION,
+            HeartbeatResponse,
+        ).error_code
 
     def joined_alone(self, peer: Peer, instance_id: str | None = None) -> JoinGroupResponse:
         """Be the only member, with an assignment; return the JoinGroup response."""
         member_id = self.fresh_id(peer) if instance_id is None else ""
-        joined = peer.ask(self.join_request(member_id, instance_id=instance_id), JOIN_VERSION, JoinGroupResponse)
+        joined = peer.ask(
+            self.join_request(member_id, instance_id=instance_id), JOIN_VERSION, JoinGroupResponse
+        )
         expect_error(joined.error_code, ErrorCode.NONE, "the join of the only member")
-        share = self.sync_request(joined.member_id, joined.generation_id, {joined.member_id: b"share"}, instance_id=instance_id)
+        share = self.sync_request(
+            joined.member_id,
+            joined.generation_id,
+            {joined.member_id: b"share"},
+            instance_id=instance_id,
+        )
         synced = peer.ask(share, SYNC_VERSION, SyncGroupResponse)
         expect_error(synced.error_code, ErrorCode.NONE, "the sync of the only member")
         expect_equal(bytes(synced.assignment), b"share", "the assignment of the only member")
         return joined
 
-    def leave(self, peer: Peer, member_id: str, instance_id: str | None = None) -> LeaveGroupResponse:
+    def leave(
+        self, peer: Peer, member_id: str, instance_id: str | None = None
+    ) -> LeaveGroupResponse:
         """Send LeaveGroup."""
-        asked = LeaveGroupRequest(group_id=self.group_id, members=[MemberIdentity(member_id=member_id, group_instance_id=instance_id)])
+        asked = LeaveGroupRequest(
+            group_id=self.group_id,
+            members=[MemberIdentity(member_id=member_id, group_instance_id=instance_id)],
+        )
         return peer.ask(asked, LEAVE_VERSION, LeaveGroupResponse)
 
     def commit(
@@ -132,7 +195,9 @@ class GroupClient:
         metadata: str = "m",
         version: int = COMMIT_VERSION,
     ) -> list[int]:
-        """Commit the same offset for some partitions, each a topic of its own in the request, and return their errors."""
+        """Commit the same offset for some partitions, each a topic of its own in the request, and
+        return their errors.
+        """
         asked = OffsetCommitRequest(
             group_id=self.group_id,
             generation_id_or_member_epoch=generation_id,
@@ -140,34 +205,62 @@ class GroupClient:
             topics=[
                 OffsetCommitRequestTopic(
                     name=topic,
-                    partitions=[OffsetCommitRequestPartition(partition_index=number, committed_offset=offset, committed_metadata=metadata)],
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=number,
+                            committed_offset=offset,
+                            committed_metadata=metadata,
+                        )
+                    ],
                 )
                 for topic, number in partitions
             ],
         )
         answer = peer.ask(asked, version, OffsetCommitResponse)
-        found = {(topic.name, row.partition_index): row.error_code for topic in answer.topics for row in topic.partitions}
+        found = {
+            (topic.name, row.partition_index): row.error_code
+            for topic in answer.topics
+            for row in topic.partitions
+        }
         return [found[partition] for partition in partitions]
 
     def fetch(self, peer: Peer, topic: str, numbers: Sequence[int]) -> dict[int, tuple[int, str]]:
         """Return offset and metadata of partitions of a topic."""
-        asked = OffsetFetchRequest(group_id=self.group_id, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=list(numbers))])
+        asked = OffsetFetchRequest(
+            group_id=self.group_id,
+            topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=list(numbers))],
+        )
         answer = peer.ask(asked, FETCH_VERSION, OffsetFetchResponse)
         expect_error(answer.error_code, ErrorCode.NONE, "the group's offsets")
-        return {row.partition_index: (row.committed_offset, row.metadata or "") for found in answer.topics for row in found.partitions}
+        return {
+            row.partition_index: (row.committed_offset, row.metadata or "")
+            for found in answer.topics
+            for row in found.partitions
+        }
 
 
 def find_coordinator(target: Target, group_id: str) -> str:
-    """Return the address of a group's coordinator, with retries while the internal topic is created. Raises Unmet."""
+    """Return the address of a group's coordinator, with retries while the internal topic is
+    created.
+
+    Raises Unmet.
+    """
     version = target.newest(ApiKey.FIND_COORDINATOR, until=3)
     with target.peer() as peer:
         answer = with_retries(
-            lambda: peer.ask(FindCoordinatorRequest(key=group_id), version, FindCoordinatorResponse), lambda found: found.error_code
+            lambda: peer.ask(
+                FindCoordinatorRequest(key=group_id), version, FindCoordinatorResponse
+            ),
+            lambda found: found.error_code,
         )
     return f"{answer.host}:{answer.port}"
 
 
-def with_retries(ask: Callable[[], Answer], error_of: Callable[[Answer], int], may_pass: Sequence[ErrorCode] = MAY_PASS) -> Answer:
+def with_retries(
+    ask: Callable[[], Answer],
+    error_of: Callable[[Answer], int],
+    may_pass: Sequence[ErrorCode] = MAY_PASS,
+) -> Answer:
     """Retry while the error is transient. Raises Unmet if it stays."""
     give_up_at = time.monotonic() + SETTLE_SECONDS
     while True:

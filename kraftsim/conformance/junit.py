@@ -1,7 +1,7 @@
 """Results as JUnit XML for CI systems: a suite per section, a case per requirement.
 
-Source: the elements and attributes that the schema of Jenkins' xUnit plug-in (junit-10.xsd) and the readers of
-GitHub and GitLab share.
+Source: the elements and attributes that the schema of Jenkins' xUnit plug-in (junit-10.xsd) and the
+readers of GitHub and GitLab share.
 """
 
 import re
@@ -15,13 +15,19 @@ NAME = "kraftsim conformance"
 NOT_FOR_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_xml(findings: Sequence[Finding], properties: Mapping[str, str], started_at: str, lost: str = "") -> bytes:
-    """Return the document. `properties` are in every suite; `started_at` is a time like 2026-01-31T12:00:00.
+def junit_xml(
+    findings: Sequence[Finding], properties: Mapping[str, str], started_at: str, lost: str = ""
+) -> bytes:
+    """Return the document.
 
-    `lost` is the reason why the node was not checked, or not completely: then an additional suite has one
-    error, because an empty one would pass.
+    `properties` are in every suite; `started_at` is a time like 2026-01-31T12:00:00.
+
+    `lost` is the reason why the node was not checked, or not completely: then an additional suite
+    has one error, because an empty one would pass.
     """
-    root = ElementTree.Element("testsuites", {"name": NAME, **_counts(findings, with_skipped=False)})
+    root = ElementTree.Element(
+        "testsuites", {"name": NAME, **_counts(findings, with_skipped=False)}
+    )
     for label, group in groupby(findings, key=lambda finding: finding.requirement.section.label):
         root.append(_suite(label, list(group), properties, started_at))
     if lost:
@@ -33,9 +39,18 @@ def junit_xml(findings: Sequence[Finding], properties: Mapping[str, str], starte
     return text + b"\n"
 
 
-def _suite(label: str, findings: list[Finding], properties: Mapping[str, str], started_at: str) -> ElementTree.Element:
+def _suite(
+    label: str, findings: list[Finding], properties: Mapping[str, str], started_at: str
+) -> ElementTree.Element:
     title = findings[0].requirement.section.title
-    suite = ElementTree.Element("testsuite", {"name": f"{label} {title}", "timestamp": started_at, **_counts(findings, with_skipped=True)})
+    suite = ElementTree.Element(
+        "testsuite",
+        {
+            "name": f"{label} {title}",
+            "timestamp": started_at,
+            **_counts(findings, with_skipped=True),
+        },
+    )
     _add_properties(suite, properties)
     for finding in findings:
         suite.append(_case(finding))
@@ -46,8 +61,14 @@ def _error(properties: Mapping[str, str], started_at: str, lost: str) -> Element
     counts = {"tests": "1", "failures": "0", "errors": "1", "time": "0.000", "skipped": "0"}
     suite = ElementTree.Element("testsuite", {"name": "node", "timestamp": started_at, **counts})
     _add_properties(suite, properties)
-    case = ElementTree.SubElement(suite, "testcase", {"name": "the node answers", "classname": "conformance.node", "time": "0.000"})
-    ElementTree.SubElement(case, "error", {"message": _clean(lost), "type": "NodeLost"}).text = _clean(lost)
+    case = ElementTree.SubElement(
+        suite,
+        "testcase",
+        {"name": "the node answers", "classname": "conformance.node", "time": "0.000"},
+    )
+    ElementTree.SubElement(
+        case, "error", {"message": _clean(lost), "type": "NodeLost"}
+    ).text = _clean(lost)
     return suite
 
 
@@ -60,12 +81,25 @@ def _add_properties(suite: ElementTree.Element, properties: Mapping[str, str]) -
 def _case(finding: Finding) -> ElementTree.Element:
     of = finding.requirement
     class_name = f"conformance.{of.section.chapter}.{of.section.section}"
-    case = ElementTree.Element("testcase", {"name": _clean(f"{of.label} {of.sentence}"), "classname": class_name, "time": f"{finding.seconds:.3f}"})
+    case = ElementTree.Element(
+        "testcase",
+        {
+            "name": _clean(f"{of.label} {of.sentence}"),
+            "classname": class_name,
+            "time": f"{finding.seconds:.3f}",
+        },
+    )
     if finding.verdict is Verdict.SKIPPED:
         ElementTree.SubElement(case, "skipped", {"message": _clean(finding.why)})
     if finding.verdict is Verdict.UNMET:
-        failure = ElementTree.SubElement(case, "failure", {"message": _clean(finding.why), "type": "Unmet"})
-        halves = [f"expected: {finding.expected}", f"came: {finding.came}"] if finding.expected or finding.came else []
+        failure = ElementTree.SubElement(
+            case, "failure", {"message": _clean(finding.why), "type": "Unmet"}
+        )
+        halves = (
+            [f"expected: {finding.expected}", f"came: {finding.came}"]
+            if finding.expected or finding.came
+            else []
+        )
         failure.text = _clean("\n".join([f"source: {of.source}", *halves, *finding.transcript]))
     return case
 

@@ -26,24 +26,40 @@ class _Producer:
         self._producer_id, self._producer_epoch = target.producer_id()
         self._sent: dict[tuple[int, int, int], bytes] = {}
 
-    def send(self, peer: Peer, sequence: int, records: int = 1, *, epochs_ahead: int = 0) -> PartitionProduceResponse:
+    def send(
+        self, peer: Peer, sequence: int, records: int = 1, *, epochs_ahead: int = 0
+    ) -> PartitionProduceResponse:
         """Produce records from a sequence on; the same call again sends the same bytes again."""
         key = (sequence, records, epochs_ahead)
         if key not in self._sent:
             epoch = self._producer_epoch + epochs_ahead
-            self._sent[key] = batch(records, producer_id=self._producer_id, producer_epoch=epoch, base_sequence=sequence)
+            self._sent[key] = batch(
+                records, producer_id=self._producer_id, producer_epoch=epoch, base_sequence=sequence
+            )
         return produce(peer, self.topic.name, self._sent[key])
 
-    def appended(self, peer: Peer, sequence: int, records: int, offset: int, *, epochs_ahead: int = 0) -> None:
+    def appended(
+        self, peer: Peer, sequence: int, records: int, offset: int, *, epochs_ahead: int = 0
+    ) -> None:
         """Produce, and expect the batch to be appended at an offset."""
         row = self.send(peer, sequence, records, epochs_ahead=epochs_ahead)
-        expect_error(row.error_code, ErrorCode.NONE, f"sequences from {sequence}, {records} records")
-        expect_equal(row.base_offset, offset, f"sequences from {sequence}, {records} records: first offset")
+        expect_error(
+            row.error_code, ErrorCode.NONE, f"sequences from {sequence}, {records} records"
+        )
+        expect_equal(
+            row.base_offset, offset, f"sequences from {sequence}, {records} records: first offset"
+        )
 
-    def refused(self, peer: Peer, sequence: int, records: int, error: ErrorCode, *, epochs_ahead: int = 0) -> None:
+    def refused(
+        self, peer: Peer, sequence: int, records: int, error: ErrorCode, *, epochs_ahead: int = 0
+    ) -> None:
         """Produce, and expect the batch to be rejected."""
         row = self.send(peer, sequence, records, epochs_ahead=epochs_ahead)
-        expect_error(row.error_code, error, f"sequences from {sequence}, {records} records, epoch + {epochs_ahead}")
+        expect_error(
+            row.error_code,
+            error,
+            f"sequences from {sequence}, {records} records, epoch + {epochs_ahead}",
+        )
         expect_equal(row.base_offset, -1, "offset in an error response")
 
 
@@ -62,7 +78,9 @@ def in_sequence(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    2, "a duplicate batch returns the original base offset and is not appended", source="KIP-98; UnifiedLog: a duplicate ends the append as success"
+    2,
+    "a duplicate batch returns the original base offset and is not appended",
+    source="KIP-98; UnifiedLog: a duplicate ends the append as success",
 )
 def repeated(target: Target) -> None:
     producer, peer = _on_its_leader(target)
@@ -71,13 +89,17 @@ def repeated(target: Target) -> None:
             producer.appended(peer, sequence, 3, offset=sequence)
         for sequence in (6, 0, 3):
             producer.appended(peer, sequence, 3, offset=sequence)
-            expect(producer.send(peer, sequence, 3).log_append_time_ms > 0, "a duplicate returns the append time of the original batch")
+            expect(
+                producer.send(peer, sequence, 3).log_append_time_ms > 0,
+                "a duplicate returns the append time of the original batch",
+            )
         producer.appended(peer, 9, 1, offset=9)
 
 
 @REQUIREMENTS.that(
     3,
-    "the last five batches are cached; a duplicate of an older one is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "the last five batches are cached; a duplicate of an older one is rejected with "
+    "OUT_OF_ORDER_SEQUENCE_NUMBER",
     source="ProducerStateEntry.NUM_BATCHES_TO_RETAIN",
 )
 def five_batches(target: Target) -> None:
@@ -91,7 +113,12 @@ def five_batches(target: Target) -> None:
             producer.appended(peer, sequence, 1, offset=sequence)
 
 
-@REQUIREMENTS.that(4, "a sequence gap is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER, and does not advance the sequence", source=APPEND_INFO)
+@REQUIREMENTS.that(
+    4,
+    "a sequence gap is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER, and does not advance the "
+    "sequence",
+    source=APPEND_INFO,
+)
 def gap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -101,7 +128,12 @@ def gap(target: Target) -> None:
         producer.appended(peer, 5, 1, offset=5)
 
 
-@REQUIREMENTS.that(5, "a batch that overlaps others without being a duplicate is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER", source=APPEND_INFO)
+@REQUIREMENTS.that(
+    5,
+    "a batch that overlaps others without being a duplicate is rejected with "
+    "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    source=APPEND_INFO,
+)
 def overlap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -112,7 +144,9 @@ def overlap(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    6, "an older epoch is rejected with INVALID_PRODUCER_EPOCH, and so is a duplicate with it", source="ProducerAppendInfo.checkProducerEpoch"
+    6,
+    "an older epoch is rejected with INVALID_PRODUCER_EPOCH, and so is a duplicate with it",
+    source="ProducerAppendInfo.checkProducerEpoch",
 )
 def older_epoch(target: Target) -> None:
     producer, peer = _on_its_leader(target)
@@ -123,19 +157,30 @@ def older_epoch(target: Target) -> None:
             producer.refused(peer, sequence, 1, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
-@REQUIREMENTS.that(7, "a newer epoch starts at sequence 0; any other sequence is rejected with OUT_OF_ORDER_SEQUENCE_NUMBER", source=APPEND_INFO)
+@REQUIREMENTS.that(
+    7,
+    "a newer epoch starts at sequence 0; any other sequence is rejected with "
+    "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    source=APPEND_INFO,
+)
 def newer_epoch(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
         producer.appended(peer, 0, 3, offset=0)
         for sequence in (1, 3):
-            producer.refused(peer, sequence, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, epochs_ahead=1)
+            producer.refused(
+                peer, sequence, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, epochs_ahead=1
+            )
         producer.appended(peer, 3, 1, offset=3)
         producer.appended(peer, 0, 2, offset=4, epochs_ahead=1)
         producer.appended(peer, 2, 1, offset=6, epochs_ahead=1)
 
 
-@REQUIREMENTS.that(8, "a producer without state in the partition may start at any sequence", source="KIP-360, since 2.5")
+@REQUIREMENTS.that(
+    8,
+    "a producer without state in the partition may start at any sequence",
+    source="KIP-360, since 2.5",
+)
 def unknown_producer(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -144,7 +189,9 @@ def unknown_producer(target: Target) -> None:
         producer.refused(peer, 0, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
-@REQUIREMENTS.that(9, "sequence 0 follows 2147483647", source="KAFKA-7692; DefaultRecordBatch.incrementSequence")
+@REQUIREMENTS.that(
+    9, "sequence 0 follows 2147483647", source="KAFKA-7692; DefaultRecordBatch.incrementSequence"
+)
 def wrap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -155,7 +202,11 @@ def wrap(target: Target) -> None:
         producer.appended(peer, 1, 1, offset=3)
 
 
-@REQUIREMENTS.that(10, "a batch may span the wrap-around of sequences, and its duplicate is recognised", source="KAFKA-7692")
+@REQUIREMENTS.that(
+    10,
+    "a batch may span the wrap-around of sequences, and its duplicate is recognised",
+    source="KAFKA-7692",
+)
 def across_the_wrap(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     with peer:
@@ -166,13 +217,23 @@ def across_the_wrap(target: Target) -> None:
         producer.appended(peer, 2, 1, offset=5)
 
 
-@REQUIREMENTS.that(11, "producers are independent of each other, and of batches without a producer id", source="KIP-98")
+@REQUIREMENTS.that(
+    11,
+    "producers are independent of each other, and of batches without a producer id",
+    source="KIP-98",
+)
 def side_by_side(target: Target) -> None:
     producer, peer = _on_its_leader(target)
     other, _ = target.producer_id()
     with peer:
         producer.appended(peer, 0, 1, offset=0)
-        expect_equal(produce(peer, producer.topic.name, batch()).base_offset, 1, "a batch without a producer")
-        row = produce(peer, producer.topic.name, batch(producer_id=other, producer_epoch=0, base_sequence=0))
-        expect_equal((row.error_code, row.base_offset), (0, 2), "another producer's batch: error, offset")
+        expect_equal(
+            produce(peer, producer.topic.name, batch()).base_offset, 1, "a batch without a producer"
+        )
+        row = produce(
+            peer, producer.topic.name, batch(producer_id=other, producer_epoch=0, base_sequence=0)
+        )
+        expect_equal(
+            (row.error_code, row.base_offset), (0, 2), "another producer's batch: error, offset"
+        )
         producer.appended(peer, 1, 1, offset=3)

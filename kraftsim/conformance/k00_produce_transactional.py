@@ -1,6 +1,7 @@
 """Produce (0): batches of transactions, and their verification by the coordinator.
 
-Source: KIP-98, KIP-890; ReplicaManager.handleProduceAppend, UnifiedLog.analyzeAndValidateProducerState.
+Source: KIP-98, KIP-890; ReplicaManager.handleProduceAppend,
+UnifiedLog.analyzeAndValidateProducerState.
 """
 
 from kraftsim.conformance.batches import batch, produce, produce_request, produce_versions
@@ -10,7 +11,12 @@ from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transactional_id import TransactionalId
 from protocol.errors import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 REQUIREMENTS = Requirements("transactions", 12, "Batches of transactions")
 HANDLER = "KIP-890; ReplicaManager.handleProduceAppend"
@@ -23,7 +29,9 @@ def _asking_versions(target: Target) -> list[int]:
     return [version for version in produce_versions(target) if version < ADDS_SINCE]
 
 
-@REQUIREMENTS.that(1, "a batch for an added partition is accepted, in every version", source=HANDLER)
+@REQUIREMENTS.that(
+    1, "a batch for an added partition is accepted, in every version", source=HANDLER
+)
 def added(target: Target) -> None:
     for version in _asking_versions(target):
         topic = target.topic()
@@ -36,7 +44,11 @@ def added(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    2, "a batch for a partition that was not added returns INVALID_TXN_STATE, since version 11 TRANSACTION_ABORTABLE", source=HANDLER, since="3.6"
+    2,
+    "a batch for a partition that was not added returns INVALID_TXN_STATE, since version 11 "
+    "TRANSACTION_ABORTABLE",
+    source=HANDLER,
+    since="3.6",
 )
 def not_added(target: Target) -> None:
     topic = target.topic(partitions=2)
@@ -44,12 +56,25 @@ def not_added(target: Target) -> None:
     transaction.id.begin(transaction.producer, [(topic.name, 1)])
     for version in _asking_versions(target):
         row = transaction.write(0, version=version)
-        expected = ErrorCode.TRANSACTION_ABORTABLE if version >= ABORTABLE_SINCE else ErrorCode.INVALID_TXN_STATE
+        expected = (
+            ErrorCode.TRANSACTION_ABORTABLE
+            if version >= ABORTABLE_SINCE
+            else ErrorCode.INVALID_TXN_STATE
+        )
         expect_error(row.error_code, expected, f"version {version}")
-        expect_equal((row.base_offset, row.log_start_offset), (-1, -1), f"version {version}: offset, log start")
+        expect_equal(
+            (row.base_offset, row.log_start_offset),
+            (-1, -1),
+            f"version {version}: offset, log start",
+        )
 
 
-@REQUIREMENTS.that(3, "a producer epoch that the coordinator does not know returns INVALID_PRODUCER_EPOCH", source=HANDLER, since="3.6")
+@REQUIREMENTS.that(
+    3,
+    "a producer epoch that the coordinator does not know returns INVALID_PRODUCER_EPOCH",
+    source=HANDLER,
+    since="3.6",
+)
 def other_epochs(target: Target) -> None:
     topic = target.topic()
     transaction = TransactionAt(target, topic)
@@ -58,21 +83,40 @@ def other_epochs(target: Target) -> None:
     producer_id, epoch = transaction.producer
     for strange in (epoch - 1, epoch + 1):
         row = transaction.write(0, producer=(producer_id, strange))
-        expect_error(row.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {strange} instead of {epoch}")
+        expect_error(
+            row.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {strange} instead of {epoch}"
+        )
 
 
 @REQUIREMENTS.that(
-    4, "the producer id of another transactional id, and an unknown transactional id, return INVALID_PRODUCER_ID_MAPPING", source=HANDLER, since="3.6"
+    4,
+    "the producer id of another transactional id, and an unknown transactional id, return "
+    "INVALID_PRODUCER_ID_MAPPING",
+    source=HANDLER,
+    since="3.6",
 )
 def other_ids(target: Target) -> None:
     topic = target.topic()
     transaction, unknown = TransactionAt(target, topic), TransactionAt(target, topic)
-    expect_error(transaction.write(0, producer=(4711, 0)).error_code, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "another producer id")
+    expect_error(
+        transaction.write(0, producer=(4711, 0)).error_code,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        "another producer id",
+    )
     unknown.id.name = TransactionalId(target).name
-    expect_error(unknown.write(0).error_code, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "an unused transactional id")
+    expect_error(
+        unknown.write(0).error_code,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        "an unused transactional id",
+    )
 
 
-@REQUIREMENTS.that(5, "after EndTxn no batch of the transaction is accepted, not even a duplicate", source=f"{HANDLER}; KAFKA-14402", since="3.6")
+@REQUIREMENTS.that(
+    5,
+    "after EndTxn no batch of the transaction is accepted, not even a duplicate",
+    source=f"{HANDLER}; KAFKA-14402",
+    since="3.6",
+)
 def late(target: Target) -> None:
     for commits in (True, False):
         topic = target.topic()
@@ -80,12 +124,17 @@ def late(target: Target) -> None:
         transaction.wrote(0)
         transaction.ended(commits=commits)
         for sequence, what in ((1, "a new batch"), (0, "one that is in the log already")):
-            expect_error(transaction.write(sequence).error_code, ErrorCode.INVALID_TXN_STATE, f"{what}, committed {commits}")
+            expect_error(
+                transaction.write(sequence).error_code,
+                ErrorCode.INVALID_TXN_STATE,
+                f"{what}, committed {commits}",
+            )
 
 
 @REQUIREMENTS.that(
     6,
-    "non-transactional records of a producer with an open transaction are rejected with INVALID_TXN_STATE",
+    "non-transactional records of a producer with an open transaction are rejected with "
+    "INVALID_TXN_STATE",
     source="ProducerAppendInfo.appendDataBatch",
 )
 def beside(target: Target) -> None:
@@ -99,12 +148,17 @@ def beside(target: Target) -> None:
             row = produce(peer, topic.name, plain, version)
             expect_error(row.error_code, ErrorCode.INVALID_TXN_STATE, f"version {version}")
             transaction.ended(commits=True)
-            expect_error(produce(peer, topic.name, plain, version).error_code, ErrorCode.NONE, f"version {version}, after the end")
+            expect_error(
+                produce(peer, topic.name, plain, version).error_code,
+                ErrorCode.NONE,
+                f"version {version}, after the end",
+            )
 
 
 @REQUIREMENTS.that(
     7,
-    "without a transactional id every partition returns TRANSACTIONAL_ID_AUTHORIZATION_FAILED, with two producers INVALID_PRODUCER_ID_MAPPING",
+    "without a transactional id every partition returns TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "
+    "with two producers INVALID_PRODUCER_ID_MAPPING",
     source=HANDLER,
     since="3.6",
 )
@@ -114,32 +168,59 @@ def whole_requests(target: Target) -> None:
 
     def rows(*producers: tuple[int, int]) -> list[PartitionProduceData]:
         batches = [
-            batch(1, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=producer_id >= 0)
+            batch(
+                1,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=0,
+                transactional=producer_id >= 0,
+            )
             for producer_id, epoch in producers
         ]
-        return [PartitionProduceData(index=index, records=records) for index, records in enumerate(batches)]
+        return [
+            PartitionProduceData(index=index, records=records)
+            for index, records in enumerate(batches)
+        ]
 
     for transactional_id, producers, expected in (
         (None, [transaction.producer, (-1, -1)], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        (transaction.id.name, [transaction.producer, (4711, 0)], ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (
+            transaction.id.name,
+            [transaction.producer, (4711, 0)],
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ),
     ):
         for version in _asking_versions(target):
             topics = [TopicProduceData(name=topic.name, partition_data=rows(*producers))]
-            asked = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=topics)
+            asked = ProduceRequest(
+                transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=topics
+            )
             with target.peer(topic.leader) as peer:
                 answer = peer.ask(asked, version, ProduceResponse)
             for row in answer.responses[0].partition_responses:
                 expect_error(row.error_code, expected, f"version {version}, partition {row.index}")
 
 
-@REQUIREMENTS.that(8, "an unknown partition in a transaction returns UNKNOWN_TOPIC_OR_PARTITION", source="ReplicaManager.appendToLocalLog")
+@REQUIREMENTS.that(
+    8,
+    "an unknown partition in a transaction returns UNKNOWN_TOPIC_OR_PARTITION",
+    source="ReplicaManager.appendToLocalLog",
+)
 def unknown_partition(target: Target) -> None:
     topic = target.topic()
     transaction = TransactionAt(target, topic)
-    expect_error(transaction.write(0, partition=9).error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "partition 9")
+    expect_error(
+        transaction.write(0, partition=9).error_code,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "partition 9",
+    )
 
 
-@REQUIREMENTS.that(9, "sequences continue after a marker, and restart with a new epoch", source="ProducerAppendInfo.checkSequence")
+@REQUIREMENTS.that(
+    9,
+    "sequences continue after a marker, and restart with a new epoch",
+    source="ProducerAppendInfo.checkSequence",
+)
 def sequences(target: Target) -> None:
     topic = target.topic()
     transaction = TransactionAt(target, topic)
@@ -149,34 +230,61 @@ def sequences(target: Target) -> None:
     transaction.ended(commits=False)
     transaction.producer = transaction.id.producer()
     transaction.id.begin(transaction.producer, [(topic.name, 0)])
-    expect_error(transaction.write(4).error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence 4 of a new epoch")
+    expect_error(
+        transaction.write(4).error_code,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        "sequence 4 of a new epoch",
+    )
     expect_error(transaction.write(0).error_code, ErrorCode.NONE, "sequence 0 of a new epoch")
 
 
 @REQUIREMENTS.that(
-    10, "since version 12 the leader adds the partition; the producer need not send AddPartitionsToTxn", source="KIP-890 part 2", since="4.0"
+    10,
+    "since version 12 the leader adds the partition; the producer need not send AddPartitionsToTxn",
+    source="KIP-890 part 2",
+    since="4.0",
 )
 def leader_adds(target: Target) -> None:
     topic = target.topic()
     transaction = TransactionAt(target, topic)
     for sequence in (0, 1):
-        expect_error(transaction.write(sequence, version=ADDS_SINCE).error_code, ErrorCode.NONE, f"sequence {sequence} in version {ADDS_SINCE}")
-    expect_equal(transaction.id.described().transaction_state, "Ongoing", "the state of the transaction")
+        expect_error(
+            transaction.write(sequence, version=ADDS_SINCE).error_code,
+            ErrorCode.NONE,
+            f"sequence {sequence} in version {ADDS_SINCE}",
+        )
+    expect_equal(
+        transaction.id.described().transaction_state, "Ongoing", "the state of the transaction"
+    )
     answer = transaction.id.ended(transaction.producer, 5, commits=True)
     expect_equal(
-        (answer.producer_id, answer.producer_epoch), (transaction.producer_id, transaction.producer[1] + 1), "the producer of the next transaction"
+        (answer.producer_id, answer.producer_epoch),
+        (transaction.producer_id, transaction.producer[1] + 1),
+        "the producer of the next transaction",
     )
     expect_seen(target, topic, 0, ([0, 1, 2], 3, 3, []), "the partition")
-    expect_error(transaction.write(2, version=ADDS_SINCE).error_code, ErrorCode.INVALID_PRODUCER_EPOCH, "the epoch of the transaction before")
+    expect_error(
+        transaction.write(2, version=ADDS_SINCE).error_code,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        "the epoch of the transaction before",
+    )
 
 
 @REQUIREMENTS.that(
-    11, "the first transactional batch of a producer without state in the partition must have sequence 0", source="KIP-890 part 2", since="4.1"
+    11,
+    "the first transactional batch of a producer without state in the partition must have "
+    "sequence 0",
+    source="KIP-890 part 2",
+    since="4.1",
 )
 def begins_at_zero(target: Target) -> None:
     topic = target.topic()
     transaction = TransactionAt(target, topic)
-    expect_error(transaction.write(3, version=ADDS_SINCE).error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence 3 first")
+    expect_error(
+        transaction.write(3, version=ADDS_SINCE).error_code,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        "sequence 3 first",
+    )
 
 
 @REQUIREMENTS.that(
@@ -189,8 +297,16 @@ def fenced_by_marker(target: Target) -> None:
     transaction = TransactionAt(target, topic)
     transaction.wrote(0)
     producer_id, epoch = transaction.producer
-    expect_error(end_at(target, topic, (producer_id, epoch + 1), commits=False), ErrorCode.NONE, "a marker with a later epoch")
+    expect_error(
+        end_at(target, topic, (producer_id, epoch + 1), commits=False),
+        ErrorCode.NONE,
+        "a marker with a later epoch",
+    )
     with target.peer(topic.leader) as peer:
         plain = batch(1, producer_id=producer_id, producer_epoch=epoch, base_sequence=1)
-        row = peer.ask(produce_request(topic.name, plain), 9, ProduceResponse).responses[0].partition_responses[0]
+        row = (
+            peer.ask(produce_request(topic.name, plain), 9, ProduceResponse)
+            .responses[0]
+            .partition_responses[0]
+        )
     expect_error(row.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, "a batch of the epoch before")

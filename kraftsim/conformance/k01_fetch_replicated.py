@@ -1,8 +1,10 @@
-"""What is readable, and what is acknowledged, of a partition with a slow follower: the high watermark decides.
+"""What is readable, and what is acknowledged, of a partition with a slow follower: the high
+watermark decides.
 
-The follower is an emulated broker: it is unfenced by the controller, and fetches from the leader when a check
-wants it to.
-Source: KIP-98, KIP-207, KIP-966; Partition.{readRecords, maybeIncrementLeaderHW, checkEnoughReplicasReachOffset}.
+The follower is an emulated broker: it is unfenced by the controller, and fetches from the leader
+when a check wants it to.
+Source: KIP-98, KIP-207, KIP-966; Partition.{readRecords, maybeIncrementLeaderHW,
+checkEnoughReplicasReachOffset}.
 """
 
 from collections.abc import Iterator
@@ -12,7 +14,12 @@ from dataclasses import dataclass
 from kraftsim.conformance.batches import ALL, LEADER, batch, produce, produce_request
 from kraftsim.conformance.emulated_broker import CAUGHT_UP, ThrowAwayBroker, throw_away_broker
 from kraftsim.conformance.expect import Unmet, error_name, expect_equal, expect_error
-from kraftsim.conformance.k01_fetch import FORMAT_2_SINCE, LAST_EPOCHS_SINCE, fetch_one, fetch_request
+from kraftsim.conformance.k01_fetch import (
+    FORMAT_2_SINCE,
+    LAST_EPOCHS_SINCE,
+    fetch_one,
+    fetch_request,
+)
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, Topic
@@ -35,12 +42,18 @@ ENOUGH = "Partition.checkEnoughReplicasReachOffset"
 IDS_IN_CREATE_TOPICS, NAMES_OF_DELETE_TOPICS, PRODUCE_VERSION = 7, 5, 9
 STATE_SINCE = 15
 TIMEOUT_MS, SHORT_MS = 15_000, 1500
-NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
+NOT_YET = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """A topic with one partition: a node of the cluster leads, an emulated broker follows and is in sync."""
+    """A topic with one partition: a node of the cluster leads, an emulated broker follows and is in
+    sync.
+    """
 
     target: Target
     topic: Topic
@@ -66,15 +79,23 @@ class Followed:
 
         asked = fetch_request(self.topic, version, offset, change=in_first_epoch)
         if version >= STATE_SINCE:
-            asked.replica_state = ReplicaState(replica_id=self.follower.broker_id, replica_epoch=self.follower.epoch)
+            asked.replica_state = ReplicaState(
+                replica_id=self.follower.broker_id, replica_epoch=self.follower.epoch
+            )
         else:
             asked.replica_id = self.follower.broker_id
         with self.target.peer(self.topic.leader) as peer:
             answer = peer.ask(asked, version, FetchResponse)
-        expect_error(answer.responses[0].partitions[0].error_code, ErrorCode.NONE, f"a Fetch of the follower from offset {offset}")
+        expect_error(
+            answer.responses[0].partitions[0].error_code,
+            ErrorCode.NONE,
+            f"a Fetch of the follower from offset {offset}",
+        )
 
     def readable(self, version: int) -> tuple[list[int], int]:
-        """Return the base offsets of the batches that a consumer gets from the start, and the high watermark."""
+        """Return the base offsets of the batches that a consumer gets from the start, and the high
+        watermark.
+        """
         row = fetch_one(self.target, self.topic, fetch_request(self.topic, version), version)
         expect_error(row.error_code, ErrorCode.NONE, f"version {version}: a consumer's Fetch")
         return [each.base_offset for each in split_batches(row.records or b"")], row.high_watermark
@@ -88,31 +109,61 @@ def _followed(target: Target, min_in_sync: int = 1) -> Iterator[Followed]:
         follower.registered()
         follower.heartbeat(offset=CAUGHT_UP, want_fence=False)
         name = target.fresh_name()
-        row = CreatableReplicaAssignment(partition_index=0, broker_ids=[leader.leader_id, follower.broker_id])
+        row = CreatableReplicaAssignment(
+            partition_index=0, broker_ids=[leader.leader_id, follower.broker_id]
+        )
         config = CreatableTopicConfig(name="min.insync.replicas", value=str(min_in_sync))
-        topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[row], configs=[config])
+        topic = CreatableTopic(
+            name=name, num_partitions=-1, replication_factor=-1, assignments=[row], configs=[config]
+        )
         with target.controller_peer() as peer:
-            answer = peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), IDS_IN_CREATE_TOPICS, CreateTopicsResponse)
+            answer = peer.ask(
+                CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS),
+                IDS_IN_CREATE_TOPICS,
+                CreateTopicsResponse,
+            )
             made = answer.topics[0]
             if made.error_code != ErrorCode.NONE:
-                raise Unmet(f"a topic could not be made on the controller: {error_name(made.error_code)} {made.error_message}")
+                raise Unmet(
+                    f"a topic could not be made on the controller: {error_name(made.error_code)} "
+                    f"{made.error_message}"
+                )
             try:
-                known = Topic(name=name, topic_id=bytes(made.topic_id), leader=leader.leader, leader_id=leader.leader_id)
+                known = Topic(
+                    name=name,
+                    topic_id=bytes(made.topic_id),
+                    leader=leader.leader,
+                    leader_id=leader.leader_id,
+                )
                 yield Followed(target=target, topic=known, follower=follower)
             finally:
-                peer.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), NAMES_OF_DELETE_TOPICS, DeleteTopicsResponse)
+                peer.ask(
+                    DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS),
+                    NAMES_OF_DELETE_TOPICS,
+                    DeleteTopicsResponse,
+                )
 
 
-@REQUIREMENTS.that(1, "a consumer reads up to the high watermark only", source="Partition.readRecords")
+@REQUIREMENTS.that(
+    1, "a consumer reads up to the high watermark only", source="Partition.readRecords"
+)
 def below_high_watermark(target: Target) -> None:
     with _followed(target) as followed:
-        expect_error(followed.produce().error_code, ErrorCode.NONE, "acks=1, which does not wait for the follower")
+        expect_error(
+            followed.produce().error_code,
+            ErrorCode.NONE,
+            "acks=1, which does not wait for the follower",
+        )
         followed.produce()
         for replicated in range(3):
             followed.replicate_to(replicated)
             for version in target.versions(ApiKey.FETCH, since=FORMAT_2_SINCE):
                 expected = (list(range(replicated)), replicated)
-                expect_equal(followed.readable(version), expected, f"version {version}, the follower has {replicated} of 2 records")
+                expect_equal(
+                    followed.readable(version),
+                    expected,
+                    f"version {version}, the follower has {replicated} of 2 records",
+                )
 
 
 def _while_in_sync_replicas_go(target: Target) -> PartitionProduceResponse:
@@ -129,14 +180,32 @@ def _while_in_sync_replicas_go(target: Target) -> PartitionProduceResponse:
 
 
 @REQUIREMENTS.that(
-    2, "an append whose ISR shrinks below min.insync.replicas while it waits returns NOT_ENOUGH_REPLICAS_AFTER_APPEND", source=ENOUGH, until="3.6"
+    2,
+    "an append whose ISR shrinks below min.insync.replicas while it waits returns "
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    source=ENOUGH,
+    until="3.6",
 )
 def too_few_after_append(target: Target) -> None:
     row = _while_in_sync_replicas_go(target)
-    expect_error(row.error_code, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "acks=all, one replica in sync is left, two are demanded")
+    expect_error(
+        row.error_code,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        "acks=all, one replica in sync is left, two are demanded",
+    )
 
 
-@REQUIREMENTS.that(3, "an append whose ISR shrinks below min.insync.replicas while it waits returns REQUEST_TIMED_OUT", source="KIP-966", since="3.7")
+@REQUIREMENTS.that(
+    3,
+    "an append whose ISR shrinks below min.insync.replicas while it waits returns "
+    "REQUEST_TIMED_OUT",
+    source="KIP-966",
+    since="3.7",
+)
 def not_acknowledged(target: Target) -> None:
     row = _while_in_sync_replicas_go(target)
-    expect_error(row.error_code, ErrorCode.REQUEST_TIMED_OUT, "acks=all, one replica in sync is left, two are demanded")
+    expect_error(
+        row.error_code,
+        ErrorCode.REQUEST_TIMED_OUT,
+        "acks=all, one replica in sync is left, two are demanded",
+    )

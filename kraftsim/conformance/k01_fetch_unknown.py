@@ -29,14 +29,25 @@ END, ABSENT = 1, 9
 LISTS_SINCE = 4
 
 
-def _asked(topic: Topic, version: int, *partitions: int, offset: int = END, absent: str = "") -> list[FetchTopic]:
+def _asked(
+    topic: Topic, version: int, *partitions: int, offset: int = END, absent: str = ""
+) -> list[FetchTopic]:
     """Fetch partitions of a topic; before them one of an unknown topic."""
-    rows = [FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=PLENTY) for number in partitions]
+    rows = [
+        FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=PLENTY)
+        for number in partitions
+    ]
     other = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=PLENTY)]
     if version >= IDS_SINCE:
-        named = [FetchTopic(topic_id=NO_ID, partitions=other), FetchTopic(topic_id=topic.topic_id, partitions=rows)]
+        named = [
+            FetchTopic(topic_id=NO_ID, partitions=other),
+            FetchTopic(topic_id=topic.topic_id, partitions=rows),
+        ]
     else:
-        named = [FetchTopic(topic=absent, partitions=other), FetchTopic(topic=topic.name, partitions=rows)]
+        named = [
+            FetchTopic(topic=absent, partitions=other),
+            FetchTopic(topic=topic.name, partitions=rows),
+        ]
     return named if absent else named[1:]
 
 
@@ -50,7 +61,9 @@ def _answered(
     wait_ms: int = 0,
     session_epoch: int = -1,
 ) -> tuple[list[tuple[bool, list[tuple[int, int]]]], float, FetchResponse]:
-    """Return (whether it is the topic, [(partition, error)]) for each topic, the seconds, and the answer."""
+    """Return (whether it is the topic, [(partition, error)]) for each topic, the seconds, and the
+    answer.
+    """
     asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=PLENTY, topics=topics)
     asked.session_epoch = session_epoch
     if version >= LISTS_SINCE:
@@ -68,12 +81,20 @@ def _answered(
     return rows, time.monotonic() - began, answer
 
 
-@REQUIREMENTS.that(1, "unknown partitions follow all others in the response, whatever their position in the request", source=HANDLER)
+@REQUIREMENTS.that(
+    1,
+    "unknown partitions follow all others in the response, whatever their position in the request",
+    source=HANDLER,
+)
 def behind(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in target.versions(ApiKey.FETCH):
         asked = _asked(topic, version, ABSENT, 0, absent=target.fresh_name())
-        unknown = int(ErrorCode.UNKNOWN_TOPIC_ID if version >= IDS_SINCE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        unknown = int(
+            ErrorCode.UNKNOWN_TOPIC_ID
+            if version >= IDS_SINCE
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
         missing = (ABSENT, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         for epoch in (-1, FIRST_SESSION_EPOCH) if version >= SESSIONS_SINCE else (-1,):
             rows, _, _ = _answered(target, topic, version, asked, session_epoch=epoch)
@@ -83,7 +104,8 @@ def behind(target: Target) -> None:
 
 @REQUIREMENTS.that(
     2,
-    "unknown partitions do not complete a wait for min_bytes, and a fetch of them alone does not wait",
+    "unknown partitions do not complete a wait for min_bytes, and a fetch of them alone does not "
+    "wait",
     source=f"{HANDLER}; ReplicaManager.fetchMessages",
 )
 def no_end_of_a_wait(target: Target) -> None:
@@ -91,22 +113,38 @@ def no_end_of_a_wait(target: Target) -> None:
     for version in target.versions(ApiKey.FETCH):
         beside = _asked(topic, version, 0, ABSENT, absent=target.fresh_name())
         _, seconds, _ = _answered(target, topic, version, beside, wait_ms=WAIT_MS)
-        expect(seconds >= WAIT_MS / 1000 * 0.9, f"version {version}: beside the end of a log answered after {seconds:.3f} s")
+        expect(
+            seconds >= WAIT_MS / 1000 * 0.9,
+            f"version {version}: beside the end of a log answered after {seconds:.3f} s",
+        )
         alone = _asked(topic, version, ABSENT, absent=target.fresh_name())
         _, seconds, _ = _answered(target, topic, version, alone, wait_ms=WAIT_MS * 20)
-        expect(seconds < WAIT_MS / 1000 * 10, f"version {version}: alone answered after {seconds:.3f} s")
+        expect(
+            seconds < WAIT_MS / 1000 * 10,
+            f"version {version}: alone answered after {seconds:.3f} s",
+        )
 
 
-@REQUIREMENTS.that(3, "unknown partitions have an empty list of aborted transactions with read_committed", source="FetchResponse.partitionResponse")
+@REQUIREMENTS.that(
+    3,
+    "unknown partitions have an empty list of aborted transactions with read_committed",
+    source="FetchResponse.partitionResponse",
+)
 def empty_list(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in target.versions(ApiKey.FETCH, since=LISTS_SINCE):
-        _, _, answer = _answered(target, topic, version, _asked(topic, version, ABSENT, absent=target.fresh_name()))
+        _, _, answer = _answered(
+            target, topic, version, _asked(topic, version, ABSENT, absent=target.fresh_name())
+        )
         lists = [row.aborted_transactions for found in answer.responses for row in found.partitions]
         expect_equal(lists, [[], []], f"version {version}: lists of aborted transactions")
 
 
-@REQUIREMENTS.that(4, "a partition that is listed twice is read once, with the last of its rows", source="FetchRequest.fetchData")
+@REQUIREMENTS.that(
+    4,
+    "a partition that is listed twice is read once, with the last of its rows",
+    source="FetchRequest.fetchData",
+)
 def named_twice(target: Target) -> None:
     topic = filled_topic(target, batches=1)
     for version in target.versions(ApiKey.FETCH):

@@ -1,4 +1,7 @@
-"""EndTxn (26): commit and abort of producers up to version 4.   Source: KIP-98, KIP-588; TransactionCoordinator.endTransaction."""
+"""EndTxn (26): commit and abort of producers up to version 4.
+
+Source: KIP-98, KIP-588; TransactionCoordinator.endTransaction.
+"""
 
 from collections.abc import Iterator
 
@@ -25,7 +28,9 @@ def versions(target: Target) -> Iterator[int]:
 
 def fenced(version: int) -> ErrorCode:
     """Return the error of a version for a fenced producer."""
-    return ErrorCode.PRODUCER_FENCED if version >= FENCED_SINCE else ErrorCode.INVALID_PRODUCER_EPOCH
+    return (
+        ErrorCode.PRODUCER_FENCED if version >= FENCED_SINCE else ErrorCode.INVALID_PRODUCER_EPOCH
+    )
 
 
 def begun(target: Target) -> tuple[TransactionalId, Producer]:
@@ -36,13 +41,21 @@ def begun(target: Target) -> tuple[TransactionalId, Producer]:
     return transactional_id, producer
 
 
-@REQUIREMENTS.that(1, "a transaction completes soon after EndTxn, and has no partitions any more", source="KIP-98")
+@REQUIREMENTS.that(
+    1, "a transaction completes soon after EndTxn, and has no partitions any more", source="KIP-98"
+)
 def ends(target: Target) -> None:
     for version in versions(target):
         for commits, state in STATES.items():
             transactional_id, producer = begun(target)
-            expect_error(transactional_id.end(producer, version, commits=commits).error_code, ErrorCode.NONE, f"version {version}")
-            expect_equal(partitions_of(transactional_id.reached(state)), [], f"version {version}: partitions")
+            expect_error(
+                transactional_id.end(producer, version, commits=commits).error_code,
+                ErrorCode.NONE,
+                f"version {version}",
+            )
+            expect_equal(
+                partitions_of(transactional_id.reached(state)), [], f"version {version}: partitions"
+            )
 
 
 @REQUIREMENTS.that(2, "a retry with the same result returns no error", source=COORDINATOR)
@@ -51,7 +64,11 @@ def same_result_retried(target: Target) -> None:
         transactional_id, producer = begun(target)
         transactional_id.ended(producer, commits=commits)
         for version in versions(target):
-            expect_error(transactional_id.end(producer, version, commits=commits).error_code, ErrorCode.NONE, f"version {version}")
+            expect_error(
+                transactional_id.end(producer, version, commits=commits).error_code,
+                ErrorCode.NONE,
+                f"version {version}",
+            )
 
 
 @REQUIREMENTS.that(3, "a retry with the other result returns INVALID_TXN_STATE", source=COORDINATOR)
@@ -64,7 +81,9 @@ def other_end(target: Target) -> None:
             expect_error(error, ErrorCode.INVALID_TXN_STATE, f"version {version}")
 
 
-@REQUIREMENTS.that(4, "without a transaction either result returns INVALID_TXN_STATE", source=COORDINATOR)
+@REQUIREMENTS.that(
+    4, "without a transaction either result returns INVALID_TXN_STATE", source=COORDINATOR
+)
 def not_begun(target: Target) -> None:
     transactional_id = TransactionalId(target)
     producer = transactional_id.producer()
@@ -74,18 +93,30 @@ def not_begun(target: Target) -> None:
             expect_error(error, ErrorCode.INVALID_TXN_STATE, f"version {version}")
 
 
-@REQUIREMENTS.that(5, "an uninitialised transactional id, and another producer id, return INVALID_PRODUCER_ID_MAPPING", source=COORDINATOR)
+@REQUIREMENTS.that(
+    5,
+    "an uninitialised transactional id, and another producer id, return "
+    "INVALID_PRODUCER_ID_MAPPING",
+    source=COORDINATOR,
+)
 def unknown(target: Target) -> None:
     uninitialised = TransactionalId(target)
     transactional_id, (_, epoch) = begun(target)
     for version in versions(target):
         error = uninitialised.end((5, 0), version, commits=True).error_code
-        expect_error(error, ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"version {version}: an uninitialised id")
+        expect_error(
+            error, ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"version {version}: an uninitialised id"
+        )
         error = transactional_id.end((NOBODYS_PRODUCER_ID, epoch), version, commits=True).error_code
         expect_error(error, ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"version {version}: another's")
 
 
-@REQUIREMENTS.that(6, "any other epoch returns PRODUCER_FENCED, up to version 1 INVALID_PRODUCER_EPOCH, and ends nothing", source="KIP-588")
+@REQUIREMENTS.that(
+    6,
+    "any other epoch returns PRODUCER_FENCED, up to version 1 INVALID_PRODUCER_EPOCH, and ends "
+    "nothing",
+    source="KIP-588",
+)
 def other_epochs(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     before = transactional_id.producer()
@@ -93,9 +124,17 @@ def other_epochs(target: Target) -> None:
     transactional_id.begin(producer, [(topic.name, 0)])
     for version in versions(target):
         for commits in (True, False):
-            expect_error(transactional_id.end(before, version, commits=commits).error_code, fenced(version), f"version {version}: behind")
+            expect_error(
+                transactional_id.end(before, version, commits=commits).error_code,
+                fenced(version),
+                f"version {version}: behind",
+            )
             ahead = (producer[0], producer[1] + 1)
-            expect_error(transactional_id.end(ahead, version, commits=commits).error_code, fenced(version), f"version {version}: ahead")
+            expect_error(
+                transactional_id.end(ahead, version, commits=commits).error_code,
+                fenced(version),
+                f"version {version}: ahead",
+            )
     expect_equal(transactional_id.described().transaction_state, "Ongoing", "state")
 
 
@@ -107,7 +146,9 @@ def empty(target: Target) -> None:
         expect_error(error, ErrorCode.INVALID_REQUEST, f"version {version}")
 
 
-@REQUIREMENTS.that(8, "EndTxn does not raise the epoch: the producer continues with the same one", source="KIP-98")
+@REQUIREMENTS.that(
+    8, "EndTxn does not raise the epoch: the producer continues with the same one", source="KIP-98"
+)
 def same_epoch(target: Target) -> None:
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
@@ -116,11 +157,16 @@ def same_epoch(target: Target) -> None:
             transactional_id.begin(producer, [(topic.name, 0)])
             transactional_id.ended(producer, version, commits=commits)
             found = transactional_id.described()
-            expect_equal((found.producer_id, found.producer_epoch), producer, f"version {version}: producer")
+            expect_equal(
+                (found.producer_id, found.producer_epoch), producer, f"version {version}: producer"
+            )
 
 
 @REQUIREMENTS.that(
-    9, "starting the next transaction too early returns at most CONCURRENT_TRANSACTIONS, and succeeds soon afterwards", source="KIP-98"
+    9,
+    "starting the next transaction too early returns at most CONCURRENT_TRANSACTIONS, and "
+    "succeeds soon afterwards",
+    source="KIP-98",
 )
 def next_one(target: Target) -> None:
     topic, transactional_id = target.topic(3), TransactionalId(target)
@@ -128,19 +174,27 @@ def next_one(target: Target) -> None:
     partitions = [(topic.name, number) for number in range(3)]
     for _ in range(10):
         transactional_id.begin(producer, partitions)
-        expect_error(transactional_id.end(producer, commits=True).error_code, ErrorCode.NONE, "the end")
+        expect_error(
+            transactional_id.end(producer, commits=True).error_code, ErrorCode.NONE, "the end"
+        )
         errors = transactional_id.add(producer, partitions, waits=False)
         expect_equal(set(errors) in ({0}, {51}), True, "the same code for every partition")
 
 
-@REQUIREMENTS.that(10, "a topic that was deleted meanwhile does not keep a transaction open", source="TransactionMarkerChannelManager")
+@REQUIREMENTS.that(
+    10,
+    "a topic that was deleted meanwhile does not keep a transaction open",
+    source="TransactionMarkerChannelManager",
+)
 def deleted_topic(target: Target) -> None:
     kept, gone, transactional_id = target.topic(), target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
     transactional_id.begin(producer, [(kept.name, 0), (gone.name, 0)])
     with target.peer() as peer:
         asked = DeleteTopicsRequest(topic_names=[gone.name], timeout_ms=15_000)
-        answer = peer.ask(asked, target.newest(ApiKey.DELETE_TOPICS, until=BY_NAME_UNTIL), DeleteTopicsResponse)
+        answer = peer.ask(
+            asked, target.newest(ApiKey.DELETE_TOPICS, until=BY_NAME_UNTIL), DeleteTopicsResponse
+        )
     expect_error(answer.responses[0].error_code, ErrorCode.NONE, "the deletion of a topic")
     transactional_id.ended(producer, commits=True)
 
@@ -153,7 +207,11 @@ def many_partitions(target: Target) -> None:
     transactional_id.ended(producer, commits=False)
 
 
-@REQUIREMENTS.that(12, "while markers are being written either result returns CONCURRENT_TRANSACTIONS", source="TransactionMetadata.prepareComplete")
+@REQUIREMENTS.that(
+    12,
+    "while markers are being written either result returns CONCURRENT_TRANSACTIONS",
+    source="TransactionMetadata.prepareComplete",
+)
 def while_it_ends(target: Target) -> None:
     topic, transactional_id = target.topic(40), TransactionalId(target)
     producer = transactional_id.producer()
@@ -161,7 +219,14 @@ def while_it_ends(target: Target) -> None:
     for commits in (True, False):
         for asked in (commits, not commits):
             transactional_id.begin(producer, partitions)
-            expect_error(transactional_id.end(producer, commits=commits).error_code, ErrorCode.NONE, "the end")
+            expect_error(
+                transactional_id.end(producer, commits=commits).error_code,
+                ErrorCode.NONE,
+                "the end",
+            )
             error = transactional_id.end(producer, commits=asked).error_code
             over = ErrorCode.NONE if asked is commits else ErrorCode.INVALID_TXN_STATE
-            expect(error in (ErrorCode.CONCURRENT_TRANSACTIONS, over), f"error {error}, before the transaction is over or afterwards")
+            expect(
+                error in (ErrorCode.CONCURRENT_TRANSACTIONS, over),
+                f"error {error}, before the transaction is over or afterwards",
+            )

@@ -1,4 +1,5 @@
-"""EndTxn (26) since version 5: every EndTxn raises the epoch, so that a delayed request cannot affect the next transaction.
+"""EndTxn (26) since version 5: every EndTxn raises the epoch, so that a delayed request cannot
+affect the next transaction.
 
 Source: KIP-890; TransactionCoordinator.endTransaction of Apache Kafka 4.
 """
@@ -38,16 +39,27 @@ def _ended(target: Target, *, commits: bool) -> tuple[TransactionalId, Producer]
     topic, transactional_id = target.topic(), TransactionalId(target)
     producer = transactional_id.producer()
     transactional_id.begin(producer, [(topic.name, 0)])
-    expect_equal(identity_in(transactional_id.ended(producer, version, commits=commits)), (0, *after(producer)), "error, id, epoch")
+    expect_equal(
+        identity_in(transactional_id.ended(producer, version, commits=commits)),
+        (0, *after(producer)),
+        "error, id, epoch",
+    )
     return transactional_id, producer
 
 
-@REQUIREMENTS.that(1, "EndTxn returns the same producer id and the next epoch, which applies from then on", source="KIP-890", since="4.0")
+@REQUIREMENTS.that(
+    1,
+    "EndTxn returns the same producer id and the next epoch, which applies from then on",
+    source="KIP-890",
+    since="4.0",
+)
 def raised(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
         found = transactional_id.described()
-        expect_equal((found.producer_id, found.producer_epoch), after(producer), "described producer")
+        expect_equal(
+            (found.producer_id, found.producer_epoch), after(producer), "described producer"
+        )
 
 
 @REQUIREMENTS.that(2, "the producer continues with the next epoch", source="KIP-890", since="4.0")
@@ -63,7 +75,11 @@ def continues_with_next_epoch(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    3, "a retry with the previous epoch and the same result returns the same response, and raises nothing", source=COORDINATOR, since="4.0"
+    3,
+    "a retry with the previous epoch and the same result returns the same response, and raises "
+    "nothing",
+    source=COORDINATOR,
+    since="4.0",
 )
 def repeated(target: Target) -> None:
     for commits in (True, False):
@@ -73,23 +89,42 @@ def repeated(target: Target) -> None:
             expect_equal(identity_in(again), (0, *after(producer)), "error, id, epoch")
 
 
-@REQUIREMENTS.that(4, "a retry with the previous epoch and the other result returns INVALID_TXN_STATE", source=COORDINATOR, since="4.0")
+@REQUIREMENTS.that(
+    4,
+    "a retry with the previous epoch and the other result returns INVALID_TXN_STATE",
+    source=COORDINATOR,
+    since="4.0",
+)
 def other_end(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
         again = transactional_id.end(producer, version_of(target), commits=not commits)
-        expect_equal(identity_in(again), (int(ErrorCode.INVALID_TXN_STATE), *UNKNOWN_ID), "error, id, epoch")
+        expect_equal(
+            identity_in(again), (int(ErrorCode.INVALID_TXN_STATE), *UNKNOWN_ID), "error, id, epoch"
+        )
 
 
-@REQUIREMENTS.that(5, "a commit with the current epoch and no transaction returns INVALID_TXN_STATE", source=COORDINATOR, since="4.0")
+@REQUIREMENTS.that(
+    5,
+    "a commit with the current epoch and no transaction returns INVALID_TXN_STATE",
+    source=COORDINATOR,
+    since="4.0",
+)
 def nothing_to_commit(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
         again = transactional_id.end(after(producer), version_of(target), commits=True)
-        expect_equal(identity_in(again), (int(ErrorCode.INVALID_TXN_STATE), *UNKNOWN_ID), "error, id, epoch")
+        expect_equal(
+            identity_in(again), (int(ErrorCode.INVALID_TXN_STATE), *UNKNOWN_ID), "error, id, epoch"
+        )
 
 
-@REQUIREMENTS.that(6, "an abort with the current epoch and no transaction returns no error, and raises the epoch", source="KIP-890", since="4.0")
+@REQUIREMENTS.that(
+    6,
+    "an abort with the current epoch and no transaction returns no error, and raises the epoch",
+    source="KIP-890",
+    since="4.0",
+)
 def abort_of_nothing(target: Target) -> None:
     for commits in (True, False):
         transactional_id, producer = _ended(target, commits=commits)
@@ -97,15 +132,34 @@ def abort_of_nothing(target: Target) -> None:
         expect_equal(identity_in(again), (0, *after(after(producer))), "error, id, epoch")
 
 
-@REQUIREMENTS.that(7, "before the first transaction an abort raises the epoch, and a commit returns INVALID_TXN_STATE", source="KIP-890", since="4.0")
+@REQUIREMENTS.that(
+    7,
+    "before the first transaction an abort raises the epoch, and a commit returns "
+    "INVALID_TXN_STATE",
+    source="KIP-890",
+    since="4.0",
+)
 def before_the_first(target: Target) -> None:
     version, transactional_id = version_of(target), TransactionalId(target)
     producer = transactional_id.producer()
-    expect_error(transactional_id.end(producer, version, commits=True).error_code, ErrorCode.INVALID_TXN_STATE, "commit")
-    expect_equal(identity_in(transactional_id.ended(producer, version, commits=False)), (0, *after(producer)), "abort: error, id, epoch")
+    expect_error(
+        transactional_id.end(producer, version, commits=True).error_code,
+        ErrorCode.INVALID_TXN_STATE,
+        "commit",
+    )
+    expect_equal(
+        identity_in(transactional_id.ended(producer, version, commits=False)),
+        (0, *after(producer)),
+        "abort: error, id, epoch",
+    )
 
 
-@REQUIREMENTS.that(8, "an epoch two below the current one, or above it, returns PRODUCER_FENCED", source=COORDINATOR, since="4.0")
+@REQUIREMENTS.that(
+    8,
+    "an epoch two below the current one, or above it, returns PRODUCER_FENCED",
+    source=COORDINATOR,
+    since="4.0",
+)
 def other_epochs(target: Target) -> None:
     version = version_of(target)
     topic, transactional_id = target.topic(), TransactionalId(target)
@@ -117,11 +171,19 @@ def other_epochs(target: Target) -> None:
     for other in (first, after(producer)):
         for commits in (True, False):
             answer = transactional_id.end(other, version, commits=commits)
-            expect_equal(identity_in(answer), (int(ErrorCode.PRODUCER_FENCED), *UNKNOWN_ID), f"epoch {other[1]}")
+            expect_equal(
+                identity_in(answer),
+                (int(ErrorCode.PRODUCER_FENCED), *UNKNOWN_ID),
+                f"epoch {other[1]}",
+            )
 
 
 @REQUIREMENTS.that(
-    9, "in an open transaction the previous epoch returns PRODUCER_FENCED: it ended the previous transaction", source="KAFKA-17754", since="4.0"
+    9,
+    "in an open transaction the previous epoch returns PRODUCER_FENCED: it ended the previous "
+    "transaction",
+    source="KAFKA-17754",
+    since="4.0",
 )
 def late_end(target: Target) -> None:
     version = version_of(target)
@@ -136,24 +198,52 @@ def late_end(target: Target) -> None:
     expect_equal(transactional_id.described().transaction_state, "Ongoing", "state")
 
 
-@REQUIREMENTS.that(10, "with the previous epoch no partition can be added to the next transaction", source="KIP-890", since="4.0")
+@REQUIREMENTS.that(
+    10,
+    "with the previous epoch no partition can be added to the next transaction",
+    source="KIP-890",
+    since="4.0",
+)
 def late_partitions(target: Target) -> None:
     transactional_id, producer = _ended(target, commits=True)
     topic = target.topic()
-    expect_equal(transactional_id.add(producer, [(topic.name, 0)]), [int(ErrorCode.PRODUCER_FENCED)], "AddPartitionsToTxn")
-    expect_error(transactional_id.add_offsets(producer, "g"), ErrorCode.PRODUCER_FENCED, "AddOffsetsToTxn")
+    expect_equal(
+        transactional_id.add(producer, [(topic.name, 0)]),
+        [int(ErrorCode.PRODUCER_FENCED)],
+        "AddPartitionsToTxn",
+    )
+    expect_error(
+        transactional_id.add_offsets(producer, "g"), ErrorCode.PRODUCER_FENCED, "AddOffsetsToTxn"
+    )
 
 
-@REQUIREMENTS.that(11, "another producer id returns INVALID_PRODUCER_ID_MAPPING", source=COORDINATOR, since="4.0")
+@REQUIREMENTS.that(
+    11, "another producer id returns INVALID_PRODUCER_ID_MAPPING", source=COORDINATOR, since="4.0"
+)
 def foreign(target: Target) -> None:
     transactional_id, (_, epoch) = _ended(target, commits=True)
     for other in (epoch, epoch + 1):
-        answer = transactional_id.end((NOBODYS_PRODUCER_ID, other), version_of(target), commits=True)
-        expect_equal(identity_in(answer), (int(ErrorCode.INVALID_PRODUCER_ID_MAPPING), *UNKNOWN_ID), f"epoch {other}")
+        answer = transactional_id.end(
+            (NOBODYS_PRODUCER_ID, other), version_of(target), commits=True
+        )
+        expect_equal(
+            identity_in(answer),
+            (int(ErrorCode.INVALID_PRODUCER_ID_MAPPING), *UNKNOWN_ID),
+            f"epoch {other}",
+        )
 
 
-@REQUIREMENTS.that(12, "InitProducerId with the epoch before the EndTxn returns the current one", source="KIP-360; KIP-890", since="4.0")
+@REQUIREMENTS.that(
+    12,
+    "InitProducerId with the epoch before the EndTxn returns the current one",
+    source="KIP-360; KIP-890",
+    since="4.0",
+)
 def asks_for_an_epoch(target: Target) -> None:
     transactional_id, producer = _ended(target, commits=True)
     answer = transactional_id.init(producer=producer)
-    expect_equal((answer.error_code, answer.producer_id, answer.producer_epoch), (0, *after(producer)), "error, id, epoch")
+    expect_equal(
+        (answer.error_code, answer.producer_id, answer.producer_epoch),
+        (0, *after(producer)),
+        "error, id, epoch",
+    )

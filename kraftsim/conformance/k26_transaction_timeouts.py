@@ -16,19 +16,46 @@ SCAN_SECONDS = 25.0
 """A coordinator checks for time-outs every ten seconds."""
 
 
-@REQUIREMENTS.that(1, "a transaction that exceeds its time-out is aborted, and its producer is fenced by the next epoch", source="KAFKA-6119")
+@REQUIREMENTS.that(
+    1,
+    "a transaction that exceeds its time-out is aborted, and its producer is fenced by the next "
+    "epoch",
+    source="KAFKA-6119",
+)
 def aborted(target: Target) -> None:
-    topic, transactional_id, patient = target.topic(), TransactionalId(target), TransactionalId(target)
+    topic, transactional_id, patient = (
+        target.topic(),
+        TransactionalId(target),
+        TransactionalId(target),
+    )
     producer, other = transactional_id.producer(SHORT_MS), patient.producer()
     idle = TransactionalId(target)
     idle_producer = idle.producer(SHORT_MS)
     for each, who in ((transactional_id, producer), (patient, other)):
         each.begin(who, [(topic.name, 0)])
     found = transactional_id.reached("CompleteAbort", SCAN_SECONDS)
-    expect_equal((found.producer_id, found.producer_epoch, partitions_of(found)), (producer[0], producer[1] + 1, []), "id, epoch, partitions")
-    expect_equal(patient.described().transaction_state, "Ongoing", "state of the one that may last longer")
-    expect_equal((idle.described().transaction_state, idle.described().producer_epoch), ("Empty", idle_producer[1]), "where none was begun")
-    expect_error(transactional_id.add(producer, [(topic.name, 0)])[0], ErrorCode.PRODUCER_FENCED, "AddPartitionsToTxn afterwards")
+    expect_equal(
+        (found.producer_id, found.producer_epoch, partitions_of(found)),
+        (producer[0], producer[1] + 1, []),
+        "id, epoch, partitions",
+    )
+    expect_equal(
+        patient.described().transaction_state, "Ongoing", "state of the one that may last longer"
+    )
+    expect_equal(
+        (idle.described().transaction_state, idle.described().producer_epoch),
+        ("Empty", idle_producer[1]),
+        "where none was begun",
+    )
+    expect_error(
+        transactional_id.add(producer, [(topic.name, 0)])[0],
+        ErrorCode.PRODUCER_FENCED,
+        "AddPartitionsToTxn afterwards",
+    )
     for commits in (True, False):
-        expect_error(transactional_id.end(producer, commits=commits).error_code, ErrorCode.PRODUCER_FENCED, "EndTxn afterwards")
+        expect_error(
+            transactional_id.end(producer, commits=commits).error_code,
+            ErrorCode.PRODUCER_FENCED,
+            "EndTxn afterwards",
+        )
     expect_equal(transactional_id.producer(), (producer[0], producer[1] + 2), "the next producer")

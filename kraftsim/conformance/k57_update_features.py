@@ -38,15 +38,29 @@ def _level(target: Target) -> int:
     return found[0]
 
 
-def _update(target: Target, *updates: tuple[str, int, int], version: int | None = None, validate_only: bool = True) -> UpdateFeaturesResponse:
-    rows = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level, kind in updates]
+def _update(
+    target: Target,
+    *updates: tuple[str, int, int],
+    version: int | None = None,
+    validate_only: bool = True,
+) -> UpdateFeaturesResponse:
+    rows = [
+        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+        for name, level, kind in updates
+    ]
     chosen = target.newest(ApiKey.UPDATE_FEATURES) if version is None else version
     with target.peer() as peer:
-        return peer.ask(UpdateFeaturesRequest(feature_updates=rows, validate_only=validate_only), chosen, UpdateFeaturesResponse)
+        return peer.ask(
+            UpdateFeaturesRequest(feature_updates=rows, validate_only=validate_only),
+            chosen,
+            UpdateFeaturesResponse,
+        )
 
 
 def _fate(answer: UpdateFeaturesResponse) -> tuple[int, str]:
-    """Return error code and message of a request for one feature: up to 3.9 in the feature's row, then at the top level."""
+    """Return error code and message of a request for one feature: up to 3.9 in the feature's row,
+    then at the top level.
+    """
     if answer.error_code == ErrorCode.NONE and answer.results:
         return answer.results[0].error_code, answer.results[0].error_message or ""
     return answer.error_code, answer.error_message or ""
@@ -55,8 +69,12 @@ def _fate(answer: UpdateFeaturesResponse) -> tuple[int, str]:
 def _refused(target: Target, name: str, level: int, kind: int, why: str) -> None:
     for version in target.versions(ApiKey.UPDATE_FEATURES, since=KINDS_SINCE):
         error, words = _fate(_update(target, (name, level, kind), version=version))
-        expect_error(error, ErrorCode.INVALID_UPDATE_VERSION, f"version {version}: {name} to {level}")
-        expect(why in words, f"version {version}: {name} to {level}: {words!r} does not say {why!r}")
+        expect_error(
+            error, ErrorCode.INVALID_UPDATE_VERSION, f"version {version}: {name} to {level}"
+        )
+        expect(
+            why in words, f"version {version}: {name} to {level}: {words!r} does not say {why!r}"
+        )
 
 
 @REQUIREMENTS.that(1, "the current level can be finalized again", source=CONTROL)
@@ -68,7 +86,11 @@ def same_level_again(target: Target) -> None:
     expect_equal(_level(target), level, "the level")
 
 
-@REQUIREMENTS.that(2, "a level that some node does not support is rejected with INVALID_UPDATE_VERSION", source="QuorumFeatures.reasonNotSupported")
+@REQUIREMENTS.that(
+    2,
+    "a level that some node does not support is rejected with INVALID_UPDATE_VERSION",
+    source="QuorumFeatures.reasonNotSupported",
+)
 def unknown_level(target: Target) -> None:
     _refused(target, METADATA, 999, UPGRADE, "only supports versions ")
     _refused(target, METADATA, 0, SAFE_DOWNGRADE, "only supports versions ")
@@ -78,38 +100,72 @@ def unknown_level(target: Target) -> None:
 
 @REQUIREMENTS.that(3, "a lower level requires a downgrade type", source="KIP-778")
 def downgrade_by_name(target: Target) -> None:
-    why = "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+    why = (
+        "Can't downgrade the version of this feature without setting the upgrade type to either "
+        "safe or unsafe downgrade."
+    )
     _refused(target, METADATA, _level(target) - 1, UPGRADE, why)
 
 
 @REQUIREMENTS.that(
-    4, "a downgrade that might lose metadata is rejected, with both the safe and the unsafe type", source="KIP-778, KAFKA-13896", since="3.5"
+    4,
+    "a downgrade that might lose metadata is rejected, with both the safe and the unsafe type",
+    source="KIP-778, KAFKA-13896",
+    since="3.5",
 )
 def lossy(target: Target) -> None:
     lossy_level = max(TOO_LOW, 8)
     _refused(
-        target, METADATA, lossy_level, SAFE_DOWNGRADE, "Refusing to perform the requested downgrade because it might delete metadata information."
+        target,
+        METADATA,
+        lossy_level,
+        SAFE_DOWNGRADE,
+        "Refusing to perform the requested downgrade because it might delete metadata information.",
     )
-    _refused(target, METADATA, lossy_level, UNSAFE_DOWNGRADE, "Unsafe metadata downgrade is not supported in this version.")
+    _refused(
+        target,
+        METADATA,
+        lossy_level,
+        UNSAFE_DOWNGRADE,
+        "Unsafe metadata downgrade is not supported in this version.",
+    )
 
 
-@REQUIREMENTS.that(5, "an unknown upgrade type is rejected with INVALID_UPDATE_VERSION", source=CONTROL)
+@REQUIREMENTS.that(
+    5, "an unknown upgrade type is rejected with INVALID_UPDATE_VERSION", source=CONTROL
+)
 def no_kind(target: Target) -> None:
-    _refused(target, METADATA, _level(target), 9, "The controller does not support the given upgrade type.")
+    _refused(
+        target,
+        METADATA,
+        _level(target),
+        9,
+        "The controller does not support the given upgrade type.",
+    )
 
 
-@REQUIREMENTS.that(6, "features are updated independently", source=f"KIP-584; {CONTROL}", until="3.9")
+@REQUIREMENTS.that(
+    6, "features are updated independently", source=f"KIP-584; {CONTROL}", until="3.9"
+)
 def each_by_itself(target: Target) -> None:
     answer = _update(target, ("no.such.feature", 1, UPGRADE), (METADATA, _level(target), UPGRADE))
     expect_error(answer.error_code, ErrorCode.NONE, "the top-level error")
     found = {row.feature: row.error_code for row in answer.results}
-    expect_equal(found, {"no.such.feature": int(ErrorCode.INVALID_UPDATE_VERSION), METADATA: 0}, "errors by feature")
+    expect_equal(
+        found,
+        {"no.such.feature": int(ErrorCode.INVALID_UPDATE_VERSION), METADATA: 0},
+        "errors by feature",
+    )
 
 
-@REQUIREMENTS.that(7, "features are updated all together or not at all", source="KIP-1022", since="4.0")
+@REQUIREMENTS.that(
+    7, "features are updated all together or not at all", source="KIP-1022", since="4.0"
+)
 def all_or_nothing(target: Target) -> None:
     answer = _update(target, ("no.such.feature", 1, UPGRADE), (METADATA, _level(target), UPGRADE))
     expect_error(answer.error_code, ErrorCode.INVALID_UPDATE_VERSION, "the top-level error")
     expect_equal(answer.results, [], "results by feature")
     words = "The update failed for all features since the following feature had an error: "
-    expect((answer.error_message or "").startswith(words), f"what is said: {answer.error_message!r}")
+    expect(
+        (answer.error_message or "").startswith(words), f"what is said: {answer.error_message!r}"
+    )

@@ -1,7 +1,7 @@
 """Offset commits of a consumer group member with a previous member epoch.
 
-Source: KIP-1251; ConsumerGroup.{validateOffsetCommit, createAssignmentEpochValidator}; verified against Apache
-Kafka 4.2.0, 4.3.0 and 4.4.0.
+Source: KIP-1251; ConsumerGroup.{validateOffsetCommit, createAssignmentEpochValidator}; verified
+against Apache Kafka 4.2.0, 4.3.0 and 4.4.0.
 """
 
 from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, ConsumerMember, rows_of
@@ -27,10 +27,23 @@ ACCEPTED, STALE, ILLEGAL = 0, int(ErrorCode.STALE_MEMBER_EPOCH), int(ErrorCode.I
 
 
 def commit(
-    group: ConsumerGroupClient, topic: Topic, member: ConsumerMember, epoch: int, *numbers: int, version: int = BY_NAME, metadata: str = ""
+    group: ConsumerGroupClient,
+    topic: Topic,
+    member: ConsumerMember,
+    epoch: int,
+    *numbers: int,
+    version: int = BY_NAME,
+    metadata: str = "",
 ) -> list[int]:
-    """Commit an offset for each partition as a member in an epoch, and return the errors; `metadata` goes with the first partition."""
-    rows = [OffsetCommitRequestPartition(partition_index=each, committed_offset=5, committed_metadata="") for each in numbers]
+    """Commit an offset for each partition as a member in an epoch, and return the errors;
+    `metadata` goes with the first partition.
+    """
+    rows = [
+        OffsetCommitRequestPartition(
+            partition_index=each, committed_offset=5, committed_metadata=""
+        )
+        for each in numbers
+    ]
     rows[0].committed_metadata = metadata
     which = {"topic_id": topic.topic_id} if version >= BY_ID else {"name": topic.name}
     asked = OffsetCommitRequest(
@@ -44,7 +57,10 @@ def commit(
 
 
 def shared(group: ConsumerGroupClient, topic: Topic) -> tuple[ConsumerMember, ConsumerMember, int]:
-    """Let two members share four partitions; the second one joins later. Return them and the epoch in which the first one was alone."""
+    """Let two members share four partitions; the second one joins later.
+
+    Return them and the epoch in which the first one was alone.
+    """
     first, second = group.member("a", topic), group.member("b", topic)
     first.join()
     group.settle(first, wanted=[{topic.topic_id: (0, 1, 2, 3)}])
@@ -56,7 +72,8 @@ def shared(group: ConsumerGroupClient, topic: Topic) -> tuple[ConsumerMember, Co
 
 @REQUIREMENTS.that(
     1,
-    "a previous epoch may commit partitions that the member has owned since then, else STALE_MEMBER_EPOCH for the whole request",
+    "a previous epoch may commit partitions that the member has owned since then, else "
+    "STALE_MEMBER_EPOCH for the whole request",
     source=SOURCE,
     since=SINCE,
 )
@@ -70,25 +87,63 @@ def kept(target: Target) -> None:
             ("both", first, alone, (0, 2), [STALE, STALE]),
             ("an epoch before it joined", first, alone - 1, (0,), [STALE]),
             ("a future epoch", first, first.epoch + 1, (0,), [STALE]),
-            ("partitions of another member, in the current epoch", first, first.epoch, (2,), [ACCEPTED]),
+            (
+                "partitions of another member, in the current epoch",
+                first,
+                first.epoch,
+                (2,),
+                [ACCEPTED],
+            ),
             ("an epoch before it got them", second, alone, (2,), [STALE]),
-            ("a partition that does not exist", first, alone, (9,), [int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+            (
+                "a partition that does not exist",
+                first,
+                alone,
+                (9,),
+                [int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+            ),
         ):
             expect_equal(commit(group, topic, member, epoch, *numbers), errors, what)
             if what != "a partition that does not exist":
-                expect_equal(commit(group, topic, member, epoch, *numbers, version=BY_ID), errors, f"{what}, by the id of the topic")
+                expect_equal(
+                    commit(group, topic, member, epoch, *numbers, version=BY_ID),
+                    errors,
+                    f"{what}, by the id of the topic",
+                )
         too_long = "x" * 5000
-        expect_equal(commit(group, topic, first, alone, 0, 1, metadata=too_long), [int(ErrorCode.OFFSET_METADATA_TOO_LARGE), ACCEPTED], "metadata")
-        expect_equal(commit(group, topic, first, alone, 0, 2, metadata=too_long), [STALE, STALE], "metadata, and a revoked one")
+        expect_equal(
+            commit(group, topic, first, alone, 0, 1, metadata=too_long),
+            [int(ErrorCode.OFFSET_METADATA_TOO_LARGE), ACCEPTED],
+            "metadata",
+        )
+        expect_equal(
+            commit(group, topic, first, alone, 0, 2, metadata=too_long),
+            [STALE, STALE],
+            "metadata, and a revoked one",
+        )
         refused = [int(ErrorCode.OFFSET_METADATA_TOO_LARGE), ACCEPTED]
-        expect_equal(commit(group, topic, first, alone, 2, 0, metadata=too_long), refused, "metadata of a revoked one")
+        expect_equal(
+            commit(group, topic, first, alone, 2, 0, metadata=too_long),
+            refused,
+            "metadata of a revoked one",
+        )
 
 
-@REQUIREMENTS.that(2, "a previous epoch may commit partitions that the member has to revoke, until it has revoked them", source=SOURCE, since=SINCE)
+@REQUIREMENTS.that(
+    2,
+    "a previous epoch may commit partitions that the member has to revoke, until it has revoked "
+    "them",
+    source=SOURCE,
+    since=SINCE,
+)
 def pending(target: Target) -> None:
     topic, other = target.topic(partitions=2), target.topic()
     with ConsumerGroupClient(target) as group:
-        first, stranger, second = group.member("a", topic), group.member("c", other), group.member("b", topic)
+        first, stranger, second = (
+            group.member("a", topic),
+            group.member("c", other),
+            group.member("b", topic),
+        )
         first.join()
         group.settle(first, wanted=[{topic.topic_id: (0, 1)}])
         alone = first.epoch
@@ -97,15 +152,28 @@ def pending(target: Target) -> None:
         expect_equal(first.epoch > alone, True, "the next epoch")
         second.join()
         everything = rows_of({topic.topic_id: (0, 1)})
-        settled(lambda: first.ask(topic_partitions=everything).assignment, lambda returned: returned is not None, "the partitions that it keeps")
-        expect_equal(commit(group, topic, first, alone, 0, 1), [ACCEPTED, ACCEPTED], "before the revocation")
+        settled(
+            lambda: first.ask(topic_partitions=everything).assignment,
+            lambda returned: returned is not None,
+            "the partitions that it keeps",
+        )
+        expect_equal(
+            commit(group, topic, first, alone, 0, 1), [ACCEPTED, ACCEPTED], "before the revocation"
+        )
         first.owned = {topic.topic_id: (0,)}
-        group.settle(first, stranger, second, wanted=[{topic.topic_id: (0,)}, {other.topic_id: (0,)}, {topic.topic_id: (1,)}])
+        group.settle(
+            first,
+            stranger,
+            second,
+            wanted=[{topic.topic_id: (0,)}, {other.topic_id: (0,)}, {topic.topic_id: (1,)}],
+        )
         expect_equal(commit(group, topic, first, alone, 1), [STALE], "revoked partitions")
         expect_equal(commit(group, topic, first, alone, 0), [ACCEPTED], "partitions that it kept")
 
 
-@REQUIREMENTS.that(3, "the same applies in a transaction, with ILLEGAL_GENERATION", source=SOURCE, since=SINCE)
+@REQUIREMENTS.that(
+    3, "the same applies in a transaction, with ILLEGAL_GENERATION", source=SOURCE, since=SINCE
+)
 def in_transactions(target: Target) -> None:
     topic = target.topic(partitions=4)
     producer = TransactionClient(target)
@@ -124,7 +192,11 @@ def in_transactions(target: Target) -> None:
 
 
 @REQUIREMENTS.that(
-    4, "a previous epoch may commit nothing: STALE_MEMBER_EPOCH, in a transaction ILLEGAL_GENERATION", source=SOURCE, since="4.0", until=UNTIL
+    4,
+    "a previous epoch may commit nothing: STALE_MEMBER_EPOCH, in a transaction ILLEGAL_GENERATION",
+    source=SOURCE,
+    since="4.0",
+    until=UNTIL,
 )
 def not_kept(target: Target) -> None:
     topic = target.topic(partitions=4)
@@ -133,6 +205,8 @@ def not_kept(target: Target) -> None:
         first, _, alone = shared(group, topic)
         expect_equal(commit(group, topic, first, alone, 0), [STALE], "partitions that it kept")
         producer.add_offsets(group.group_id)
-        found = producer.commit(group.classic, [(topic.name, 0)], 9, member_id="a", generation_id=alone)
+        found = producer.commit(
+            group.classic, [(topic.name, 0)], 9, member_id="a", generation_id=alone
+        )
         expect_equal(found, [ILLEGAL], "partitions that it kept, in a transaction")
         producer.end(commits=False)

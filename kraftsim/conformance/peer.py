@@ -37,7 +37,8 @@ class OutOfTime(Exception):
 class Peer:
     """One connection. Use as a context manager.
 
-    No operation waits beyond `give_up_at` (of time.monotonic), and all traffic is recorded in the transcript.
+    No operation waits beyond `give_up_at` (of time.monotonic), and all traffic is recorded in the
+    transcript.
     """
 
     def __init__(
@@ -55,21 +56,31 @@ class Peer:
         self._transcript = transcript or Transcript()
         self._number = self._transcript.next_connection()
         try:
-            self._socket = socket.create_connection((host, port), timeout=self._patience(timeout_seconds))
+            self._socket = socket.create_connection(
+                (host, port), timeout=self._patience(timeout_seconds)
+            )
         except TimeoutError as trouble:
             raise PeerSilent(f"no connection to {host}:{port}") from trouble
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @classmethod
     def at(cls, address: str, timeout_seconds: float = ANSWER_SECONDS) -> "Peer":
-        """Connect to HOST:PORT. Raises ValueError for anything else, OSError if the connection fails."""
+        """Connect to HOST:PORT.
+
+        Raises ValueError for anything else, OSError if the connection fails.
+        """
         host, port = split_address(address)
         return cls(host, port, timeout_seconds)
 
     def __enter__(self) -> "Peer":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -77,7 +88,10 @@ class Peer:
         self._socket.close()
 
     def ask(self, body: Message, version: int, expected: type[Answer]) -> Answer:
-        """Send a request and return its response. Raises PeerClosed or PeerSilent if there is none."""
+        """Send a request and return its response.
+
+        Raises PeerClosed or PeerSilent if there is none.
+        """
         correlation_id = self.send(body, version)
         return self.receive(body, version, correlation_id, expected)
 
@@ -87,16 +101,25 @@ class Peer:
         self.send_bytes(request_bytes(body, version, correlation_id))
         return correlation_id
 
-    def receive(self, body: Message, version: int, correlation_id: int, expected: type[Answer]) -> Answer:
+    def receive(
+        self, body: Message, version: int, correlation_id: int, expected: type[Answer]
+    ) -> Answer:
         """Wait for the response to the request; it must be the next one on this connection."""
         found, answer = decode_response(api_key_of(body), version, self.receive_frame())
-        assert isinstance(answer, expected), f"{type(body).__name__} has the response {type(answer).__name__}"
+        assert isinstance(answer, expected), (
+            f"{type(body).__name__} has the response {type(answer).__name__}"
+        )
         if found != correlation_id:
-            raise PeerClosed(f"the answer to {found} came where the one to {correlation_id} was due")
+            raise PeerClosed(
+                f"the answer to {found} came where the one to {correlation_id} was due"
+            )
         return answer
 
     def send_bytes(self, data: bytes) -> None:
-        """Send raw bytes. If the node has already closed the connection, the missing response shows it."""
+        """Send raw bytes.
+
+        If the node has already closed the connection, the missing response shows it.
+        """
         self._transcript.sent(self._number, data)
         self._socket.settimeout(self._patience(self._timeout_seconds))
         try:
@@ -148,7 +171,9 @@ class Peer:
 
     def _write_down_what_came(self) -> None:
         """Report unexpected bytes: as a whole frame if they are one."""
-        self._transcript.came(self._number, self._received[4:] if len(self._received) >= 8 else self._received)
+        self._transcript.came(
+            self._number, self._received[4:] if len(self._received) >= 8 else self._received
+        )
 
     def _receive(self, size: int, timeout_seconds: float | None) -> bytes:
         wait_seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -187,7 +212,9 @@ def api_key_of(body: Message) -> int:
     return api_key
 
 
-def request_bytes(body: Message, version: int, correlation_id: int, client_id: str | None = CLIENT_ID) -> bytes:
+def request_bytes(
+    body: Message, version: int, correlation_id: int, client_id: str | None = CLIENT_ID
+) -> bytes:
     """Return a whole request with its size in front."""
     return b"".join(request_chunks(api_key_of(body), version, correlation_id, client_id, body))
 

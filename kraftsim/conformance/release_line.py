@@ -1,7 +1,7 @@
 """Detects the release of Apache Kafka that a node corresponds to, from its ApiVersions response.
 
-Source: org.apache.kafka.server.common.MetadataVersion of 4.4.0 (the levels); ApiVersions responses of 3.5.2,
-3.9.1, 4.1.2 and 4.4.0.
+Source: org.apache.kafka.server.common.MetadataVersion of 4.4.0 (the levels); ApiVersions responses
+of 3.5.2, 3.9.1, 4.1.2 and 4.4.0.
 """
 
 from dataclasses import dataclass
@@ -40,18 +40,28 @@ class ReleaseLine:
 
 
 def release_line_of(target: Target) -> ReleaseLine:
-    """Detect the release line from the advertised versions. A node that is newer than all known releases is checked as the newest."""
+    """Detect the release line from the advertised versions.
+
+    A node that is newer than all known releases is checked as the newest.
+    """
     level = _supported_level(target)
     if level is not None:
         return _line(level, LAST_LEVELS, f"it supports {METADATA_VERSION} up to {level}")
     if ApiKey.FETCH in target.ranges():
         version = target.ranges()[ApiKey.FETCH][1]
-        return _line(version, LAST_FETCHES, f"it supports Fetch up to version {version} and returns no features")
+        return _line(
+            version,
+            LAST_FETCHES,
+            f"it supports Fetch up to version {version} and returns no features",
+        )
     return ReleaseLine("", "it neither returns features nor supports Fetch")
 
 
 def _line(value: int, table: tuple[tuple[int, str], ...], because: str) -> ReleaseLine:
-    return next((ReleaseLine(name, because) for last, name in table if value <= last), ReleaseLine("", because))
+    return next(
+        (ReleaseLine(name, because) for last, name in table if value <= last),
+        ReleaseLine("", because),
+    )
 
 
 def _supported_level(target: Target) -> int | None:
@@ -60,4 +70,6 @@ def _supported_level(target: Target) -> int | None:
     with target.peer() as peer:
         asked = ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1.0")
         answer = peer.ask(asked, FEATURES_SINCE, ApiVersionsResponse)
-    return next((row.max_version for row in answer.supported_features if row.name == METADATA_VERSION), None)
+    return next(
+        (row.max_version for row in answer.supported_features if row.name == METADATA_VERSION), None
+    )

@@ -1,7 +1,8 @@
 """A requirement: a number, a sentence, its source, and a check that a running node passes or fails.
 
-Numbers are assigned manually and are stable: `wire/3.2` is the second requirement of the third section of the
-chapter `wire`, in every release of this suite. The number of a removed requirement is not reused.
+Numbers are assigned manually and are stable: `wire/3.2` is the second requirement of the third
+section of the chapter `wire`, in every release of this suite. The number of a removed requirement
+is not reused.
 """
 
 from collections.abc import Callable
@@ -45,7 +46,10 @@ CHAPTERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """One sentence about a node. The check returns if the node meets it, and raises Unmet if not."""
+    """One sentence about a node.
+
+    The check returns if the node meets it, and raises Unmet if not.
+    """
 
     section: "Requirements"
     number: int
@@ -53,7 +57,9 @@ class Requirement:
     source: str
     check: Check
     since: str = ""
-    """The first release line of Apache Kafka with this behaviour; empty if all supported ones have it."""
+    """The first release line of Apache Kafka with this behaviour; empty if all supported ones have
+    it.
+    """
     until: str = ""
     """The last release line of Apache Kafka with this behaviour; empty if the newest one has it."""
 
@@ -63,15 +69,22 @@ class Requirement:
         return f"{self.section.label}.{self.number}"
 
     def holds_for(self, release: str) -> bool:
-        """Return whether the requirement applies to a release line; an empty release is the newest one."""
+        """Return whether the requirement applies to a release line; an empty release is the newest
+        one.
+        """
         if not release:
             return not self.until
         asked = as_numbers(release)
-        return (not self.since or as_numbers(self.since) <= asked) and (not self.until or asked <= as_numbers(self.until))
+        return (not self.since or as_numbers(self.since) <= asked) and (
+            not self.until or asked <= as_numbers(self.until)
+        )
 
     def releases(self) -> str:
         """Return the releases that the requirement applies to, or nothing if all."""
-        words = [f"since {self.since}" if self.since else "", f"until {self.until}" if self.until else ""]
+        words = [
+            f"since {self.since}" if self.since else "",
+            f"until {self.until}" if self.until else "",
+        ]
         return ", ".join(word for word in words if word)
 
 
@@ -94,12 +107,29 @@ class Requirements:
         """Its name in the catalogue."""
         return self.label
 
-    def that(self, number: int, sentence: str, *, source: str, since: str = "", until: str = "") -> Callable[[Check], Check]:
-        """Add the decorated check under a number and a sentence. The number must be higher than the previous ones: none is used twice."""
+    def that(
+        self, number: int, sentence: str, *, source: str, since: str = "", until: str = ""
+    ) -> Callable[[Check], Check]:
+        """Add the decorated check under a number and a sentence.
+
+        The number must be higher than the previous ones: none is used twice.
+        """
 
         def add(check: Check) -> Check:
-            assert not self.entries or number > self.entries[-1].number, f"{self.label}.{number} does not rise"
-            self.entries.append(Requirement(section=self, number=number, sentence=sentence, source=source, check=check, since=since, until=until))
+            assert not self.entries or number > self.entries[-1].number, (
+                f"{self.label}.{number} does not rise"
+            )
+            self.entries.append(
+                Requirement(
+                    section=self,
+                    number=number,
+                    sentence=sentence,
+                    source=source,
+                    check=check,
+                    since=since,
+                    until=until,
+                )
+            )
             return check
 
         return add
@@ -133,5 +163,8 @@ SECTIONS: Catalogue[Requirements] = Catalogue(
 
 
 def as_numbers(release: str) -> tuple[int, ...]:
-    """Return a release line as comparable numbers. Raises ValueError for anything but numbers and dots."""
+    """Return a release line as comparable numbers.
+
+    Raises ValueError for anything but numbers and dots.
+    """
     return tuple(int(part) for part in release.split("."))

@@ -29,8 +29,8 @@ class Verdict(Enum):
 class Finding:
     """The result of one check. `why` is empty if the requirement is met.
 
-    It contains what was checked (`what`), the `expected` value and the actual one (`came`); `transcript` shows
-    the traffic.
+    It contains what was checked (`what`), the `expected` value and the actual one (`came`);
+    `transcript` shows the traffic.
     """
 
     requirement: Requirement
@@ -71,13 +71,22 @@ class NodeLost(OSError):
 
 
 def check(requirement: Requirement, target: Target, seconds: float = CHECK_SECONDS) -> Finding:
-    """Run one check. A malformed response and a closed connection are results, too; a refused connection is an OSError."""
+    """Run one check.
+
+    A malformed response and a closed connection are results, too; a refused connection is an
+    OSError.
+    """
     started = time.monotonic()
     target.begin(seconds)
     try:
         requirement.check(target)
     except Inapplicable as lack:
-        return Finding(requirement=requirement, verdict=Verdict.SKIPPED, why=str(lack), seconds=time.monotonic() - started)
+        return Finding(
+            requirement=requirement,
+            verdict=Verdict.SKIPPED,
+            why=str(lack),
+            seconds=time.monotonic() - started,
+        )
     except Unmet as trouble:
         unmet = trouble
     except OutOfTime:
@@ -85,11 +94,15 @@ def check(requirement: Requirement, target: Target, seconds: float = CHECK_SECON
     except (PeerClosed, PeerSilent) as trouble:
         unmet = Unmet("a response is missing", "a response", str(trouble))
     except LookupError as trouble:
-        unmet = Unmet("a response lacks a requested row", "a row for each request row", str(trouble))
+        unmet = Unmet(
+            "a response lacks a requested row", "a row for each request row", str(trouble)
+        )
     except MalformedMessage as trouble:
         unmet = Unmet("a response is malformed", "a valid response", str(trouble))
     else:
-        return Finding(requirement=requirement, verdict=Verdict.MET, seconds=time.monotonic() - started)
+        return Finding(
+            requirement=requirement, verdict=Verdict.MET, seconds=time.monotonic() - started
+        )
     finally:
         target.end()
     return Finding(
@@ -111,14 +124,18 @@ def check_all(
     seconds: float = CHECK_SECONDS,
     before: Callable[[Requirement], None] = lambda requirement: None,
 ) -> Iterator[Finding]:
-    """Run the checks in order and yield each result at once; `before` is called with each check when it starts.
+    """Run the checks in order and yield each result at once; `before` is called with each check
+    when it starts.
 
-    Requirements that do not apply to the release line are skipped. Raises NodeLost if, after an unmet
-    requirement, the node does not respond any more.
+    Requirements that do not apply to the release line are skipped. Raises NodeLost if, after an
+    unmet requirement, the node does not respond any more.
     """
     for requirement in requirements:
         if not requirement.holds_for(release):
-            why = f"applies {requirement.releases()}; the node is checked as {release or 'the newest release'}"
+            why = (
+                f"applies {requirement.releases()}; the node is checked as "
+                f"{release or 'the newest release'}"
+            )
             yield Finding(requirement=requirement, verdict=Verdict.SKIPPED, why=why)
             continue
         before(requirement)
@@ -137,5 +154,7 @@ def require_alive(target: Target, since: str = "") -> None:
     except (OSError, OutOfTime, MalformedMessage) as trouble:
         returned = str(trouble) or type(trouble).__name__
         raise NodeLost(
-            f"it does not respond any more after {since}: {returned}" if since else f"it does not answer ApiVersions: {returned}"
+            f"it does not respond any more after {since}: {returned}"
+            if since
+            else f"it does not answer ApiVersions: {returned}"
         ) from trouble

@@ -1,4 +1,5 @@
-"""An ACL that is deleted while a producer works: in an open transaction, between idempotent batches.
+"""An ACL that is deleted while a producer works: in an open transaction, between idempotent
+batches.
 
 The broker authorizes every request on arrival; earlier authorizations do not count.
 Source: KIP-98, KIP-679; kafka.server.KafkaApis; verified against Apache Kafka 3.9.1 and 4.4.0.
@@ -28,13 +29,23 @@ from kraftsim.conformance.security_rights import (
     ruled,
 )
 from kraftsim.conformance.target import Target, Topic
-from kraftsim.conformance.transactional_id import BUSY, TIMEOUT_MS, Producer, TransactionalId, partitions_of, topics_of
+from kraftsim.conformance.transactional_id import (
+    BUSY,
+    TIMEOUT_MS,
+    Producer,
+    TransactionalId,
+    partitions_of,
+    topics_of,
+)
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.k28_txn_offset_commit import (
@@ -69,13 +80,24 @@ class Work:
 
     def produced(self, peer: Peer, sequence: int, version: int = 9) -> int:
         """Produce a transactional batch to partition 0, and return its error."""
-        records = batch(producer_id=self.producer[0], producer_epoch=self.producer[1], base_sequence=sequence, transactional=True)
-        asked = produce_request(self.topic.name, records, transactional_id=self.transactional_id.name)
-        return peer.ask(asked, version, ProduceResponse).responses[0].partition_responses[0].error_code
+        records = batch(
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            base_sequence=sequence,
+            transactional=True,
+        )
+        asked = produce_request(
+            self.topic.name, records, transactional_id=self.transactional_id.name
+        )
+        return (
+            peer.ask(asked, version, ProduceResponse).responses[0].partition_responses[0].error_code
+        )
 
     def initialized(self, peer: Peer, version: int) -> int:
         """Send InitProducerId for the next epoch, and return the error."""
-        asked = InitProducerIdRequest(transactional_id=self.transactional_id.name, transaction_timeout_ms=TIMEOUT_MS)
+        asked = InitProducerIdRequest(
+            transactional_id=self.transactional_id.name, transaction_timeout_ms=TIMEOUT_MS
+        )
         return peer.ask(asked, version, InitProducerIdResponse).error_code
 
     def added(self, peer: Peer, version: int = VERSION) -> list[int]:
@@ -88,7 +110,10 @@ class Work:
             v3_and_below_topics=topics_of(partitions),
         )
         answer = peer.ask(asked, version, AddPartitionsToTxnResponse)
-        found = {topic.name: topic.results_by_partition[0].partition_error_code for topic in answer.results_by_topic_v3_and_below}
+        found = {
+            topic.name: topic.results_by_partition[0].partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+        }
         return [found[name] for name, _ in partitions]
 
     def offsets_added(self, peer: Peer, version: int = VERSION) -> int:
@@ -103,16 +128,28 @@ class Work:
 
     def committed(self, peer: Peer, version: int = VERSION) -> list[int]:
         """Commit an offset of either topic in the transaction, and return the errors."""
-        rows = [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")]
+        rows = [
+            TxnOffsetCommitRequestPartition(
+                partition_index=0, committed_offset=1, committed_metadata=""
+            )
+        ]
         asked = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id.name,
             group_id=self.group_id,
             producer_id=self.producer[0],
             producer_epoch=self.producer[1],
-            topics=[TxnOffsetCommitRequestTopic(name=each.name, topic_id=each.topic_id, partitions=rows) for each in (self.topic, self.other)],
+            topics=[
+                TxnOffsetCommitRequestTopic(name=each.name, topic_id=each.topic_id, partitions=rows)
+                for each in (self.topic, self.other)
+            ],
         )
         answer = peer.ask(asked, version, TxnOffsetCommitResponse)
-        return [row.partitions[0].error_code for each in (self.topic, self.other) for row in answer.topics if _is_about(row, each)]
+        return [
+            row.partitions[0].error_code
+            for each in (self.topic, self.other)
+            for row in answer.topics
+            if _is_about(row, each)
+        ]
 
     def ended(self, peer: Peer, version: int = VERSION) -> int:
         """Send EndTxn with a commit, and return the error."""
@@ -125,7 +162,9 @@ class Work:
         return peer.ask(asked, version, EndTxnResponse).error_code
 
     def errors(self, target: Target, peer: Peer) -> Errors:
-        """Send every request of an open transaction in every version; `Produce` with the next sequence."""
+        """Send every request of an open transaction in every version; `Produce` with the next
+        sequence.
+        """
         asked: dict[ApiKey, Callable[[int], int | list[int]]] = {
             ApiKey.INIT_PRODUCER_ID: lambda version: self.initialized(peer, version),
             ApiKey.ADD_PARTITIONS_TO_TXN: lambda version: self.added(peer, version),
@@ -138,19 +177,26 @@ class Work:
             for version in target.versions(key):
                 if key != ApiKey.ADD_PARTITIONS_TO_TXN or version <= LAST_VERSION_OF_PRODUCERS:
                     answer = ask(version)
-                    found[f"{key.name} v{version}"] = answer if isinstance(answer, list) else [answer]
+                    found[f"{key.name} v{version}"] = (
+                        answer if isinstance(answer, list) else [answer]
+                    )
         for version in produce_versions(target):
             found[f"PRODUCE v{version}"] = [self.produced(peer, 1, version)]
         return found
 
 
 def _is_about(row: TxnOffsetCommitResponseTopic, topic: Topic) -> bool:
-    """Return whether a row of a response belongs to a topic: by its name, or in later versions by its id."""
+    """Return whether a row of a response belongs to a topic: by its name, or in later versions by
+    its id.
+    """
     return row.name == topic.name or row.topic_id == topic.topic_id
 
 
 def begun(target: Target) -> Work:
-    """Create what a transaction needs, and its producer id. Raises Inapplicable without an authorizer."""
+    """Create what a transaction needs, and its producer id.
+
+    Raises Inapplicable without an authorizer.
+    """
     require_authorizer(target)
     transactional_id = TransactionalId(target)
     return Work(
@@ -173,21 +219,33 @@ def opened(work: Work, peer: Peer) -> None:
 
 @REQUIREMENTS.that(
     1,
-    "without WRITE on the transactional id every request of the open transaction returns TRANSACTIONAL_ID_AUTHORIZATION_FAILED; it stays open",
+    "without WRITE on the transactional id every request of the open transaction returns "
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED; it stays open",
     source="KIP-98; KafkaApis",
 )
 def id_revoked(target: Target) -> None:
     work = begun(target)
     may_use = rule(work.transactional_id.name, WRITE, resource=TRANSACTION)
-    topics, group = (rule(work.topic.name, AclOperation.ALL), rule(work.other.name, AclOperation.ALL)), rule(work.group_id, READ, resource=GROUP)
+    topics, group = (
+        (rule(work.topic.name, AclOperation.ALL), rule(work.other.name, AclOperation.ALL)),
+        rule(work.group_id, READ, resource=GROUP),
+    )
     with ruled(target, may_use, group, *topics) as peer:
         opened(work, peer)
         revoke(target, may_use)
         found = work.errors(target, peer)
-        expect_equal(found, {label: [TRANSACTION_FAILED] * len(errors) for label, errors in found.items()}, "errors")
+        expect_equal(
+            found,
+            {label: [TRANSACTION_FAILED] * len(errors) for label, errors in found.items()},
+            "errors",
+        )
         state = work.transactional_id.described()
-        partitions = [each for each in partitions_of(state) if each[0] in (work.topic.name, work.other.name)]
-        expect_equal((state.transaction_state, len(partitions)), ("Ongoing", 2), "state, partitions")
+        partitions = [
+            each for each in partitions_of(state) if each[0] in (work.topic.name, work.other.name)
+        ]
+        expect_equal(
+            (state.transaction_state, len(partitions)), ("Ongoing", 2), "state, partitions"
+        )
         create(target, may_use)
         expect_equal(work.produced(peer, 1), 0, "Produce with the ACL")
         expect_equal(work.ended(peer), 0, "EndTxn with the ACL")
@@ -196,13 +254,20 @@ def id_revoked(target: Target) -> None:
 
 @REQUIREMENTS.that(
     2,
-    "without WRITE on a topic batches and AddPartitionsToTxn return TOPIC_AUTHORIZATION_FAILED; the transaction still commits",
+    "without WRITE on a topic batches and AddPartitionsToTxn return TOPIC_AUTHORIZATION_FAILED; "
+    "the transaction still commits",
     source="KIP-98; KafkaApis",
 )
 def topic_revoked(target: Target) -> None:
     work = begun(target)
-    may_write, reads = rule(work.topic.name, WRITE), (rule(work.topic.name, READ), rule(work.other.name, AclOperation.ALL))
-    may_use, group = rule(work.transactional_id.name, WRITE, resource=TRANSACTION), rule(work.group_id, READ, resource=GROUP)
+    may_write, reads = (
+        rule(work.topic.name, WRITE),
+        (rule(work.topic.name, READ), rule(work.other.name, AclOperation.ALL)),
+    )
+    may_use, group = (
+        rule(work.transactional_id.name, WRITE, resource=TRANSACTION),
+        rule(work.group_id, READ, resource=GROUP),
+    )
     with ruled(target, may_write, may_use, group, *reads) as peer:
         opened(work, peer)
         revoke(target, may_write)
@@ -216,23 +281,42 @@ def topic_revoked(target: Target) -> None:
 
 @REQUIREMENTS.that(
     3,
-    "without READ on topic or group TxnOffsetCommit returns TOPIC_AUTHORIZATION_FAILED or GROUP_AUTHORIZATION_FAILED; it still commits",
+    "without READ on topic or group TxnOffsetCommit returns TOPIC_AUTHORIZATION_FAILED or "
+    "GROUP_AUTHORIZATION_FAILED; it still commits",
     source="KIP-98; KafkaApis",
 )
 def reading_revoked(target: Target) -> None:
     work = begun(target)
-    may_read, writes = rule(work.topic.name, READ), (rule(work.topic.name, WRITE), rule(work.other.name, AclOperation.ALL))
-    may_use, group = rule(work.transactional_id.name, WRITE, resource=TRANSACTION), rule(work.group_id, READ, resource=GROUP)
+    may_read, writes = (
+        rule(work.topic.name, READ),
+        (rule(work.topic.name, WRITE), rule(work.other.name, AclOperation.ALL)),
+    )
+    may_use, group = (
+        rule(work.transactional_id.name, WRITE, resource=TRANSACTION),
+        rule(work.group_id, READ, resource=GROUP),
+    )
     with ruled(target, may_read, may_use, group, *writes) as peer:
         opened(work, peer)
         revoke(target, may_read)
         for version in target.versions(ApiKey.TXN_OFFSET_COMMIT):
-            expect_equal(work.committed(peer, version), [TOPIC_FAILED, 0], f"TxnOffsetCommit v{version} without READ on a topic")
+            expect_equal(
+                work.committed(peer, version),
+                [TOPIC_FAILED, 0],
+                f"TxnOffsetCommit v{version} without READ on a topic",
+            )
         revoke(target, group)
         for version in target.versions(ApiKey.TXN_OFFSET_COMMIT):
-            expect_equal(work.committed(peer, version), [GROUP_FAILED] * 2, f"TxnOffsetCommit v{version} without READ on the group")
+            expect_equal(
+                work.committed(peer, version),
+                [GROUP_FAILED] * 2,
+                f"TxnOffsetCommit v{version} without READ on the group",
+            )
         for version in target.versions(ApiKey.ADD_OFFSETS_TO_TXN):
-            expect_equal(work.offsets_added(peer, version), GROUP_FAILED, f"AddOffsetsToTxn v{version} without READ on the group")
+            expect_equal(
+                work.offsets_added(peer, version),
+                GROUP_FAILED,
+                f"AddOffsetsToTxn v{version} without READ on the group",
+            )
         expect_equal(work.produced(peer, 1), 0, "Produce")
         expect_equal(work.ended(peer), 0, "EndTxn")
     work.transactional_id.reached("CompleteCommit")
@@ -240,7 +324,8 @@ def reading_revoked(target: Target) -> None:
 
 @REQUIREMENTS.that(
     4,
-    "an idempotent producer needs WRITE for each batch, else TOPIC_AUTHORIZATION_FAILED; a rejected sequence is still the next one",
+    "an idempotent producer needs WRITE for each batch, else TOPIC_AUTHORIZATION_FAILED; a "
+    "rejected sequence is still the next one",
     source="KIP-679; KafkaApis",
 )
 def idempotent(target: Target) -> None:
@@ -251,23 +336,50 @@ def idempotent(target: Target) -> None:
     producer_id, epoch = target.producer_id()
 
     def error(peer: Peer, sequence: int, version: int = 9) -> int:
-        return produce(peer, topic, batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence), version).error_code
+        return produce(
+            peer,
+            topic,
+            batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence),
+            version,
+        ).error_code
 
     def id_error(peer: Peer) -> int:
         asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
-        return with_retries(lambda: peer.ask(asked, 4, InitProducerIdResponse), lambda answer: answer.error_code, BUSY).error_code
+        return with_retries(
+            lambda: peer.ask(asked, 4, InitProducerIdResponse),
+            lambda answer: answer.error_code,
+            BUSY,
+        ).error_code
 
     with ruled(target, may_write, anywhere) as peer:
-        expect_equal((id_error(peer), error(peer, 0)), (0, 0), "InitProducerId, Produce with both ACLs")
+        expect_equal(
+            (id_error(peer), error(peer, 0)), (0, 0), "InitProducerId, Produce with both ACLs"
+        )
         revoke(target, anywhere)
-        expect_equal((id_error(peer), error(peer, 1)), (0, 0), "InitProducerId, Produce without IDEMPOTENT_WRITE")
+        expect_equal(
+            (id_error(peer), error(peer, 1)),
+            (0, 0),
+            "InitProducerId, Produce without IDEMPOTENT_WRITE",
+        )
         revoke(target, may_write)
         expect_equal(id_error(peer), CLUSTER_FAILED, "InitProducerId without WRITE")
         for version in produce_versions(target):
             expect_equal(error(peer, 2, version), TOPIC_FAILED, f"Produce v{version} without WRITE")
         create(target, anywhere)
-        expect_equal((id_error(peer), error(peer, 2)), (0, TOPIC_FAILED), "InitProducerId, Produce with IDEMPOTENT_WRITE alone")
+        expect_equal(
+            (id_error(peer), error(peer, 2)),
+            (0, TOPIC_FAILED),
+            "InitProducerId, Produce with IDEMPOTENT_WRITE alone",
+        )
         create(target, may_write)
-        row = produce(peer, topic, batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=2))
-        expect_equal((row.error_code, row.base_offset), (0, 2), "error and offset of the batch that was refused before")
-        expect_equal(produce(peer, other, batch()).error_code, TOPIC_FAILED, "Produce to another topic")
+        row = produce(
+            peer, topic, batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=2)
+        )
+        expect_equal(
+            (row.error_code, row.base_offset),
+            (0, 2),
+            "error and offset of the batch that was refused before",
+        )
+        expect_equal(
+            produce(peer, other, batch()).error_code, TOPIC_FAILED, "Produce to another topic"
+        )

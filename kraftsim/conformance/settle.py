@@ -14,7 +14,9 @@ SETTLE_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 0.02
 
 
-def settled(look: Callable[[], T], is_there: Callable[[T], bool], what: str, seconds: float = SETTLE_SECONDS) -> T:
+def settled(
+    look: Callable[[], T], is_there: Callable[[T], bool], what: str, seconds: float = SETTLE_SECONDS
+) -> T:
     """Poll until the condition is true, and return the value. Raises Unmet after a time-out."""
     give_up_at = time.monotonic() + seconds
     while True:
@@ -27,10 +29,19 @@ def settled(look: Callable[[], T], is_there: Callable[[T], bool], what: str, sec
 
 
 def own_broker_id(target: Target) -> int:
-    """Return the id of the broker at the target's address. Raises Unmet if its address is not in the cluster's Metadata."""
+    """Return the id of the broker at the target's address.
+
+    Raises Unmet if its address is not in the cluster's Metadata.
+    """
     with target.peer() as peer:
-        answer = peer.ask(MetadataRequest(topics=[]), target.newest(ApiKey.METADATA), MetadataResponse)
-    found = [broker.node_id for broker in answer.brokers if f"{broker.host}:{broker.port}" == target.address]
+        answer = peer.ask(
+            MetadataRequest(topics=[]), target.newest(ApiKey.METADATA), MetadataResponse
+        )
+    found = [
+        broker.node_id
+        for broker in answer.brokers
+        if f"{broker.host}:{broker.port}" == target.address
+    ]
     if not found and len(answer.brokers) == 1:
         found = [answer.brokers[0].node_id]
     if not found:

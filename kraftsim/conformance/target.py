@@ -1,4 +1,6 @@
-"""The node that is checked, and what checks create on it: topics, producer ids, connections to a partition's leader."""
+"""The node that is checked, and what checks create on it: topics, producer ids, connections to a
+partition's leader.
+"""
 
 import itertools
 import os
@@ -22,7 +24,12 @@ from protocol.messages.k02_list_offsets import (
 )
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 SETTLE_SECONDS = 20.0
@@ -33,7 +40,10 @@ TOPIC_IDS_SINCE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic created for one check. `leader` is the address of the leader of its partition 0, `leader_id` its id."""
+    """A topic created for one check.
+
+    `leader` is the address of the leader of its partition 0, `leader_id` its id.
+    """
 
     name: str
     topic_id: bytes
@@ -72,7 +82,10 @@ class Target:
         self._give_up_at = None
 
     def peer(self, address: str | None = None, timeout_seconds: float = ANSWER_SECONDS) -> Peer:
-        """Return a new connection to the node, or to another one of its cluster. Raises Unmet for an invalid address in a response."""
+        """Return a new connection to the node, or to another one of its cluster.
+
+        Raises Unmet for an invalid address in a response.
+        """
         try:
             host, port = split_address(address or self.address)
         except ValueError as strange:
@@ -80,7 +93,10 @@ class Target:
         return Peer(host, port, timeout_seconds, self._give_up_at, self.transcript)
 
     def controller_peer(self) -> Peer:
-        """Return a new connection to the controller. Raises Inapplicable if its address is not given."""
+        """Return a new connection to the controller.
+
+        Raises Inapplicable if its address is not given.
+        """
         return self.peer(self.controller_address())
 
     def controller_address(self) -> str:
@@ -94,46 +110,81 @@ class Target:
         return f"{word}-{os.getpid()}-{time.time_ns() // 1000}-{next(self._numbers)}"
 
     def ranges(self, address: str | None = None) -> Mapping[int, tuple[int, int]]:
-        """Return what the node, or another one of its cluster, advertises: API key -> first and last version."""
+        """Return what the node, or another one of its cluster, advertises: API key -> first and
+        last version.
+        """
         place = address or self.address
         if place not in self._ranges:
             with self.peer(place) as peer:
                 answer = peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-            self._ranges[place] = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+            self._ranges[place] = {
+                row.api_key: (row.min_version, row.max_version) for row in answer.api_keys
+            }
         return self._ranges[place]
 
     def range_of(self, api_key: ApiKey, address: str | None = None) -> tuple[int, int]:
-        """Return the first and last version of an API that the node advertises. Raises Unmet if it does not."""
+        """Return the first and last version of an API that the node advertises.
+
+        Raises Unmet if it does not.
+        """
         if api_key not in self.ranges(address):
             raise Unmet(f"{api_key.name} is not advertised")
         return self.ranges(address)[api_key]
 
-    def versions(self, api_key: ApiKey, since: int = 0, address: str | None = None) -> Iterator[int]:
-        """Yield the versions of an API, from `since` on, that both sides support. Raises Inapplicable if there are none."""
+    def versions(
+        self, api_key: ApiKey, since: int = 0, address: str | None = None
+    ) -> Iterator[int]:
+        """Yield the versions of an API, from `since` on, that both sides support.
+
+        Raises Inapplicable if there are none.
+        """
         ours_first, ours_last = registry.versions_of(api_key)
         first, last = self.range_of(api_key, address)
         common = range(max(first, ours_first, since), min(last, ours_last) + 1)
         if not common:
-            raise Inapplicable(f"{api_key.name} is offered in versions {first} to {last}, and needed in {max(since, ours_first)} to {ours_last}")
+            raise Inapplicable(
+                f"{api_key.name} is offered in versions {first} to {last}, and needed in "
+                f"{max(since, ours_first)} to {ours_last}"
+            )
         return iter(common)
 
     def newest(self, api_key: ApiKey, until: int = 99, address: str | None = None) -> int:
-        """Return the newest version of an API, not above `until`, that both sides support. Raises Inapplicable if there is none."""
-        common = [version for version in self.versions(api_key, address=address) if version <= until]
+        """Return the newest version of an API, not above `until`, that both sides support.
+
+        Raises Inapplicable if there is none.
+        """
+        common = [
+            version for version in self.versions(api_key, address=address) if version <= until
+        ]
         if not common:
             raise Inapplicable(f"{api_key.name} is offered in no version up to {until}")
         return common[-1]
 
-    def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str = "") -> Topic:
-        """Create a topic with one replica, by default with a new name; return when all its leaders respond and all brokers have its metadata."""
+    def topic(
+        self, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str = ""
+    ) -> Topic:
+        """Create a topic with one replica, by default with a new name; return when all its leaders
+        respond and all brokers have its metadata.
+        """
         name = name or self.fresh_name()
-        rows = [CreatableTopicConfig(name=key, value=value) for key, value in sorted((configs or {}).items())]
-        wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=rows)
+        rows = [
+            CreatableTopicConfig(name=key, value=value)
+            for key, value in sorted((configs or {}).items())
+        ]
+        wanted = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=rows
+        )
         with self.peer() as peer:
-            answer = peer.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=15000), self.newest(ApiKey.CREATE_TOPICS), CreateTopicsResponse)
+            answer = peer.ask(
+                CreateTopicsRequest(topics=[wanted], timeout_ms=15000),
+                self.newest(ApiKey.CREATE_TOPICS),
+                CreateTopicsResponse,
+            )
         code = answer.topics[0].error_code
         if code != ErrorCode.NONE:
-            raise Unmet(f"a topic could not be made: {error_name(code)} {answer.topics[0].error_message}")
+            raise Unmet(
+                f"a topic could not be made: {error_name(code)} {answer.topics[0].error_message}"
+            )
         return self.led_topic(name, partitions)
 
     def producer_id(self) -> tuple[int, int]:
@@ -142,50 +193,88 @@ class Target:
         give_up_at = time.monotonic() + SETTLE_SECONDS
         with self.peer() as peer:
             while True:
-                answer = peer.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000), version, InitProducerIdResponse)
+                answer = peer.ask(
+                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000),
+                    version,
+                    InitProducerIdResponse,
+                )
                 if answer.error_code == ErrorCode.NONE:
                     return answer.producer_id, answer.producer_epoch
-                if answer.error_code not in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT) or time.monotonic() > give_up_at:
-                    raise Unmet(f"no producer id could be allocated: {error_name(answer.error_code)}")
+                if (
+                    answer.error_code
+                    not in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT)
+                    or time.monotonic() > give_up_at
+                ):
+                    raise Unmet(
+                        f"no producer id could be allocated: {error_name(answer.error_code)}"
+                    )
                 time.sleep(PAUSE_SECONDS)
 
     def led_topic(self, name: str, partitions: int) -> Topic:
-        """Return a topic once all its leaders respond and all brokers have its metadata. Raises Unmet after a time-out."""
+        """Return a topic once all its leaders respond and all brokers have its metadata.
+
+        Raises Unmet after a time-out.
+        """
         give_up_at = time.monotonic() + SETTLE_SECONDS
         version = self.newest(ApiKey.METADATA)
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        asked = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+        )
         while True:
             with self.peer() as peer:
                 answer = peer.ask(asked, version, MetadataResponse)
             topic = answer.topics[0]
-            addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
-            leader_ids = [row.leader_id for row in sorted(topic.partitions, key=lambda row: row.partition_index)]
+            addresses = {
+                broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers
+            }
+            leader_ids = [
+                row.leader_id
+                for row in sorted(topic.partitions, key=lambda row: row.partition_index)
+            ]
             led = [addresses[leader_id] for leader_id in leader_ids if leader_id in addresses]
-            is_led = topic.error_code == ErrorCode.NONE and len(led) == partitions and self._all_lead(name, led)
+            is_led = (
+                topic.error_code == ErrorCode.NONE
+                and len(led) == partitions
+                and self._all_lead(name, led)
+            )
             if is_led and self._all_know(asked, leader_ids, addresses.values()):
-                return Topic(name=name, topic_id=topic.topic_id, leader=led[0], leader_id=leader_ids[0])
+                return Topic(
+                    name=name, topic_id=topic.topic_id, leader=led[0], leader_id=leader_ids[0]
+                )
             if time.monotonic() > give_up_at:
                 raise Unmet(f"{name} got no leader: {error_name(topic.error_code)}")
             time.sleep(PAUSE_SECONDS)
 
-    def _all_know(self, asked: MetadataRequest, leader_ids: list[int], brokers: Iterable[str]) -> bool:
-        """Return whether every other broker has the same leaders: the coordinator of the next request may be any of them."""
+    def _all_know(
+        self, asked: MetadataRequest, leader_ids: list[int], brokers: Iterable[str]
+    ) -> bool:
+        """Return whether every other broker has the same leaders: the coordinator of the next
+        request may be any of them.
+        """
         version = self.newest(ApiKey.METADATA)
         for address in brokers:
             if address == self.address:
                 continue
             with self.peer(address) as peer:
                 found = peer.ask(asked, version, MetadataResponse).topics[0]
-            if [row.leader_id for row in sorted(found.partitions, key=lambda row: row.partition_index)] != leader_ids:
+            if [
+                row.leader_id
+                for row in sorted(found.partitions, key=lambda row: row.partition_index)
+            ] != leader_ids:
                 return False
         return True
 
     def _all_lead(self, name: str, leaders: list[str]) -> bool:
-        """Return whether the leaders respond as leaders: a broker's Metadata may contain a leader before it has become leader."""
+        """Return whether the leaders respond as leaders: a broker's Metadata may contain a leader
+        before it has become leader.
+        """
         version = self.newest(ApiKey.LIST_OFFSETS)
         for index, leader in enumerate(leaders):
             row = ListOffsetsPartition(partition_index=index, timestamp=EARLIEST_TIMESTAMP)
-            asked = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(name=name, partitions=[row])])
+            asked = ListOffsetsRequest(
+                replica_id=CONSUMER_REPLICA_ID,
+                topics=[ListOffsetsTopic(name=name, partitions=[row])],
+            )
             with self.peer(leader) as peer:
                 answer = peer.ask(asked, version, ListOffsetsResponse)
             if answer.topics[0].partitions[0].error_code != ErrorCode.NONE:

@@ -1,4 +1,6 @@
-"""Topics in remote storage, for the checks of tiered storage: created, filled, and polled until closed segments are remote only."""
+"""Topics in remote storage, for the checks of tiered storage: created, filled, and polled until
+closed segments are remote only.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,7 +24,12 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from protocol.records import Record
 
 SYSTEM: Final = "remote.log.storage.system.enable"
@@ -54,7 +61,9 @@ def has_remote_store(target: Target) -> bool:
 def need_remote_store(target: Target) -> None:
     """Raise Inapplicable without remote storage."""
     if not has_remote_store(target):
-        raise Inapplicable(f"the node has no remote storage: set {SYSTEM}=true, and a storage manager")
+        raise Inapplicable(
+            f"the node has no remote storage: set {SYSTEM}=true, and a storage manager"
+        )
 
 
 def created(target: Target, configs: Mapping[str, str]) -> tuple[str, int, str | None]:
@@ -63,14 +72,20 @@ def created(target: Target, configs: Mapping[str, str]) -> tuple[str, int, str |
     rows = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
     wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=rows)
     with target.peer() as peer:
-        answer = peer.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=15000), target.newest(ApiKey.CREATE_TOPICS), CreateTopicsResponse)
+        answer = peer.ask(
+            CreateTopicsRequest(topics=[wanted], timeout_ms=15000),
+            target.newest(ApiKey.CREATE_TOPICS),
+            CreateTopicsResponse,
+        )
     return name, answer.topics[0].error_code, answer.topics[0].error_message
 
 
 def listed(target: Target, topic: Topic, timestamp: int) -> ListOffsetsPartitionResponse:
     """Ask ListOffsets in the newest version."""
     rows = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
-    asked = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(name=topic.name, partitions=rows)])
+    asked = ListOffsetsRequest(
+        replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(name=topic.name, partitions=rows)]
+    )
     with target.peer(topic.leader) as peer:
         answer = peer.ask(asked, target.newest(ApiKey.LIST_OFFSETS), ListOffsetsResponse)
     row = answer.topics[0].partitions[0]
@@ -79,20 +94,34 @@ def listed(target: Target, topic: Topic, timestamp: int) -> ListOffsetsPartition
 
 
 def fill(target: Target, topic: Topic, first: int, count: int) -> None:
-    """Write batches of one record; two of them fill a segment. Their timestamps are FIRST_TIMESTAMP + offset."""
+    """Write batches of one record; two of them fill a segment.
+
+    Their timestamps are FIRST_TIMESTAMP + offset.
+    """
     with target.peer(topic.leader) as peer:
         for index in range(first, first + count):
-            written = produce(peer, topic.name, build_batch([Record(timestamp=FIRST_TIMESTAMP + index, value=PADDING)]))
+            written = produce(
+                peer,
+                topic.name,
+                build_batch([Record(timestamp=FIRST_TIMESTAMP + index, value=PADDING)]),
+            )
             expect_error(written.error_code, ErrorCode.NONE, "filling a tiered topic")
 
 
 def wait_for_local_start(target: Target, topic: Topic, offset: int) -> None:
     """Wait until everything before an offset is remote only. Raises Unmet after a time-out."""
-    settled(lambda: listed(target, topic, EARLIEST_LOCAL_TIMESTAMP).offset, lambda seen: seen >= offset, f"a local log from {offset} on")
+    settled(
+        lambda: listed(target, topic, EARLIEST_LOCAL_TIMESTAMP).offset,
+        lambda seen: seen >= offset,
+        f"a local log from {offset} on",
+    )
 
 
 def new_archived_topic(target: Target, configs: Mapping[str, str] | None = None) -> Topic:
-    """Create a topic of four closed segments that are remote only, and an active one. Raises Inapplicable without remote storage."""
+    """Create a topic of four closed segments that are remote only, and an active one.
+
+    Raises Inapplicable without remote storage.
+    """
     need_remote_store(target)
     topic = target.topic(configs={**TIERED, **(configs or {})}, name=target.fresh_name("tiered"))
     fill(target, topic, 0, END + 1)

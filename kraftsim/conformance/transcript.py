@@ -1,4 +1,6 @@
-"""The traffic of one check, kept so that an unmet requirement can show what was sent and received."""
+"""The traffic of one check, kept so that an unmet requirement can show what was sent and
+received.
+"""
 
 from collections import deque
 from collections.abc import Iterator
@@ -7,7 +9,13 @@ from enum import Enum
 
 from protocol.api_keys import ApiKey
 from protocol.malformed import MalformedMessage
-from protocol.requests import UnsupportedApi, decode_request, decode_response, peek_correlation_id, read_request_head
+from protocol.requests import (
+    UnsupportedApi,
+    decode_request,
+    decode_response,
+    peek_correlation_id,
+    read_request_head,
+)
 
 KEPT_PIECES = 400
 KEPT_BYTES = 8192
@@ -28,7 +36,9 @@ class Way(Enum):
 
 @dataclass(slots=True)
 class Piece:
-    """Bytes in one direction without any in the other; for the end of a connection, how it ended."""
+    """Bytes in one direction without any in the other; for the end of a connection, how it
+    ended.
+    """
 
     connection: int
     way: Way
@@ -52,7 +62,12 @@ class Transcript:
     def sent(self, connection: int, data: bytes) -> None:
         """Record what was sent; consecutive pieces are merged."""
         last = self._pieces[-1] if self._pieces else None
-        if last is not None and last.connection == connection and last.way is Way.SENT and last.size < SHOWN_BYTES:
+        if (
+            last is not None
+            and last.connection == connection
+            and last.way is Way.SENT
+            and last.size < SHOWN_BYTES
+        ):
             last.data += data[: KEPT_BYTES - len(last.data)]
             last.size += len(data)
             return
@@ -71,15 +86,27 @@ class Transcript:
         asked: dict[tuple[int, int], tuple[int, int]] = {}
         returned = [self._lines_of(piece, asked) for piece in self._pieces]
         shown = returned[-SHOWN_PIECES:]
-        left_out = [f"({len(returned) - len(shown)} pieces before these)"] if len(shown) < len(returned) else []
+        left_out = (
+            [f"({len(returned) - len(shown)} pieces before these)"]
+            if len(shown) < len(returned)
+            else []
+        )
         return left_out + [line for lines in shown for line in lines]
 
     def _lines_of(self, piece: Piece, asked: dict[tuple[int, int], tuple[int, int]]) -> list[str]:
         mark = f"#{piece.connection} {piece.way.value}"
         if piece.way is Way.ENDED:
             return [f"{mark} {piece.words}"]
-        meaning = list(_meaning_of_sent(piece, asked)) if piece.way is Way.SENT else [_meaning_of_answer(piece, asked)]
-        return [f"{mark} {piece.size} bytes: {meaning[0]}", *(f"     {more}" for more in meaning[1:]), f"     {_hex(piece)}"]
+        meaning = (
+            list(_meaning_of_sent(piece, asked))
+            if piece.way is Way.SENT
+            else [_meaning_of_answer(piece, asked)]
+        )
+        return [
+            f"{mark} {piece.size} bytes: {meaning[0]}",
+            *(f"     {more}" for more in meaning[1:]),
+            f"     {_hex(piece)}",
+        ]
 
 
 def _meaning_of_sent(piece: Piece, asked: dict[tuple[int, int], tuple[int, int]]) -> Iterator[str]:
@@ -101,11 +128,16 @@ def _meaning_of_sent(piece: Piece, asked: dict[tuple[int, int], tuple[int, int]]
         yield f"{len(data) - position} bytes that are no whole frame"
 
 
-def _meaning_of_request(frame: bytes, connection: int, asked: dict[tuple[int, int], tuple[int, int]]) -> str:
+def _meaning_of_request(
+    frame: bytes, connection: int, asked: dict[tuple[int, int], tuple[int, int]]
+) -> str:
     try:
         head = read_request_head(frame)
         asked[connection, head.correlation_id] = (head.api_key, head.api_version)
-        name = f"{_api(head.api_key)} v{head.api_version}, correlation id {head.correlation_id}, client id {_shortened(repr(head.client_id), 60)}"
+        name = (
+            f"{_api(head.api_key)} v{head.api_version}, correlation id {head.correlation_id}, "
+            f"client id {_shortened(repr(head.client_id), 60)}"
+        )
     except (MalformedMessage, UnsupportedApi) as trouble:
         return f"no request that can be read ({trouble})"
     try:

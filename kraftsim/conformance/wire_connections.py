@@ -1,6 +1,7 @@
 """Connections: many at once, short ones, idle ones, and aborted ones.
 
-Source: SocketServer (Acceptor, Processor); Selector. The limits on connections are Kafka's defaults, which are none.
+Source: SocketServer (Acceptor, Processor); Selector. The limits on connections are Kafka's
+defaults, which are none.
 """
 
 from contextlib import ExitStack
@@ -9,7 +10,17 @@ from kraftsim.conformance.expect import expect
 from kraftsim.conformance.peer import framed
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from kraftsim.conformance.wire_bytes import answer_on, api_versions, expect_closed, head, int32, metadata, next_answer, still_answers, string
+from kraftsim.conformance.wire_bytes import (
+    answer_on,
+    api_versions,
+    expect_closed,
+    head,
+    int32,
+    metadata,
+    next_answer,
+    still_answers,
+    string,
+)
 from protocol.api_keys import ApiKey
 
 REQUIREMENTS = Requirements("wire", 9, "Connections")
@@ -28,21 +39,29 @@ def many_connections(target: Target) -> None:
             next_answer(peer, metadata(number), f"connection {number} of {MANY}")
 
 
-@REQUIREMENTS.that(2, "connections that are opened and closed without a request do no harm", source=ACCEPTOR)
+@REQUIREMENTS.that(
+    2, "connections that are opened and closed without a request do no harm", source=ACCEPTOR
+)
 def silent_connections(target: Target) -> None:
     for _ in range(MANY):
         target.peer().close()
     still_answers(target)
 
 
-@REQUIREMENTS.that(3, "an idle connection stays open", source=f"{SELECTOR}: connections.max.idle.ms")
+@REQUIREMENTS.that(
+    3, "an idle connection stays open", source=f"{SELECTOR}: connections.max.idle.ms"
+)
 def idle_connection(target: Target) -> None:
     with target.peer() as peer:
         expect(peer.is_silent(), "a new connection is closed, or something comes on it")
         answer_on(peer, metadata(), "the first request after a while")
 
 
-@REQUIREMENTS.that(4, "a connection whose client shuts down its sending half without a request is closed", source=SELECTOR)
+@REQUIREMENTS.that(
+    4,
+    "a connection whose client shuts down its sending half without a request is closed",
+    source=SELECTOR,
+)
 def finished_without_a_request(target: Target) -> None:
     with target.peer() as peer:
         peer.finish_sending()

@@ -1,7 +1,7 @@
 """Framing: an int32 size, then so many bytes, in any number of TCP segments.
 
-Source: the protocol guide; NetworkReceive, SocketServer, Selector; socket.request.max.bytes. The limit is
-Kafka's default of 104857600.
+Source: the protocol guide; NetworkReceive, SocketServer, Selector; socket.request.max.bytes. The
+limit is Kafka's default of 104857600.
 """
 
 import time
@@ -39,14 +39,20 @@ def negative_size(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(2, "a frame above socket.request.max.bytes closes the connection before it is read", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(
+    2,
+    "a frame above socket.request.max.bytes closes the connection before it is read",
+    source=NETWORK_RECEIVE,
+)
 def oversized_frame(target: Target) -> None:
     for size in (REQUEST_MAX_BYTES + 1, 2**31 - 1):
         closes_after(target, int32(size), f"a size of {size}")
     still_answers(target)
 
 
-@REQUIREMENTS.that(3, "a frame of exactly socket.request.max.bytes is accepted", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(
+    3, "a frame of exactly socket.request.max.bytes is accepted", source=NETWORK_RECEIVE
+)
 def largest_frame(target: Target) -> None:
     with target.peer() as peer:
         peer.send_bytes(int32(REQUEST_MAX_BYTES))
@@ -59,7 +65,11 @@ def empty_frame(target: Target) -> None:
     still_answers(target)
 
 
-@REQUIREMENTS.that(5, "a frame that is truncated by the end of the connection is dropped without harm", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(
+    5,
+    "a frame that is truncated by the end of the connection is dropped without harm",
+    source=NETWORK_RECEIVE,
+)
 def truncated_frame(target: Target) -> None:
     whole = framed(metadata())
     for size in (1, 3, 4, 9, len(whole) - 1):
@@ -90,17 +100,28 @@ def size_in_pieces(target: Target) -> None:
             next_answer(peer, payload, f"a size split after {cut} bytes")
 
 
-@REQUIREMENTS.that(8, "a request is answered once its last byte has arrived, and not before", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(
+    8,
+    "a request is answered once its last byte has arrived, and not before",
+    source=NETWORK_RECEIVE,
+)
 def waits_for_the_last_byte(target: Target) -> None:
     payload = metadata()
     with target.peer() as peer:
         peer.send_bytes(framed(payload)[:-1])
-        expect(peer.is_silent(), "a request without its last byte is answered, or closes the connection")
+        expect(
+            peer.is_silent(),
+            "a request without its last byte is answered, or closes the connection",
+        )
         peer.send_bytes(payload[-1:])
         next_answer(peer, payload, "a request whose last byte came late")
 
 
-@REQUIREMENTS.that(9, "two hundred frames in one piece are answered one by one", source="Selector.pollSelectionKeys: buffered receives")
+@REQUIREMENTS.that(
+    9,
+    "two hundred frames in one piece are answered one by one",
+    source="Selector.pollSelectionKeys: buffered receives",
+)
 def many_frames_at_once(target: Target) -> None:
     payloads = [metadata(number) for number in range(200)]
     with target.peer() as peer:
@@ -121,7 +142,9 @@ def pieces_of_every_size(target: Target) -> None:
                 next_answer(peer, payload, f"pieces of {size} bytes, request {number}")
 
 
-@REQUIREMENTS.that(11, "a request before a malformed one in the same piece is answered", source=SOCKET_SERVER)
+@REQUIREMENTS.that(
+    11, "a request before a malformed one in the same piece is answered", source=SOCKET_SERVER
+)
 def good_before_bad(target: Target) -> None:
     payload = metadata()
     with target.peer() as peer:
@@ -130,29 +153,48 @@ def good_before_bad(target: Target) -> None:
         expect_closed(peer, "the bad request")
 
 
-@REQUIREMENTS.that(12, "a request after a malformed one in the same piece is not answered", source=SOCKET_SERVER)
+@REQUIREMENTS.that(
+    12, "a request after a malformed one in the same piece is not answered", source=SOCKET_SERVER
+)
 def good_behind_bad(target: Target) -> None:
-    closes_after(target, framed(head(NOT_AN_API, 0)) + framed(metadata()), "a bad request before a good one")
+    closes_after(
+        target, framed(head(NOT_AN_API, 0)) + framed(metadata()), "a bad request before a good one"
+    )
     still_answers(target)
 
 
 @REQUIREMENTS.that(13, "a request of several megabytes is read completely", source=NETWORK_RECEIVE)
 def large_request(target: Target) -> None:
-    answers(target, {f"a request with {LARGE_BYTES} bytes after its body": metadata() + bytes(LARGE_BYTES)})
+    answers(
+        target,
+        {f"a request with {LARGE_BYTES} bytes after its body": metadata() + bytes(LARGE_BYTES)},
+    )
 
 
-@REQUIREMENTS.that(14, "an incomplete frame of the largest size does not delay other connections", source="SocketServer: one mute state per channel")
+@REQUIREMENTS.that(
+    14,
+    "an incomplete frame of the largest size does not delay other connections",
+    source="SocketServer: one mute state per channel",
+)
 def announced_and_never_sent(target: Target) -> None:
     with target.peer() as idle, target.peer() as busy:
         idle.send_bytes(int32(REQUEST_MAX_BYTES // 100) + head(3, 9))
         for number in range(5):
-            answer_on(busy, metadata(number), "a request beside a connection in the middle of a frame")
+            answer_on(
+                busy, metadata(number), "a request beside a connection in the middle of a frame"
+            )
 
 
-@REQUIREMENTS.that(15, "a client of another protocol is disconnected: HTTP, TLS, SSH", source=NETWORK_RECEIVE)
+@REQUIREMENTS.that(
+    15, "a client of another protocol is disconnected: HTTP, TLS, SSH", source=NETWORK_RECEIVE
+)
 def other_protocols(target: Target) -> None:
     hello = bytes.fromhex("1603010200010001fc0303") + bytes(520)
-    for what, data in {"HTTP": b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n", "TLS": hello, "SSH": b"SSH-2.0-OpenSSH_9.6\r\n"}.items():
+    for what, data in {
+        "HTTP": b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n",
+        "TLS": hello,
+        "SSH": b"SSH-2.0-OpenSSH_9.6\r\n",
+    }.items():
         closes_after(target, data, what)
     still_answers(target)
 

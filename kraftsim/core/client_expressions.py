@@ -1,7 +1,9 @@
-"""Regular expressions sent by clients: RE2 syntax, whose cost is linear in the expression and the text.
+"""Regular expressions sent by clients: RE2 syntax, whose cost is linear in the expression and the
+text.
 
-Apache Kafka compiles them with RE2/J, this with RE2. What RE2 accepts and RE2/J rejects is rejected here; the error messages are
-RE2/J's. Expressions with a program larger than PROGRAM_BYTES_MAX are rejected, too, as compiling blocks the node.
+Apache Kafka compiles them with RE2/J, this with RE2. What RE2 accepts and RE2/J rejects is rejected
+here; the error messages are RE2/J's. Expressions with a program larger than PROGRAM_BYTES_MAX are
+rejected, too, as compiling blocks the node.
 Source: KIP-848, KIP-1152, com.google.re2j.{Parser, Pattern} 1.8, which 4.1 to 4.4 use.
 """
 
@@ -10,7 +12,9 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 PROGRAM_BYTES_MAX: Final = 1 << 20
-"""RE2's memory limit per expression: it then compiles within about 20 ms, and the worst text of 249 characters takes about 1 ms."""
+"""RE2's memory limit per expression: it then compiles within about 20 ms, and the worst text of 249
+characters takes about 1 ms.
+"""
 KEPT_MAX: Final = 256
 CONTROL_OF_GROUPS: Final = ("(?P<", "(?<")
 NAMELESS: Final = ("(?<=", "(?<!")
@@ -69,14 +73,18 @@ def client_expression(text: str) -> Expression:
 
 def _re2j_message(message: object) -> str:
     """Return RE2/J's message for an error of RE2."""
-    what, _, where = (message if isinstance(message, bytes) else b"").decode(errors="replace").partition(": ")
+    what, _, where = (
+        (message if isinstance(message, bytes) else b"").decode(errors="replace").partition(": ")
+    )
     if where in NAMELESS:
         return INVALID_CAPTURE
     return RE2J_MESSAGES.get(what, what)
 
 
 def tokens(text: str) -> Iterator[str]:
-    r"""Yield an expression in pieces: escapes, `\Q...\E` and classes whole, the beginnings of named groups, all else character by character."""
+    r"""Yield an expression in pieces: escapes, `\Q...\E` and classes whole, the beginnings of named
+    groups, all else character by character.
+    """
     position, last_named_end = 0, text.rfind(":]")
     while position < len(text):
         end = position + 1
@@ -87,7 +95,9 @@ def tokens(text: str) -> Iterator[str]:
             end = min(position + 2, len(text))
         elif text[position] == "[":
             end = _class_end(text, position, last_named_end)
-        elif text.startswith(CONTROL_OF_GROUPS, position) and not text.startswith(NAMELESS, position):
+        elif text.startswith(CONTROL_OF_GROUPS, position) and not text.startswith(
+            NAMELESS, position
+        ):
             closed = text.find(">", position)
             end = len(text) if closed < 0 else closed + 1
         yield text[position:end]
@@ -95,7 +105,8 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def _class_end(text: str, position: int, last_named_end: int) -> int:
-    """Return the end of a character class that begins at a position: a bracket right after its beginning is literal.
+    """Return the end of a character class that begins at a position: a bracket right after its
+    beginning is literal.
 
     `last_named_end` is the position of the last `:]`: named classes are not searched after it.
     """
@@ -103,7 +114,11 @@ def _class_end(text: str, position: int, last_named_end: int) -> int:
     is_first = True
     while position < len(text) and (is_first or text[position] != "]"):
         is_first = False
-        named_end = text.find(":]", position + 2) if position + 2 <= last_named_end and text.startswith("[:", position) else -1
+        named_end = (
+            text.find(":]", position + 2)
+            if position + 2 <= last_named_end and text.startswith("[:", position)
+            else -1
+        )
         if named_end >= 0:
             position = named_end + 2
         else:
@@ -113,11 +128,16 @@ def _class_end(text: str, position: int, last_named_end: int) -> int:
 
 def _of_re2(text: str) -> str:
     """Convert RE2/J syntax to RE2: an escaped non-ASCII character stands for itself."""
-    return "".join(token[1] if len(token) == 2 and token[0] == "\\" and not token[1].isascii() else token for token in tokens(text))
+    return "".join(
+        token[1] if len(token) == 2 and token[0] == "\\" and not token[1].isascii() else token
+        for token in tokens(text)
+    )
 
 
 def _refuse_what_only_re2_takes(text: str) -> None:
-    r"""Raise InvalidExpression for `\C`, and for names of groups that are not ASCII or that come twice."""
+    r"""Raise InvalidExpression for `\C`, and for names of groups that are not ASCII or that come
+    twice.
+    """
     names: set[str] = set()
     for token in tokens(text):
         if token == "\\C":

@@ -1,7 +1,8 @@
 """The result of a rule: a decision, or a refusal.
 
-Deciding and changing are separate: a `decide_` method returns records, and only replaying them changes the state, so that recovery,
-followers and failover use one function.   Source: ControllerResult and ApiError of org.apache.kafka.controller.
+Deciding and changing are separate: a `decide_` method returns records, and only replaying them
+changes the state, so that recovery, followers and failover use one function.
+Source: ControllerResult and ApiError of org.apache.kafka.controller.
 """
 
 from collections.abc import Generator, Sequence
@@ -20,7 +21,10 @@ Steps: TypeAlias = Generator[None, None, T]
 It is valid if its input is unchanged from the first to the last step.
 """
 ENTRIES_PER_STEP: Final = 500
-"""Request entries per step: a fixed number, so that the event log of a seed is reproducible. They take 2 to 20 ms."""
+"""Request entries per step: a fixed number, so that the event log of a seed is reproducible.
+
+They take 2 to 20 ms.
+"""
 
 
 def whole(steps: Steps[T]) -> T:
@@ -40,7 +44,9 @@ def ends_step(index: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Result]):
-    """`result` is valid once all `records` are in the log, in this order and in one batch. Without records it is valid at once.
+    """`result` is valid once all `records` are in the log, in this order and in one batch.
+
+    Without records it is valid at once.
 
     `facts` are the events to emit when the records are committed, not earlier.
     """
@@ -60,7 +66,10 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error. `why` is a message and not compared; `records` are the invalid records, if any (KIP-467)."""
+    """An error.
+
+    `why` is a message and not compared; `records` are the invalid records, if any (KIP-467).
+    """
 
     error: ErrorCode
     why: str = field(default="", compare=False)

@@ -1,8 +1,10 @@
-r"""Whether a text is a valid Java regular expression: only validated, nothing is matched with it here.
+r"""Whether a text is a valid Java regular expression: only validated, nothing is matched with it
+here.
 
 RE2 validates it, whose cost is linear in the text. Counted repetitions, which RE2 would expand, are
 validated here. What java.util.regex accepts and RE2 does not is rejected: look-around, references,
-possessive and atomic groups, classes that RE2 does not know. What only RE2 accepts is rejected, too.
+possessive and atomic groups, classes that RE2 does not know. What only RE2 accepts is rejected,
+too.
 Source: java.util.regex.Pattern of OpenJDK 17.
 """
 
@@ -11,13 +13,30 @@ from typing import Final
 from kraftsim.core.client_expressions import InvalidExpression, client_expression, tokens
 
 TIMES_MAX: Final = 2**31 - 1
-KINDS: Final = {"L": "ultmo", "M": "nec", "N": "dlo", "P": "cdseifo", "S": "mcko", "Z": "slp", "C": "cfos"}
+KINDS: Final = {
+    "L": "ultmo",
+    "M": "nec",
+    "N": "dlo",
+    "P": "cdseifo",
+    "S": "mcko",
+    "Z": "slp",
+    "C": "cfos",
+}
 CATEGORIES: Final = frozenset(KINDS) | {kind + each for kind in KINDS for each in KINDS[kind]}
-"""General categories by their common names; other names are scripts in RE2, and other properties in Java."""
+"""General categories by their common names; other names are scripts in RE2, and other properties in
+Java.
+"""
 NAME_IN_BRACES_MAX: Final = 4
 """The length of the longest of these names, in braces; a longer one is invalid."""
 OCTAL: Final = frozenset("01234567")
-SAME_PLACES: Final = {"\\e": "\\a", "\\Z": "\\z", "\\G": "\\A", "\\h": "\\d", "\\H": "\\d", "\\V": "\\d"}
+SAME_PLACES: Final = {
+    "\\e": "\\a",
+    "\\Z": "\\z",
+    "\\G": "\\A",
+    "\\h": "\\d",
+    "\\H": "\\d",
+    "\\V": "\\d",
+}
 """Java-only escapes, and what replaces them for RE2 at any position."""
 REPEATING: Final = (["*"], ["+"], ["?"], ["{"])
 ONLY_RE2: Final = ("\\C", "\\E")
@@ -33,7 +52,10 @@ def is_java_expression(text: str) -> bool:
 
 
 def _without_counts(text: str) -> str:
-    """Return a regular expression that RE2 accepts if the text is valid. Raises InvalidExpression for what only RE2 accepts."""
+    """Return a regular expression that RE2 accepts if the text is valid.
+
+    Raises InvalidExpression for what only RE2 accepts.
+    """
     pieces = list(tokens(text))
     found = []
     position = 0
@@ -74,7 +96,9 @@ def _end_of_braces(pieces: list[str], position: int) -> int:
 
 
 def _behind_count(pieces: list[str], position: int) -> int:
-    """Return the position after a counted repetition whose opening brace was read: {3}, {3,}, {3,5}."""
+    """Return the position after a counted repetition whose opening brace was read: {3}, {3,},
+    {3,5}.
+    """
     try:
         end = pieces.index("}", position)
     except ValueError:
@@ -119,7 +143,9 @@ def _repeats_flags(pieces: list[str], position: int) -> bool:
 
 
 def _require_class(text: str) -> None:
-    """Raise InvalidExpression for a class of RE2 that is invalid in Java, where classes may be nested, with their own brackets."""
+    """Raise InvalidExpression for a class of RE2 that is invalid in Java, where classes may be
+    nested, with their own brackets.
+    """
     depth, position = 1, 2 if text.startswith("[^") else 1
     is_first = True
     while position < len(text):
@@ -138,7 +164,10 @@ def _require_class(text: str) -> None:
 
 def _require_escape(text: str, position: int) -> None:
     """Check the escape after a backslash in a class."""
-    escaped, behind = text[position + 1 : position + 2], list(text[position + 2 : position + 2 + NAME_IN_BRACES_MAX])
+    escaped, behind = (
+        text[position + 1 : position + 2],
+        list(text[position + 2 : position + 2 + NAME_IN_BRACES_MAX]),
+    )
     if escaped == "0" and behind[:1] and behind[0] not in OCTAL:
         raise InvalidExpression("illegal octal escape sequence")
     if escaped in ("p", "P"):

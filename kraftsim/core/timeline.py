@@ -1,7 +1,9 @@
 """Plain values with undo information for uncommitted changes.
 
-A controller applies records before they are committed; on loss of leadership, everything from the first uncommitted offset on is
-reverted. Each change adds an undo entry to the journal, under the offset that caused it.   Source: org.apache.kafka.timeline.SnapshotRegistry.
+A controller applies records before they are committed; on loss of leadership, everything from the
+first uncommitted offset on is reverted. Each change adds an undo entry to the journal, under the
+offset that caused it.
+Source: org.apache.kafka.timeline.SnapshotRegistry.
 """
 
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
@@ -24,11 +26,16 @@ class Journal:
 
     def mark(self, offset: int) -> None:
         """Start the entries of `offset`: later changes are caused by the record at this offset."""
-        assert not self._pages or offset > self._pages[-1][0], f"offset {offset} is replayed after {self._pages[-1][0]}"
+        assert not self._pages or offset > self._pages[-1][0], (
+            f"offset {offset} is replayed after {self._pages[-1][0]}"
+        )
         self._pages.append((offset, []))
 
     def remember(self, undo: Undo) -> None:
-        """Record how to undo a change. Before the first mark nothing can be reverted, and nothing is recorded."""
+        """Record how to undo a change.
+
+        Before the first mark nothing can be reverted, and nothing is recorded.
+        """
         if self._pages:
             self._pages[-1][1].append(undo)
 
@@ -40,7 +47,9 @@ class Journal:
         del self._pages[:kept]
 
     def revert_to(self, next_offset: int) -> None:
-        """Revert `next_offset` and all later offsets, latest first: the state is that before this offset was replayed."""
+        """Revert `next_offset` and all later offsets, latest first: the state is that before this
+        offset was replayed.
+        """
         while self._pages and self._pages[-1][0] >= next_offset:
             for undo in reversed(self._pages.pop()[1]):
                 undo()
@@ -76,7 +85,10 @@ class TimelineValue(Generic[Value]):
 
 
 class TimelineDict(Generic[Key, Value]):
-    """A dictionary of immutable values: a change is an assignment. After a revert, a deleted key is last in the order."""
+    """A dictionary of immutable values: a change is an assignment.
+
+    After a revert, a deleted key is last in the order.
+    """
 
     __slots__ = ("_entries", "_journal")
 

@@ -1,4 +1,6 @@
-"""Every event class by its kind, found by the files of this package; importing this module loads the whole catalogue."""
+"""Every event class by its kind, found by the files of this package; importing this module loads
+the whole catalogue.
+"""
 
 import importlib
 import pkgutil
@@ -20,5 +22,7 @@ MODULES: Final[tuple[ModuleType, ...]] = tuple(
 
 _NAMES: Final = frozenset(module.__name__ for module in MODULES)
 
-KINDS: Final[dict[str, type[Event]]] = {kind: event for kind, event in sorted(Event.kinds.items()) if event.__module__ in _NAMES}
+KINDS: Final[dict[str, type[Event]]] = {
+    kind: event for kind, event in sorted(Event.kinds.items()) if event.__module__ in _NAMES
+}
 """kind -> event class, sorted by kind."""

@@ -1,4 +1,7 @@
-"""Requests of clients and their results. A record is identified by (topic, key); `attempt` distinguishes retries."""
+"""Requests of clients and their results.
+
+A record is identified by (topic, key); `attempt` distinguishes retries.
+"""
 
 from kraftsim.events.event import Event
 
@@ -19,7 +22,10 @@ class ClientInitialized(Event):
 
 
 class RecordSent(Event):
-    """A client passed a record to its producer, within a transaction ('' without). The outcome is unknown until acknowledged or failed."""
+    """A client passed a record to its producer, within a transaction ('' without).
+
+    The outcome is unknown until acknowledged or failed.
+    """
 
     client_id: str
     topic: str
@@ -29,7 +35,9 @@ class RecordSent(Event):
 
 
 class RecordAcknowledged(Event):
-    """A record was acknowledged to its client: it is in the log at `offset` (-1: the response has none)."""
+    """A record was acknowledged to its client: it is in the log at `offset` (-1: the response has
+    none).
+    """
 
     client_id: str
     topic: str
@@ -39,9 +47,11 @@ class RecordAcknowledged(Event):
 
 
 class RecordReportedDuplicate(Event):
-    """A leader answered DUPLICATE_SEQUENCE_NUMBER for the batch of this record, and the client counts it as acknowledged.
+    """A leader answered DUPLICATE_SEQUENCE_NUMBER for the batch of this record, and the client
+    counts it as acknowledged.
 
-    `base_sequence` is that of the batch. Brokers of Apache Kafka do not send this error since 1.0; the variant of KIP-758 does.
+    `base_sequence` is that of the batch. Brokers of Apache Kafka do not send this error since 1.0;
+    the variant of KIP-758 does.
     """
 
     client_id: str
@@ -65,7 +75,9 @@ class RecordFailed(Event):
 
 
 class RecordRead(Event):
-    """A consumer returned a record to the application; is_read_committed: one that skips aborted and undecided transactions."""
+    """A consumer returned a record to the application; is_read_committed: one that skips aborted
+    and undecided transactions.
+    """
 
     client_id: str
     topic: str

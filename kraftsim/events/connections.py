@@ -1,9 +1,13 @@
-"""Frames of connections, and the reasons why connections ended. Frame events have a level of their own: see `kraftsim.frame.events`."""
+"""Frames of connections, and the reasons why connections ended.
+
+Frame events have a level of their own: see `kraftsim.frame.events`.
+"""
 
 from kraftsim.events.event import Event
 
-# `link` is the same name at both ends of a connection: "<address of the end that connected>><address of the end that accepted>", host:port as the
-# socket reports it. Ingest uses it to pair sent with received frames; '' leaves a frame unpaired.
+# `link` is the same name at both ends of a connection: "<address of the end that
+# connected>><address of the end that accepted>", host:port as the socket reports it. Ingest uses it
+# to pair sent with received frames; '' leaves a frame unpaired.
 
 
 class ConnectionOpened(Event):
@@ -15,7 +19,10 @@ class ConnectionOpened(Event):
 
 
 class ConnectionClosed(Event):
-    """A connection ended. `reason`: 'peer', 'stopping', 'idle', or the protocol error in its bytes."""
+    """A connection ended.
+
+    `reason`: 'peer', 'stopping', 'idle', or the protocol error in its bytes.
+    """
 
     connection: int
     listener: str
@@ -24,7 +31,10 @@ class ConnectionClosed(Event):
 
 
 class RequestRefused(Event):
-    """A request could not be served at all: unknown API, version out of range, malformed body. `action`: 'closed' or 'answered'."""
+    """A request could not be served at all: unknown API, version out of range, malformed body.
+
+    `action`: 'closed' or 'answered'.
+    """
 
     connection: int
     api_key: int
@@ -35,7 +45,10 @@ class RequestRefused(Event):
 
 
 class AuthenticationRefused(Event):
-    """A client of a SASL listener did not authenticate. `sasl_mechanism` is '' before the client names one the listener has."""
+    """A client of a SASL listener did not authenticate.
+
+    `sasl_mechanism` is '' before the client names one the listener has.
+    """
 
     connection: int
     listener: str
@@ -47,7 +60,8 @@ class AuthenticationRefused(Event):
 class MessageFailed(Event):
     """An answer or a request could not be built or encoded.
 
-    `action`: 'answered' with UNKNOWN_SERVER_ERROR, 'closed', or 'not sent' for a request of this node (`is_response` False).
+    `action`: 'answered' with UNKNOWN_SERVER_ERROR, 'closed', or 'not sent' for a request of this
+    node (`is_response` False).
     """
 
     connection: int

@@ -1,14 +1,18 @@
 """Events of consumer groups and of the offsets that they commit.
 
-Every step of an offset has an event, one per partition, so that a history determines what a reader must get: `record_offset` is that of the commit
-record in the partition of `__consumer_offsets` that `coordinator_partition` names.   Source: KIP-62, KIP-98, KIP-447, kafka.coordinator.group.
+Every step of an offset has an event, one per partition, so that a history determines what a reader
+must get: `record_offset` is that of the commit record in the partition of `__consumer_offsets` that
+`coordinator_partition` names.
+Source: KIP-62, KIP-98, KIP-447, kafka.coordinator.group.
 """
 
 from kraftsim.events.event import Event
 
 
 class GroupsLoaded(Event):
-    """A broker coordinates the groups of a partition of `__consumer_offsets` from now on; it has loaded the log up to next_offset."""
+    """A broker coordinates the groups of a partition of `__consumer_offsets` from now on; it has
+    loaded the log up to next_offset.
+    """
 
     partition: int
     group_count: int
@@ -22,7 +26,10 @@ class GroupsUnloaded(Event):
 
 
 class OffsetLoaded(Event):
-    """Right after GroupsLoaded, once per loaded offset. With a producer_id (not -1) it is pending until the marker of that transaction."""
+    """Right after GroupsLoaded, once per loaded offset.
+
+    With a producer_id (not -1) it is pending until the marker of that transaction.
+    """
 
     coordinator_partition: int
     group_id: str
@@ -34,7 +41,9 @@ class OffsetLoaded(Event):
 
 
 class OffsetCommitted(Event):
-    """A commit outside of transactions is replicated. is_current: it is effective; else there is a later record, or the offset was deleted."""
+    """A commit outside of transactions is replicated. is_current: it is effective; else there is a
+    later record, or the offset was deleted.
+    """
 
     coordinator_partition: int
     group_id: str
@@ -48,7 +57,9 @@ class OffsetCommitted(Event):
 
 
 class PendingOffsetAdded(Event):
-    """A commit inside a transaction is replicated, and is effective once the transaction is committed."""
+    """A commit inside a transaction is replicated, and is effective once the transaction is
+    committed.
+    """
 
     coordinator_partition: int
     group_id: str
@@ -64,7 +75,9 @@ class PendingOffsetAdded(Event):
 
 
 class OffsetMaterialised(Event):
-    """A transaction was committed by the marker at marker_offset. is_current: its offset is effective from now on; else there is a later record."""
+    """A transaction was committed by the marker at marker_offset. is_current: its offset is
+    effective from now on; else there is a later record.
+    """
 
     coordinator_partition: int
     group_id: str
@@ -93,7 +106,9 @@ class PendingOffsetDropped(Event):
 
 
 class OffsetForgotten(Event):
-    """The committed or pending offset of a partition was removed: it expired, or it, its group or its topic was deleted."""
+    """The committed or pending offset of a partition was removed: it expired, or it, its group or
+    its topic was deleted.
+    """
 
     coordinator_partition: int
     group_id: str
@@ -102,7 +117,9 @@ class OffsetForgotten(Event):
 
 
 class OffsetReturned(Event):
-    """A client fetched a committed offset: -1 if there is none, or error_code is the reason why it is not returned."""
+    """A client fetched a committed offset: -1 if there is none, or error_code is the reason why it
+    is not returned.
+    """
 
     coordinator_partition: int
     group_id: str

@@ -4,14 +4,18 @@ from kraftsim.events.event import Event
 
 
 class LeaseIdsReserved(Event):
-    """A server has reserved the numbers first_number .. next_number - 1 from the counter in ZooKeeper."""
+    """A server has reserved the numbers first_number .. next_number - 1 from the counter in
+    ZooKeeper.
+    """
 
     first_number: int
     next_number: int
 
 
 class LeaseGranted(Event):
-    """lease_pid was answered; is_new: the id was not used before; is_check: the request changed nothing."""
+    """lease_pid was answered; is_new: the id was not used before; is_check: the request changed
+    nothing.
+    """
 
     topic: str
     partition: int
@@ -23,7 +27,9 @@ class LeaseGranted(Event):
 
 
 class LeasedMessageRefused(Event):
-    """A message was not appended: another generation, a number out of order, or an unknown (or expired) producer."""
+    """A message was not appended: another generation, a number out of order, or an unknown (or
+    expired) producer.
+    """
 
     topic: str
     partition: int
@@ -68,7 +74,9 @@ class LeasedLogTruncated(Event):
 
 
 class LeasedServerRecovered(Event):
-    """A server has loaded its files: the number of messages in its logs, and how many of them it replayed behind its snapshot."""
+    """A server has loaded its files: the number of messages in its logs, and how many of them it
+    replayed behind its snapshot.
+    """
 
     messages: int
     replayed: int

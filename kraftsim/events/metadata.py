@@ -1,10 +1,16 @@
-"""Events of the controller, and of brokers that load its metadata.   Source: KIP-500, KIP-631, org.apache.kafka.controller."""
+"""Events of the controller, and of brokers that load its metadata.
+
+Source: KIP-500, KIP-631, org.apache.kafka.controller.
+"""
 
 from kraftsim.events.event import Event
 
 
 class ControllerElected(Event):
-    """This controller is the active one of an epoch. `leader_id` is its own id, `voter_count` the number of voters (0 in ZooKeeper mode)."""
+    """This controller is the active one of an epoch.
+
+    `leader_id` is its own id, `voter_count` the number of voters (0 in ZooKeeper mode).
+    """
 
     leader_epoch: int
     epoch_start_offset: int
@@ -20,7 +26,10 @@ class ControllerResigned(Event):
 
 
 class MetadataAppended(Event):
-    """Records were appended to the metadata log; offsets are inclusive. `record_kinds` is a comma-separated list."""
+    """Records were appended to the metadata log; offsets are inclusive.
+
+    `record_kinds` is a comma-separated list.
+    """
 
     leader_epoch: int
     first_offset: int
@@ -42,7 +51,10 @@ class MetadataReverted(Event):
 
 
 class BrokerRegistered(Event):
-    """A broker's registration was committed. `fenced`: it may not serve clients yet, like every new incarnation."""
+    """A broker's registration was committed.
+
+    `fenced`: it may not serve clients yet, like every new incarnation.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -66,7 +78,10 @@ class BrokerUnfenced(Event):
 
 
 class BrokerFenced(Event):
-    """The controller fenced a broker. `session_timeout_ms`: the time-out of its heartbeats; 0 if that was not the reason."""
+    """The controller fenced a broker.
+
+    `session_timeout_ms`: the time-out of its heartbeats; 0 if that was not the reason.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -91,7 +106,10 @@ class TopicDeleted(Event):
 
 
 class PartitionCreated(Event):
-    """A partition was created in the metadata log, with leader epoch 0 and partition epoch 0. `isr` and `replicas` are comma-separated broker ids."""
+    """A partition was created in the metadata log, with leader epoch 0 and partition epoch 0.
+
+    `isr` and `replicas` are comma-separated broker ids.
+    """
 
     topic: str
     topic_id: str
@@ -102,9 +120,12 @@ class PartitionCreated(Event):
 
 
 class PartitionChanged(Event):
-    """The state of a partition after a committed change. Lists are comma-separated broker ids; leader -1: there is no leader.
+    """The state of a partition after a committed change.
 
-    leader_recovery_state 1: the leader was elected uncleanly and has not yet reported the end of its recovery.
+    Lists are comma-separated broker ids; leader -1: there is no leader.
+
+    leader_recovery_state 1: the leader was elected uncleanly and has not yet reported the end of
+    its recovery.
     """
 
     topic: str
@@ -149,7 +170,11 @@ class FeatureLevelChanged(Event):
 
 
 class ConfigChanged(Event):
-    """A configuration of a topic (2), a broker (4; no name: all of them) or another resource was set or removed. The value of a secret is null."""
+    """A configuration of a topic (2), a broker (4; no name: all of them) or another resource was
+    set or removed.
+
+    The value of a secret is null.
+    """
 
     resource_type: int
     resource_name: str
@@ -179,7 +204,10 @@ class ControllerUnregistered(Event):
 
 
 class ClientQuotaChanged(Event):
-    """A quota of an entity was set or removed. The entity is a comma-separated list of type=name; a default has no name."""
+    """A quota of an entity was set or removed.
+
+    The entity is a comma-separated list of type=name; a default has no name.
+    """
 
     entity: str
     key: str
@@ -188,7 +216,10 @@ class ClientQuotaChanged(Event):
 
 
 class ScramCredentialChanged(Event):
-    """A user's SCRAM credential was set or removed. Mechanism 1: SCRAM-SHA-256, 2: SCRAM-SHA-512."""
+    """A user's SCRAM credential was set or removed.
+
+    Mechanism 1: SCRAM-SHA-256, 2: SCRAM-SHA-512.
+    """
 
     user: str
     mechanism: int

@@ -1,4 +1,7 @@
-"""The migration of a cluster from ZooKeeper to KRaft, from the view of its controllers.   Source: KIP-866."""
+"""The migration of a cluster from ZooKeeper to KRaft, from the view of its controllers.
+
+Source: KIP-866.
+"""
 
 from kraftsim.events.event import Event
 
@@ -28,21 +31,27 @@ class MigrationStateChanged(Event):
 
 
 class ZookeeperControllerClaimed(Event):
-    """A KRaft controller claimed /controller; `controller_epoch` is the new value of /controller_epoch."""
+    """A KRaft controller claimed /controller; `controller_epoch` is the new value of
+    /controller_epoch.
+    """
 
     controller_epoch: int
     kraft_controller_epoch: int
 
 
 class MigrationPieceCopied(Event):
-    """A batch of the metadata migration is committed; with metadata transactions it is visible only at the end of the migration."""
+    """A batch of the metadata migration is committed; with metadata transactions it is visible only
+    at the end of the migration.
+    """
 
     record_count: int
     last_offset: int
 
 
 class ZookeeperMetadataCopied(Event):
-    """The metadata migration is complete, up to the record that ended it; `next_producer_id` is null if no block was ever allocated."""
+    """The metadata migration is complete, up to the record that ended it; `next_producer_id` is
+    null if no block was ever allocated.
+    """
 
     record_count: int
     last_offset: int
@@ -50,7 +59,11 @@ class ZookeeperMetadataCopied(Event):
 
 
 class ZnodesMirrored(Event):
-    """ZooKeeper was updated from the log up to an offset (inclusive); `operations` is a comma-separated list. A full comparison is one, too."""
+    """ZooKeeper was updated from the log up to an offset (inclusive); `operations` is a
+    comma-separated list.
+
+    A full comparison is one, too.
+    """
 
     last_offset: int
     is_full: bool
@@ -74,7 +87,9 @@ class BrokersNotified(Event):
 
 
 class ZookeeperCompared(Event):
-    """The harness compared ZooKeeper with the log at the offset of its last update; `what` is a comma-separated list of differences."""
+    """The harness compared ZooKeeper with the log at the offset of its last update; `what` is a
+    comma-separated list of differences.
+    """
 
     controller: str
     offset: int

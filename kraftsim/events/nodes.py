@@ -21,11 +21,15 @@ class ListenerOpened(Event):
 
 
 class NodeReady(Event):
-    """A broker is unfenced, or a controller is the active one, or follows it and has applied the committed records: it serves its clients."""
+    """A broker is unfenced, or a controller is the active one, or follows it and has applied the
+    committed records: it serves its clients.
+    """
 
 
 class FencedByController(Event):
-    """The metadata log has this running broker as fenced: it leads no partition until it is unfenced again."""
+    """The metadata log has this running broker as fenced: it leads no partition until it is
+    unfenced again.
+    """
 
     broker_epoch: int
 
@@ -49,7 +53,9 @@ class NodeFailed(Event):
 
 
 class LogRecovered(Event):
-    """A log was opened: `next_offset` is the first offset not in it; the bytes of a torn or corrupt tail were truncated."""
+    """A log was opened: `next_offset` is the first offset not in it; the bytes of a torn or corrupt
+    tail were truncated.
+    """
 
     topic: str
     partition: int
@@ -93,7 +99,9 @@ class ReplicaMoved(Event):
 
 
 class SegmentsCleaned(Event):
-    """Some segments were replaced by their compacted form: records from `first_offset` to before `next_offset` may be gone."""
+    """Some segments were replaced by their compacted form: records from `first_offset` to before
+    `next_offset` may be gone.
+    """
 
     topic: str
     partition: int
@@ -103,9 +111,11 @@ class SegmentsCleaned(Event):
 
 
 class LogCleaned(Event):
-    """A log was compacted: records from `first_dirty_offset` to before `next_dirty_offset` were dirty, and everything before was cleaned again.
+    """A log was compacted: records from `first_dirty_offset` to before `next_dirty_offset` were
+    dirty, and everything before was cleaned again.
 
-    Segments, records and bytes are counted before and after; `keys` is the number of distinct keys in the dirty part.
+    Segments, records and bytes are counted before and after; `keys` is the number of distinct keys
+    in the dirty part.
     """
 
     topic: str
@@ -122,7 +132,9 @@ class LogCleaned(Event):
 
 
 class CleaningFailed(Event):
-    """A log cannot be compacted, because a part of it cannot be read; it is skipped until it is opened again."""
+    """A log cannot be compacted, because a part of it cannot be read; it is skipped until it is
+    opened again.
+    """
 
     topic: str
     partition: int

@@ -1,10 +1,15 @@
-"""Transactions at a partition: markers, verification, and the last stable offset.   Source: KIP-98."""
+"""Transactions at a partition: markers, verification, and the last stable offset.
+
+Source: KIP-98.
+"""
 
 from kraftsim.events.event import Event
 
 
 class MarkerAppended(Event):
-    """The marker of a producer's transaction is in the log of a replica (not necessarily flushed): the leader, or a follower that replicated it."""
+    """The marker of a producer's transaction is in the log of a replica (not necessarily flushed):
+    the leader, or a follower that replicated it.
+    """
 
     topic: str
     partition: int
@@ -17,7 +22,9 @@ class MarkerAppended(Event):
 
 
 class MarkerRefused(Event):
-    """A leader did not write the marker of a transaction: there is a later epoch of the producer or of its coordinator, or it cannot append now."""
+    """A leader did not write the marker of a transaction: there is a later epoch of the producer or
+    of its coordinator, or it cannot append now.
+    """
 
     topic: str
     partition: int
@@ -32,7 +39,8 @@ class MarkerRefused(Event):
 class LastStableOffsetMoved(Event):
     """The last stable offset (exclusive) at the leader of a partition.
 
-    Emitted while there are open transactions, and when the last one ends: without any it is the high watermark.
+    Emitted while there are open transactions, and when the last one ends: without any it is the
+    high watermark.
     """
 
     topic: str
@@ -43,9 +51,11 @@ class LastStableOffsetMoved(Event):
 
 
 class TransactionVerified(Event):
-    """A coordinator verified that partitions are in a transaction, before its first records are written there. error_code 0: they are.
+    """A coordinator verified that partitions are in a transaction, before its first records are
+    written there. error_code 0: they are.
 
-    adds: the request also adds them (transaction.version 2). partitions is a comma-separated list of TOPIC-PARTITION.
+    adds: the request also adds them (transaction.version 2). partitions is a comma-separated list
+    of TOPIC-PARTITION.
     """
 
     transactional_id: str

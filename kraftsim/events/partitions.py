@@ -4,7 +4,8 @@ from kraftsim.events.event import Event
 
 
 class BatchAppended(Event):
-    """A batch is in the leader's log (not necessarily flushed). first_offset and last_offset are inclusive; base_sequence is -1 without producer id.
+    """A batch is in the leader's log (not necessarily flushed). first_offset and last_offset are
+    inclusive; base_sequence is -1 without producer id.
 
     is_transactional: it holds records of a transaction; the marker that ends one is another event.
     """
@@ -57,7 +58,9 @@ class ProducerStateExpired(Event):
 
 
 class ProducerSnapshotTaken(Event):
-    """A segment begins at next_offset, and the producer state before it was written to a snapshot. last_offset: that of its latest batch."""
+    """A segment begins at next_offset, and the producer state before it was written to a snapshot.
+    last_offset: that of its latest batch.
+    """
 
     topic: str
     partition: int
@@ -93,7 +96,9 @@ class LeaderFollowed(Event):
 
 
 class BatchReplicated(Event):
-    """A follower replicated a batch of its leader (not necessarily flushed). leader_epoch is the one in which it was appended."""
+    """A follower replicated a batch of its leader (not necessarily flushed). leader_epoch is the
+    one in which it was appended.
+    """
 
     topic: str
     partition: int
@@ -108,7 +113,10 @@ class BatchReplicated(Event):
 
 
 class PartitionHighWatermarkMoved(Event):
-    """Everything below high_watermark is on all in-sync replicas, as far as this one knows. Not emitted by a leader without followers."""
+    """Everything below high_watermark is on all in-sync replicas, as far as this one knows.
+
+    Not emitted by a leader without followers.
+    """
 
     topic: str
     partition: int
@@ -118,7 +126,9 @@ class PartitionHighWatermarkMoved(Event):
 
 
 class PartitionTruncated(Event):
-    """A follower truncated its log to the offset from which it fetches; high_watermark is the one that it knew before."""
+    """A follower truncated its log to the offset from which it fetches; high_watermark is the one
+    that it knew before.
+    """
 
     topic: str
     partition: int
@@ -167,7 +177,9 @@ class IsrChanged(Event):
 
 
 class ReplicaInSync(Event):
-    """Every broker reported to the harness that this replica is in sync, after all faults were healed: `broker` is the name of its node."""
+    """Every broker reported to the harness that this replica is in sync, after all faults were
+    healed: `broker` is the name of its node.
+    """
 
     topic: str
     partition: int
@@ -175,7 +187,9 @@ class ReplicaInSync(Event):
 
 
 class FinalBatch(Event):
-    """At the end of a run: one batch found in the segments on disk of `broker` (read from the files, not from memory)."""
+    """At the end of a run: one batch found in the segments on disk of `broker` (read from the
+    files, not from memory).
+    """
 
     topic: str
     partition: int
@@ -193,7 +207,9 @@ class FinalBatch(Event):
 
 
 class FinalLog(Event):
-    """At the end of a run: the extent of one log on the disk of `broker`. next_offset is exclusive; record_count is -1 without FinalRecord events."""
+    """At the end of a run: the extent of one log on the disk of `broker`. next_offset is exclusive;
+    record_count is -1 without FinalRecord events.
+    """
 
     topic: str
     partition: int
@@ -205,7 +221,9 @@ class FinalLog(Event):
 
 
 class FinalRecord(Event):
-    """At the end of a run: one record of a data batch found in the segments on disk, by its key ('' without a key)."""
+    """At the end of a run: one record of a data batch found in the segments on disk, by its key (''
+    without a key).
+    """
 
     topic: str
     partition: int
@@ -215,7 +233,9 @@ class FinalRecord(Event):
 
 
 class FinalMarker(Event):
-    """At the end of a run: a transaction of a producer ends here in the log of `broker`, by a coordinator of that epoch."""
+    """At the end of a run: a transaction of a producer ends here in the log of `broker`, by a
+    coordinator of that epoch.
+    """
 
     topic: str
     partition: int
@@ -230,7 +250,8 @@ class FinalMarker(Event):
 class FinalTransaction(Event):
     """At the end of a run: a record of `__transaction_state` in the log of `broker`.
 
-    status is the number of a TransactionState (-1: a tombstone); partitions is a comma-separated list of TOPIC-PARTITION.
+    status is the number of a TransactionState (-1: a tombstone); partitions is a comma-separated
+    list of TOPIC-PARTITION.
     """
 
     partition: int
@@ -244,9 +265,11 @@ class FinalTransaction(Event):
 
 
 class FinalOffset(Event):
-    """At the end of a run: an offset that a group committed, as `__consumer_offsets` has it in the log of `broker` (-1: a tombstone).
+    """At the end of a run: an offset that a group committed, as `__consumer_offsets` has it in the
+    log of `broker` (-1: a tombstone).
 
-    offsets_partition and log_offset are the position of the record; producer_id is that of its transaction, -1 without one.
+    offsets_partition and log_offset are the position of the record; producer_id is that of its
+    transaction, -1 without one.
     """
 
     offsets_partition: int

@@ -1,4 +1,8 @@
-"""Producer ids: blocks on the controller, blocks on a broker, and the single ids that clients received.   Source: KIP-730."""
+"""Producer ids: blocks on the controller, blocks on a broker, and the single ids that clients
+received.
+
+Source: KIP-730.
+"""
 
 from kraftsim.events.event import Event
 
@@ -6,9 +10,9 @@ from kraftsim.events.event import Event
 class ProducerIdBlockAllocated(Event):
     """The ids first_producer_id .. next_producer_id - 1 are allocated to a broker.
 
-    `given_by` is the allocator: 'quorum' for a record of the metadata log at `offset`; for a znode, the
-    'controller' that answers AllocateProducerIds, or the 'broker' itself; 'itself' for a broker that sends no request, a variant of KIP-730
-    (offset and broker_epoch are -1 in both).
+    `given_by` is the allocator: 'quorum' for a record of the metadata log at `offset`; for a znode,
+    the 'controller' that answers AllocateProducerIds, or the 'broker' itself; 'itself' for a broker
+    that sends no request, a variant of KIP-730 (offset and broker_epoch are -1 in both).
     """
 
     broker_id: int
@@ -33,14 +37,19 @@ class ProducerIdBlockReceived(Event):
 
 
 class ProducerIdBlockRefused(Event):
-    """AllocateProducerIds came back with an error, timed out, or contained a block that the broker must not use."""
+    """AllocateProducerIds came back with an error, timed out, or contained a block that the broker
+    must not use.
+    """
 
     error_code: int
     reason: str
 
 
 class ProducerIdReturned(Event):
-    """InitProducerId was answered without error. `fresh`: the id is from a block (not one that the producer had before)."""
+    """InitProducerId was answered without error.
+
+    `fresh`: the id is from a block (not one that the producer had before).
+    """
 
     producer_id: int
     producer_epoch: int

@@ -1,10 +1,16 @@
-"""The metadata quorum: voters, leaders, and replication.   Source: KIP-595, KIP-630, KIP-853, org.apache.kafka.raft."""
+"""The metadata quorum: voters, leaders, and replication.
+
+Source: KIP-595, KIP-630, KIP-853, org.apache.kafka.raft.
+"""
 
 from kraftsim.events.event import Event
 
 
 class RaftRoleChanged(Event):
-    """A replica of the metadata log changed its role, its epoch, or its vote. Ids are -1 where there is none."""
+    """A replica of the metadata log changed its role, its epoch, or its vote.
+
+    Ids are -1 where there is none.
+    """
 
     role: str
     leader_epoch: int
@@ -14,7 +20,9 @@ class RaftRoleChanged(Event):
 
 
 class QuorumTimersSet(Event):
-    """The time-outs with which a replica of the metadata log starts, and whether it uses Pre-Vote."""
+    """The time-outs with which a replica of the metadata log starts, and whether it uses
+    Pre-Vote.
+    """
 
     fetch_timeout_ms: int
     election_timeout_ms: int
@@ -30,7 +38,9 @@ class ElectionOpened(Event):
 
 
 class ElectionLost(Event):
-    """A candidate lost an election, the nth in a row (`defeats`); it starts another one after a backoff."""
+    """A candidate lost an election, the nth in a row (`defeats`); it starts another one after a
+    backoff.
+    """
 
     leader_epoch: int
     defeats: int
@@ -38,7 +48,10 @@ class ElectionLost(Event):
 
 
 class CheckQuorumFailed(Event):
-    """A leader resigns because no majority of the voters fetched for too long. `reachable_count`: voters that fetched, with itself."""
+    """A leader resigns because no majority of the voters fetched for too long.
+
+    `reachable_count`: voters that fetched, with itself.
+    """
 
     leader_epoch: int
     reachable_count: int
@@ -76,14 +89,19 @@ class VoteAnswered(Event):
 
 
 class VoteSent(Event):
-    """A voter announced a durable vote: in its answer to a candidate, or, for itself, before it requests votes."""
+    """A voter announced a durable vote: in its answer to a candidate, or, for itself, before it
+    requests votes.
+    """
 
     leader_epoch: int
     candidate_id: int
 
 
 class LeaderLogHeld(Event):
-    """The offsets of an epoch in the log of a newly elected replica, the end exclusive. Epoch -1: those that its snapshot covers."""
+    """The offsets of an epoch in the log of a newly elected replica, the end exclusive.
+
+    Epoch -1: those that its snapshot covers.
+    """
 
     leader_epoch: int
     epoch: int
@@ -92,7 +110,10 @@ class LeaderLogHeld(Event):
 
 
 class HighWatermarkMoved(Event):
-    """The high watermark of a replica advanced. `last_epoch` is that of the last record below the high watermark."""
+    """The high watermark of a replica advanced.
+
+    `last_epoch` is that of the last record below the high watermark.
+    """
 
     leader_epoch: int
     high_watermark: int
@@ -109,7 +130,10 @@ class HighWatermarkReported(Event):
 
 
 class MetadataWritten(Event):
-    """A batch was written to a replica's log file; offsets are inclusive. `previous_epoch` is that of the record before it; -1: there is none."""
+    """A batch was written to a replica's log file; offsets are inclusive.
+
+    `previous_epoch` is that of the record before it; -1: there is none.
+    """
 
     epoch: int
     first_offset: int
@@ -141,7 +165,9 @@ class MetadataReplicated(Event):
 
 
 class QuorumStateStored(Event):
-    """A replica's quorum-state is durable: its epoch, its leader, and the candidate that it voted for; -1: none."""
+    """A replica's quorum-state is durable: its epoch, its leader, and the candidate that it voted
+    for; -1: none.
+    """
 
     leader_epoch: int
     leader_id: int
@@ -157,7 +183,9 @@ class SnapshotWritten(Event):
 
 
 class SnapshotFetched(Event):
-    """A snapshot of the leader was fetched completely and renamed on a replica's disk; the log has yet to be replaced by it."""
+    """A snapshot of the leader was fetched completely and renamed on a replica's disk; the log has
+    yet to be replaced by it.
+    """
 
     end_offset: int
     epoch: int
@@ -171,7 +199,8 @@ class SnapshotLoaded(Event):
 
 
 class VotersChanged(Event):
-    """The voter set changed, possibly back to a former one, if the record with the newer one was truncated. Ids are comma-separated.
+    """The voter set changed, possibly back to a former one, if the record with the newer one was
+    truncated. Ids are comma-separated.
 
     The offset is that of the VotersRecord; -1 is the bootstrap snapshot, or a static configuration.
     """
@@ -184,7 +213,8 @@ class VotersChanged(Event):
 class FinalMetadata(Event):
     """At the end of a run: a digest of the metadata image at an offset, from a controller's disk.
 
-    `from_offset` 0: by replaying the log from its beginning; else by loading the snapshot that ends there and replaying the log behind it.
+    `from_offset` 0: by replaying the log from its beginning; else by loading the snapshot that ends
+    there and replaying the log behind it.
     """
 
     controller: str
@@ -195,7 +225,9 @@ class FinalMetadata(Event):
 
 
 class FinalMetadataLog(Event):
-    """At the end of a run: the end of the contiguous metadata log on a controller's disk, snapshot included; it begins at `first_offset`."""
+    """At the end of a run: the end of the contiguous metadata log on a controller's disk, snapshot
+    included; it begins at `first_offset`.
+    """
 
     controller: str
     first_offset: int

@@ -24,7 +24,9 @@ class PhaseBegan(Event):
 
 
 class OnlyRetriableErrorsExpected(Event):
-    """From here on clients must receive only retriable errors, whatever happens to the nodes: the scenario declares it."""
+    """From here on clients must receive only retriable errors, whatever happens to the nodes: the
+    scenario declares it.
+    """
 
     scenario: str
 
@@ -53,7 +55,9 @@ class FaultEnded(Event):
 
 
 class FaultTookEffect(Event):
-    """A fault is effective: for example, bytes were lost, or a connection with requests in flight was reset."""
+    """A fault is effective: for example, bytes were lost, or a connection with requests in flight
+    was reset.
+    """
 
     fault: str
     target: str
@@ -61,7 +65,9 @@ class FaultTookEffect(Event):
 
 
 class Settled(Event):
-    """How long something took to settle after all faults were healed. `what`: 'leader', 'brokers', 'controllers', 'calls', 'replicas'.
+    """How long something took to settle after all faults were healed.
+
+    `what`: 'leader', 'brokers', 'controllers', 'calls', 'replicas'.
 
     If `is_settled` is false it had not settled after `limit_ms`, and the run ended there.
     """
@@ -73,7 +79,10 @@ class Settled(Event):
 
 
 class InvariantViolated(Event):
-    """An online invariant check found a violation. `witnesses` names event ids 'node.incarnation.n', comma-separated."""
+    """An online invariant check found a violation.
+
+    `witnesses` names event ids 'node.incarnation.n', comma-separated.
+    """
 
     invariant: str
     message: str

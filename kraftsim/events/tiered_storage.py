@@ -1,10 +1,15 @@
-"""Segments that are copied to a remote store, fetched from there, and deleted.   Source: KIP-405."""
+"""Segments that are copied to a remote store, fetched from there, and deleted.
+
+Source: KIP-405.
+"""
 
 from kraftsim.events.event import Event
 
 
 class RemoteCopyStarted(Event):
-    """A leader announced in `__remote_log_metadata` that it copies a segment; both offsets are inclusive."""
+    """A leader announced in `__remote_log_metadata` that it copies a segment; both offsets are
+    inclusive.
+    """
 
     topic: str
     partition: int
@@ -16,7 +21,9 @@ class RemoteCopyStarted(Event):
 
 
 class RemoteCopyFinished(Event):
-    """The copy of a segment is complete. producer_count: the number of producers in its snapshot; -1 if it has none."""
+    """The copy of a segment is complete. producer_count: the number of producers in its snapshot;
+    -1 if it has none.
+    """
 
     topic: str
     partition: int
@@ -38,7 +45,9 @@ class RemoteCopyFailed(Event):
 
 
 class EmptySnapshotWritten(Event):
-    """A segment had no producer snapshot behind it, and got an empty one; next_offset: the first offset that it does not cover."""
+    """A segment had no producer snapshot behind it, and got an empty one; next_offset: the first
+    offset that it does not cover.
+    """
 
     topic: str
     partition: int
@@ -46,7 +55,9 @@ class EmptySnapshotWritten(Event):
 
 
 class LocalLogStartMoved(Event):
-    """Local segments that are in the remote store were deleted: records before local_start_offset are there only."""
+    """Local segments that are in the remote store were deleted: records before local_start_offset
+    are there only.
+    """
 
     topic: str
     partition: int
@@ -66,7 +77,9 @@ class RemoteSegmentDeleted(Event):
 
 
 class RemoteRead(Event):
-    """A fetch was answered from the remote store; size_bytes may be 0. reason is the cause if there are no records."""
+    """A fetch was answered from the remote store; size_bytes may be 0. reason is the cause if there
+    are no records.
+    """
 
     topic: str
     partition: int
@@ -76,7 +89,9 @@ class RemoteRead(Event):
 
 
 class RebuiltFromRemote(Event):
-    """A follower restarts its log behind a remote segment, with the producer state of its snapshot; replayed_bytes were read for that."""
+    """A follower restarts its log behind a remote segment, with the producer state of its snapshot;
+    replayed_bytes were read for that.
+    """
 
     topic: str
     partition: int
@@ -88,7 +103,9 @@ class RebuiltFromRemote(Event):
 
 
 class ProducerStateCompared(Event):
-    """A digest of a replica's producer state at an offset. promised: its recovery method guarantees that it equals the leader's."""
+    """A digest of a replica's producer state at an offset. promised: its recovery method guarantees
+    that it equals the leader's.
+    """
 
     topic: str
     partition: int

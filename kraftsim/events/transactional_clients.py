@@ -1,6 +1,7 @@
 """Requests of transactional producers and group members, and their results, from their own view.
 
-`transaction` names one transaction of one producer, 'CLIENT_ID/NUMBER'; RecordSent has that of its record.
+`transaction` names one transaction of one producer, 'CLIENT_ID/NUMBER'; RecordSent has that of its
+record.
 Source: KIP-98, KIP-447, KIP-890.
 """
 
@@ -8,7 +9,9 @@ from kraftsim.events.event import Event
 
 
 class TransactionalIdTaken(Event):
-    """A producer has initialised a transactional id: producers with a smaller epoch are fenced from now on."""
+    """A producer has initialised a transactional id: producers with a smaller epoch are fenced from
+    now on.
+    """
 
     client_id: str
     transactional_id: str
@@ -27,7 +30,9 @@ class TransactionBegun(Event):
 
 
 class TransactionEndAsked(Event):
-    """The application commits or aborts its transaction; up to here a read_committed reader must not see it."""
+    """The application commits or aborts its transaction; up to here a read_committed reader must
+    not see it.
+    """
 
     client_id: str
     transactional_id: str
@@ -36,7 +41,9 @@ class TransactionEndAsked(Event):
 
 
 class TransactionEnded(Event):
-    """The outcome of a transaction as the application knows it: committed, aborted, or unknown (it was fenced, failed, or crashed meanwhile)."""
+    """The outcome of a transaction as the application knows it: committed, aborted, or unknown (it
+    was fenced, failed, or crashed meanwhile).
+    """
 
     client_id: str
     transactional_id: str
@@ -48,7 +55,9 @@ class TransactionEnded(Event):
 
 
 class TransactionErred(Event):
-    """A transactional producer received an error that is not retriable: it must abort, or, if is_fatal, close."""
+    """A transactional producer received an error that is not retriable: it must abort, or, if
+    is_fatal, close.
+    """
 
     client_id: str
     transactional_id: str
@@ -58,7 +67,9 @@ class TransactionErred(Event):
 
 
 class TransactionOffsetSent(Event):
-    """A producer wants to commit a group's offset with its transaction. generation_id is -1 without member metadata."""
+    """A producer wants to commit a group's offset with its transaction. generation_id is -1 without
+    member metadata.
+    """
 
     client_id: str
     transaction: str
@@ -85,7 +96,9 @@ class TransactionOffsetAccepted(Event):
 
 
 class MemberStable(Event):
-    """A member of a group knows its assignment in a generation: a comma-separated list of TOPIC-PARTITION."""
+    """A member of a group knows its assignment in a generation: a comma-separated list of
+    TOPIC-PARTITION.
+    """
 
     client_id: str
     group_id: str
@@ -113,7 +126,9 @@ class OffsetsAsked(Event):
 
 
 class OffsetLearned(Event):
-    """The answer for one partition: the offset (-1: none is committed), or an error, UNSTABLE_OFFSET_COMMIT (88) while a transaction is open."""
+    """The answer for one partition: the offset (-1: none is committed), or an error,
+    UNSTABLE_OFFSET_COMMIT (88) while a transaction is open.
+    """
 
     client_id: str
     group_id: str
@@ -136,21 +151,27 @@ class OffsetCommitSent(Event):
 
 
 class CopyExpected(Event):
-    """Each record of the input topic must become one committed record of the output topic, with the same key."""
+    """Each record of the input topic must become one committed record of the output topic, with the
+    same key.
+    """
 
     input_topic: str
     output_topic: str
 
 
 class CopyRead(Event):
-    """A read_committed reader has reached the end of a topic, after all work was done: records that it has not returned are missing."""
+    """A read_committed reader has reached the end of a topic, after all work was done: records that
+    it has not returned are missing.
+    """
 
     client_id: str
     topic: str
 
 
 class CopiesCounted(Event):
-    """The costs of an exactly-once application for a while: a row of the table that compares producers per task with producers per thread."""
+    """The costs of an exactly-once application for a while: a row of the table that compares
+    producers per task with producers per thread.
+    """
 
     variant: str
     input_partitions: int

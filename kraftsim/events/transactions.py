@@ -1,13 +1,18 @@
-"""Events of transaction coordinators: state changes, and refused requests.   Source: KIP-98, KIP-360, KIP-890."""
+"""Events of transaction coordinators: state changes, and refused requests.
+
+Source: KIP-98, KIP-360, KIP-890.
+"""
 
 from kraftsim.events.event import Event
 
 
 class TransactionStateChanged(Event):
-    """A record of `__transaction_state` is committed: the state of the transactional id at the coordinator from now on.
+    """A record of `__transaction_state` is committed: the state of the transactional id at the
+    coordinator from now on.
 
-    `state` is the name that DescribeTransactions shows, `partitions` the partitions of the transaction as 'topic-number', comma-separated, sorted.
-    `transaction_version` is 2 if the epoch was bumped with the decision.
+    `state` is the name that DescribeTransactions shows, `partitions` the partitions of the
+    transaction as 'topic-number', comma-separated, sorted. `transaction_version` is 2 if the epoch
+    was bumped with the decision.
     """
 
     transactional_id: str
@@ -23,7 +28,9 @@ class TransactionStateChanged(Event):
 
 
 class TransactionalIdExpired(Event):
-    """A transactional id has expired after transactional.id.expiration.ms without use: its tombstone is committed."""
+    """A transactional id has expired after transactional.id.expiration.ms without use: its
+    tombstone is committed.
+    """
 
     transactional_id: str
     producer_id: int
@@ -34,9 +41,11 @@ class TransactionalIdExpired(Event):
 
 
 class TransactionChangeGivenUp(Event):
-    """A coordinator could not confirm that a record of a transactional id is committed, and assumes that it is not.
+    """A coordinator could not confirm that a record of a transactional id is committed, and assumes
+    that it is not.
 
-    `offset` is where it was appended, -1 if it was not; a coordinator that loads the log later may or may not find it.
+    `offset` is where it was appended, -1 if it was not; a coordinator that loads the log later may
+    or may not find it.
     """
 
     transactional_id: str
@@ -47,7 +56,9 @@ class TransactionChangeGivenUp(Event):
 
 
 class TransactionAbortForced(Event):
-    """A coordinator is about to abort a transaction that its producer did not end; `reason` is 'timeout', or 'initialised' by another producer."""
+    """A coordinator is about to abort a transaction that its producer did not end; `reason` is
+    'timeout', or 'initialised' by another producer.
+    """
 
     transactional_id: str
     producer_id: int
@@ -56,7 +67,9 @@ class TransactionAbortForced(Event):
 
 
 class TransactionRefused(Event):
-    """A coordinator refused a request for a transactional id, for another reason than that the producer is fenced."""
+    """A coordinator refused a request for a transactional id, for another reason than that the
+    producer is fenced.
+    """
 
     api: str
     transactional_id: str
@@ -66,7 +79,9 @@ class TransactionRefused(Event):
 
 
 class ProducerFenced(Event):
-    """A coordinator refused a producer because its epoch is not the current one of the transactional id."""
+    """A coordinator refused a producer because its epoch is not the current one of the
+    transactional id.
+    """
 
     transactional_id: str
     producer_id: int
@@ -75,7 +90,9 @@ class ProducerFenced(Event):
 
 
 class TransactionsLoaded(Event):
-    """A broker coordinates the transactional ids of a partition of `__transaction_state` from now on; it has loaded the log up to next_offset."""
+    """A broker coordinates the transactional ids of a partition of `__transaction_state` from now
+    on; it has loaded the log up to next_offset.
+    """
 
     partition: int
     coordinator_epoch: int
@@ -84,7 +101,9 @@ class TransactionsLoaded(Event):
 
 
 class TransactionLoaded(Event):
-    """Right before TransactionsLoaded, once per transactional id: its loaded state, and the offset of its record."""
+    """Right before TransactionsLoaded, once per transactional id: its loaded state, and the offset
+    of its record.
+    """
 
     transactional_id: str
     producer_id: int

@@ -11,7 +11,10 @@ class ZookeeperSessionBegan(Event):
 
 
 class ZookeeperSessionEnded(Event):
-    """A session ended: closed by its client, or expired. `ephemerals` znodes were deleted with it."""
+    """A session ended: closed by its client, or expired.
+
+    `ephemerals` znodes were deleted with it.
+    """
 
     session: int
     is_expired: bool
@@ -19,7 +22,9 @@ class ZookeeperSessionEnded(Event):
 
 
 class ZnodeChanged(Event):
-    """A znode was created or deleted, or its data or ACL were set; version is -1 after a deletion."""
+    """A znode was created or deleted, or its data or ACL were set; version is -1 after a
+    deletion.
+    """
 
     path: str
     change: str

@@ -1,4 +1,7 @@
-"""Controllers in ZooKeeper mode: elections and resignations.   Source: kafka.controller.KafkaController."""
+"""Controllers in ZooKeeper mode: elections and resignations.
+
+Source: kafka.controller.KafkaController.
+"""
 
 from kraftsim.events.event import Event
 

@@ -1,4 +1,7 @@
-"""A broker in ZooKeeper mode: its session, and unreadable znodes.   Source: kafka.server.KafkaServer."""
+"""A broker in ZooKeeper mode: its session, and unreadable znodes.
+
+Source: kafka.server.KafkaServer.
+"""
 
 from kraftsim.events.event import Event
 

@@ -1,4 +1,6 @@
-"""Lays rows of a trace out in columns of a given width, as plain text whose segments have styles."""
+"""Lays rows of a trace out in columns of a given width, as plain text whose segments have
+styles.
+"""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -34,9 +36,14 @@ def fitting(names: Sequence[str], width: int) -> int:
 
 
 def laid_out(rows: Sequence[Row], names: Sequence[str], width: int) -> Iterator[list[Piece]]:
-    """Yield the lines: times on the left, then one column per name; rows without a column span the whole width."""
+    """Yield the lines: times on the left, then one column per name; rows without a column span the
+    whole width.
+    """
     room = min((width - TIME_WIDTH) // max(len(names), 1), COLUMN_MAX)
-    heading = [("seconds".ljust(TIME_WIDTH), "head"), *((name[: room - 1].ljust(room), "head") for name in names)]
+    heading = [
+        ("seconds".ljust(TIME_WIDTH), "head"),
+        *((name[: room - 1].ljust(room), "head") for name in names),
+    ]
     lines = 0
     for row in rows:
         if lines % HEADER_EVERY == 0:
@@ -54,14 +61,25 @@ def _across(row: Row, width: int) -> Iterator[list[Piece]]:
     assert row.across is not None, "it stands across"
     style = "bad" if row.across.startswith("VIOLATED") else "fault"
     ahead = " " * (len(row.across) - len(row.across.lstrip()))
-    for number, text in enumerate(textwrap.wrap(row.across.strip(), max(width - TIME_WIDTH - 4 - len(ahead), 20)) or [""]):
+    for number, text in enumerate(
+        textwrap.wrap(row.across.strip(), max(width - TIME_WIDTH - 4 - len(ahead), 20)) or [""]
+    ):
         time = _time(row) if number == 0 else ""
         label = f"-- {ahead}{text} " if number == 0 and not ahead else f"   {ahead}{text} "
-        yield [(time.ljust(TIME_WIDTH), "time"), (label.ljust(width - TIME_WIDTH, "-" if number == 0 and not ahead else " ").rstrip(), style)]
+        yield [
+            (time.ljust(TIME_WIDTH), "time"),
+            (
+                label.ljust(width - TIME_WIDTH, "-" if number == 0 and not ahead else " ").rstrip(),
+                style,
+            ),
+        ]
 
 
 def _cells(row: Row, names: Sequence[str], room: int) -> Iterator[list[Piece]]:
-    wrapped = {name: [line for word in row.cells.get(name, ()) for line in textwrap.wrap(word, room - 1)] for name in names}
+    wrapped = {
+        name: [line for word in row.cells.get(name, ()) for line in textwrap.wrap(word, room - 1)]
+        for name in names
+    }
     for number in range(max(map(len, wrapped.values()), default=0)):
         line: list[Piece] = [((_time(row) if number == 0 else "").ljust(TIME_WIDTH), "time")]
         for name in names:

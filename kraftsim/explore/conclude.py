@@ -1,4 +1,6 @@
-"""The end of every run, in every mode: invariant results become a run result, and `run.json` and `replay.json` are written."""
+"""The end of every run, in every mode: invariant results become a run result, and `run.json` and
+`replay.json` are written.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,10 +32,16 @@ class Ending:
     events_sha256: str | None = None
 
 
-def conclude(request: RunRequest, spec: ClusterSpec, ending: Ending, directory: RunDirectory | None) -> RunResult:
+def conclude(
+    request: RunRequest, spec: ClusterSpec, ending: Ending, directory: RunDirectory | None
+) -> RunResult:
     """Return the result, and write `run.json` and `replay.json` if the run is kept."""
     outcome = worst(ending.verdicts)
-    word = "failed" if ending.trouble is not None and outcome is not Outcome.VIOLATED else outcome.value
+    word = (
+        "failed"
+        if ending.trouble is not None and outcome is not Outcome.VIOLATED
+        else outcome.value
+    )
     command = replay_command(request, directory)
     violated = [verdict for verdict in ending.verdicts if verdict.outcome is Outcome.VIOLATED]
     result = RunResult(
@@ -41,7 +49,11 @@ def conclude(request: RunRequest, spec: ClusterSpec, ending: Ending, directory: 
         mode=request.mode.value,
         seed=request.seed,
         outcome=word,
-        violations=tuple(f"{verdict.invariant}: {each.message}" for verdict in violated for each in verdict.violations),
+        violations=tuple(
+            f"{verdict.invariant}: {each.message}"
+            for verdict in violated
+            for each in verdict.violations
+        ),
         invariants_violated=tuple(verdict.invariant for verdict in violated),
         verdicts={verdict.invariant: verdict.outcome.value for verdict in ending.verdicts},
         trouble=ending.trouble,
@@ -58,7 +70,9 @@ def conclude(request: RunRequest, spec: ClusterSpec, ending: Ending, directory: 
     return result
 
 
-def _record(request: RunRequest, spec: ClusterSpec, ending: Ending, outcome: str, command: str) -> RunRecord:
+def _record(
+    request: RunRequest, spec: ClusterSpec, ending: Ending, outcome: str, command: str
+) -> RunRecord:
     return RunRecord(
         run=spec.run,
         scenario=request.scenario.name,

@@ -1,4 +1,6 @@
-"""Describes a small failing run in words: the nodes, each fault with its target and time, and the violation."""
+"""Describes a small failing run in words: the nodes, each fault with its target and time, and the
+violation.
+"""
 
 from typing import Final
 
@@ -19,23 +21,38 @@ FILES: Final = {
 }
 
 
-def scenario(shrunken: Shrunken, *, scenario: str, seed: int, bugs: tuple[str, ...], replay: str) -> str:
+def scenario(
+    shrunken: Shrunken, *, scenario: str, seed: int, bugs: tuple[str, ...], replay: str
+) -> str:
     """Return the description of a shrunken run, as Markdown."""
     candidate = shrunken.candidate
-    parameters = ", ".join(f"{parameter} {value}" for parameter, value in candidate.workload.items())
+    parameters = ", ".join(
+        f"{parameter} {value}" for parameter, value in candidate.workload.items()
+    )
     with_bugs = f", with {' and '.join(bugs)}" if bugs else ""
     lines = [
         f"# {scenario}, seed {seed}{with_bugs}",
         "",
-        f"{_count(candidate.controllers, 'controller')} and {_count(candidate.brokers, 'broker')}; workload: {parameters or 'defaults'}.",
+        (
+            f"{_count(candidate.controllers, 'controller')} and "
+            f"{_count(candidate.brokers, 'broker')}; workload: {parameters or 'defaults'}."
+        ),
         "",
         *(_numbered(shrunken) or ["No fault is needed."]),
         "",
-        f"At {shrunken.found_at_ns / NANOSECONDS:.3f} s **{shrunken.finding}**: {shrunken.message}.",
+        (
+            f"At {shrunken.found_at_ns / NANOSECONDS:.3f} s **{shrunken.finding}**: "
+            f"{shrunken.message}."
+        ),
         "",
-        f"Of {shrunken.faults_before} faults {_count(len(candidate.faults), 'fault')} {'is' if len(candidate.faults) == 1 else 'are'} left, after "
-        f"{shrunken.runs} runs and {shrunken.cpu_seconds:.1f} CPU seconds. "
-        + ("No single step makes it smaller." if shrunken.is_smallest else "The budget was spent before the run was minimal."),
+        f"Of {shrunken.faults_before} faults {_count(len(candidate.faults), 'fault')} "
+        f"{'is' if len(candidate.faults) == 1 else 'are'} left, after {shrunken.runs} runs and "
+        f"{shrunken.cpu_seconds:.1f} CPU seconds. "
+        + (
+            "No single step makes it smaller."
+            if shrunken.is_smallest
+            else "The budget was spent before the run was minimal."
+        ),
         "",
         f"Replay: `{replay}`",
     ]
@@ -43,12 +60,21 @@ def scenario(shrunken: Shrunken, *, scenario: str, seed: int, bugs: tuple[str, .
 
 
 def fault_text(fault: Fault, affected: str | None = None) -> str:
-    """Return a fault, its target and its time as a phrase. `affected` is the target that was resolved in the run."""
+    """Return a fault, its target and its time as a phrase.
+
+    `affected` is the target that was resolved in the run.
+    """
     target = fault.target if affected is None else affected
     kind = FAULTS.named(fault.kind)
-    details = [text for name, value in sorted({**kind.params, **fault.params}.items()) if (text := _param_text(kind.family, name, value))]
+    details = [
+        text
+        for name, value in sorted({**kind.params, **fault.params}.items())
+        if (text := _param_text(kind.family, name, value))
+    ]
     what = f"{fault.kind} of {target}" if target else fault.kind
-    return f"{what}{' ' if details else ''}{', '.join(details)}, {trigger_text(fault.trigger, target)}"
+    return (
+        f"{what}{' ' if details else ''}{', '.join(details)}, {trigger_text(fault.trigger, target)}"
+    )
 
 
 def trigger_text(trigger: Trigger, target: str) -> str:
@@ -58,13 +84,26 @@ def trigger_text(trigger: Trigger, target: str) -> str:
             return f"{_time(at_ms)} after faults begin"
         case OnDisk():
             what = "any file" if trigger.file_class is None else FILES[trigger.file_class]
-            return f"{trigger.moment} {_whose(trigger.host, target)} {_nth(trigger.nth)} {trigger.operation} of {what}"
+            return (
+                f"{trigger.moment} {_whose(trigger.host, target)} {_nth(trigger.nth)} "
+                f"{trigger.operation} of {what}"
+            )
         case OnEvent():
             wanted = "".join(f" with {name} {value}" for name, value in trigger.fields.items())
-            return f"right after {_whose(trigger.host, target)} {_nth(trigger.nth)} {trigger.kind}{wanted}"
+            return (
+                f"right after {_whose(trigger.host, target)} {_nth(trigger.nth)} "
+                f"{trigger.kind}{wanted}"
+            )
         case OnFrame():
-            what = f"{_nth(trigger.nth)} {api_name(trigger.api_key)} {'answer' if trigger.is_response else 'request'}"
-            source, end = (trigger.server, trigger.client) if trigger.is_response else (trigger.client, trigger.server)
+            what = (
+                f"{_nth(trigger.nth)} {api_name(trigger.api_key)} "
+                f"{'answer' if trigger.is_response else 'request'}"
+            )
+            source, end = (
+                (trigger.server, trigger.client)
+                if trigger.is_response
+                else (trigger.client, trigger.server)
+            )
             end_text = f" to {end}" if end else ""
             return f"{trigger.moment} {_whose(source, target)} {what}{end_text} is sent"
         case _:
@@ -74,8 +113,12 @@ def trigger_text(trigger: Trigger, target: str) -> str:
 def _numbered(shrunken: Shrunken) -> list[str]:
     seen, faults = shrunken.seen, shrunken.candidate.faults
     lines = []
-    for number, (place, affected, at_ns) in enumerate(zip(seen.fired, seen.affected, seen.fired_at_ns, strict=True), 1):
-        lines.append(f"{number}. {at_ns / NANOSECONDS:.3f} s: {fault_text(faults[place], affected)}")
+    for number, (place, affected, at_ns) in enumerate(
+        zip(seen.fired, seen.affected, seen.fired_at_ns, strict=True), 1
+    ):
+        lines.append(
+            f"{number}. {at_ns / NANOSECONDS:.3f} s: {fault_text(faults[place], affected)}"
+        )
     return lines
 
 
@@ -111,7 +154,11 @@ def _nth(nth: int) -> str:
 
 
 def _time(milliseconds: int) -> str:
-    return f"{milliseconds} ms" if abs(milliseconds) < MILLISECONDS else f"{milliseconds / MILLISECONDS:g} s"
+    return (
+        f"{milliseconds} ms"
+        if abs(milliseconds) < MILLISECONDS
+        else f"{milliseconds / MILLISECONDS:g} s"
+    )
 
 
 def _count(count: int, noun: str) -> str:

@@ -1,7 +1,8 @@
-"""The divergence of two runs: the first event, by node and virtual time, that one of them has and the other has not.
+"""The divergence of two runs: the first event, by node and virtual time, that one of them has and
+the other has not.
 
-A log is compared with the log of the same node and incarnation, line by line. Of all logs the divergence that is first in virtual time is the one
-close to the cause; the others follow from it.
+A log is compared with the log of the same node and incarnation, line by line. Of all logs the
+divergence that is first in virtual time is the one close to the cause; the others follow from it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,11 +31,17 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         fields = " ".join(f"{name}={value}" for name, value in self.fields.items())
-        return f"{self.at_ns / NANOSECONDS_PER_MILLISECOND:11.3f} ms  {self.kind}{' ' if fields else ''}{fields}"
+        return (
+            f"{self.at_ns / NANOSECONDS_PER_MILLISECOND:11.3f} ms  "
+            f"{self.kind}{' ' if fields else ''}{fields}"
+        )
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The divergence of two logs of one node. `n` is the line in both; `a` or `b` is null if that log has ended. `before` are common events."""
+    """The divergence of two logs of one node.
+
+    `n` is the line in both; `a` or `b` is null if that log has ended. `before` are common events.
+    """
 
     node: str
     incarnation: int
@@ -46,13 +53,23 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> list[str]:
         """Return it as text for people."""
-        where = f"{self.node}, incarnation {self.incarnation}, event {self.n}, at {self.at_ns / NANOSECONDS_PER_MILLISECOND:.3f} ms"
+        where = (
+            f"{self.node}, incarnation {self.incarnation}, event {self.n}, at "
+            f"{self.at_ns / NANOSECONDS_PER_MILLISECOND:.3f} ms"
+        )
         text = [where, *(f"    {each}" for each in self.before)]
-        return [*text, f"  A {self.a or '(the log ends here)'}", f"  B {self.b or '(the log ends here)'}"]
+        return [
+            *text,
+            f"  A {self.a or '(the log ends here)'}",
+            f"  B {self.b or '(the log ends here)'}",
+        ]
 
 
 class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """The differences of two runs. `first` is the first event that differs, `first_time` the first equal event at another time."""
+    """The differences of two runs.
+
+    `first` is the first event that differs, `first_time` the first equal event at another time.
+    """
 
     a: str
     b: str
@@ -69,7 +86,9 @@ class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_times_only(self) -> bool:
-        """Return whether every event is there in both, in the same order on its node, and only times differ."""
+        """Return whether every event is there in both, in the same order on its node, and only
+        times differ.
+        """
         return self.first is None and self.first_time is not None
 
     def lines(self) -> list[str]:
@@ -82,17 +101,35 @@ class RunDifference(msgspec.Struct, frozen=True, kw_only=True):
             text += ["first event that differs:", *(f"  {line}" for line in self.first.lines())]
         else:
             text.append("only times differ: every node emitted the same events in the same order")
-        if self.first_time is not None and (self.first is None or self.first_time.at_ns < self.first.at_ns):
-            text += ["first event at another time:", *(f"  {line}" for line in self.first_time.lines())]
+        if self.first_time is not None and (
+            self.first is None or self.first_time.at_ns < self.first.at_ns
+        ):
+            text += [
+                "first event at another time:",
+                *(f"  {line}" for line in self.first_time.lines()),
+            ]
         return text
 
 
-def compare(run_a: Path, run_b: Path, *, context: int = CONTEXT, nodes: Sequence[str] = ()) -> RunDifference:
-    """Compare the event logs of two runs' directories, of some nodes or of all. Raises OSError if there are no event logs."""
-    return compare_logs(read_logs(run_a), read_logs(run_b), names=(str(run_a), str(run_b)), context=context, nodes=nodes)
+def compare(
+    run_a: Path, run_b: Path, *, context: int = CONTEXT, nodes: Sequence[str] = ()
+) -> RunDifference:
+    """Compare the event logs of two runs' directories, of some nodes or of all.
+
+    Raises OSError if there are no event logs.
+    """
+    return compare_logs(
+        read_logs(run_a),
+        read_logs(run_b),
+        names=(str(run_a), str(run_b)),
+        context=context,
+        nodes=nodes,
+    )
 
 
-def compare_logs(a: Logs, b: Logs, *, names: tuple[str, str], context: int = CONTEXT, nodes: Sequence[str] = ()) -> RunDifference:
+def compare_logs(
+    a: Logs, b: Logs, *, names: tuple[str, str], context: int = CONTEXT, nodes: Sequence[str] = ()
+) -> RunDifference:
     """Compare two sets of event logs."""
     facts: list[Divergence] = []
     times: list[Divergence] = []
@@ -123,9 +160,13 @@ class UnreadableEvent(ValueError):
 def read_logs(run: Path) -> dict[str, list[bytes]]:
     """Return the event logs of a run's directory. Raises FileNotFoundError if there are none.
 
-    A last line without line feed is the result of kill -9: it is dropped unless it is a complete event.
+    A last line without line feed is the result of kill -9: it is dropped unless it is a complete
+    event.
     """
-    logs = {path.name: _whole_lines(path.read_bytes()) for path in sorted((run / "events").glob("*.jsonl"))}
+    logs = {
+        path.name: _whole_lines(path.read_bytes())
+        for path in sorted((run / "events").glob("*.jsonl"))
+    }
     if not logs:
         raise FileNotFoundError(f"{run} has no event logs")
     return logs
@@ -143,13 +184,20 @@ def _whole_lines(data: bytes) -> list[bytes]:
 
 
 def event_of(line: bytes, log: str, n: int) -> tuple[str, int, Fields]:
-    """Return the kind, the time and all fields of an event, which is line `n` of a log (from 0). Raises UnreadableEvent."""
+    """Return the kind, the time and all fields of an event, which is line `n` of a log (from 0).
+
+    Raises UnreadableEvent.
+    """
     try:
         fields: Fields = msgspec.json.decode(line, type=Fields)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableEvent(f"{log}: line {n + 1} is no event: {error}") from error
     kind, at_ns = fields.get("kind"), fields.get("t_ns")
-    if not isinstance(kind, str) or not isinstance(at_ns, int) or not isinstance(fields.get("n"), int):
+    if (
+        not isinstance(kind, str)
+        or not isinstance(at_ns, int)
+        or not isinstance(fields.get("n"), int)
+    ):
         raise UnreadableEvent(f"{log}: line {n + 1} is no event: kind, t_ns or n is missing")
     return kind, at_ns, fields
 
@@ -167,15 +215,23 @@ def _place(divergence: Divergence) -> tuple[int, str, int]:
     return divergence.at_ns, divergence.node, divergence.incarnation
 
 
-def _parting(node: str, incarnation: int, a: Sequence[bytes], b: Sequence[bytes], context: int) -> tuple[Divergence | None, Divergence | None]:
-    """Return the first divergence in the events of two logs, and the first one in their times before that."""
+def _parting(
+    node: str, incarnation: int, a: Sequence[bytes], b: Sequence[bytes], context: int
+) -> tuple[Divergence | None, Divergence | None]:
+    """Return the first divergence in the events of two logs, and the first one in their times
+    before that.
+    """
     time: Divergence | None = None
     log = file_name(node, incarnation)
     for n in range(max(len(a), len(b))):
         if n < len(a) and n < len(b) and a[n] == b[n]:
             continue
         one, other = _happening_at(a, log, n), _happening_at(b, log, n)
-        if one is not None and other is not None and (one.kind, one.fields) == (other.kind, other.fields):
+        if (
+            one is not None
+            and other is not None
+            and (one.kind, one.fields) == (other.kind, other.fields)
+        ):
             if time is None and one.at_ns != other.at_ns:
                 time = _divergence(node, incarnation, n, one, other, a, context)
             continue
@@ -183,10 +239,20 @@ def _parting(node: str, incarnation: int, a: Sequence[bytes], b: Sequence[bytes]
     return None, time
 
 
-def _divergence(node: str, incarnation: int, n: int, a: Happening | None, b: Happening | None, lines: Sequence[bytes], context: int) -> Divergence:
+def _divergence(
+    node: str,
+    incarnation: int,
+    n: int,
+    a: Happening | None,
+    b: Happening | None,
+    lines: Sequence[bytes],
+    context: int,
+) -> Divergence:
     at_ns = min(each.at_ns for each in (a, b) if each is not None)
     log, first = file_name(node, incarnation), max(n - context, 0)
-    before = tuple(_happening(line, log, first + index) for index, line in enumerate(lines[first:n]))
+    before = tuple(
+        _happening(line, log, first + index) for index, line in enumerate(lines[first:n])
+    )
     return Divergence(node=node, incarnation=incarnation, n=n, at_ns=at_ns, a=a, b=b, before=before)
 
 

@@ -1,4 +1,6 @@
-"""Runs a scenario over sockets and real time, with the nodes as processes or embedded, and checks it from its event files."""
+"""Runs a scenario over sockets and real time, with the nodes as processes or embedded, and checks
+it from its event files.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -32,14 +34,17 @@ from kraftsim.invariants.verdict import Verdict
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.world import real_world
 
-# -------------------------------------------------------------------------------------------------
-# Feeds a run's events to the invariants, while it happens (simulation) or afterwards from the files (the other modes).
+# --------------------------------------------------------------------------------------------------
+# Feeds a run's events to the invariants, while it happens (simulation) or afterwards from the files
+# (the other modes).
 
 Noted = tuple[Envelope, Event]
 
 
 def read_events(events_dir: Path) -> list[Noted]:
-    """Return every event of a run in order of time; a torn last line and lines of unknown kinds are skipped."""
+    """Return every event of a run in order of time; a torn last line and lines of unknown kinds are
+    skipped.
+    """
     entries: list[Noted] = []
     for path in sorted(events_dir.glob("*.jsonl")):
         entries += _events_of(path)
@@ -63,7 +68,12 @@ def _events_of(path: Path) -> Iterator[Noted]:
             continue
         kind = KINDS.get(fields.get("kind", ""))
         if kind is not None:
-            envelope = Envelope(node=fields["node"], incarnation=fields["incarnation"], n=fields["n"], t_ns=fields["t_ns"])
+            envelope = Envelope(
+                node=fields["node"],
+                incarnation=fields["incarnation"],
+                n=fields["n"],
+                t_ns=fields["t_ns"],
+            )
             own = {name: value for name, value in fields.items() if name not in ENVELOPE_FIELDS}
             yield envelope, msgspec.convert(own, kind, str_keys=True)
 
@@ -86,7 +96,9 @@ def run_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
     started = wall_text(RealClock(0))
     trouble: str | None = None
     try:
-        stage.emit(RunStarted(scenario=request.scenario.name, mode=request.mode.value, seed=request.seed))
+        stage.emit(
+            RunStarted(scenario=request.scenario.name, mode=request.mode.value, seed=request.seed)
+        )
         asyncio.run(_run(request, cluster, stage))
     except (ScenarioFailed, ClusterFailed, TimeoutError) as failure:
         trouble = f"{type(failure).__name__}: {failure}"
@@ -108,7 +120,9 @@ def run_over_sockets(request: RunRequest, directory: RunDirectory) -> RunResult:
     return conclude(request, spec, ending, directory)
 
 
-async def _run(request: RunRequest, cluster: ProcessCluster | EmbeddedCluster, stage: SocketEnvironment) -> None:
+async def _run(
+    request: RunRequest, cluster: ProcessCluster | EmbeddedCluster, stage: SocketEnvironment
+) -> None:
     async with asyncio.timeout(request.scenario.limit_seconds), cluster:
         try:
             await request.scenario.run(stage)
@@ -127,7 +141,10 @@ def _emit_final_logs(spec: ClusterSpec, directory: RunDirectory, started_ns: int
         seed=spec.seed,
         started_ns=started_ns,
     )
-    for event in [*final_events(directory, spec.broker_names), *final_metadata(directory, spec.controller_names)]:
+    for event in [
+        *final_events(directory, spec.broker_names),
+        *final_metadata(directory, spec.controller_names),
+    ]:
         world.emit(event)
     world.close()
 
@@ -153,8 +170,18 @@ def final_metadata(directory: RunDirectory, controllers: Sequence[str]) -> list[
 
 
 def _counts(schedule: Sequence[Fault], entries: Sequence[Noted]) -> FaultCounts:
-    """Return armed, fired and effective counts by kind. Faults of the schedule that this mode does not support are armed and never fire."""
+    """Return armed, fired and effective counts by kind.
+
+    Faults of the schedule that this mode does not support are armed and never fire.
+    """
     fired = [event.fault for _, event in entries if isinstance(event, FaultInjected)]
     effective = [event.fault for _, event in entries if isinstance(event, FaultTookEffect)]
     kinds = sorted({fault.kind for fault in schedule})
-    return {kind: (sum(fault.kind == kind for fault in schedule), fired.count(kind), effective.count(kind)) for kind in kinds}
+    return {
+        kind: (
+            sum(fault.kind == kind for fault in schedule),
+            fired.count(kind),
+            effective.count(kind),
+        )
+        for kind in kinds
+    }

@@ -1,4 +1,7 @@
-"""Runs a request to find out only whether it still fails in the same way. Nothing is written, and the run ends as soon as that is known."""
+"""Runs a request to find out only whether it still fails in the same way.
+
+Nothing is written, and the run ends as soon as that is known.
+"""
 
 import re
 import time
@@ -25,7 +28,8 @@ LIVENESS: Final = "recovers-after-heal"
 class Finding(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """The way in which a run failed: an invariant was violated, or the scenario was aborted.
 
-    `trouble` is a message without its numbers: of what aborted the scenario, or of what did not settle.
+    `trouble` is a message without its numbers: of what aborted the scenario, or of what did not
+    settle.
     """
 
     invariant: str | None = None
@@ -36,7 +40,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a probe. `found` is in order of time; `fired` are positions in the schedule in order of firing, with the targets `affected`."""
+    """The result of a probe.
+
+    `found` is in order of time; `fired` are positions in the schedule in order of firing, with the
+    targets `affected`.
+    """
 
     found: tuple[Finding, ...]
     found_at_ns: tuple[int, ...]
@@ -52,10 +60,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return self.found_at_ns[self.found.index(finding)] if finding in self.found else None
 
 
-def probe(request: RunRequest, *, wanted: Finding | None = None, until_ns: int | None = None) -> Seen:
-    """Run a request until its end, until the wanted finding is made, or until a virtual time: a run that has not failed by then counts as ok.
+def probe(
+    request: RunRequest, *, wanted: Finding | None = None, until_ns: int | None = None
+) -> Seen:
+    """Run a request until its end, until the wanted finding is made, or until a virtual time: a run
+    that has not failed by then counts as ok.
 
-    A finding that ends a full run ends a probe, too, wanted or not: so a probe never finds more than the run itself.
+    A finding that ends a full run ends a probe, too, wanted or not: so a probe never finds more
+    than the run itself.
     """
     began = time.process_time()
     request = _without_frames(request)
@@ -64,8 +76,12 @@ def probe(request: RunRequest, *, wanted: Finding | None = None, until_ns: int |
         run = set_up(request, simulation)
         limit_s = request.scenario.limit_seconds
         is_limited = until_ns is not None and until_ns < limit_s * NANOSECONDS
-        trouble = run.run(until_ns / NANOSECONDS if until_ns is not None and is_limited else limit_s)
-        reached_limit = is_limited and trouble is not None and trouble.startswith("SimulationTimeLimit")
+        trouble = run.run(
+            until_ns / NANOSECONDS if until_ns is not None and is_limited else limit_s
+        )
+        reached_limit = (
+            is_limited and trouble is not None and trouble.startswith("SimulationTimeLimit")
+        )
         if not reached_limit:
             _finish(run, watch, trouble)
         fired = _fired(run.schedule.injections)
@@ -82,19 +98,28 @@ def probe(request: RunRequest, *, wanted: Finding | None = None, until_ns: int |
 
 
 def without_numbers(message: str) -> str:
-    """Return a message without its numbers: two losses of liveness are of one kind if they differ in numbers only."""
+    """Return a message without its numbers: two losses of liveness are of one kind if they differ
+    in numbers only.
+    """
     return re.sub(r"\d+(\.\d+)?", "#", message)
 
 
 def _without_frames(request: RunRequest) -> RunRequest:
-    """Return the request with fewer events in its log: no node acts on them, and they cost a fifth of a run."""
-    if any(isinstance(fault.trigger, OnEvent) and fault.trigger.kind in FRAME_KINDS for fault in request.schedule()):
+    """Return the request with fewer events in its log: no node acts on them, and they cost a fifth
+    of a run.
+    """
+    if any(
+        isinstance(fault.trigger, OnEvent) and fault.trigger.kind in FRAME_KINDS
+        for fault in request.schedule()
+    ):
         return request
     return replace(request, settings={**request.settings, FRAME_EVENTS: "false"})
 
 
 def _finding(invariant: str, message: str) -> Finding:
-    return Finding(invariant=invariant, trouble=without_numbers(message) if invariant == LIVENESS else None)
+    return Finding(
+        invariant=invariant, trouble=without_numbers(message) if invariant == LIVENESS else None
+    )
 
 
 def _finish(run: VirtualRun, watch: "_Watch", trouble: str | None) -> None:
@@ -112,12 +137,20 @@ def _finish(run: VirtualRun, watch: "_Watch", trouble: str | None) -> None:
         run.emit_disks()
     for verdict in watch.oracle.finish():
         for violation in verdict.violations[:1]:
-            watch.emit(_finding(violation.invariant, violation.message), simulation.now_ns, violation.message)
+            watch.emit(
+                _finding(violation.invariant, violation.message),
+                simulation.now_ns,
+                violation.message,
+            )
 
 
 def _fired(injections: tuple[Injection, ...]) -> list[tuple[int, Injection]]:
     """Return the faults that fired, with their positions in the schedule, in order of time."""
-    fired = [(place, injection) for place, injection in enumerate(injections) if injection.fired_at_ns is not None]
+    fired = [
+        (place, injection)
+        for place, injection in enumerate(injections)
+        if injection.fired_at_ns is not None
+    ]
     return sorted(fired, key=lambda each: (each[1].fired_at_ns or 0, each[0]))
 
 
@@ -143,8 +176,12 @@ class _Watch:
         self.messages.setdefault(finding, message)
 
     def _examine(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
-        for violation in self.oracle.examine(Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event):
+        for violation in self.oracle.examine(
+            Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event
+        ):
             finding = _finding(violation.invariant, violation.message)
             self.emit(finding, t_ns, violation.message)
             if self.oracle.is_final(violation) or finding == self._wanted:
-                self._simulation.violation(violation.invariant, violation.message, violation.witnesses)
+                self._simulation.violation(
+                    violation.invariant, violation.message, violation.witnesses
+                )

@@ -1,4 +1,6 @@
-"""`run.json`: the description of a run, so that its directory alone is enough to identify and repeat it."""
+"""`run.json`: the description of a run, so that its directory alone is enough to identify and
+repeat it.
+"""
 
 import platform
 import shlex
@@ -18,7 +20,10 @@ REPLAY_FILE = "replay.json"
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of one run. `faults` are the whole schedule, `command` is the command line that replays the run."""
+    """The description of one run.
+
+    `faults` are the whole schedule, `command` is the command line that replays the run.
+    """
 
     run: str
     scenario: str
@@ -37,19 +42,41 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def write(self, root: Path) -> None:
         """Write the record into the run's directory."""
-        (root / RUN_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+        (root / RUN_FILE).write_bytes(
+            msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+        )
 
 
 def versions() -> dict[str, str]:
     """Return the versions that a run depends on."""
-    return {"kraftsim": __version__, "python": platform.python_version(), "platform": platform.platform(terse=True)}
+    return {
+        "kraftsim": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+    }
 
 
 def replay_command(request: RunRequest, directory: RunDirectory | None = None) -> str:
-    """Return the command line that replays the run: by its seed, or from its file if the seed alone does not determine it."""
+    """Return the command line that replays the run: by its seed, or from its file if the seed alone
+    does not determine it.
+    """
     if not request.is_as_drawn:
-        return shlex.join(["kraftsim", "replay", str(REPLAY_FILE if directory is None else directory.root / REPLAY_FILE)])
-    words = ["kraftsim", "scenario", request.scenario.name, "--mode", request.mode.value, "--seed", str(request.seed)]
+        return shlex.join(
+            [
+                "kraftsim",
+                "replay",
+                str(REPLAY_FILE if directory is None else directory.root / REPLAY_FILE),
+            ]
+        )
+    words = [
+        "kraftsim",
+        "scenario",
+        request.scenario.name,
+        "--mode",
+        request.mode.value,
+        "--seed",
+        str(request.seed),
+    ]
     for bug in request.bugs:
         words += ["--bug", bug]
     if request.release:

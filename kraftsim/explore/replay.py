@@ -1,7 +1,8 @@
-"""`replay.json`: all inputs of a run, as data, and its result: the file repeats the run even if later versions draw other schedules.
+"""`replay.json`: all inputs of a run, as data, and its result: the file repeats the run even if
+later versions draw other schedules.
 
-A seed replays a run only until the drawing of schedules changes; the file contains the schedule itself, also a reduced one after
-shrinking.
+A seed replays a run only until the drawing of schedules changes; the file contains the schedule
+itself, also a reduced one after shrinking.
 """
 
 import os
@@ -27,7 +28,9 @@ FORMAT: Final = 1
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """The environment of a run. kraftsim's nodes give the same bytes with the same Python version; third-party clients need all of it."""
+    """The environment of a run. kraftsim's nodes give the same bytes with the same Python version;
+    third-party clients need all of it.
+    """
 
     python: str
     platform: str
@@ -36,7 +39,11 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `faults` are the whole schedule, `settings` those of all nodes, `workload` every parameter; the result follows."""
+    """One run.
+
+    `faults` are the whole schedule, `settings` those of all nodes, `workload` every parameter; the
+    result follows.
+    """
 
     format: int
     kraftsim: str
@@ -59,7 +66,10 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     events_sha256: str | None
 
     def request(self) -> RunRequest:
-        """Return the request that repeats the run. Raises KeyError for a scenario that no longer exists."""
+        """Return the request that repeats the run.
+
+        Raises KeyError for a scenario that no longer exists.
+        """
         return RunRequest(
             scenario=scenario(self.scenario),
             mode=Mode(self.mode),
@@ -76,7 +86,9 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     def write(self, root: Path) -> None:
         """Write the file into a run's directory."""
-        (root / REPLAY_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+        (root / REPLAY_FILE).write_bytes(
+            msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+        )
 
 
 def replay_of(request: RunRequest, spec: ClusterSpec, result: RunResult) -> Replay:
@@ -120,13 +132,24 @@ def replay_file(path: Path) -> Path:
 
 
 def _with_present_names(replay: object) -> object:
-    """Replace what a replay file calls by a name of an earlier release. What has another shape is left to the decoder to refuse."""
+    """Replace what a replay file calls by a name of an earlier release.
+
+    What has another shape is left to the decoder to refuse.
+    """
     match replay:
-        case {"scenario": str(scenario), "invariants_violated": [*violated], "faults": [*faults], **rest}:
+        case {
+            "scenario": str(scenario),
+            "invariants_violated": [*violated],
+            "faults": [*faults],
+            **rest,
+        }:
             return {
                 **rest,
                 "scenario": present_name(former_names.SCENARIOS, scenario, "scenario"),
-                "invariants_violated": [present_name(former_names.INVARIANTS, str(name), "invariant") for name in violated],
+                "invariants_violated": [
+                    present_name(former_names.INVARIANTS, str(name), "invariant")
+                    for name in violated
+                ],
                 "faults": [_present_fault(fault) for fault in faults],
             }
     return replay
@@ -135,15 +158,26 @@ def _with_present_names(replay: object) -> object:
 def _present_fault(fault: object) -> object:
     match fault:
         case {"kind": str(kind), "trigger": {"on": "event", "kind": str(event), **others}, **rest}:
-            trigger = {"on": "event", "kind": present_name(former_names.EVENTS, event, "event"), **others}
-            return {"kind": present_name(former_names.FAULTS, kind, "fault"), "trigger": trigger, **rest}
+            trigger = {
+                "on": "event",
+                "kind": present_name(former_names.EVENTS, event, "event"),
+                **others,
+            }
+            return {
+                "kind": present_name(former_names.FAULTS, kind, "fault"),
+                "trigger": trigger,
+                **rest,
+            }
         case {"kind": str(kind), **rest}:
             return {"kind": present_name(former_names.FAULTS, kind, "fault"), **rest}
     return fault
 
 
 def read_replay(path: Path) -> Replay:
-    """Read a replay file, or the one in a run's directory. Raises ValueError for any other file, OSError if it does not exist."""
+    """Read a replay file, or the one in a run's directory.
+
+    Raises ValueError for any other file, OSError if it does not exist.
+    """
     file = replay_file(path)
     data = file.read_bytes()
     try:

@@ -12,7 +12,10 @@ from kraftsim.explore.run import run_request
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a replay compared with the recorded run. `difference` is known if the first run's event logs are beside the file."""
+    """The result of a replay compared with the recorded run.
+
+    `difference` is known if the first run's event logs are beside the file.
+    """
 
     events_sha256: str | None
     recorded_sha256: str | None
@@ -33,9 +36,18 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
             return [f"the same, byte for byte: {self.outcome}, event log {self.events_sha256}"]
         text = [f"not the same: {self.outcome} (recorded: {self.recorded_outcome})"]
         if self.environment != self.recorded_environment:
-            text.append(f"  recorded with {_environment_text(self.recorded_environment)}; replayed with {_environment_text(self.environment)}")
+            text.append(
+                f"  recorded with {_environment_text(self.recorded_environment)}; replayed with "
+                f"{_environment_text(self.environment)}"
+            )
         if self.difference is None:
-            return [*text, "  the first run's event logs are not beside the file, so the first difference is unknown"]
+            return [
+                *text,
+                (
+                    "  the first run's event logs are not beside the file, so the first difference "
+                    "is unknown"
+                ),
+            ]
         return [*text, *(f"  {line}" for line in self.difference.lines())]
 
 
@@ -61,4 +73,6 @@ def check_replay(replay: Replay, *, recorded: Path, out: Path) -> Checked:
 
 
 def _environment_text(environment: Environment) -> str:
-    return f"Python {environment.python} on {environment.platform}, hash seed {environment.hash_seed}"
+    return (
+        f"Python {environment.python} on {environment.platform}, hash seed {environment.hash_seed}"
+    )

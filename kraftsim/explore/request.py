@@ -14,11 +14,13 @@ from kraftsim.releases.catalogue import DEFAULT_RELEASE, is_before
 from kraftsim.world.random_streams import stream
 from kraftsim.world.simulated import Simulation
 
-# -------------------------------------------------------------------------------------------------
-# What a seed determines about a run before it begins: its faults and its settings, from the scenario's own schedule and from random faults.
+# --------------------------------------------------------------------------------------------------
+# What a seed determines about a run before it begins: its faults and its settings, from the
+# scenario's own schedule and from random faults.
 #
-# The scenario's schedule targets the bugs that it is about; random faults explore everything else. A seed uses one of the two or both.
-# All draws are keyed by the seed and a purpose, so that they are independent.
+# The scenario's schedule targets the bugs that it is about; random faults explore everything else.
+# A seed uses one of the two or both. All draws are keyed by the seed and a purpose, so that they
+# are independent.
 
 OWN_SHARE = 0.4
 """The share of seeds with the scenario's own schedule alone."""
@@ -28,7 +30,9 @@ HARNESS = "harness"
 
 
 def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
-    """Return the schedule that a seed draws: over sockets the scenario's, in simulation that, random faults, or both."""
+    """Return the schedule that a seed draws: over sockets the scenario's, in simulation that,
+    random faults, or both.
+    """
     own = scenario.faults(stream(seed, HARNESS, 1, "faults"), mode)
     if mode is not Mode.SIM or scenario.fault_space is None:
         return own
@@ -40,19 +44,31 @@ def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
 
 
 def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
-    """Return the settings that a seed draws: in simulation those of the fault space and of the faults, and those that the scenario draws itself."""
+    """Return the settings that a seed draws: in simulation those of the fault space and of the
+    faults, and those that the scenario draws itself.
+    """
     drawn: dict[str, str] = {}
     if mode is Mode.SIM and scenario.fault_space is not None:
-        drawn.update(draw_settings(stream(seed, HARNESS, 1, "terrain settings"), scenario.fault_space))
+        drawn.update(
+            draw_settings(stream(seed, HARNESS, 1, "terrain settings"), scenario.fault_space)
+        )
         for kind in sorted({fault.kind for fault in faults_of(scenario, seed, mode)}):
-            drawn.update({key: value for key, value in fault_kind(kind).settings.items() if key in scenario.fault_space.settings})
+            drawn.update(
+                {
+                    key: value
+                    for key, value in fault_kind(kind).settings.items()
+                    if key in scenario.fault_space.settings
+                }
+            )
     if scenario.draw_parameters is not None:
         drawn.update(scenario.draw_parameters(stream(seed, HARNESS, 1, "settings")))
     return drawn
 
 
 def controllers_of(scenario: Scenario, seed: int, mode: Mode) -> int:
-    """Return how many controllers a run has: over sockets the scenario's number, in simulation one of its choices, by seed."""
+    """Return how many controllers a run has: over sockets the scenario's number, in simulation one
+    of its choices, by seed.
+    """
     if mode is not Mode.SIM or not scenario.controllers_drawn:
         return scenario.controllers
     return stream(seed, HARNESS, 1, "controllers").choice(scenario.controllers_drawn)
@@ -66,12 +82,14 @@ NODE_NAME = re.compile(rb"\b(?:broker|controller)-\d+\b")
 class RunRequest:
     """Two equal requests in simulation give the same event log, byte for byte.
 
-    `release` is that of the nodes at the start; "": as the scenario sets or the seed draws, else the default. `faults` is the schedule; None: as the
-    seed draws it. `workload` sets workload parameters; `controllers` and `brokers` are numbers of nodes; None: those of the scenario.
-    `surroundings` are the speeds of network and disks and the size of large frames; None: as the seed draws them.
+    `release` is that of the nodes at the start; "": as the scenario sets or the seed draws, else
+    the default. `faults` is the schedule; None: as the seed draws it. `workload` sets workload
+    parameters; `controllers` and `brokers` are numbers of nodes; None: those of the scenario.
+    `surroundings` are the speeds of network and disks and the size of large frames; None: as the
+    seed draws them.
 
-    Raises KeyError for an unknown release, ValueError for one that the scenario does not support, for an unknown parameter, or for fewer nodes
-    than it needs.
+    Raises KeyError for an unknown release, ValueError for one that the scenario does not support,
+    for an unknown parameter, or for fewer nodes than it needs.
     """
 
     scenario: Scenario
@@ -89,7 +107,10 @@ class RunRequest:
     def __post_init__(self) -> None:
         unknown = sorted(set(self.workload) - set(self.scenario.workload))
         if unknown:
-            raise ValueError(f"{self.scenario.name} has no workload parameter {unknown[0]} (it has: {', '.join(self.scenario.workload) or 'none'})")
+            raise ValueError(
+                f"{self.scenario.name} has no workload parameter {unknown[0]} (it has: "
+                f"{', '.join(self.scenario.workload) or 'none'})"
+            )
         if self.asked_release:
             self.scenario.require_release(self.asked_release)
         self.scenario.require_size(self.controllers, self.brokers)
@@ -101,31 +122,55 @@ class RunRequest:
 
     @property
     def is_as_drawn(self) -> bool:
-        """Return whether the scenario, the seed, the settings, the numbers of nodes and the workload parameters determine the run."""
+        """Return whether the scenario, the seed, the settings, the numbers of nodes and the
+        workload parameters determine the run.
+        """
         return self.faults is None and self.surroundings is None
 
     def schedule(self) -> tuple[Fault, ...]:
-        """Return the faults of the run: the given ones, else those that the seed draws; without those of nodes that the cluster does not have."""
-        faults = self.faults if self.faults is not None else faults_of(self._searched, self.seed, self.mode)
-        there = {name.encode() for name in self.spec(port=ANY_PORT).node_names}  # for membership only, never iterated
-        return tuple(fault for fault in faults if all(name in there for name in NODE_NAME.findall(to_json([fault]))))
+        """Return the faults of the run: the given ones, else those that the seed draws; without
+        those of nodes that the cluster does not have.
+        """
+        faults = (
+            self.faults
+            if self.faults is not None
+            else faults_of(self._searched, self.seed, self.mode)
+        )
+        there = {
+            name.encode() for name in self.spec(port=ANY_PORT).node_names
+        }  # for membership only, never iterated
+        return tuple(
+            fault
+            for fault in faults
+            if all(name in there for name in NODE_NAME.findall(to_json([fault])))
+        )
 
     def work(self) -> dict[str, int]:
         """Return the value of every workload parameter."""
         return {**self.scenario.workload, **self.workload}
 
     def around(self) -> RunEnvironment:
-        """Return the speeds of network and disks, and the size of large frames: as given, else as the seed draws them, if allowed."""
+        """Return the speeds of network and disks, and the size of large frames: as given, else as
+        the seed draws them, if allowed.
+        """
         if self.surroundings is not None:
             return self.surroundings
         if self.scenario.fault_space is None:
             return RunEnvironment()
-        return draw_run_environment(stream(self.seed, HARNESS, 1, "surroundings"), stream(self.seed, HARNESS, 1, "large frames"))
+        return draw_run_environment(
+            stream(self.seed, HARNESS, 1, "surroundings"),
+            stream(self.seed, HARNESS, 1, "large frames"),
+        )
 
     def simulation(self) -> Simulation:
         """Return an empty simulation for the run; the caller closes it."""
         around = self.around()
-        return Simulation(self.seed, run=self.spec(port=ANY_PORT).run, network=around.network, flush_ns=around.flush_ns)
+        return Simulation(
+            self.seed,
+            run=self.spec(port=ANY_PORT).run,
+            network=around.network,
+            flush_ns=around.flush_ns,
+        )
 
     def spec(self, port: int) -> ClusterSpec:
         """Return the cluster of the scenario, with the caller's settings on top."""
@@ -144,12 +189,20 @@ class RunRequest:
             bugs=self.bugs,
             settings=settings,
         )
-        there = {name: values for name, values in self.scenario.node_settings.items() if name in spec.node_names}
+        there = {
+            name: values
+            for name, values in self.scenario.node_settings.items()
+            if name in spec.node_names
+        }
         return replace(spec, node_settings=there) if there else spec
 
     @property
     def _controllers(self) -> int:
-        return controllers_of(self.scenario, self.seed, self.mode) if self.controllers is None else self.controllers
+        return (
+            controllers_of(self.scenario, self.seed, self.mode)
+            if self.controllers is None
+            else self.controllers
+        )
 
     @property
     def _brokers(self) -> int:
@@ -161,10 +214,15 @@ class RunRequest:
         fault_space = self.scenario.fault_space
         if fault_space is None or (self.controllers is None and self.brokers is None):
             return self.scenario
-        return replace(self.scenario, fault_space=fault_space.of_size(controllers=self._controllers, brokers=self._brokers))
+        return replace(
+            self.scenario,
+            fault_space=fault_space.of_size(controllers=self._controllers, brokers=self._brokers),
+        )
 
     def _scenario_settings(self) -> dict[str, str]:
-        """Return the settings of the scenario and those that the seed draws; with a requested release, no level above it."""
+        """Return the settings of the scenario and those that the seed draws; with a requested
+        release, no level above it.
+        """
         settings = {**self.scenario.settings, **settings_of(self._searched, self.seed, self.mode)}
         requested = self.asked_release
         if requested:

@@ -8,9 +8,9 @@ import msgspec
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one scenario run.
 
-    `violations` are one line each; `trouble` is what aborted the run (lost liveness, a bug in a node), if anything did.
-    `seconds` are virtual in simulation. `faults` has counts by kind: armed, fired, effective. `events_sha256` is over the event log of all nodes, in
-    simulation only.
+    `violations` are one line each; `trouble` is what aborted the run (lost liveness, a bug in a
+    node), if anything did. `seconds` are virtual in simulation. `faults` has counts by kind: armed,
+    fired, effective. `events_sha256` is over the event log of all nodes, in simulation only.
     """
 
     scenario: str
@@ -30,9 +30,15 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replay_line(self) -> str:
-        """The command that repeats the run; if the run was kept, the output directory of the command is beside that of this run."""
+        """The command that repeats the run; if the run was kept, the output directory of the
+        command is beside that of this run.
+        """
         words, option, _ = self.command.rpartition(" --out ")
-        return f"{words}{option}{shlex.quote(f'{self.out}-again')}" if option and self.out is not None else self.command
+        return (
+            f"{words}{option}{shlex.quote(f'{self.out}-again')}"
+            if option and self.out is not None
+            else self.command
+        )
 
     def lines(self) -> list[str]:
         """Return the result as text for people."""
@@ -47,6 +53,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.violations or self.trouble is not None:
             text.append(f"  replay: {self.replay_line}")
         if self.out is not None:
-            can_shrink = self.outcome != "ok" and self.events_sha256 is not None and (self.violations or self.trouble is not None)
-            text.append(f"  kept in {self.out}; next: kraftsim {'shrink' if can_shrink else 'analyze'} {self.out}")
+            can_shrink = (
+                self.outcome != "ok"
+                and self.events_sha256 is not None
+                and (self.violations or self.trouble is not None)
+            )
+            text.append(
+                f"  kept in {self.out}; next: kraftsim {'shrink' if can_shrink else 'analyze'} "
+                f"{self.out}"
+            )
         return text

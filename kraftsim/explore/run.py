@@ -22,12 +22,16 @@ def run_scenario(
     controllers: int | None = None,
     brokers: int | None = None,
 ) -> RunResult:
-    """Run a scenario and return the result. With `out` the run's directory is kept there, as `kraftsim.cluster.directories` describes.
+    """Run a scenario and return the result.
 
-    `work` sets workload parameters; a missing `release` and missing numbers of nodes are those of the scenario.
+    With `out` the run's directory is kept there, as `kraftsim.cluster.directories` describes.
 
-    Raises KeyError for an unknown scenario, release or bug, ValueError for a release that the scenario does not support or fewer nodes than it
-    needs, SpecError for an invalid cluster, FileExistsError if `out` contains a run already.
+    `work` sets workload parameters; a missing `release` and missing numbers of nodes are those of
+    the scenario.
+
+    Raises KeyError for an unknown scenario, release or bug, ValueError for a release that the
+    scenario does not support or fewer nodes than it needs, SpecError for an invalid cluster,
+    FileExistsError if `out` contains a run already.
     """
     request = RunRequest(
         scenario=scenario(name),

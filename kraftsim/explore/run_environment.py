@@ -1,8 +1,10 @@
-"""The simulated environment of a run: speeds of the network and of the disks without faults, read sizes, and the size of large frames.
+"""The simulated environment of a run: speeds of the network and of the disks without faults, read
+sizes, and the size of large frames.
 
-Drawn from the seed, because races depend on it. Half of the runs have the default speeds; the others something between a fast rack and another city,
-and between a battery-backed cache and a spinning disk. Frames of a scenario are small and arrive one by one, so half of the runs treat smaller frames
-as large, and read as from a kernel: in pieces that begin and end anywhere.
+Drawn from the seed, because races depend on it. Half of the runs have the default speeds; the
+others something between a fast rack and another city, and between a battery-backed cache and a
+spinning disk. Frames of a scenario are small and arrive one by one, so half of the runs treat
+smaller frames as large, and read as from a kernel: in pieces that begin and end anywhere.
 """
 
 from collections.abc import Mapping
@@ -32,9 +34,11 @@ USUAL_SHARE = 0.5
 
 
 class RunEnvironment(msgspec.Struct, frozen=True, kw_only=True):
-    """The latency of bytes in microseconds, and the maximum of its random part; how many of 1000 writes arrive in two; the range of flush times.
+    """The latency of bytes in microseconds, and the maximum of its random part; how many of 1000
+    writes arrive in two; the range of flush times.
 
-    Frames above `large_frame_bytes` are received into memory of their own; a read returns up to `read_bytes`, or, without it, one whole write.
+    Frames above `large_frame_bytes` are received into memory of their own; a read returns up to
+    `read_bytes`, or, without it, one whole write.
     """
 
     latency_us: int = 300
@@ -57,19 +61,28 @@ class RunEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def flush_ns(self) -> tuple[int, int]:
         """The duration of a flush on a disk without faults."""
-        return self.flush_us[0] * NANOSECONDS_PER_MICROSECOND, self.flush_us[1] * NANOSECONDS_PER_MICROSECOND
+        return self.flush_us[0] * NANOSECONDS_PER_MICROSECOND, self.flush_us[
+            1
+        ] * NANOSECONDS_PER_MICROSECOND
 
     @property
     def settings(self) -> Mapping[str, str]:
         """The settings of every node that depend on it."""
-        return {} if self.large_frame_bytes == LARGE_FRAME_BYTES else {LARGE_FRAME_KEY: str(self.large_frame_bytes)}
+        return (
+            {}
+            if self.large_frame_bytes == LARGE_FRAME_BYTES
+            else {LARGE_FRAME_KEY: str(self.large_frame_bytes)}
+        )
 
 
 def draw_run_environment(random: "Random", frames: "Random") -> RunEnvironment:
     """Draw the environment of one run; the size of large frames is from a separate stream."""
     around = RunEnvironment()
     if frames.random() >= USUAL_SHARE:
-        around = RunEnvironment(large_frame_bytes=frames.choice(LARGE_FRAMES_BYTES), read_bytes=frames.choice(READS_BYTES))
+        around = RunEnvironment(
+            large_frame_bytes=frames.choice(LARGE_FRAMES_BYTES),
+            read_bytes=frames.choice(READS_BYTES),
+        )
     if random.random() < USUAL_SHARE:
         return around
     latency_us = random.choice(LATENCIES_US)

@@ -1,4 +1,5 @@
-"""A short text for each kind of event, for narrow columns: 'elected e5', 'appended 17..19', 'vote->102 granted'.
+"""A short text for each kind of event, for narrow columns: 'elected e5', 'appended 17..19',
+'vote->102 granted'.
 
 A kind without a text here falls back to its name and its first field.
 """
@@ -102,7 +103,10 @@ def _role(fields: Fields, incarnation: int) -> str:
 
 def _vote(fields: Fields, incarnation: int) -> str:
     what = "pre-vote" if fields["is_pre_vote"] else "vote"
-    return f"{what}->{fields['candidate_id']} {'granted' if fields['is_granted'] else 'refused'} e{fields['leader_epoch']}"
+    return (
+        f"{what}->{fields['candidate_id']} {'granted' if fields['is_granted'] else 'refused'} "
+        f"e{fields['leader_epoch']}"
+    )
 
 
 def _started(fields: Fields, incarnation: int) -> str:
@@ -110,21 +114,31 @@ def _started(fields: Fields, incarnation: int) -> str:
 
 
 def _recovered(fields: Fields, incarnation: int) -> str:
-    truncated = f", {fields['truncated_bytes']} bytes truncated" if fields["truncated_bytes"] else ""
+    truncated = (
+        f", {fields['truncated_bytes']} bytes truncated" if fields["truncated_bytes"] else ""
+    )
     return f"log <{fields['next_offset']}{truncated}"
 
 
 def _peer(fields: Fields) -> str:
-    """Return the peer: the id of a controller, which differs from a broker's by its size, else the name."""
+    """Return the peer: the id of a controller, which differs from a broker's by its size, else the
+    name.
+    """
     return str(fields["peer"]).removeprefix("controller-").partition(":")[0]
 
 
 def _sent(fields: Fields, incarnation: int) -> str:
-    return f"{api_name(fields['api_key'])}{' answer' if fields['is_response'] else ''}->{_peer(fields)}"
+    return (
+        f"{api_name(fields['api_key'])}{' answer' if fields['is_response'] else ''}->"
+        f"{_peer(fields)}"
+    )
 
 
 def _received(fields: Fields, incarnation: int) -> str:
-    return f"{api_name(fields['api_key'])}{' answer' if fields['is_response'] else ''}<-{_peer(fields)}"
+    return (
+        f"{api_name(fields['api_key'])}{' answer' if fields['is_response'] else ''}<-"
+        f"{_peer(fields)}"
+    )
 
 
 SPECIAL: Final[Mapping[str, Callable[[Fields, int], str]]] = {

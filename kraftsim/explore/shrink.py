@@ -1,12 +1,14 @@
 """Shrinks a failing run: it removes whatever the run does not need to fail in the same way.
 
-Faults come first, half of them at a time, then fewer, down to one by one (delta debugging); then the duration of faults, the workload, and the number
-of nodes; once nothing can be removed any more, the remaining faults are simplified. It repeats this until nothing helps: any single step
-from the result gives a run that does not fail, or fails in another way. First it tries once to minimise workload and nodes: a run that is repeated
-a hundred times should be cheap.
+Faults come first, half of them at a time, then fewer, down to one by one (delta debugging); then
+the duration of faults, the workload, and the number of nodes; once nothing can be removed any more,
+the remaining faults are simplified. It repeats this until nothing helps: any single step from the
+result gives a run that does not fail, or fails in another way. First it tries once to minimise
+workload and nodes: a run that is repeated a hundred times should be cheap.
 
-Removing a fault does not change other random numbers: they are keyed by host, incarnation and purpose. A fault that never fired is
-therefore removed without another run. Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002).
+Removing a fault does not change other random numbers: they are keyed by host, incarnation and
+purpose. A fault that never fired is therefore removed without another run. Source: Zeller and
+Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +45,11 @@ class Progress:
 
 
 class Shrunken(msgspec.Struct, frozen=True, kw_only=True):
-    """The smallest run that was found. `is_smallest`: no single step makes it smaller; false if the budget was spent before that was known."""
+    """The smallest run that was found.
+
+    `is_smallest`: no single step makes it smaller; false if the budget was spent before that was
+    known.
+    """
 
     finding: Finding
     message: str
@@ -65,17 +71,27 @@ def shrink(
     budget_seconds: float = BUDGET_SECONDS,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Shrunken:
-    """Return the smallest run found that fails as the request's does. Raises NotFailing if that run does not fail, or not by that invariant.
+    """Return the smallest run found that fails as the request's does.
 
-    The result is the same for the same request, whatever `jobs` is, unless the budget is spent; the budget counts CPU seconds of all processes.
+    Raises NotFailing if that run does not fail, or not by that invariant.
+
+    The result is the same for the same request, whatever `jobs` is, unless the budget is spent; the
+    budget counts CPU seconds of all processes.
     """
     first = probe(request)
     wanted = chosen_finding(first, invariant)
     spec = request.spec(port=1)
-    start = Candidate(faults=request.schedule(), workload=request.work(), controllers=spec.controllers, brokers=spec.brokers)
+    start = Candidate(
+        faults=request.schedule(),
+        workload=request.work(),
+        controllers=spec.controllers,
+        brokers=spec.brokers,
+    )
     with processes(jobs) as pool:
         step = _Steps(start, wanted, request, on_progress, budget_seconds)
-        step.trials = Trials(request, wanted, pool=pool, jobs=jobs, budget_seconds=budget_seconds, on_cost=step.tell)
+        step.trials = Trials(
+            request, wanted, pool=pool, jobs=jobs, budget_seconds=budget_seconds, on_cost=step.tell
+        )
         step.trials.cost.cpu_seconds = first.cpu_seconds
         step.trials.cost.runs = 1
         is_smallest = step.run()
@@ -98,16 +114,27 @@ def shrink(
 
 
 def chosen_finding(seen: Seen, invariant: str | None = None) -> Finding:
-    """Return the finding to keep: the requested one, else the first that ends a run, else the first. Raises NotFailing if there is none."""
+    """Return the finding to keep: the requested one, else the first that ends a run, else the
+    first.
+
+    Raises NotFailing if there is none.
+    """
     if invariant is not None:
         requested = [finding for finding in seen.found if finding.invariant == invariant]
         if not requested:
-            raise NotFailing(f"the run does not violate {invariant} (it shows: {', '.join(map(str, seen.found)) or 'nothing'})")
+            raise NotFailing(
+                f"the run does not violate {invariant} (it shows: "
+                f"{', '.join(map(str, seen.found)) or 'nothing'})"
+            )
         return requested[0]
     if not seen.found:
         raise NotFailing("the run does not fail: there is nothing to shrink")
-    continuing = {each.name for each in INVARIANTS.all() if not each.ends_run}  # for membership only, never iterated
-    return next((finding for finding in seen.found if finding.invariant not in continuing), seen.found[0])
+    continuing = {
+        each.name for each in INVARIANTS.all() if not each.ends_run
+    }  # for membership only, never iterated
+    return next(
+        (finding for finding in seen.found if finding.invariant not in continuing), seen.found[0]
+    )
 
 
 class _Steps:
@@ -116,7 +143,12 @@ class _Steps:
     trials: Trials
 
     def __init__(
-        self, start: Candidate, wanted: Finding, request: RunRequest, on_progress: Callable[[Progress], None] | None, budget_seconds: float
+        self,
+        start: Candidate,
+        wanted: Finding,
+        request: RunRequest,
+        on_progress: Callable[[Progress], None] | None,
+        budget_seconds: float,
     ) -> None:
         self.best = start
         self._request = request
@@ -129,13 +161,22 @@ class _Steps:
         """Report the progress."""
         if self._on_progress is not None:
             progress = Progress(
-                step=self._step, faults=len(self.best.faults), runs=cost.runs, cpu_seconds=cost.cpu_seconds, budget_seconds=self._budget_seconds
+                step=self._step,
+                faults=len(self.best.faults),
+                runs=cost.runs,
+                cpu_seconds=cost.cpu_seconds,
+                budget_seconds=self._budget_seconds,
             )
             self._on_progress(progress)
 
     def run(self) -> bool:
         """Shrink until nothing helps any more; return False if the budget was spent before that."""
-        smaller = (("faults", self._fewer_faults), ("length", self._shorter), ("workload", self._less_work), ("nodes", self._fewer_nodes))
+        smaller = (
+            ("faults", self._fewer_faults),
+            ("length", self._shorter),
+            ("workload", self._less_work),
+            ("nodes", self._fewer_nodes),
+        )
         try:
             self._take([self.best])
             self._take([msgspec.structs.replace(self.best, faults=())])
@@ -154,7 +195,8 @@ class _Steps:
                 step()
 
     def _take(self, candidates: Iterable[Candidate]) -> tuple[int, tuple[int, ...]] | None:
-        """Continue with the first candidate that still fails, if there is one, without its faults that did not fire before that.
+        """Continue with the first candidate that still fails, if there is one, without its faults
+        that did not fire before that.
 
         Returns the position of the candidate, and the remaining positions of its schedule.
         """
@@ -164,19 +206,34 @@ class _Steps:
         place, candidate, seen = found
         schedule = candidate.request(self._request).schedule()
         kept = tuple(sorted(seen.fired))
-        self.best = msgspec.structs.replace(candidate, faults=tuple(schedule[each] for each in kept))
+        self.best = msgspec.structs.replace(
+            candidate, faults=tuple(schedule[each] for each in kept)
+        )
         return place, kept
 
     def _be_bold(self) -> None:
-        """Try once to minimise workload and nodes, together and each: it rarely works, but then every later run costs much less."""
+        """Try once to minimise workload and nodes, together and each: it rarely works, but then
+        every later run costs much less.
+        """
         best, scenario = self.best, self._request.scenario
-        idle = {parameter: value if parameter == LENGTH else 0 for parameter, value in best.workload.items()}
+        idle = {
+            parameter: value if parameter == LENGTH else 0
+            for parameter, value in best.workload.items()
+        }
         brokers, controllers = scenario.least_brokers, scenario.least_controllers
-        self._take([msgspec.structs.replace(best, workload=idle, brokers=brokers, controllers=controllers)])
+        self._take(
+            [msgspec.structs.replace(best, workload=idle, brokers=brokers, controllers=controllers)]
+        )
         self._take([msgspec.structs.replace(self.best, brokers=brokers)])
         for parameter, value in best.workload.items():
             smaller = value // 2 if parameter == LENGTH else 0
-            self._take([msgspec.structs.replace(self.best, workload={**self.best.workload, parameter: smaller})])
+            self._take(
+                [
+                    msgspec.structs.replace(
+                        self.best, workload={**self.best.workload, parameter: smaller}
+                    )
+                ]
+            )
 
     def _fewer_faults(self) -> None:
         size = max(len(self.best.faults) // 2, 1)
@@ -196,12 +253,16 @@ class _Steps:
     def _simpler_faults(self) -> None:
         place = 0
         while place < len(self.best.faults):
-            if not self._take(self._with(place, simpler) for simpler in simpler_faults(self.best.faults[place])):
+            if not self._take(
+                self._with(place, simpler) for simpler in simpler_faults(self.best.faults[place])
+            ):
                 place += 1
 
     def _with(self, place: int, fault: Fault) -> Candidate:
         faults = self.best.faults
-        return msgspec.structs.replace(self.best, faults=(*faults[:place], fault, *faults[place + 1 :]))
+        return msgspec.structs.replace(
+            self.best, faults=(*faults[:place], fault, *faults[place + 1 :])
+        )
 
     def _less_work(self) -> None:
         for parameter in self.best.workload:
@@ -214,7 +275,8 @@ class _Steps:
 
     def _turn_down(self, parameter: str) -> None:
         while self._take(
-            msgspec.structs.replace(self.best, workload={**self.best.workload, parameter: value}) for value in fewer(self.best.workload[parameter])
+            msgspec.structs.replace(self.best, workload={**self.best.workload, parameter: value})
+            for value in fewer(self.best.workload[parameter])
         ):
             pass
 

@@ -1,6 +1,8 @@
-"""Simpler forms of a fault, a workload parameter or a number of nodes: the candidates that shrinking tries, the simplest first.
+"""Simpler forms of a fault, a workload parameter or a number of nodes: the candidates that
+shrinking tries, the simplest first.
 
-Shorter is simpler than longer, the default of a parameter than another value, the first time than the nth, a round number than another one.
+Shorter is simpler than longer, the default of a parameter than another value, the first time than
+the nth, a round number than another one.
 """
 
 from collections.abc import Iterator
@@ -29,10 +31,18 @@ def simpler_faults(fault: Fault) -> Iterator[Fault]:
 
 
 def fewer(value: int, *, least: int = 0) -> Iterator[int]:
-    """Yield smaller numbers, the smallest first: none, a tenth, half, a little less, and round ones."""
+    """Yield smaller numbers, the smallest first: none, a tenth, half, a little less, and round
+    ones.
+    """
     tried = {value}  # for membership only, never iterated
     nearly = value - 1 if value <= FEW else value * 3 // 4
-    for candidate in (least, rounded(value // 10), rounded(value // 2), rounded(nearly), rounded(value)):
+    for candidate in (
+        least,
+        rounded(value // 10),
+        rounded(value // 2),
+        rounded(nearly),
+        rounded(value),
+    ):
         if least <= candidate < value and candidate not in tried:
             tried.add(candidate)
             yield candidate
@@ -68,9 +78,13 @@ def _simpler_triggers(trigger: Trigger) -> Iterator[Trigger]:
         case OnEvent():
             if trigger.fields:
                 yield msgspec.structs.replace(trigger, fields={})
-            yield from (msgspec.structs.replace(trigger, nth=nth) for nth in _fewer_times(trigger.nth))
+            yield from (
+                msgspec.structs.replace(trigger, nth=nth) for nth in _fewer_times(trigger.nth)
+            )
         case OnDisk() | OnFrame() | OnState():
-            yield from (msgspec.structs.replace(trigger, nth=nth) for nth in _fewer_times(trigger.nth))
+            yield from (
+                msgspec.structs.replace(trigger, nth=nth) for nth in _fewer_times(trigger.nth)
+            )
 
 
 def _fewer_times(nth: int) -> Iterator[int]:

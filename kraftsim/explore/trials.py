@@ -1,6 +1,8 @@
-"""Runs candidates of a smaller run: caches results, counts costs, uses several processes, and stops at a budget.
+"""Runs candidates of a smaller run: caches results, counts costs, uses several processes, and stops
+at a budget.
 
-The chosen candidate does not depend on the number of processes: of those that fail it is always the first one.
+The chosen candidate does not depend on the number of processes: of those that fail it is always the
+first one.
 """
 
 import multiprocessing
@@ -18,7 +20,9 @@ from kraftsim.explore.request import RunRequest
 from kraftsim.faults.fault import Fault
 
 PATIENCE: Final = 1.5
-"""A candidate that has not failed by this multiple of the original run's time to failure, and a little more, counts as not failing."""
+"""A candidate that has not failed by this multiple of the original run's time to failure, and a
+little more, counts as not failing.
+"""
 PATIENCE_NS: Final = 1_000_000_000
 
 
@@ -37,7 +41,13 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     def request(self, base: RunRequest) -> RunRequest:
         """Return the request for it; all else is as in the original run."""
-        return replace(base, faults=self.faults, workload=self.workload, controllers=self.controllers, brokers=self.brokers)
+        return replace(
+            base,
+            faults=self.faults,
+            workload=self.workload,
+            controllers=self.controllers,
+            brokers=self.brokers,
+        )
 
 
 class BudgetSpent(Exception):
@@ -77,14 +87,24 @@ class Trials:
         self._on_cost = on_cost
         self._outcomes: dict[bytes, Seen] = {}
 
-    def first_that_fails(self, candidates: Iterable[Candidate]) -> tuple[int, Candidate, Seen] | None:
-        """Return the first candidate that still shows the finding, its position, and its result; None if none does. Raises BudgetSpent."""
+    def first_that_fails(
+        self, candidates: Iterable[Candidate]
+    ) -> tuple[int, Candidate, Seen] | None:
+        """Return the first candidate that still shows the finding, its position, and its result;
+        None if none does.
+
+        Raises BudgetSpent.
+        """
         waiting = enumerate(candidates)
         while batch := list(islice(waiting, self._jobs)):
             known = frozenset(self._outcomes)  # for membership only, never iterated
-            for (place, candidate), seen in zip(batch, self._run([each for _, each in batch]), strict=True):
+            for (place, candidate), seen in zip(
+                batch, self._run([each for _, each in batch]), strict=True
+            ):
                 if self._wanted in seen.found:
-                    self._forget([each for later, each in batch if later > place and each.key not in known])
+                    self._forget(
+                        [each for later, each in batch if later > place and each.key not in known]
+                    )
                     self._be_patient_with(seen)
                     return place, candidate, seen
         return None
@@ -105,7 +125,9 @@ class Trials:
         self.cost.remembered += len(batch) - len(new)
         if new and self.cost.cpu_seconds >= self._budget_seconds:
             raise BudgetSpent
-        for key, seen in zip(new, self._probes([each.request(self._base) for each in new.values()]), strict=True):
+        for key, seen in zip(
+            new, self._probes([each.request(self._base) for each in new.values()]), strict=True
+        ):
             self._outcomes[key] = seen
             self.cost.runs += 1
             self.cost.cpu_seconds += seen.cpu_seconds
@@ -114,9 +136,15 @@ class Trials:
 
     def _probes(self, requests: list[RunRequest]) -> Iterator[Seen]:
         if self._pool is None or len(requests) == 1:
-            yield from (probe(request, wanted=self._wanted, until_ns=self.patience_ns) for request in requests)
+            yield from (
+                probe(request, wanted=self._wanted, until_ns=self.patience_ns)
+                for request in requests
+            )
             return
-        futures = [self._pool.submit(probe, request, wanted=self._wanted, until_ns=self.patience_ns) for request in requests]
+        futures = [
+            self._pool.submit(probe, request, wanted=self._wanted, until_ns=self.patience_ns)
+            for request in requests
+        ]
         yield from (future.result() for future in futures)
 
 

@@ -1,4 +1,6 @@
-"""Runs a scenario in virtual time: invariants are checked during the run, and the same seed gives the same event log, byte for byte."""
+"""Runs a scenario in virtual time: invariants are checked during the run, and the same seed gives
+the same event log, byte for byte.
+"""
 
 import hashlib
 from contextlib import suppress
@@ -23,7 +25,9 @@ from kraftsim.world.simulated import Simulation, SimulationError, SimulationStop
 PORT = 9092
 FINAL = "final"
 BELIEF = "nodes-believe-the-truth"
-"""The invariant that is violated when an assertion fails in a node, or in the reader of its files."""
+"""The invariant that is violated when an assertion fails in a node, or in the reader of its
+files.
+"""
 NANOSECONDS = 1e9
 STARTED = "virtual time 0"
 STOP_SECONDS = 60.0
@@ -41,7 +45,13 @@ class VirtualRun:
 
     def run(self, limit_seconds: float) -> str | None:
         """Start the nodes and run the scenario; return what aborted the run, or None."""
-        self.simulation.log("harness", 1).emit(RunStarted(scenario=self.request.scenario.name, mode=self.request.mode.value, seed=self.request.seed))
+        self.simulation.log("harness", 1).emit(
+            RunStarted(
+                scenario=self.request.scenario.name,
+                mode=self.request.mode.value,
+                seed=self.request.seed,
+            )
+        )
         self.cluster.start()
         return _run(self.request, self.simulation, self.stage, limit_seconds)
 
@@ -52,11 +62,19 @@ class VirtualRun:
         self.emit_disks()
 
     def emit_disks(self) -> None:
-        """Emit the content of the disks now. Content that cannot be replayed is a bug in the nodes that wrote it."""
+        """Emit the content of the disks now.
+
+        Content that cannot be replayed is a bug in the nodes that wrote it.
+        """
         try:
-            final = [*final_log_events(self.cluster.segment_files()), *final_metadata_events(self.cluster.metadata_files())]
+            final = [
+                *final_log_events(self.cluster.segment_files()),
+                *final_metadata_events(self.cluster.metadata_files()),
+            ]
         except AssertionError as error:
-            self.simulation.violation(BELIEF, f"the content of the disks cannot be replayed: {error}")
+            self.simulation.violation(
+                BELIEF, f"the content of the disks cannot be replayed: {error}"
+            )
             return
         with suppress(SimulationStopped):
             for event in final:
@@ -68,7 +86,9 @@ def set_up(request: RunRequest, simulation: Simulation) -> VirtualRun:
     cluster = SimulatedCluster(request.spec(port=PORT), simulation)
     schedule = FaultSchedule(simulation, request.schedule())
     stage = SimulatedEnvironment(cluster, schedule, request.work())
-    return VirtualRun(request=request, simulation=simulation, cluster=cluster, schedule=schedule, stage=stage)
+    return VirtualRun(
+        request=request, simulation=simulation, cluster=cluster, schedule=schedule, stage=stage
+    )
 
 
 def run_in_virtual_time(request: RunRequest, directory: RunDirectory | None) -> RunResult:
@@ -112,7 +132,9 @@ def _played(request: RunRequest, directory: RunDirectory | None) -> RunResult:
 
 def _watch(simulation: Simulation, oracle: Oracle) -> None:
     def examine(node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
-        for violation in oracle.examine(Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event):
+        for violation in oracle.examine(
+            Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event
+        ):
             if oracle.is_final(violation):
                 simulation.violation(violation.invariant, violation.message, violation.witnesses)
 
@@ -120,18 +142,35 @@ def _watch(simulation: Simulation, oracle: Oracle) -> None:
 
 
 def _verdicts(simulation: Simulation, oracle: Oracle) -> tuple[Verdict, ...]:
-    """Return the results of the invariants, and failed assertions of nodes: those are violations like any other."""
+    """Return the results of the invariants, and failed assertions of nodes: those are violations
+    like any other.
+    """
     verdicts = oracle.finish()
     known = [verdict.invariant for verdict in verdicts]
     own: dict[str, list[Violation]] = {}
     for each in simulation.violations:
         if each.invariant not in known:
-            found = Violation(invariant=each.invariant, key=each.message, message=each.message, witnesses=each.witnesses)
+            found = Violation(
+                invariant=each.invariant,
+                key=each.message,
+                message=each.message,
+                witnesses=each.witnesses,
+            )
             own.setdefault(each.invariant, []).append(found)
-    return (*verdicts, *(verdict_of(name, examined=len(found), violation_count=len(found), violations=tuple(found)) for name, found in own.items()))
+    return (
+        *verdicts,
+        *(
+            verdict_of(
+                name, examined=len(found), violation_count=len(found), violations=tuple(found)
+            )
+            for name, found in own.items()
+        ),
+    )
 
 
-def _run(request: RunRequest, simulation: Simulation, stage: ScenarioEnvironment, limit_seconds: float) -> str | None:
+def _run(
+    request: RunRequest, simulation: Simulation, stage: ScenarioEnvironment, limit_seconds: float
+) -> str | None:
     """Return what aborted the run, or None."""
     try:
         simulation.run_until(_story(request, stage), limit_s=limit_seconds)

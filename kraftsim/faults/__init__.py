@@ -1,1 +1,4 @@
-"""Faults as data: kind, target and trigger. One file per kind; the faults of a run are generated before it starts and can be saved and replayed."""
+"""Faults as data: kind, target and trigger.
+
+One file per kind; the faults of a run are generated before it starts and can be saved and replayed.
+"""

@@ -1,4 +1,6 @@
-"""Arms faults: registers their triggers in a simulation, and counts per kind how many were armed, fired and effective."""
+"""Arms faults: registers their triggers in a simulation, and counts per kind how many were armed,
+fired and effective.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +18,10 @@ Moment = Literal["before", "after"]
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """Counts for one kind of fault. A campaign in which a kind is never effective does not test it."""
+    """Counts for one kind of fault.
+
+    A campaign in which a kind is never effective does not test it.
+    """
 
     armed: int = 0
     fired: int = 0
@@ -24,14 +29,19 @@ class Tally:
 
 
 def arm(fault: Fault, simulation: Simulation, key: str | None = None) -> Injection:
-    """Arm a fault in a simulation. Its random numbers are keyed by the seed and `key`; without one, by the fault itself.
+    """Arm a fault in a simulation.
 
-    Raises KeyError for an unknown kind or state, and ValueError for a parameter that its kind does not have.
+    Its random numbers are keyed by the seed and `key`; without one, by the fault itself.
+
+    Raises KeyError for an unknown kind or state, and ValueError for a parameter that its kind does
+    not have.
     """
     kind = fault_kind(fault.kind)
     _require_known_params(fault, kind)
     injection = Injection(fault, kind, simulation, key)
-    simulation.world_of(simulation.harness).emit(FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger)))
+    simulation.world_of(simulation.harness).emit(
+        FaultArmed(fault=fault.kind, target=fault.target, trigger=str(fault.trigger))
+    )
     if kind.prepare is not None:
         kind.prepare(injection)
     _tie(injection, simulation)
@@ -52,7 +62,10 @@ def tally(injections: Iterable[Injection]) -> dict[str, Tally]:
 def _require_known_params(fault: Fault, kind: FaultKind) -> None:
     for name in fault.params:
         if name not in kind.params:
-            raise ValueError(f"a fault of kind {kind.name} has no parameter {name} (it has: {', '.join(kind.params) or 'none'})")
+            raise ValueError(
+                f"a fault of kind {kind.name} has no parameter {name} (it has: "
+                f"{', '.join(kind.params) or 'none'})"
+            )
 
 
 def _tie(injection: Injection, simulation: Simulation) -> None:
@@ -80,10 +93,19 @@ def _tie(injection: Injection, simulation: Simulation) -> None:
                 moment=cast(Moment, frame.moment),
             )
         case OnEvent() as event:
-            triggers.on_event(injection.go_off, kind=event.kind, host=event.host, nth=event.nth, fields=event.fields)
+            triggers.on_event(
+                injection.go_off,
+                kind=event.kind,
+                host=event.host,
+                nth=event.nth,
+                fields=event.fields,
+            )
         case OnState() as state:
             injection.finally_(
                 state_tracker_of(simulation).when(
-                    state.states, lambda node: injection.go_off(trigger_context_at(simulation, node)), host=state.host, nth=state.nth
+                    state.states,
+                    lambda node: injection.go_off(trigger_context_at(simulation, node)),
+                    host=state.host,
+                    nth=state.nth,
                 )
             )

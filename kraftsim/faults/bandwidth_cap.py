@@ -1,4 +1,6 @@
-"""The bandwidth between hosts is limited: faster writes queue up, and small frames wait behind large ones."""
+"""The bandwidth between hosts is limited: faster writes queue up, and small frames wait behind
+large ones.
+"""
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
 from kraftsim.faults.field import Condition, SocketInjection
@@ -8,7 +10,9 @@ NANOSECONDS = 1_000_000_000
 
 
 def inject(injection: Injection) -> None:
-    """Limit the bandwidth of each link of the target, in each direction separately, for a while; it is effective when bytes wait for others."""
+    """Limit the bandwidth of each link of the target, in each direction separately, for a while; it
+    is effective when bytes wait for others.
+    """
     network = injection.simulation.network
     bytes_per_second = injection.integer("bytes_per_second")
     narrowed = []
@@ -37,14 +41,18 @@ class _Queue:
         now_ns = self._inject.simulation.now_ns
         if size_bytes and self._free_at_ns > now_ns:
             self._inject.record_effect(f"{size_bytes} bytes waited for others")
-        self._free_at_ns = max(self._free_at_ns, now_ns) + size_bytes * NANOSECONDS // self._bytes_per_second
+        self._free_at_ns = (
+            max(self._free_at_ns, now_ns) + size_bytes * NANOSECONDS // self._bytes_per_second
+        )
         return self._free_at_ns - now_ns
 
 
 async def over_sockets(injection: SocketInjection) -> None:
     """Limit the bandwidth in the proxy; it is effective when bytes wait for others."""
     await injection.while_it_lasts(
-        injection.links(), Condition(bytes_per_second=injection.integer("bytes_per_second")), injection.integer("duration_ms")
+        injection.links(),
+        Condition(bytes_per_second=injection.integer("bytes_per_second")),
+        injection.integer("duration_ms"),
     )
 
 

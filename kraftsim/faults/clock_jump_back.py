@@ -1,4 +1,7 @@
-"""A host's wall clock jumps back: times repeat, and records are older than those before them. Healing corrects it."""
+"""A host's wall clock jumps back: times repeat, and records are older than those before them.
+
+Healing corrects it.
+"""
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
@@ -8,7 +11,10 @@ def inject(injection: Injection) -> None:
     """Set the wall clock back; it is effective when it is read."""
     clock = injection.simulation.host(injection.target).clock
     injection.lasting(
-        clock.step_for(-injection.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, injection.record_effect), injection.integer("duration_ms")
+        clock.step_for(
+            -injection.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, injection.record_effect
+        ),
+        injection.integer("duration_ms"),
     )
 
 

@@ -1,4 +1,8 @@
-"""A host's wall clock jumps forward: a virtual machine that was suspended, a first NTP synchronisation. Healing corrects it."""
+"""A host's wall clock jumps forward: a virtual machine that was suspended, a first NTP
+synchronisation.
+
+Healing corrects it.
+"""
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
@@ -8,7 +12,10 @@ def inject(injection: Injection) -> None:
     """Set the wall clock forward; it is effective when it is read."""
     clock = injection.simulation.host(injection.target).clock
     injection.lasting(
-        clock.step_for(injection.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, injection.record_effect), injection.integer("duration_ms")
+        clock.step_for(
+            injection.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, injection.record_effect
+        ),
+        injection.integer("duration_ms"),
     )
 
 
@@ -18,5 +25,8 @@ FAULT = FaultKind(
     family=Family.CLOCK,
     inject=inject,
     params={"by_ms": 3_600_000, "duration_ms": 0},
-    draws={"by_ms": OneOf((50, 10_000, 3_600_000, 8 * 86_400_000)), "duration_ms": Between(200, 6000)},
+    draws={
+        "by_ms": OneOf((50, 10_000, 3_600_000, 8 * 86_400_000)),
+        "duration_ms": Between(200, 6000),
+    },
 )

@@ -1,14 +1,21 @@
-"""A host's wall clock is wrong for a while: it drifts away from the correct time without a jump, and back without one."""
+"""A host's wall clock is wrong for a while: it drifts away from the correct time without a jump,
+and back without one.
+"""
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
 
 
 def inject(injection: Injection) -> None:
-    """Let the wall clock deviate by `by_ms` (ahead, or behind if negative); it is effective when it is read."""
+    """Let the wall clock deviate by `by_ms` (ahead, or behind if negative); it is effective when it
+    is read.
+    """
     clock = injection.simulation.host(injection.target).clock
     injection.lasting(
-        clock.slew_for(injection.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, injection.record_effect), injection.integer("duration_ms")
+        clock.slew_for(
+            injection.integer("by_ms") * NANOSECONDS_PER_MILLISECOND, injection.record_effect
+        ),
+        injection.integer("duration_ms"),
     )
 
 

@@ -1,6 +1,9 @@
-"""A link is clogged: its bytes wait, and arrive all at once and in order when the clog ends. Nothing is lost, and TCP does not time out.
+"""A link is clogged: its bytes wait, and arrive all at once and in order when the clog ends.
 
-A partition drops segments and lets TCP retransmit them; here the peer receives nothing and then everything at one moment.
+Nothing is lost, and TCP does not time out.
+
+A partition drops segments and lets TCP retransmit them; here the peer receives nothing and then
+everything at one moment.
 Source: FoundationDB's simulator (clogPair).
 """
 
@@ -10,7 +13,9 @@ from kraftsim.faults.injection import Injection
 
 
 def inject(injection: Injection) -> None:
-    """Clog the links of the target for a while; it is effective when bytes or a connect are held."""
+    """Clog the links of the target for a while; it is effective when bytes or a connect are
+    held.
+    """
     clog_links(injection, injection.directions())
 
 
@@ -30,7 +35,9 @@ def clog_links(injection: Injection, pairs: list[tuple[str, str]]) -> None:
 
 async def over_sockets(injection: SocketInjection) -> None:
     """Hold bytes in the proxy; new connections are accepted but transfer no data."""
-    await injection.while_it_lasts(injection.links(), Condition(holds=True), injection.integer("duration_ms"))
+    await injection.while_it_lasts(
+        injection.links(), Condition(holds=True), injection.integer("duration_ms")
+    )
 
 
 FAULT = FaultKind(

@@ -1,4 +1,6 @@
-"""New connections time out while open ones keep working: a firewall that drops, or a host that lost its routes for new peers."""
+"""New connections time out while open ones keep working: a firewall that drops, or a host that lost
+its routes for new peers.
+"""
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
 from kraftsim.faults.field import Condition, SocketInjection
@@ -8,13 +10,19 @@ from kraftsim.world.simulated import Gate
 
 
 def inject(injection: Injection) -> None:
-    """Drop connection attempts over the links of the target for a while; it is effective at the first attempt."""
+    """Drop connection attempts over the links of the target for a while; it is effective at the
+    first attempt.
+    """
     guard_links(injection, Gate.DROP)
 
 
 async def over_sockets(injection: SocketInjection) -> None:
-    """Accept connections in the proxy without transferring data; they work once the fault is over."""
-    await injection.while_it_lasts(injection.links(), Condition(ignores=True), injection.integer("duration_ms"))
+    """Accept connections in the proxy without transferring data; they work once the fault is
+    over.
+    """
+    await injection.while_it_lasts(
+        injection.links(), Condition(ignores=True), injection.integer("duration_ms")
+    )
 
 
 FAULT = FaultKind(

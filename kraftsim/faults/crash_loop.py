@@ -1,4 +1,6 @@
-"""A process is killed and started several times in a row, each time soon after its start: a supervisor that does not give up."""
+"""A process is killed and started several times in a row, each time soon after its start: a
+supervisor that does not give up.
+"""
 
 from kraftsim.faults.fault import EVERYWHERE, Between, DataLoss, Family, FaultKind, OneOf
 from kraftsim.faults.field import SocketInjection
@@ -6,7 +8,9 @@ from kraftsim.faults.injection import Injection
 
 
 def inject(injection: Injection) -> None:
-    """Kill the target `times` times, `up_ms` after each start; it is effective when a process dies that had started."""
+    """Kill the target `times` times, `up_ms` after each start; it is effective when a process dies
+    that had started.
+    """
     simulation = injection.simulation
     host = simulation.host(injection.target)
 
@@ -19,7 +23,9 @@ def inject(injection: Injection) -> None:
             injection.record_effect(f"{connections} connections were lost")
             injection.start_later(host, injection.integer("down_ms"))
         if left > 1:
-            injection.after(injection.integer("down_ms") + injection.integer("up_ms"), lambda: crash(left - 1))
+            injection.after(
+                injection.integer("down_ms") + injection.integer("up_ms"), lambda: crash(left - 1)
+            )
 
     crash(injection.integer("times"))
 
@@ -44,7 +50,12 @@ FAULT = FaultKind(
     over_sockets=over_sockets,
     modes=EVERYWHERE,
     params={"times": 4, "up_ms": 300, "down_ms": 100, "power_loss": False},
-    draws={"times": Between(2, 6), "up_ms": OneOf((1, 5, 30, 300, 1000)), "down_ms": Between(10, 500), "power_loss": OneOf((False, True))},
+    draws={
+        "times": Between(2, 6),
+        "up_ms": OneOf((1, 5, 30, 300, 1000)),
+        "down_ms": Between(10, 500),
+        "power_loss": OneOf((False, True)),
+    },
     data_loss=DataLoss.UNFLUSHED,
     data_loss_if="power_loss",
 )

@@ -1,7 +1,10 @@
-"""Connections are reset in the middle of the stream. With a frame as the trigger, only its connection, after a given number of the frame's bytes.
+"""Connections are reset in the middle of the stream.
 
-The number is from 0 (nothing of the frame arrives) to the frame's size (all of it arrives, and the connection is lost); -1 means its size.
-If the frame was sent already, the part of it that is in flight is lost.
+With a frame as the trigger, only its connection, after a given number of the frame's bytes.
+
+The number is from 0 (nothing of the frame arrives) to the frame's size (all of it arrives, and the
+connection is lost); -1 means its size. If the frame was sent already, the part of it that is in
+flight is lost.
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
@@ -16,7 +19,9 @@ def inject(injection: Injection) -> None:
     if frame is not None and injection.is_before:
         after_bytes = injection.integer("after_bytes")
         frame.cut(frame.size_bytes if after_bytes < 0 else after_bytes)
-        injection.record_effect(f"a frame of {frame.size_bytes} bytes was truncated after {frame.cut_after}")
+        injection.record_effect(
+            f"a frame of {frame.size_bytes} bytes was truncated after {frame.cut_after}"
+        )
         return
     if frame is not None:
         ends = network.connections.get(frame.transport.number)
@@ -30,20 +35,28 @@ def inject(injection: Injection) -> None:
     for ends in reset:
         network.reset_connections(ends)
     if reset:
-        injection.record_effect(f"{len(reset)} connections were reset, {busy} of them with bytes in flight")
+        injection.record_effect(
+            f"{len(reset)} connections were reset, {busy} of them with bytes in flight"
+        )
 
 
 async def over_sockets(injection: SocketInjection) -> None:
-    """Let the proxy truncate the frame that it holds and reset its connection, or reset all connections of the target."""
+    """Let the proxy truncate the frame that it holds and reset its connection, or reset all
+    connections of the target.
+    """
     frame, after_bytes = injection.frame, injection.integer("after_bytes")
     if frame is None:
         effect = await injection.field.cut(injection.links())
         if effect.connections:
-            injection.record_effect(f"{effect.connections} of {effect.closed} connections had bytes in flight")
+            injection.record_effect(
+                f"{effect.connections} of {effect.closed} connections had bytes in flight"
+            )
         return
     passing_bytes = frame.size_bytes if after_bytes < 0 else min(after_bytes, frame.size_bytes)
     await frame.cut(passing_bytes)
-    injection.record_effect(f"a frame of {frame.size_bytes} bytes was truncated after {passing_bytes}")
+    injection.record_effect(
+        f"a frame of {frame.size_bytes} bytes was truncated after {passing_bytes}"
+    )
 
 
 FAULT = FaultKind(

@@ -1,6 +1,8 @@
-"""Common code of faults that corrupt data on a disk: the next incarnation reads it, and healing restores it.
+"""Common code of faults that corrupt data on a disk: the next incarnation reads it, and healing
+restores it.
 
-A file that is damaged already is skipped: with two overlapping damages the original bytes could not be restored.
+A file that is damaged already is skipped: with two overlapping damages the original bytes could not
+be restored.
 """
 
 from collections.abc import Sequence
@@ -15,8 +17,12 @@ def sound_files(host: Host, paths: Sequence[str]) -> list[str]:
     return [path for path in paths if not host.durable.names[path].damages]
 
 
-def damage_until_healed(injection: Injection, host: Host, path: str, damages: Sequence[Damage]) -> None:
-    """Damage a file, kill the process that has it open, and restart it; healing restores the file and starts the node if it is down."""
+def damage_until_healed(
+    injection: Injection, host: Host, path: str, damages: Sequence[Damage]
+) -> None:
+    """Damage a file, kill the process that has it open, and restart it; healing restores the file
+    and starts the node if it is down.
+    """
     inode = host.durable.names[path]
     for damage in damages:
         inode.hurt(damage)

@@ -1,6 +1,7 @@
 """A disk is full for a while: a write fails after a part of it was written.
 
-`after_bytes` is how many more bytes are accepted first, of a class of files or of all: so a write can fail at any byte.
+`after_bytes` is how many more bytes are accepted first, of a class of files or of all: so a write
+can fail at any byte.
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
@@ -12,7 +13,11 @@ def inject(injection: Injection) -> None:
     """Fill the target's disk."""
     full = injection.simulation.host(injection.target).durable.faults.full
     after_bytes = injection.integer("after_bytes")
-    ailment = Full(kind=injection.file_class(), room_bytes=None if after_bytes < 0 else after_bytes, record_effect=injection.record_effect)
+    ailment = Full(
+        kind=injection.file_class(),
+        room_bytes=None if after_bytes < 0 else after_bytes,
+        record_effect=injection.record_effect,
+    )
     full.append(ailment)
     injection.lasting(lambda: full.remove(ailment), injection.integer("duration_ms"))
 

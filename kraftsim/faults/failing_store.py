@@ -12,7 +12,10 @@ def inject(injection: Injection) -> None:
         impair(
             injection,
             store,
-            StoreFault(record_effect=lambda: injection.record_effect("a call failed"), failing_permille=injection.integer("permille")),
+            StoreFault(
+                record_effect=lambda: injection.record_effect("a call failed"),
+                failing_permille=injection.integer("permille"),
+            ),
         )
 
 

@@ -1,4 +1,7 @@
-"""A fault: a kind, a target, parameters and a trigger, all plain data. A kind of fault: the function that injects it."""
+"""A fault: a kind, a target, parameters and a trigger, all plain data.
+
+A kind of fault: the function that injects it.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +24,11 @@ Value = int | str | bool | None
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One fault of a run. Targets are host names, groups of them, or `leader`; between hosts 'a>b' is one direction, 'a<>b' both (see `targets`)."""
+    """One fault of a run.
+
+    Targets are host names, groups of them, or `leader`; between hosts 'a>b' is one direction,
+    'a<>b' both (see `targets`).
+    """
 
     kind: str
     trigger: Trigger
@@ -44,7 +51,9 @@ class Family(StrEnum):
     STORE = "store"
     """A remote store that all brokers share."""
     ZOOKEEPER = "zookeeper"
-    """The server in which brokers in ZooKeeper mode keep their metadata, as its clients see it; its process and disk are those of any node."""
+    """The server in which brokers in ZooKeeper mode keep their metadata, as its clients see it; its
+    process and disk are those of any node.
+    """
 
 
 class Aim(StrEnum):
@@ -56,13 +65,18 @@ class Aim(StrEnum):
 
 
 class DataLoss(StrEnum):
-    """The data-loss class of a kind. Random schedules do not combine kinds that no node could survive together: see `atlas`."""
+    """The data-loss class of a kind.
+
+    Random schedules do not combine kinds that no node could survive together: see `atlas`.
+    """
 
     NOTHING = "nothing"
     UNFLUSHED = "unflushed"
     """Unflushed data may be lost, as after a power loss."""
     TRUST = "trust"
-    """The disk dropped a write that it failed to flush: the losses of the next power loss are unpredictable."""
+    """The disk dropped a write that it failed to flush: the losses of the next power loss are
+    unpredictable.
+    """
     FLUSHED = "flushed"
     """Flushed data may be lost or corrupted."""
 
@@ -91,10 +105,12 @@ EVERYWHERE = (SIM, PROCESSES, EMBEDDED)
 class FaultKind:
     """A kind of fault. `params` are its parameters with their defaults; a fault may set no others.
 
-    `modes` are those that support it. `draws` has the range of each random parameter (others keep their defaults), and `triggers_on`
-    the valid triggers: 'time', 'disk', 'frame', 'event', 'state'. `data_loss` is its data-loss class; if `data_loss_if` names a parameter, only
-    while that is true. `prepare` is called when a fault is armed: a kind that replays old answers starts recording then. `over_sockets` injects
-    it into a real cluster; `through_proxy` means that it needs the proxy between the nodes, as all network and protocol kinds do.
+    `modes` are those that support it. `draws` has the range of each random parameter (others keep
+    their defaults), and `triggers_on` the valid triggers: 'time', 'disk', 'frame', 'event',
+    'state'. `data_loss` is its data-loss class; if `data_loss_if` names a parameter, only while
+    that is true. `prepare` is called when a fault is armed: a kind that replays old answers starts
+    recording then. `over_sockets` injects it into a real cluster; `through_proxy` means that it
+    needs the proxy between the nodes, as all network and protocol kinds do.
     """
 
     name: str
@@ -115,7 +131,9 @@ class FaultKind:
     spares: tuple[str, ...] = ()
     """Roles that are never targets: the kind is never effective there."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings of nodes in a run with this kind, if the fault space has them: so that the fault can be effective."""
+    """Settings of nodes in a run with this kind, if the fault space has them: so that the fault can
+    be effective.
+    """
     prepare: "Callable[[Injection], None] | None" = None
     over_sockets: "Callable[[SocketInjection], Awaitable[None]] | None" = None
     through_proxy: bool = False
@@ -141,7 +159,9 @@ APART = (
     "zookeeper_servers",
 )
 """Modules of this package that are not kinds."""
-FAULTS: Catalogue[FaultKind] = Catalogue("kraftsim.faults", "FAULT", FaultKind, apart=APART, former=former_names.FAULTS)
+FAULTS: Catalogue[FaultKind] = Catalogue(
+    "kraftsim.faults", "FAULT", FaultKind, apart=APART, former=former_names.FAULTS
+)
 
 
 @cache

@@ -1,6 +1,8 @@
-"""The fault space of a scenario: its hosts by role, their links, the files that they write, and the moments at which a crash is most revealing.
+"""The fault space of a scenario: its hosts by role, their links, the files that they write, and the
+moments at which a crash is most revealing.
 
-A scenario declares its fault space as data; the random fault generator (`draw_faults`) draws targets and triggers from it alone.
+A scenario declares its fault space as data; the random fault generator (`draw_faults`) draws
+targets and triggers from it alone.
 """
 
 from collections.abc import Mapping
@@ -16,7 +18,10 @@ CONTROLLERS, BROKERS, CLIENTS, ZOOKEEPER = "controllers", "brokers", "clients", 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """An API that the scenario uses. `clients` and `servers` are roles; a run has about `frames_max` requests of it."""
+    """An API that the scenario uses.
+
+    `clients` and `servers` are roles; a run has about `frames_max` requests of it.
+    """
 
     key: int
     clients: str
@@ -36,7 +41,9 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An event at an interesting moment of a role's node, and about how often it occurs; `is_only`: never at another role."""
+    """An event at an interesting moment of a role's node, and about how often it occurs; `is_only`:
+    never at another role.
+    """
 
     kind: str
     role: str
@@ -47,7 +54,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class LastingState:
-    """States that a node of a role is in for a while, all at once (`states.STATES`), and about how often; `is_only`: never another role."""
+    """States that a node of a role is in for a while, all at once (`states.STATES`), and about how
+    often; `is_only`: never another role.
+    """
 
     states: tuple[str, ...]
     role: str
@@ -65,9 +74,12 @@ class Sized(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FaultSpace:
-    """A fault space. `may_lose` are the hosts at which each data-loss class violates no guarantee of the scenario.
+    """A fault space.
 
-    `settings` are drawn per run, within their ranges; `fault_ms` is the period after arming in which faults with a time trigger fire.
+    `may_lose` are the hosts at which each data-loss class violates no guarantee of the scenario.
+
+    `settings` are drawn per run, within their ranges; `fault_ms` is the period after arming in
+    which faults with a time trigger fire.
     """
 
     hosts: Mapping[str, tuple[str, ...]]
@@ -94,13 +106,17 @@ class FaultSpace:
 
     @property
     def leaders(self) -> tuple[str, ...]:
-        """The possible leaders: voters of the quorum, or, in ZooKeeper mode, brokers, of which one is controller."""
+        """The possible leaders: voters of the quorum, or, in ZooKeeper mode, brokers, of which one
+        is controller.
+        """
         return self.of(CONTROLLERS) or (self.of(BROKERS) if self.has_zookeeper else ())
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """The hosts whose processes and disks may have faults: all but the clients."""
-        return tuple(host for role, hosts in self.hosts.items() if role != CLIENTS for host in hosts)
+        return tuple(
+            host for role, hosts in self.hosts.items() if role != CLIENTS for host in hosts
+        )
 
     def role_of(self, host: str) -> str:
         """Return the role of a host."""
@@ -109,7 +125,13 @@ class FaultSpace:
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
 OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 9, 10, 11, 12, 14
-ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT = 24, 25, 26, 27, 28
+ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT = (
+    24,
+    25,
+    26,
+    27,
+    28,
+)
 OFFSET_FOR_LEADER_EPOCH, ALTER_PARTITION = 23, 56
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH_SNAPSHOT = 52, 53, 54, 59
@@ -128,7 +150,10 @@ BROKER_APIS = (
     Api(BROKER_HEARTBEAT, BROKERS, CONTROLLERS, 30),
     Api(ALLOCATE_PRODUCER_IDS, BROKERS, CONTROLLERS, 8),
 )
-PRODUCER_ID_APIS = (Api(INIT_PRODUCER_ID, CLIENTS, BROKERS, 2000), Api(API_VERSIONS, CLIENTS, BROKERS, 8))
+PRODUCER_ID_APIS = (
+    Api(INIT_PRODUCER_ID, CLIENTS, BROKERS, 2000),
+    Api(API_VERSIONS, CLIENTS, BROKERS, 8),
+)
 WRITER_APIS = (Api(PRODUCE, CLIENTS, BROKERS, 300), Api(METADATA, CLIENTS, BROKERS, 10))
 TRANSACTION_APIS = (
     Api(FIND_COORDINATOR, CLIENTS, BROKERS, 12),
@@ -177,7 +202,10 @@ QUORUM_MOMENTS = (
     Moment("MetadataTruncated", CONTROLLERS, 2, is_only=False),
     Moment("MetadataReverted", CONTROLLERS, 2),
 )
-SNAPSHOT_MOMENTS = (Moment("SnapshotWritten", CONTROLLERS, 6, is_only=False), Moment("SnapshotLoaded", CONTROLLERS, 2, is_only=False))
+SNAPSHOT_MOMENTS = (
+    Moment("SnapshotWritten", CONTROLLERS, 6, is_only=False),
+    Moment("SnapshotLoaded", CONTROLLERS, 2, is_only=False),
+)
 BROKER_MOMENTS = (
     Moment("ProducerIdBlockRequested", BROKERS, 4),
     Moment("ProducerIdBlockReceived", BROKERS, 4),
@@ -199,7 +227,11 @@ QUORUM_STATES = (
     LastingState(("follower", "written-not-flushed"), CONTROLLERS, 40, is_only=False),
 )
 BROKER_STATES = (LastingState(("asking-for-block",), BROKERS, 4),)
-PARTITION_MOMENTS = (Moment("BatchAppended", BROKERS, 200), Moment("LeaderElected", BROKERS, 8), Moment("DuplicateAnswered", BROKERS, 2))
+PARTITION_MOMENTS = (
+    Moment("BatchAppended", BROKERS, 200),
+    Moment("LeaderElected", BROKERS, 8),
+    Moment("DuplicateAnswered", BROKERS, 2),
+)
 REPLICATION_MOMENTS = (
     Moment("BatchReplicated", BROKERS, 400),
     Moment("PartitionHighWatermarkMoved", BROKERS, 200, {"is_leader": True}),
@@ -214,7 +246,9 @@ QUORUM_SETTINGS: Mapping[str, Between | OneOf] = {
     "controller.quorum.election.backoff.max.ms": Between(
         50, 1000, floor=200
     ),  # backoff starts at 100 ms: with a lower maximum, candidates stay in lockstep
-    "controller.quorum.fetch.timeout.ms": Between(500, 2000, floor=700),  # an idle follower is answered after 500 ms: with less no leader lasts
+    "controller.quorum.fetch.timeout.ms": Between(
+        500, 2000, floor=700
+    ),  # an idle follower is answered after 500 ms: with less no leader lasts
 }
 ZOOKEEPER_MODE_APIS = (
     Api(LEADER_AND_ISR, BROKERS, BROKERS, 60),
@@ -257,11 +291,12 @@ def cluster_fault_space(
     fault_seconds: float,
     settings: Mapping[str, Between | OneOf] | None = None,
 ) -> FaultSpace:
-    """Return the fault space of a KRaft cluster with the node names of `ClusterSpec`; `apis` are those of the clients.
+    """Return the fault space of a KRaft cluster with the node names of `ClusterSpec`; `apis` are
+    those of the clients.
 
-    `settings` extend or override the default ones.
-    Brokers without replication may lose no records, for Kafka has no other guarantee there; nor may brokers with replication,
-    for with several power losses Kafka loses acknowledged records that no replica has flushed.
+    `settings` extend or override the default ones. Brokers without replication may lose no records,
+    for Kafka has no other guarantee there; nor may brokers with replication, for with several power
+    losses Kafka loses acknowledged records that no replica has flushed.
     """
 
     is_quorum = controllers > 1
@@ -276,8 +311,16 @@ def cluster_fault_space(
             *(((BROKERS, BROKERS),) if brokers_replicate else ()),
             *(((CLIENTS, BROKERS),) if clients else ()),
         ),
-        apis=(*(QUORUM_APIS if is_quorum else ()), *BROKER_APIS, *(REPLICATION_APIS if brokers_replicate else ()), *apis),
-        files=(*(QUORUM_FILES if is_quorum else METADATA_FILES), *(PARTITION_FILES if brokers_keep_records else ())),
+        apis=(
+            *(QUORUM_APIS if is_quorum else ()),
+            *BROKER_APIS,
+            *(REPLICATION_APIS if brokers_replicate else ()),
+            *apis,
+        ),
+        files=(
+            *(QUORUM_FILES if is_quorum else METADATA_FILES),
+            *(PARTITION_FILES if brokers_keep_records else ()),
+        ),
         moments=(
             *CONTROLLER_MOMENTS,
             *((*QUORUM_MOMENTS, *SNAPSHOT_MOMENTS) if is_quorum else ()),
@@ -305,8 +348,17 @@ def cluster_fault_space(
     )
 
 
-def zookeeper_fault_space(*, controllers: int = 0, brokers: int, clients: tuple[str, ...], apis: tuple[Api, ...], fault_seconds: float) -> FaultSpace:
-    """Return the fault space of a cluster in ZooKeeper mode with replication: ZooKeeper flushes before it answers, so it may lose power."""
+def zookeeper_fault_space(
+    *,
+    controllers: int = 0,
+    brokers: int,
+    clients: tuple[str, ...],
+    apis: tuple[Api, ...],
+    fault_seconds: float,
+) -> FaultSpace:
+    """Return the fault space of a cluster in ZooKeeper mode with replication: ZooKeeper flushes
+    before it answers, so it may lose power.
+    """
     assert controllers == 0, "the controller is a broker here"
     broker_names = tuple(f"broker-{1 + number}" for number in range(brokers))
     server = ("zookeeper-1",)
@@ -321,5 +373,7 @@ def zookeeper_fault_space(*, controllers: int = 0, brokers: int, clients: tuple[
         settings=ZOOKEEPER_SETTINGS,
         fault_ms=int(fault_seconds * 1000),
         has_zookeeper=True,
-        of_size=partial(zookeeper_fault_space, clients=clients, apis=apis, fault_seconds=fault_seconds),
+        of_size=partial(
+            zookeeper_fault_space, clients=clients, apis=apis, fault_seconds=fault_seconds
+        ),
     )

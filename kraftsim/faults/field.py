@@ -1,8 +1,10 @@
-"""The fault-injection driver over sockets and real time: operations on a cluster of processes or an embedded one, and the fault that uses them.
+"""The fault-injection driver over sockets and real time: operations on a cluster of processes or an
+embedded one, and the fault that uses them.
 
-In simulation a kind calls into the simulated world (`kraftsim.faults.inject`). Over sockets it can do less: signals to processes, and
-changes to the byte streams in a proxy in front of every node. Such a kind has `FaultKind.over_sockets`, a coroutine function that begins the fault,
-waits while it lasts, and ends it.
+In simulation a kind calls into the simulated world (`kraftsim.faults.inject`). Over sockets it can
+do less: signals to processes, and changes to the byte streams in a proxy in front of every node.
+Such a kind has `FaultKind.over_sockets`, a coroutine function that begins the fault, waits while it
+lasts, and ends it.
 """
 
 import asyncio
@@ -13,7 +15,16 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from kraftsim.events.runs import FaultTookEffect
-from kraftsim.faults.targets import BOTH_WAYS, ONE_WAY, PATTERN_SIGNS, directions, is_group, members, names_leader, with_leader
+from kraftsim.faults.targets import (
+    BOTH_WAYS,
+    ONE_WAY,
+    PATTERN_SIGNS,
+    directions,
+    is_group,
+    members,
+    names_leader,
+    with_leader,
+)
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (type only; the stream comes from the harness)
@@ -36,10 +47,12 @@ NODE_PREFIXES = ("broker-", "controller-", SERVER_PREFIX)
 class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A temporary condition of links; a zero or False leaves an aspect unchanged.
 
-    `holds`: bytes wait until it is over, in order. `refuses`: new connections are reset; `ignores`: they transfer no data until then.
-    `latency_ms` and up to `jitter_ms` more for all bytes; at most `bytes_per_second` over the link; of a thousand reads `tail_permille`
-    are delayed, by a Pareto distribution from `tail_scale_ms` up to `tail_longest_ms`. A single write arrives in
-    pieces of `piece_bytes`, at most `pieces_max` of them, up to `gap_us` apart, or, with `tears_everywhere`, in two, at a split point that advances.
+    `holds`: bytes wait until it is over, in order. `refuses`: new connections are reset; `ignores`:
+    they transfer no data until then. `latency_ms` and up to `jitter_ms` more for all bytes; at most
+    `bytes_per_second` over the link; of a thousand reads `tail_permille` are delayed, by a Pareto
+    distribution from `tail_scale_ms` up to `tail_longest_ms`. A single write arrives in pieces of
+    `piece_bytes`, at most `pieces_max` of them, up to `gap_us` apart, or, with `tears_everywhere`,
+    in two, at a split point that advances.
     """
 
     holds: bool = False
@@ -63,7 +76,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of a condition, or of a reset: how many bytes it affected (held, delayed, split, discarded), and how many connections.
+    """The effect of a condition, or of a reset: how many bytes it affected (held, delayed, split,
+    discarded), and how many connections.
 
     Of a reset, `connections` are those with bytes in flight, and `closed` are all that were reset.
     """
@@ -74,9 +88,11 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The frame to wait for: the nth that matches, of an API or of any, between two names or any; CLIENTS is every client that is not a node.
+    """The frame to wait for: the nth that matches, of an API or of any, between two names or any;
+    CLIENTS is every client that is not a node.
 
-    On one connection, or not on one; with one correlation id. `moment` 'before' holds the frame itself, 'after' the bytes that follow it.
+    On one connection, or not on one; with one correlation id. `moment` 'before' holds the frame
+    itself, 'after' the bytes that follow it.
     """
 
     api_key: int | None = None
@@ -93,7 +109,9 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HeldFrame(Protocol):
-    """A frame that the proxy holds, with everything behind it on its connection, until the function of the kind has decided about it."""
+    """A frame that the proxy holds, with everything behind it on its connection, until the function
+    of the kind has decided about it.
+    """
 
     api_key: int
     is_response: bool
@@ -108,7 +126,9 @@ class HeldFrame(Protocol):
         ...
 
     async def cut(self, after_bytes: int) -> None:
-        """Forward so many bytes of it (its size field included), then reset the connection at both ends."""
+        """Forward so many bytes of it (its size field included), then reset the connection at both
+        ends.
+        """
         ...
 
     async def swallow(self) -> None:
@@ -137,7 +157,10 @@ class HeldFrame(Protocol):
 
 
 class FaultDriver(Protocol):
-    """Fault operations on a cluster over sockets. Nodes are given by name; embedded ones cannot be paused."""
+    """Fault operations on a cluster over sockets.
+
+    Nodes are given by name; embedded ones cannot be paused.
+    """
 
     @property
     def node_names(self) -> Sequence[str]:
@@ -145,7 +168,9 @@ class FaultDriver(Protocol):
         ...
 
     async def leader(self) -> str:
-        """Return the leader of the metadata quorum, in ZooKeeper mode the controller, as soon as there is one."""
+        """Return the leader of the metadata quorum, in ZooKeeper mode the controller, as soon as
+        there is one.
+        """
         ...
 
     def is_down(self, node: str) -> bool:
@@ -153,11 +178,17 @@ class FaultDriver(Protocol):
         ...
 
     async def kill(self, node: str) -> bool:
-        """Kill a node with SIGKILL; an embedded one is aborted. Return whether there was anything to do."""
+        """Kill a node with SIGKILL; an embedded one is aborted.
+
+        Return whether there was anything to do.
+        """
         ...
 
     async def stop(self, node: str, *, kill_after_ms: int = KILL_AFTER_MS) -> bool:
-        """Stop a node cleanly (SIGTERM); one that takes too long is killed. Return whether there was anything to do."""
+        """Stop a node cleanly (SIGTERM); one that takes too long is killed.
+
+        Return whether there was anything to do.
+        """
         ...
 
     async def restart(self, node: str) -> bool:
@@ -165,7 +196,9 @@ class FaultDriver(Protocol):
         ...
 
     def tell(self, node: str, settings: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Override settings of a node from its next start on, None for the original value; return the former overrides."""
+        """Override settings of a node from its next start on, None for the original value; return
+        the former overrides.
+        """
         ...
 
     async def pause(self, node: str) -> bool:
@@ -189,18 +222,26 @@ class FaultDriver(Protocol):
         ...
 
     async def cut(self, links: Iterable[Link], *, only_one: bool = False) -> Effect:
-        """Reset every connection that uses one of the links, or one of them chosen at random; the effect counts those with bytes in flight."""
+        """Reset every connection that uses one of the links, or one of them chosen at random; the
+        effect counts those with bytes in flight.
+        """
         ...
 
-    async def halve(self, links: Iterable[Link], *, believer: str = BELIEVER_ANY, gone: str | None = None) -> int:
-        """Make each connection over one of the links half-open: one end is gone without the other knowing; return a number for `lift`.
+    async def halve(
+        self, links: Iterable[Link], *, believer: str = BELIEVER_ANY, gone: str | None = None
+    ) -> int:
+        """Make each connection over one of the links half-open: one end is gone without the other
+        knowing; return a number for `lift`.
 
-        `believer` is the end that stays open, whose bytes are discarded: 'connected', 'accepted' or 'any'; or it is the one not at the node `gone`.
+        `believer` is the end that stays open, whose bytes are discarded: 'connected', 'accepted' or
+        'any'; or it is the one not at the node `gone`.
         """
         ...
 
     async def until_replaced(self, node: str) -> None:
-        """Wait until another node leads the quorum, or, for a broker, until the cluster considers it dead."""
+        """Wait until another node leads the quorum, or, for a broker, until the cluster considers
+        it dead.
+        """
         ...
 
 
@@ -208,7 +249,13 @@ class SocketInjection:
     """One fault that is injected over sockets: the argument of `FaultKind.over_sockets`."""
 
     def __init__(
-        self, fault: "Fault", params: "Mapping[str, Value]", field: FaultDriver, *, random: "Random", emit: Callable[[FaultTookEffect], None]
+        self,
+        fault: "Fault",
+        params: "Mapping[str, Value]",
+        field: FaultDriver,
+        *,
+        random: "Random",
+        emit: Callable[[FaultTookEffect], None],
     ) -> None:
         self.fault = fault
         self.field = field
@@ -230,7 +277,9 @@ class SocketInjection:
         return self._target
 
     async def understand(self, *, is_one_host: bool) -> None:
-        """Resolve the target: the leader, or the sender of the frame that fired the trigger, or, for a kind with one host, one of a group."""
+        """Resolve the target: the leader, or the sender of the frame that fired the trigger, or,
+        for a kind with one host, one of a group.
+        """
         target = self._target
         if target == AT_THE_TRIGGER and self.host is not None:
             target = self.host
@@ -254,7 +303,11 @@ class SocketInjection:
 
     def nodes(self) -> list[str]:
         """Return the nodes that the target names; all of them if it names none."""
-        return list(self.field.node_names) if self.target == AT_THE_TRIGGER else members(self.target, self.field.node_names)
+        return (
+            list(self.field.node_names)
+            if self.target == AT_THE_TRIGGER
+            else members(self.target, self.field.node_names)
+        )
 
     def flag(self, name: str) -> bool:
         """Return a parameter that is true or false."""
@@ -268,10 +321,18 @@ class SocketInjection:
     @property
     def links_to_all(self) -> list[Link]:
         """All links between nodes, and between them and clients."""
-        return list(dict.fromkeys(link for node in self.field.node_names for link in links_of(node, self.field.node_names)))
+        return list(
+            dict.fromkeys(
+                link
+                for node in self.field.node_names
+                for link in links_of(node, self.field.node_names)
+            )
+        )
 
     def links(self) -> list[Link]:
-        """Return the links that the target names: see `kraftsim.faults.targets`; a single node has links to all others and to CLIENTS."""
+        """Return the links that the target names: see `kraftsim.faults.targets`; a single node has
+        links to all others and to CLIENTS.
+        """
         return links_of(self.target, self.field.node_names)
 
     def record_effect(self, effect: str) -> None:
@@ -281,7 +342,8 @@ class SocketInjection:
             self._emit(FaultTookEffect(fault=self.fault.kind, target=self.target, effect=effect))
 
     async def lasts(self, duration_ms: int) -> None:
-        """Release the frame that fired the trigger, and return when the fault must end: after a while, or as soon as all faults are healed.
+        """Release the frame that fired the trigger, and return when the fault must end: after a
+        while, or as soon as all faults are healed.
 
         0 means not before the latter.
         """
@@ -299,7 +361,11 @@ class SocketInjection:
         self._over.set()
 
     async def before_it_ends(self, work: Awaitable[T], duration_ms: int) -> T | None:
-        """Return the result of a coroutine; None, and the coroutine is cancelled, if the fault ends first. A held frame stays held."""
+        """Return the result of a coroutine; None, and the coroutine is cancelled, if the fault ends
+        first.
+
+        A held frame stays held.
+        """
         task = asyncio.ensure_future(work)
         ending = asyncio.ensure_future(self._ending(duration_ms))
         try:
@@ -317,7 +383,9 @@ class SocketInjection:
         except TimeoutError:
             return
 
-    async def while_it_lasts(self, links: Iterable[Link], condition: Condition, duration_ms: int) -> None:
+    async def while_it_lasts(
+        self, links: Iterable[Link], condition: Condition, duration_ms: int
+    ) -> None:
         """Impose a condition on links for a while; it is effective if it affected any bytes."""
         number = await self.field.impose(links, condition)
         try:
@@ -329,10 +397,16 @@ class SocketInjection:
 
 
 def links_of(target: str, nodes: Sequence[str]) -> list[Link]:
-    """Return the links that a target names. A name that is not a node's is a client's: it connects to nodes, and no node connects to it.
+    """Return the links that a target names.
+
+    A name that is not a node's is a client's: it connects to nodes, and no node connects to it.
 
     Raises KeyError for a name like a node's that is none.
     """
-    words = [name for name in re.split(f"{BOTH_WAYS}|{ONE_WAY}|,", target) if not any(sign in name for sign in PATTERN_SIGNS)]
+    words = [
+        name
+        for name in re.split(f"{BOTH_WAYS}|{ONE_WAY}|,", target)
+        if not any(sign in name for sign in PATTERN_SIGNS)
+    ]
     clients = [name for name in words if name not in nodes and not name.startswith(NODE_PREFIXES)]
     return directions(target, [*nodes, *clients, *([] if clients else [CLIENTS])])

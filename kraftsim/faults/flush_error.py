@@ -1,4 +1,6 @@
-"""A disk fails to flush, and drops the dirty flags of its pages: a second flush succeeds and makes nothing durable (fsyncgate)."""
+"""A disk fails to flush, and drops the dirty flags of its pages: a second flush succeeds and makes
+nothing durable (fsyncgate).
+"""
 
 from kraftsim.faults.fault import DataLoss, Family, FaultKind, OneOf
 from kraftsim.faults.injection import Injection
@@ -8,7 +10,11 @@ from kraftsim.world.simulated.disk_faults import FlushRefusal
 def inject(injection: Injection) -> None:
     """Fail the next flushes of the target's disk, of all files or of a class of files."""
     refusals = injection.simulation.host(injection.target).durable.faults.refusals
-    ailment = FlushRefusal(kind=injection.file_class(), times=injection.integer("times"), record_effect=injection.record_effect)
+    ailment = FlushRefusal(
+        kind=injection.file_class(),
+        times=injection.integer("times"),
+        record_effect=injection.record_effect,
+    )
     refusals.append(ailment)
     injection.lasting(lambda: refusals.remove(ailment), injection.integer("duration_ms"))
 

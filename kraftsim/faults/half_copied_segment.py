@@ -1,4 +1,6 @@
-"""The copy of a segment to remote storage fails at one of its objects: the records may be there, but not their indexes or snapshots."""
+"""The copy of a segment to remote storage fails at one of its objects: the records may be there,
+but not their indexes or snapshots.
+"""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
 from kraftsim.faults.injection import Injection
@@ -10,7 +12,16 @@ def inject(injection: Injection) -> None:
     """Let writes of one kind of object fail; it is effective with the first."""
     ending = injection.text("ending")
     for store in stores_of(injection):
-        impair(injection, store, StoreFault(record_effect=lambda: injection.record_effect(f"no object {ending} could be written"), fails_at=ending))
+        impair(
+            injection,
+            store,
+            StoreFault(
+                record_effect=lambda: injection.record_effect(
+                    f"no object {ending} could be written"
+                ),
+                fails_at=ending,
+            ),
+        )
 
 
 FAULT = FaultKind(
@@ -21,5 +32,8 @@ FAULT = FaultKind(
     aim=Aim.ALL,
     triggers_on=("time", "event"),
     params={"ending": ".snapshot", "duration_ms": 5000},
-    draws={"ending": OneOf((".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot")), "duration_ms": Between(500, 5000)},
+    draws={
+        "ending": OneOf((".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot")),
+        "duration_ms": Between(500, 5000),
+    },
 )

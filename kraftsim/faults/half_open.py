@@ -1,7 +1,9 @@
-"""A half-open connection: one end is gone without closing it, and bytes that the other end sends get no response.
+"""A half-open connection: one end is gone without closing it, and bytes that the other end sends
+get no response.
 
-A middlebox that dropped the connection's state has this effect, or a keepalive that failed on one side only. The open end notices when its
-request times out, or when TCP gives up; once the fault is over, a keepalive probe is answered with a reset.
+A middlebox that dropped the connection's state has this effect, or a keepalive that failed on one
+side only. The open end notices when its request times out, or when TCP gives up; once the fault is
+over, a keepalive probe is answered with a reset.
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
@@ -18,10 +20,18 @@ def inject(injection: Injection) -> None:
     believer = injection.text("believer")
     pipes = []
     for connecting, accepting in list(network.connections.values()):
-        if (connecting.process.host.name, accepting.process.host.name) not in pairs or connecting.is_lost or accepting.is_lost:
+        if (
+            (connecting.process.host.name, accepting.process.host.name) not in pairs
+            or connecting.is_lost
+            or accepting.is_lost
+        ):
             continue
-        is_believer_connecting = believer == CONNECTED or (believer == ANY and injection.random.random() < 0.5)
-        believing, gone = (connecting, accepting) if is_believer_connecting else (accepting, connecting)
+        is_believer_connecting = believer == CONNECTED or (
+            believer == ANY and injection.random.random() < 0.5
+        )
+        believing, gone = (
+            (connecting, accepting) if is_believer_connecting else (accepting, connecting)
+        )
         believing.out.lead_nowhere(injection.record_effect)
         gone.forget()
         pipes.append(believing.out)
@@ -35,13 +45,17 @@ def inject(injection: Injection) -> None:
 
 async def over_sockets(injection: SocketInjection) -> None:
     """Let the proxy reset one end of each connection, and discard the bytes of the other."""
-    number = await injection.field.halve(injection.links(), believer=injection.text("believer") or ANY)
+    number = await injection.field.halve(
+        injection.links(), believer=injection.text("believer") or ANY
+    )
     try:
         await injection.lasts(injection.integer("duration_ms"))
     finally:
         effect = await injection.field.lift(number)
     if effect.touched_bytes:
-        injection.record_effect(f"{effect.touched_bytes} bytes were discarded on {effect.connections} connections")
+        injection.record_effect(
+            f"{effect.touched_bytes} bytes were discarded on {effect.connections} connections"
+        )
 
 
 FAULT = FaultKind(

@@ -1,4 +1,5 @@
-"""A process restarts, and its peers do not notice: a firewall that dropped the state of their connections discards what they send.
+"""A process restarts, and its peers do not notice: a firewall that dropped the state of their
+connections discards what they send.
 
 Their connections are to a former incarnation of the node until they time out.
 """
@@ -9,7 +10,9 @@ from kraftsim.faults.injection import Injection
 
 
 def inject(injection: Injection) -> None:
-    """Kill the target's process without closing its connections, and restart it; it is effective when a peer sends bytes on one of them."""
+    """Kill the target's process without closing its connections, and restart it; it is effective
+    when a peer sends bytes on one of them.
+    """
     simulation = injection.simulation
     host = simulation.host(injection.target)
     if not host.is_alive:
@@ -33,7 +36,9 @@ def inject(injection: Injection) -> None:
 
 
 async def over_sockets(injection: SocketInjection) -> None:
-    """Let the proxy keep the peers' connections open, and kill the node; it is effective when a peer sends bytes on one of them."""
+    """Let the proxy keep the peers' connections open, and kill the node; it is effective when a
+    peer sends bytes on one of them.
+    """
     node = injection.target
     if injection.field.is_down(node):
         return
@@ -42,11 +47,15 @@ async def over_sockets(injection: SocketInjection) -> None:
         await injection.field.kill(node)
         await injection.lasts(injection.integer("after_ms"))
         await injection.field.restart(node)
-        await injection.lasts(max(1, injection.integer("duration_ms") - injection.integer("after_ms")))
+        await injection.lasts(
+            max(1, injection.integer("duration_ms") - injection.integer("after_ms"))
+        )
     finally:
         effect = await injection.field.lift(number)
     if effect.touched_bytes:
-        injection.record_effect(f"{effect.touched_bytes} bytes were discarded on {effect.connections} connections")
+        injection.record_effect(
+            f"{effect.touched_bytes} bytes were discarded on {effect.connections} connections"
+        )
 
 
 FAULT = FaultKind(

@@ -1,7 +1,8 @@
-"""Most bytes between hosts have the usual latency, but a few take very much longer: a heavy-tailed latency.
+"""Most bytes between hosts have the usual latency, but a few take very much longer: a heavy-tailed
+latency.
 
-Their delay follows a Pareto distribution, as in networks with lost packets and full queues; a mean does not describe it. Bytes behind
-delayed bytes on the same connection are delayed, too.
+Their delay follows a Pareto distribution, as in networks with lost packets and full queues; a mean
+does not describe it. Bytes behind delayed bytes on the same connection are delayed, too.
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind, OneOf
@@ -10,11 +11,15 @@ from kraftsim.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
 from kraftsim.faults.slow_link import slow_links
 
 SHAPE = 1.1
-"""Pareto's alpha: this close to 1 the longest delay of a thousand is hundreds of times the usual one."""
+"""Pareto's alpha: this close to 1 the longest delay of a thousand is hundreds of times the usual
+one.
+"""
 
 
 def inject(injection: Injection) -> None:
-    """Give the links of the target a heavy-tailed latency for a while; it is effective when bytes are in the tail."""
+    """Give the links of the target a heavy-tailed latency for a while; it is effective when bytes
+    are in the tail.
+    """
     share = injection.integer("permille") / 1000
     scale_ns = injection.integer("scale_ms") * NANOSECONDS_PER_MILLISECOND
     longest_ns = injection.integer("longest_ms") * NANOSECONDS_PER_MILLISECOND
@@ -32,7 +37,9 @@ def inject(injection: Injection) -> None:
 async def over_sockets(injection: SocketInjection) -> None:
     """Let the proxy delay some of its reads."""
     condition = Condition(
-        tail_permille=injection.integer("permille"), tail_scale_ms=injection.integer("scale_ms"), tail_longest_ms=injection.integer("longest_ms")
+        tail_permille=injection.integer("permille"),
+        tail_scale_ms=injection.integer("scale_ms"),
+        tail_longest_ms=injection.integer("longest_ms"),
     )
     await injection.while_it_lasts(injection.links(), condition, injection.integer("duration_ms"))
 

@@ -1,4 +1,6 @@
-"""An armed fault in simulation: the interface for the functions of the kinds, and the record of its effect."""
+"""An armed fault in simulation: the interface for the functions of the kinds, and the record of its
+effect.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -21,9 +23,15 @@ NANOSECONDS_PER_MILLISECOND = 1_000_000
 
 
 class Injection:
-    """One armed fault. It has fired once it was injected, and is effective once it changed an outcome; the harness's log has events of both."""
+    """One armed fault.
 
-    def __init__(self, fault: Fault, kind: FaultKind, simulation: Simulation, key: str | None = None) -> None:
+    It has fired once it was injected, and is effective once it changed an outcome; the harness's
+    log has events of both.
+    """
+
+    def __init__(
+        self, fault: Fault, kind: FaultKind, simulation: Simulation, key: str | None = None
+    ) -> None:
         self.fault = fault
         self.simulation = simulation
         self.trigger_context = TriggerContext()
@@ -47,34 +55,52 @@ class Injection:
     def target(self) -> str:
         """The target, resolved when the trigger fired; before that, as the fault names it."""
         if self._target is None:
-            return self.fault.target if self.fault.target != AT_THE_TRIGGER else self._at_the_trigger()
+            return (
+                self.fault.target if self.fault.target != AT_THE_TRIGGER else self._at_the_trigger()
+            )
         return self._target
 
     @property
     def random(self) -> "Random":
-        """Random numbers of this fault alone, keyed by the seed and the fault: leaving out this fault does not change those of others."""
+        """Random numbers of this fault alone, keyed by the seed and the fault: leaving out this
+        fault does not change those of others.
+        """
         if self._random is None:
             self._random = stream(self.simulation.seed, "fault", 1, self._key)
         return self._random
 
     def go_off(self, trigger_context: TriggerContext) -> None:
-        """Inject the fault. The action of the trigger; a fault with a leader as its target waits for one."""
+        """Inject the fault.
+
+        The action of the trigger; a fault with a leader as its target waits for one.
+        """
         if self.is_over or self.has_fired:
             return
         self.trigger_context = trigger_context
         leader = self._leader()
         if names_leader(self.fault.target) and leader is None:
-            self.finally_(state_tracker_of(self.simulation).when_led(lambda node: self.go_off(trigger_context)))
+            self.finally_(
+                state_tracker_of(self.simulation).when_led(
+                    lambda node: self.go_off(trigger_context)
+                )
+            )
             return
         self._target = self._understood(leader)
         self.has_fired = True
         self.fired_at_ns = self.simulation.now_ns
-        self._emit(FaultInjected(fault=self.fault.kind, target=self.target, trigger=str(self.fault.trigger)))
+        self._emit(
+            FaultInjected(
+                fault=self.fault.kind, target=self.target, trigger=str(self.fault.trigger)
+            )
+        )
         if self._kind.aim is not Aim.HOST or self.target in self.simulation.hosts:
             try:
                 self._kind.inject(self)
-            except Exception as error:  # a trigger fires within a node: without this it would look like the node's own failure
-                self.simulation.break_off(f"the fault {self.fault.kind} at {self.target} failed", error)
+            # a trigger fires within a node: without this it would look like the node's own failure
+            except Exception as error:
+                self.simulation.break_off(
+                    f"the fault {self.fault.kind} at {self.target} failed", error
+                )
 
     def end(self) -> None:
         """Undo a lasting effect, and disarm the fault if it has not fired yet."""
@@ -91,7 +117,9 @@ class Injection:
 
     @property
     def is_before(self) -> bool:
-        """Return whether the trigger fired before its event: only then can a frame be dropped, delayed or changed."""
+        """Return whether the trigger fired before its event: only then can a frame be dropped,
+        delayed or changed.
+        """
         return getattr(self.fault.trigger, "moment", "") == "before"
 
     def record_effect(self, effect: str) -> None:
@@ -142,7 +170,11 @@ class Injection:
     def hosts(self) -> list[str]:
         """Return the hosts that the target names; for a kind without targets, all hosts."""
         all_hosts = [name for name in self.simulation.hosts if name != self.simulation.harness.name]
-        return all_hosts if self.target == AT_THE_TRIGGER else members(self.target, all_hosts, may_lack=True)
+        return (
+            all_hosts
+            if self.target == AT_THE_TRIGGER
+            else members(self.target, all_hosts, may_lack=True)
+        )
 
     def when_led(self, act: Callable[[str], None]) -> None:
         """Call a function with the name of the leader: now, or as soon as there is one."""
@@ -153,7 +185,9 @@ class Injection:
             self.finally_(state_tracker_of(self.simulation).when_led(act))
 
     def directions(self) -> list[tuple[str, str]]:
-        """Return the links that the target names, of existing hosts: a client may not exist yet, or not in this run."""
+        """Return the links that the target names, of existing hosts: a client may not exist yet, or
+        not in this run.
+        """
         return directions(self.target, list(self.simulation.hosts), may_lack=True)
 
     def lasting(self, undo: Callable[[], None], duration_ms: int) -> None:
@@ -169,13 +203,22 @@ class Injection:
     def after(self, duration_ms: int, function: Callable[[], object]) -> None:
         """Call a function of the harness later."""
         simulation = self.simulation
-        simulation.triggers.at(simulation.now_ns + duration_ms * NANOSECONDS_PER_MILLISECOND, lambda trigger_context: function())
+        simulation.triggers.at(
+            simulation.now_ns + duration_ms * NANOSECONDS_PER_MILLISECOND,
+            lambda trigger_context: function(),
+        )
 
     def _leader(self, *, is_wanted: bool = False) -> str | None:
-        return state_tracker_of(self.simulation).leader() if is_wanted or names_leader(self.fault.target) else None
+        return (
+            state_tracker_of(self.simulation).leader()
+            if is_wanted or names_leader(self.fault.target)
+            else None
+        )
 
     def _understood(self, leader: str | None) -> str:
-        """Resolve the target: the name of the leader, and, for a kind with one host, one host of a group."""
+        """Resolve the target: the name of the leader, and, for a kind with one host, one host of a
+        group.
+        """
         target = self.fault.target
         if target == AT_THE_TRIGGER:
             return self._at_the_trigger()
@@ -189,7 +232,9 @@ class Injection:
     def _at_the_trigger(self) -> str:
         if self._kind.aim is Aim.ALL:
             return AT_THE_TRIGGER
-        assert self.trigger_context.host is not None, f"{self.fault} needs a target: its trigger does not fire at a host"
+        assert self.trigger_context.host is not None, (
+            f"{self.fault} needs a target: its trigger does not fire at a host"
+        )
         return self.trigger_context.host
 
     def _value(self, name: str) -> Value:

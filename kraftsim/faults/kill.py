@@ -1,4 +1,7 @@
-"""A process is killed: connections are reset, the page cache survives. It stays down; see `restart`."""
+"""A process is killed: connections are reset, the page cache survives.
+
+It stays down; see `restart`.
+"""
 
 from kraftsim.faults.fault import EVERYWHERE, Family, FaultKind
 from kraftsim.faults.field import SocketInjection

@@ -1,7 +1,9 @@
-"""An answer arrives after its client's request has timed out: on a closed connection, or at a client that has retried elsewhere by now.
+"""An answer arrives after its client's request has timed out: on a closed connection, or at a
+client that has retried elsewhere by now.
 
-The answer and everything behind it on its connection wait until the client closes the connection, and are delivered then; a client that does not
-time out gets them when the fault is over, which is not effective unless `is_given_up` is False.
+The answer and everything behind it on its connection wait until the client closes the connection,
+and are delivered then; a client that does not time out gets them when the fault is over, which is
+not effective unless `is_given_up` is False.
 """
 
 import asyncio
@@ -16,7 +18,9 @@ from kraftsim.world.simulated import FrameSeen
 
 
 def inject(injection: Injection) -> None:
-    """Hold the target's next answer, or that to the request of the trigger, until its client gives up; it is effective when the client does."""
+    """Hold the target's next answer, or that to the request of the trigger, until its client gives
+    up; it is effective when the client does.
+    """
     releases: list[Callable[[], None]] = []
 
     def act(frame: FrameSeen) -> bool:
@@ -25,7 +29,9 @@ def inject(injection: Injection) -> None:
 
         def on_given_up(error: OSError | None) -> None:
             if error is None and not injection.is_over:
-                injection.record_effect(f"the client gave up waiting for the answer to API {frame.api_key}")
+                injection.record_effect(
+                    f"the client gave up waiting for the answer to API {frame.api_key}"
+                )
             injection.after(injection.integer("after_ms"), release)
 
         frame.transport.peer.when_lost(on_given_up)

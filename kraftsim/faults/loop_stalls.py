@@ -1,4 +1,6 @@
-"""The event loop of a node stalls repeatedly for short times: garbage collections, synchronous work, a starved machine."""
+"""The event loop of a node stalls repeatedly for short times: garbage collections, synchronous
+work, a starved machine.
+"""
 
 import asyncio
 
@@ -8,7 +10,9 @@ from kraftsim.faults.injection import Injection
 
 
 def inject(injection: Injection) -> None:
-    """Pause the target's process for `stall_ms`, every `every_ms`; it is effective when callbacks have to wait."""
+    """Pause the target's process for `stall_ms`, every `every_ms`; it is effective when callbacks
+    have to wait.
+    """
     simulation = injection.simulation
     host = simulation.host(injection.target)
 
@@ -38,7 +42,9 @@ async def over_sockets(injection: SocketInjection) -> None:
             await asyncio.sleep(injection.integer("stall_ms") / 1000)
             if is_stalled and await injection.field.resume(injection.target):
                 injection.record_effect("a node was paused")
-            await asyncio.sleep(max(0, injection.integer("every_ms") - injection.integer("stall_ms")) / 1000)
+            await asyncio.sleep(
+                max(0, injection.integer("every_ms") - injection.integer("stall_ms")) / 1000
+            )
 
     try:
         await injection.before_it_ends(stall(), injection.integer("duration_ms"))
@@ -55,5 +61,9 @@ FAULT = FaultKind(
     modes=(SIM, PROCESSES),
     triggers_on=("time", "event"),
     params={"stall_ms": 200, "every_ms": 400, "duration_ms": 5000},
-    draws={"stall_ms": OneOf((20, 100, 400)), "every_ms": OneOf((500, 900)), "duration_ms": Between(1000, 6000)},
+    draws={
+        "stall_ms": OneOf((20, 100, 400)),
+        "every_ms": OneOf((500, 900)),
+        "duration_ms": Between(1000, 6000),
+    },
 )

@@ -1,6 +1,8 @@
-"""A host restarts with an empty disk: its process finds no data directory, formats one, and has a new directory id.
+"""A host restarts with an empty disk: its process finds no data directory, formats one, and has a
+new directory id.
 
-A broker registers again and replicates its partitions from the start. A voter must have left the quorum before, and rejoins as a new replica.
+A broker registers again and replicates its partitions from the start. A voter must have left the
+quorum before, and rejoins as a new replica.
 Source: KIP-853 (a replica is known by its id and its directory id), KIP-858.
 """
 
@@ -9,7 +11,9 @@ from kraftsim.faults.injection import Injection
 
 
 def inject(injection: Injection) -> None:
-    """Kill the target's process, erase its disk, and restart it; it is effective if the disk had any files."""
+    """Kill the target's process, erase its disk, and restart it; it is effective if the disk had
+    any files.
+    """
     host = injection.simulation.host(injection.target)
     if not host.is_alive:
         return

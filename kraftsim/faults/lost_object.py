@@ -1,4 +1,6 @@
-"""The remote store loses an object that it had acknowledged, until it is healed: for example from a backup."""
+"""The remote store loses an object that it had acknowledged, until it is healed: for example from a
+backup.
+"""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind, OneOf
 from kraftsim.faults.injection import Injection
@@ -28,5 +30,8 @@ FAULT = FaultKind(
     aim=Aim.ALL,
     triggers_on=("time", "event"),
     params={"ending": ".log", "duration_ms": 5000},
-    draws={"ending": OneOf((".log", ".index", ".snapshot", ".leader_epoch_checkpoint")), "duration_ms": Between(500, 5000)},
+    draws={
+        "ending": OneOf((".log", ".index", ".snapshot", ".leader_epoch_checkpoint")),
+        "duration_ms": Between(500, 5000),
+    },
 )

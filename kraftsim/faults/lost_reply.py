@@ -1,6 +1,8 @@
-"""A request is processed, and its connection is reset before a byte of the answer arrives: the client cannot know whether it took effect.
+"""A request is processed, and its connection is reset before a byte of the answer arrives: the
+client cannot know whether it took effect.
 
-The case for which idempotent producers and retries of AllocateProducerIds were designed. Source: KIP-98, KIP-730.
+The case for which idempotent producers and retries of AllocateProducerIds were designed. Source:
+KIP-98, KIP-730.
 """
 
 from kraftsim.faults.awaited_frame import apis_of, await_frame
@@ -12,7 +14,9 @@ from kraftsim.world.simulated import FrameSeen
 
 
 def inject(injection: Injection) -> None:
-    """Reset the connection in place of the target's next answer, or of that to the request of the trigger; it is effective at that moment."""
+    """Reset the connection in place of the target's next answer, or of that to the request of the
+    trigger; it is effective at that moment.
+    """
 
     def act(frame: FrameSeen) -> bool:
         frame.cut(0)

@@ -1,7 +1,7 @@
 """A disk acknowledges flushes without making data durable: a drive with a volatile write cache.
 
-Without a power loss it has no effect. Healing makes the acknowledged data durable; a host that does not start from the remaining data gets an
-empty disk, as an operator would provide.
+Without a power loss it has no effect. Healing makes the acknowledged data durable; a host that does
+not start from the remaining data gets an empty disk, as an operator would provide.
 """
 
 from kraftsim.faults.fault import Between, DataLoss, Family, FaultKind, OneOf
@@ -10,7 +10,10 @@ from kraftsim.world.simulated.disk_faults import LyingFlush
 
 
 def inject(injection: Injection) -> None:
-    """Let flushes return at once and do nothing; with `power_loss` the host loses power as well. It is effective when flushed data is lost."""
+    """Let flushes return at once and do nothing; with `power_loss` the host loses power as well.
+
+    It is effective when flushed data is lost.
+    """
     simulation = injection.simulation
     host = simulation.host(injection.target)
     lies = host.durable.faults.lies
@@ -40,6 +43,10 @@ FAULT = FaultKind(
     family=Family.DISK,
     inject=inject,
     params={"file_class": None, "power_loss_ms": 1000, "after_ms": 200, "duration_ms": 5000},
-    draws={"file_class": OneOf((None, "metadata-log")), "power_loss_ms": Between(200, 3000), "after_ms": Between(20, 2000)},
+    draws={
+        "file_class": OneOf((None, "metadata-log")),
+        "power_loss_ms": Between(200, 3000),
+        "after_ms": Between(20, 2000),
+    },
     data_loss=DataLoss.FLUSHED,
 )

@@ -1,6 +1,8 @@
-"""An old backup of a host's disk is restored: the next incarnation finds the data of a moment some time ago.
+"""An old backup of a host's disk is restored: the next incarnation finds the data of a moment some
+time ago.
 
-Nothing marks an old image as old. Everything that the host acknowledged since is lost, its votes included.
+Nothing marks an old image as old. Everything that the host acknowledged since is lost, its votes
+included.
 """
 
 from kraftsim.faults.fault import Between, DataLoss, Family, FaultKind
@@ -8,7 +10,10 @@ from kraftsim.faults.injection import Injection
 
 
 def inject(injection: Injection) -> None:
-    """Copy the disk now; later kill the process and restart it with the copy. It is effective if anything has changed since."""
+    """Copy the disk now; later kill the process and restart it with the copy.
+
+    It is effective if anything has changed since.
+    """
     simulation = injection.simulation
     host = simulation.host(injection.target)
     image = host.durable.after_kill()
@@ -20,9 +25,13 @@ def inject(injection: Injection) -> None:
         simulation.kill(host)
         before = host.durable.content()
         host.durable.put(image)
-        changed = sum(before.get(path) != content for path, content in image.content().items()) + len(before.keys() - image.names.keys())
+        changed = sum(
+            before.get(path) != content for path, content in image.content().items()
+        ) + len(before.keys() - image.names.keys())
         if changed:
-            injection.record_effect(f"{changed} files have the content of {injection.integer('age_ms')} ms ago")
+            injection.record_effect(
+                f"{changed} files have the content of {injection.integer('age_ms')} ms ago"
+            )
         if was_alive:
             injection.start_later(host, injection.integer("after_ms"))
 

@@ -1,7 +1,9 @@
-"""A replica of the metadata quorum sends an answer of an earlier epoch in place of the new one, as if it had not learned of the new epoch.
+"""A replica of the metadata quorum sends an answer of an earlier epoch in place of the new one, as
+if it had not learned of the new epoch.
 
-The answers of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot contain their epoch, and a replica must ignore one of an epoch
-before its own. Answers without an epoch (AllocateProducerIds, BrokerHeartbeat) are not replaced: a receiver could not detect those.
+The answers of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot contain their epoch,
+and a replica must ignore one of an epoch before its own. Answers without an epoch
+(AllocateProducerIds, BrokerHeartbeat) are not replaced: a receiver could not detect those.
 Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.maybeHandleCommonResponse.
 """
 
@@ -20,7 +22,16 @@ from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochResponse
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
 from protocol.requests import decode_response_body
 
-QUORUM_APIS = tuple(int(key) for key in (ApiKey.FETCH, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH_SNAPSHOT))
+QUORUM_APIS = tuple(
+    int(key)
+    for key in (
+        ApiKey.FETCH,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.FETCH_SNAPSHOT,
+    )
+)
 CORRELATION_ID_BYTES = 4
 NO_EPOCH = -1
 
@@ -31,7 +42,9 @@ def prepare(injection: Injection) -> None:
 
 
 def inject(injection: Injection) -> None:
-    """Replace the target's next answers for which one of an earlier epoch was recorded; it is effective with the first."""
+    """Replace the target's next answers for which one of an earlier epoch was recorded; it is
+    effective with the first.
+    """
     recorded = injection.recorded
     assert recorded is not None, "answers are recorded since the fault was armed"
     left = injection.integer("times")
@@ -40,11 +53,18 @@ def inject(injection: Injection) -> None:
         def older(answers: list[bytes], current: bytes) -> bytes | None:
             nonlocal left
             epoch = epoch_of(frame.api_key, frame.api_version, current)
-            others = [answer for answer in answers if NO_EPOCH < epoch_of(frame.api_key, frame.api_version, answer) < epoch]
+            others = [
+                answer
+                for answer in answers
+                if NO_EPOCH < epoch_of(frame.api_key, frame.api_version, answer) < epoch
+            ]
             if not others or left == 0:
                 return None
             left -= 1
-            injection.record_effect(f"an answer of API {frame.api_key} in epoch {epoch} was replaced by one of an earlier epoch")
+            injection.record_effect(
+                f"an answer of API {frame.api_key} in epoch {epoch} was replaced by one of an "
+                "earlier epoch"
+            )
             return others[-1]
 
         if left and frame.request is not None and frame.request.data:
@@ -56,14 +76,25 @@ def inject(injection: Injection) -> None:
 
 
 def epoch_of(api_key: int, api_version: int, content: bytes) -> int:
-    """Return the leader epoch of a quorum answer; NO_EPOCH if it has none. `content` begins behind the correlation id."""
+    """Return the leader epoch of a quorum answer; NO_EPOCH if it has none.
+
+    `content` begins behind the correlation id.
+    """
     body = decode_response_body(api_key, api_version, bytes(CORRELATION_ID_BYTES) + content)
     epochs: list[int] = []
     match body:
         case FetchResponse():
-            epochs = [part.current_leader.leader_epoch for topic in body.responses for part in topic.partitions]
+            epochs = [
+                part.current_leader.leader_epoch
+                for topic in body.responses
+                for part in topic.partitions
+            ]
         case FetchSnapshotResponse():
-            epochs = [part.current_leader.leader_epoch for topic in body.topics for part in topic.partitions]
+            epochs = [
+                part.current_leader.leader_epoch
+                for topic in body.topics
+                for part in topic.partitions
+            ]
         case VoteResponse() | BeginQuorumEpochResponse() | EndQuorumEpochResponse():
             epochs = [part.leader_epoch for topic in body.topics for part in topic.partitions]
     return epochs[0] if len(epochs) == 1 else NO_EPOCH

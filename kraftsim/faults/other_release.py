@@ -1,7 +1,8 @@
 """A node runs another release of Kafka for a while: an incomplete upgrade, or a downgraded package.
 
-It is stopped cleanly and started with the other release on the same disk. When the fault is over it is stopped again and started with its own
-release. A node with an incompatible release (its feature levels are too low, or it does not support the mode) exits, and is down meanwhile.
+It is stopped cleanly and started with the other release on the same disk. When the fault is over it
+is stopped again and started with its own release. A node with an incompatible release (its feature
+levels are too low, or it does not support the mode) exits, and is down meanwhile.
 Source: KIP-584, KIP-778.
 """
 
@@ -23,12 +24,24 @@ def inject(injection: Injection) -> None:
         return
     other, before = injection.text("release"), host.overrides.get(RELEASE_KEY)
     assert other is not None, "a release has a name"
-    _begin_again(injection, host, other, lambda: injection.record_effect(f"the node restarted with release {other}"))
-    injection.lasting(lambda: _begin_again(injection, host, before, lambda: None), injection.integer("duration_ms"))
+    _begin_again(
+        injection,
+        host,
+        other,
+        lambda: injection.record_effect(f"the node restarted with release {other}"),
+    )
+    injection.lasting(
+        lambda: _begin_again(injection, host, before, lambda: None),
+        injection.integer("duration_ms"),
+    )
 
 
-def _begin_again(injection: Injection, host: Host, release: str | None, on_begun: Callable[[], None]) -> None:
-    """Stop a node cleanly and start it with a release, its own for None; one that takes too long is killed."""
+def _begin_again(
+    injection: Injection, host: Host, release: str | None, on_begun: Callable[[], None]
+) -> None:
+    """Stop a node cleanly and start it with a release, its own for None; one that takes too long is
+    killed.
+    """
     simulation, process = injection.simulation, host.process
     is_done = False
 
@@ -36,7 +49,9 @@ def _begin_again(injection: Injection, host: Host, release: str | None, on_begun
         if host.process is not process:
             return _begin_again(injection, host, release, on_begun)  # another fault was faster
         host.overrides = (
-            {**host.overrides, RELEASE_KEY: release} if release is not None else {k: v for k, v in host.overrides.items() if k != RELEASE_KEY}
+            {**host.overrides, RELEASE_KEY: release}
+            if release is not None
+            else {k: v for k, v in host.overrides.items() if k != RELEASE_KEY}
         )
         if host.is_alive:
             simulation.kill(host)
@@ -65,7 +80,11 @@ def _begin_again(injection: Injection, host: Host, release: str | None, on_begun
 
 async def over_sockets(injection: SocketInjection) -> None:
     """The same with SIGTERM and a new process each time."""
-    field, node, kill_after_ms = injection.field, injection.target, injection.integer("kill_after_ms")
+    field, node, kill_after_ms = (
+        injection.field,
+        injection.target,
+        injection.integer("kill_after_ms"),
+    )
     if not await field.stop(node, kill_after_ms=kill_after_ms):
         return
     other = injection.text("release")

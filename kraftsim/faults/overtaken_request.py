@@ -1,10 +1,13 @@
-"""A request is overtaken: the network delays it and its connection, while later requests of the same API reach the server on other connections.
+"""A request is overtaken: the network delays it and its connection, while later requests of the
+same API reach the server on other connections.
 
-A client that timed out has retried by then; the old request is processed after the new one, and its answer is lost. On one connection TCP
-keeps the order; between connections nothing does. With `overtaken_by` 0 the request is delayed while the fault lasts.
+A client that timed out has retried by then; the old request is processed after the new one, and its
+answer is lost. On one connection TCP keeps the order; between connections nothing does. With
+`overtaken_by` 0 the request is delayed while the fault lasts.
 
-BrokerRegistration is excluded unless `api_key` names that API: if the request of a killed process arrives after that of the next one,
-the killed incarnation is registered, and the running one gets STALE_BROKER_EPOCH until it is restarted, in Apache Kafka as well.
+BrokerRegistration is excluded unless `api_key` names that API: if the request of a killed process
+arrives after that of the next one, the killed incarnation is registered, and the running one gets
+STALE_BROKER_EPOCH until it is restarted, in Apache Kafka as well.
 """
 
 import asyncio
@@ -20,7 +23,9 @@ from kraftsim.world.simulated import FrameSeen
 
 
 def inject(injection: Injection) -> None:
-    """Hold the request of the trigger, or the target's next one, until others have overtaken it; it is effective when it is released after that."""
+    """Hold the request of the trigger, or the target's next one, until others have overtaken it; it
+    is effective when it is released after that.
+    """
     releases: list[Callable[[], None]] = []
 
     def act(frame: FrameSeen) -> bool:
@@ -33,9 +38,15 @@ def inject(injection: Injection) -> None:
 
         def look(other: FrameSeen, moment: str) -> None:
             nonlocal wanted
-            if moment != "after" or other.is_response or (other.api_key, other.server) != (frame.api_key, frame.server):
+            if (
+                moment != "after"
+                or other.is_response
+                or (other.api_key, other.server) != (frame.api_key, frame.server)
+            ):
                 return
-            if other.transport is frame.transport or (is_same_client and other.client != frame.client):
+            if other.transport is frame.transport or (
+                is_same_client and other.client != frame.client
+            ):
                 return
             wanted -= 1
             if wanted == 0:
@@ -44,7 +55,10 @@ def inject(injection: Injection) -> None:
 
         def let_go() -> None:
             if not injection.is_over:
-                injection.record_effect(f"a request of API {frame.api_key} was overtaken by {injection.integer('overtaken_by')} later ones")
+                injection.record_effect(
+                    f"a request of API {frame.api_key} was overtaken by "
+                    f"{injection.integer('overtaken_by')} later ones"
+                )
             release()
 
         end = injection.simulation.triggers.follow_frames(look)
@@ -82,11 +96,16 @@ async def over_sockets(injection: SocketInjection) -> None:
         nth=injection.integer("overtaken_by"),
         moment="after",
     )
-    other = await injection.before_it_ends(injection.field.next_frame(watch), injection.integer("duration_ms"))
+    other = await injection.before_it_ends(
+        injection.field.next_frame(watch), injection.integer("duration_ms")
+    )
     if other is not None:
         await other.let_pass()
         await asyncio.sleep(injection.integer("after_ms") / 1000)
-        injection.record_effect(f"a request of API {frame.api_key} was overtaken by {injection.integer('overtaken_by')} later ones")
+        injection.record_effect(
+            f"a request of API {frame.api_key} was overtaken by "
+            f"{injection.integer('overtaken_by')} later ones"
+        )
 
 
 def _is_spared(api_key: int, wanted: int | None) -> bool:
@@ -100,7 +119,14 @@ FAULT = FaultKind(
     inject=inject,
     over_sockets=over_sockets,
     modes=EVERYWHERE,
-    params={"api_key": None, "asked_by_server": False, "overtaken_by": 1, "same_client": True, "after_ms": 20, "duration_ms": 30_000},
+    params={
+        "api_key": None,
+        "asked_by_server": False,
+        "overtaken_by": 1,
+        "same_client": True,
+        "after_ms": 20,
+        "duration_ms": 30_000,
+    },
     triggers_on=("time", "frame", "event", "state"),
     draws={
         "overtaken_by": OneOf((1, 1, 2, 5)),

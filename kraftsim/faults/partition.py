@@ -1,4 +1,6 @@
-"""A network partition between hosts, in both directions ('a<>b', or 'a' from all others) or in one ('a>b')."""
+"""A network partition between hosts, in both directions ('a<>b', or 'a' from all others) or in one
+('a>b').
+"""
 
 from collections.abc import Sequence
 
@@ -8,7 +10,9 @@ from kraftsim.faults.injection import Injection
 
 
 def inject(injection: Injection) -> None:
-    """Block the links of the target for a while; it is effective when bytes or a connect are held back."""
+    """Block the links of the target for a while; it is effective when bytes or a connect are held
+    back.
+    """
     part(injection, injection.directions())
 
 
@@ -27,8 +31,12 @@ def part(injection: Injection, pairs: Sequence[tuple[str, str]]) -> None:
 
 
 async def over_sockets(injection: SocketInjection) -> None:
-    """Hold bytes in the proxy, as TCP would retransmit them afterwards; new connections are accepted but transfer no data."""
-    await injection.while_it_lasts(injection.links(), Condition(holds=True), injection.integer("duration_ms"))
+    """Hold bytes in the proxy, as TCP would retransmit them afterwards; new connections are
+    accepted but transfer no data.
+    """
+    await injection.while_it_lasts(
+        injection.links(), Condition(holds=True), injection.integer("duration_ms")
+    )
 
 
 FAULT = FaultKind(

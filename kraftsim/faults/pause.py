@@ -1,4 +1,6 @@
-"""A process is paused for a while, as in a long garbage collection: its peers get no answers, and everything pending happens at once afterwards."""
+"""A process is paused for a while, as in a long garbage collection: its peers get no answers, and
+everything pending happens at once afterwards.
+"""
 
 from kraftsim.faults.fault import PROCESSES, SIM, Between, Family, FaultKind
 from kraftsim.faults.field import SocketInjection

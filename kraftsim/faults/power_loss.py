@@ -1,4 +1,7 @@
-"""A host loses power: unflushed data may be lost, and peers are not notified. It stays down; see `restart`."""
+"""A host loses power: unflushed data may be lost, and peers are not notified.
+
+It stays down; see `restart`.
+"""
 
 from kraftsim.faults.fault import DataLoss, Family, FaultKind
 from kraftsim.faults.injection import Injection
@@ -10,7 +13,9 @@ def inject(injection: Injection) -> None:
     connections = len(host.process.transports)
     lost_bytes = injection.simulation.kill(host, power_loss=True)
     if lost_bytes or connections:
-        injection.record_effect(f"{lost_bytes} bytes were lost, {connections} connections are half-open")
+        injection.record_effect(
+            f"{lost_bytes} bytes were lost, {connections} connections are half-open"
+        )
 
 
 FAULT = FaultKind(

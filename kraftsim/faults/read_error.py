@@ -1,6 +1,7 @@
 """Some bytes of a class of files cannot be read for a while: every read that includes them fails.
 
-A node exits, as Kafka's does when its only log directory fails; after healing it starts on the same disk without losses.
+A node exits, as Kafka's does when its only log directory fails; after healing it starts on the same
+disk without losses.
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
@@ -12,7 +13,12 @@ def inject(injection: Injection) -> None:
     """Fail reads of `bytes` bytes from position `first` on; it is effective when one fails."""
     bad_ranges = injection.simulation.host(injection.target).durable.faults.bad_ranges
     first = injection.integer("first")
-    ailment = BadRange(kind=injection.file_class(), first=first, end=first + injection.integer("bytes"), record_effect=injection.record_effect)
+    ailment = BadRange(
+        kind=injection.file_class(),
+        first=first,
+        end=first + injection.integer("bytes"),
+        record_effect=injection.record_effect,
+    )
     bad_ranges.append(ailment)
     injection.lasting(lambda: bad_ranges.remove(ailment), injection.integer("duration_ms"))
 

@@ -18,7 +18,9 @@ REMEMBERED_MAX = 32
 KeyOf = Callable[[FrameSeen], Hashable]
 """A response with a recorded request -> the key under which its answers are interchangeable."""
 Pick = Callable[[list[bytes], bytes], bytes | None]
-"""The recorded answers, oldest first, and the one that is about to be sent -> its replacement; None: no replacement."""
+"""The recorded answers, oldest first, and the one that is about to be sent -> its replacement;
+None: no replacement.
+"""
 
 
 class RecordedAnswers:
@@ -31,13 +33,20 @@ class RecordedAnswers:
         injection.finally_(injection.simulation.triggers.follow_frames(self._look))
 
     def replace(self, frame: FrameSeen, pick: Pick) -> None:
-        """Replace the content of a response that is about to be sent, if `pick` finds one; `pick` is called once the response is complete."""
+        """Replace the content of a response that is about to be sent, if `pick` finds one; `pick`
+        is called once the response is complete.
+        """
 
         def instead(data: bytes) -> bytes:
             current = data[RESPONSE_HEAD.size :]
             content = pick(self._answers.get(self._key_of(frame), []), current)
             return (
-                data if content is None else RESPONSE_HEAD.pack(len(content) + RESPONSE_HEAD.size - SIZE_FIELD_BYTES, frame.correlation_id) + content
+                data
+                if content is None
+                else RESPONSE_HEAD.pack(
+                    len(content) + RESPONSE_HEAD.size - SIZE_FIELD_BYTES, frame.correlation_id
+                )
+                + content
             )
 
         frame.rewrite(instead)

@@ -1,4 +1,6 @@
-"""Hosts refuse new connections while open ones keep working: a full backlog, or a firewall that rejects."""
+"""Hosts refuse new connections while open ones keep working: a full backlog, or a firewall that
+rejects.
+"""
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
 from kraftsim.faults.field import Condition, SocketInjection
@@ -7,13 +9,18 @@ from kraftsim.world.simulated import Gate
 
 
 def inject(injection: Injection) -> None:
-    """Refuse connection attempts over the links of the target for a while; it is effective at the first attempt."""
+    """Refuse connection attempts over the links of the target for a while; it is effective at the
+    first attempt.
+    """
     guard_links(injection, Gate.REFUSE)
 
 
 def guard_links(injection: Injection, gate: Gate) -> None:
     """Let connection attempts over the links of the target fail while the fault lasts."""
-    links = [injection.simulation.network.link(source, target) for source, target in injection.directions()]
+    links = [
+        injection.simulation.network.link(source, target)
+        for source, target in injection.directions()
+    ]
     record_effect = injection.record_effect
     for link in links:
         link.guard(gate, record_effect)
@@ -27,7 +34,9 @@ def guard_links(injection: Injection, gate: Gate) -> None:
 
 async def over_sockets(injection: SocketInjection) -> None:
     """Reset new connections in the proxy."""
-    await injection.while_it_lasts(injection.links(), Condition(refuses=True), injection.integer("duration_ms"))
+    await injection.while_it_lasts(
+        injection.links(), Condition(refuses=True), injection.integer("duration_ms")
+    )
 
 
 FAULT = FaultKind(

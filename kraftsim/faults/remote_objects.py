@@ -1,4 +1,6 @@
-"""Common code of remote-store faults: the stores of a simulation, and how to impair one of them for a while."""
+"""Common code of remote-store faults: the stores of a simulation, and how to impair one of them for
+a while.
+"""
 
 from kraftsim.faults.injection import Injection
 from kraftsim.world.simulated.objects import SharedObjects, StoreFault
@@ -16,5 +18,10 @@ def impair(injection: Injection, store: SharedObjects, ailment: StoreFault) -> N
 
 def random_key(injection: Injection, ending: str) -> tuple[SharedObjects, str] | None:
     """Choose an object with a given key suffix at random; None if there is none yet."""
-    found = [(store, key) for store in stores_of(injection) for key in sorted(store.contents) if key.endswith(ending)]
+    found = [
+        (store, key)
+        for store in stores_of(injection)
+        for key in sorted(store.contents)
+        if key.endswith(ending)
+    ]
     return injection.random.choice(found) if found else None

@@ -1,6 +1,8 @@
-"""Connections are reset repeatedly for a while, one at a time at random: a client that reconnects may be reset again in its first requests.
+"""Connections are reset repeatedly for a while, one at a time at random: a client that reconnects
+may be reset again in its first requests.
 
-One reset (`cut-connection`) causes one retry; a storm also tests the retries, and the state that is built up while connecting.
+One reset (`cut-connection`) causes one retry; a storm also tests the retries, and the state that is
+built up while connecting.
 """
 
 import asyncio
@@ -11,7 +13,9 @@ from kraftsim.faults.injection import Injection
 
 
 def inject(injection: Injection) -> None:
-    """Reset a connection of the target after each of some random waits; it is effective when one is reset."""
+    """Reset a connection of the target after each of some random waits; it is effective when one is
+    reset.
+    """
     network = injection.simulation.network
     pairs = set(injection.directions())
     interval_ms = injection.integer("interval_ms")
@@ -20,7 +24,10 @@ def inject(injection: Injection) -> None:
         if injection.is_over:
             return
         open_ones = [
-            ends for ends in network.connections.values() if (ends[0].process.host.name, ends[1].process.host.name) in pairs and not ends[0].is_lost
+            ends
+            for ends in network.connections.values()
+            if (ends[0].process.host.name, ends[1].process.host.name) in pairs
+            and not ends[0].is_lost
         ]
         if open_ones:
             network.reset_connections(injection.random.choice(open_ones))
@@ -39,7 +46,9 @@ async def over_sockets(injection: SocketInjection) -> None:
             effect = await injection.field.cut(injection.links(), only_one=True)
             if effect.closed:
                 injection.record_effect("a connection was reset")
-            await asyncio.sleep((1 + injection.random.expovariate(1 / injection.integer("interval_ms"))) / 1000)
+            await asyncio.sleep(
+                (1 + injection.random.expovariate(1 / injection.integer("interval_ms"))) / 1000
+            )
 
     await injection.before_it_ends(storm(), injection.integer("duration_ms"))
 

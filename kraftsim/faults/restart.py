@@ -1,4 +1,6 @@
-"""A process is killed, or its host loses power, and it restarts after a while with the remaining data of its disk."""
+"""A process is killed, or its host loses power, and it restarts after a while with the remaining
+data of its disk.
+"""
 
 from kraftsim.faults.fault import EVERYWHERE, Between, DataLoss, Family, FaultKind, OneOf
 from kraftsim.faults.field import SocketInjection
@@ -24,7 +26,9 @@ def inject(injection: Injection) -> None:
 
 
 async def over_sockets(injection: SocketInjection) -> None:
-    """Send SIGKILL and start the node again; the page cache survives, so a power loss is only a kill here."""
+    """Send SIGKILL and start the node again; the page cache survives, so a power loss is only a
+    kill here.
+    """
     if not await injection.field.kill(injection.target):
         return
     injection.record_effect("a node went down")

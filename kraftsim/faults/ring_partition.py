@@ -1,7 +1,8 @@
 """Every host can reach a majority, and no two the same one: the network is a ring.
 
-Each host receives from its neighbours on a random ring, and drops what the others send. With three hosts each link works in one direction only;
-from five on neighbours can talk, and an elected leader is not recognised by all. Source: Jepsen (majorities-ring).
+Each host receives from its neighbours on a random ring, and drops what the others send. With three
+hosts each link works in one direction only; from five on neighbours can talk, and an elected leader
+is not recognised by all. Source: Jepsen (majorities-ring).
 """
 
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
@@ -13,7 +14,9 @@ HOSTS_MIN = 3
 
 
 def inject(injection: Injection) -> None:
-    """Partition the hosts of the target (all of them without one) for a while; it is effective when bytes or a connect are held back."""
+    """Partition the hosts of the target (all of them without one) for a while; it is effective when
+    bytes or a connect are held back.
+    """
     hosts = injection.hosts()
     if len(hosts) < HOSTS_MIN:
         return
@@ -22,7 +25,9 @@ def inject(injection: Injection) -> None:
 
 
 def silenced(ring: list[str]) -> list[tuple[str, str]]:
-    """Return the (source, target) pairs that are blocked: each target receives only from the majority around it on the ring."""
+    """Return the (source, target) pairs that are blocked: each target receives only from the
+    majority around it on the ring.
+    """
     size = len(ring)
     majority = size // 2 + 1
     pairs = []
@@ -39,7 +44,9 @@ async def over_sockets(injection: SocketInjection) -> None:
     if len(nodes) < HOSTS_MIN:
         return
     injection.random.shuffle(nodes)
-    await injection.while_it_lasts(silenced(nodes), Condition(holds=True), injection.integer("duration_ms"))
+    await injection.while_it_lasts(
+        silenced(nodes), Condition(holds=True), injection.integer("duration_ms")
+    )
 
 
 FAULT = FaultKind(

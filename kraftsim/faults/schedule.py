@@ -28,7 +28,10 @@ class FaultSchedule:
         """Arm every fault in the simulation."""
         now_ms = self._simulation.now_ns // NANOSECONDS_PER_MILLISECOND
         keys = keys_of(self.faults)
-        self._strikes += [arm(_counted_from(fault, now_ms), self._simulation, key) for fault, key in zip(self.faults, keys, strict=True)]
+        self._strikes += [
+            arm(_counted_from(fault, now_ms), self._simulation, key)
+            for fault, key in zip(self.faults, keys, strict=True)
+        ]
 
     def heal(self) -> None:
         """End every fault that lasts, and disarm the others."""
@@ -37,13 +40,18 @@ class FaultSchedule:
 
     def counts(self) -> dict[str, tuple[int, int, int]]:
         """Return armed, fired and effective counts, sorted by kind."""
-        return {kind: (count.armed, count.fired, count.bit) for kind, count in tally(self._strikes).items()}
+        return {
+            kind: (count.armed, count.fired, count.bit)
+            for kind, count in tally(self._strikes).items()
+        }
 
 
 def keys_of(faults: Sequence[Fault]) -> list[str]:
-    """Return the keys of each fault's random numbers: the fault itself, and its number among equal faults.
+    """Return the keys of each fault's random numbers: the fault itself, and its number among equal
+    faults.
 
-    So leaving out a fault changes no other fault's random numbers: it makes no difference which of several equal ones is left out.
+    So leaving out a fault changes no other fault's random numbers: it makes no difference which of
+    several equal ones is left out.
     """
     counts: dict[str, int] = {}
     keys = []

@@ -1,8 +1,10 @@
 """ZooKeeper expires a session though its client is alive, as after a pause that was too long.
 
-The client is notified at its next request: its ephemeral znodes are deleted, a controller loses its role, and a broker has to
-register again. `whose` selects the session: that of the controller, or of any client with an ephemeral znode.
-Source: ZooKeeper Programmer's Guide (sessions), kafka.zookeeper.ZooKeeperClient.reinitialize, KAFKA-5642.
+The client is notified at its next request: its ephemeral znodes are deleted, a controller loses its
+role, and a broker has to register again. `whose` selects the session: that of the controller, or of
+any client with an ephemeral znode.
+Source: ZooKeeper Programmer's Guide (sessions), kafka.zookeeper.ZooKeeperClient.reinitialize,
+KAFKA-5642.
 """
 
 from kraftsim.faults.fault import Aim, Family, FaultKind, OneOf
@@ -26,7 +28,10 @@ def inject(injection: Injection) -> None:
     if not sessions:
         return
     session = injection.random.choice(sorted(sessions))
-    injection.record_effect(f"{len(server.znode_state.tree.ephemerals[session])} ephemeral znodes were deleted with session {session:#x}")
+    injection.record_effect(
+        f"{len(server.znode_state.tree.ephemerals[session])} ephemeral znodes were deleted with "
+        f"session {session:#x}"
+    )
     injection.simulation.spawn(host, server.end_session(session))
 
 

@@ -1,6 +1,7 @@
 """A processor is slow for a while: every callback of the host takes time, and others have to wait.
 
-Otherwise callbacks take no virtual time at all, so that the slowdown is a time per callback instead of a factor.
+Otherwise callbacks take no virtual time at all, so that the slowdown is a time per callback instead
+of a factor.
 """
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
@@ -10,13 +11,18 @@ NANOSECONDS_PER_MICROSECOND = 1000
 
 
 def inject(injection: Injection) -> None:
-    """Let every callback of the target take `step_us`; it is effective when others have to wait for one."""
+    """Let every callback of the target take `step_us`; it is effective when others have to wait for
+    one.
+    """
 
     def on_wait(waiting: int) -> None:
         injection.record_effect(f"{waiting} callbacks had to wait for the processor")
 
     step_ns = injection.integer("step_us") * NANOSECONDS_PER_MICROSECOND
-    injection.lasting(injection.simulation.slow_down(injection.target, step_ns, on_wait), injection.integer("duration_ms"))
+    injection.lasting(
+        injection.simulation.slow_down(injection.target, step_ns, on_wait),
+        injection.integer("duration_ms"),
+    )
 
 
 FAULT = FaultKind(

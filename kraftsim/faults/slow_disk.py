@@ -7,8 +7,13 @@ from kraftsim.world.simulated.disk_faults import Slowness
 
 def inject(injection: Injection) -> None:
     """Slow the target's disk for a while; it is effective when a flush takes longer."""
-    ailment = Slowness(factor=float(injection.integer("factor")), record_effect=injection.record_effect)
-    injection.lasting(injection.simulation.host(injection.target).durable.faults.slow_down(ailment), injection.integer("duration_ms"))
+    ailment = Slowness(
+        factor=float(injection.integer("factor")), record_effect=injection.record_effect
+    )
+    injection.lasting(
+        injection.simulation.host(injection.target).durable.faults.slow_down(ailment),
+        injection.integer("duration_ms"),
+    )
 
 
 FAULT = FaultKind(

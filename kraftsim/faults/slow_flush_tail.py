@@ -1,4 +1,6 @@
-"""Most flushes of a disk take their usual time, a few take a hundred times as long: the tail of a distribution, not its mean."""
+"""Most flushes of a disk take their usual time, a few take a hundred times as long: the tail of a
+distribution, not its mean.
+"""
 
 from kraftsim.faults.fault import Between, Family, FaultKind, OneOf
 from kraftsim.faults.injection import NANOSECONDS_PER_MILLISECOND, Injection
@@ -8,8 +10,15 @@ from kraftsim.world.simulated.disk_faults import SlowTail
 def inject(injection: Injection) -> None:
     """Let some flushes of the target's disk take long; it is effective at the first of them."""
     limit_ns = injection.integer("limit_ms") * NANOSECONDS_PER_MILLISECOND
-    ailment = SlowTail(permille=injection.integer("permille"), limit_ns=limit_ns, record_effect=injection.record_effect)
-    injection.lasting(injection.simulation.host(injection.target).durable.faults.slow_down(ailment), injection.integer("duration_ms"))
+    ailment = SlowTail(
+        permille=injection.integer("permille"),
+        limit_ns=limit_ns,
+        record_effect=injection.record_effect,
+    )
+    injection.lasting(
+        injection.simulation.host(injection.target).durable.faults.slow_down(ailment),
+        injection.integer("duration_ms"),
+    )
 
 
 FAULT = FaultKind(
@@ -18,5 +27,9 @@ FAULT = FaultKind(
     family=Family.DISK,
     inject=inject,
     params={"permille": 100, "limit_ms": 5000, "duration_ms": 10_000},
-    draws={"permille": OneOf((20, 100, 300)), "limit_ms": OneOf((200, 1000, 5000)), "duration_ms": Between(1000, 8000)},
+    draws={
+        "permille": OneOf((20, 100, 300)),
+        "limit_ms": OneOf((200, 1000, 5000)),
+        "duration_ms": Between(1000, 8000),
+    },
 )

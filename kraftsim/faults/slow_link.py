@@ -21,7 +21,9 @@ def inject(injection: Injection) -> None:
 
 
 def slow_links(injection: Injection, delay: Callable[[int], int]) -> None:
-    """Delay the bytes on the links of the target by the result of a function, while the fault lasts."""
+    """Delay the bytes on the links of the target by the result of a function, while the fault
+    lasts.
+    """
     network = injection.simulation.network
     pairs = injection.directions()
     for source, target in pairs:
@@ -36,7 +38,9 @@ def slow_links(injection: Injection, delay: Callable[[int], int]) -> None:
 
 async def over_sockets(injection: SocketInjection) -> None:
     """Delay bytes in the proxy."""
-    condition = Condition(latency_ms=injection.integer("latency_ms"), jitter_ms=injection.integer("jitter_ms"))
+    condition = Condition(
+        latency_ms=injection.integer("latency_ms"), jitter_ms=injection.integer("jitter_ms")
+    )
     await injection.while_it_lasts(injection.links(), condition, injection.integer("duration_ms"))
 
 
@@ -49,5 +53,9 @@ FAULT = FaultKind(
     modes=EVERYWHERE,
     params={"latency_ms": 500, "jitter_ms": 1000, "duration_ms": 10_000},
     aim=Aim.LINK,
-    draws={"latency_ms": Between(5, 300), "jitter_ms": Between(5, 300), "duration_ms": Between(500, 6000)},
+    draws={
+        "latency_ms": Between(5, 300),
+        "jitter_ms": Between(5, 300),
+        "duration_ms": Between(500, 6000),
+    },
 )

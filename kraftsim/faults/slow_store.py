@@ -1,4 +1,6 @@
-"""Every call of the remote store takes longer: fetches wait for remote.fetch.max.wait.ms at most, copies for as long as they take."""
+"""Every call of the remote store takes longer: fetches wait for remote.fetch.max.wait.ms at most,
+copies for as long as they take.
+"""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.injection import Injection
@@ -15,7 +17,8 @@ def inject(injection: Injection) -> None:
             injection,
             store,
             StoreFault(
-                record_effect=lambda: injection.record_effect("a call took longer"), delay_seconds=injection.integer("delay_ms") / MS_PER_SECOND
+                record_effect=lambda: injection.record_effect("a call took longer"),
+                delay_seconds=injection.integer("delay_ms") / MS_PER_SECOND,
             ),
         )
 

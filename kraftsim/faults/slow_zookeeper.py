@@ -1,7 +1,8 @@
-"""ZooKeeper's answers and watch notifications are delayed: all changes take long, and a client whose wait exceeds its limit tries another server.
+"""ZooKeeper's answers and watch notifications are delayed: all changes take long, and a client
+whose wait exceeds its limit tries another server.
 
-Answers stay in order. Over sockets a proxy delays what the server sends. With more than two thirds of a session's time-out its
-client closes the connection, and reconnects with the same session.
+Answers stay in order. Over sockets a proxy delays what the server sends. With more than two thirds
+of a session's time-out its client closes the connection, and reconnects with the same session.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,9 @@ MS_PER_SECOND: Final = 1000
 class SlowAnswers:
     """Implements `kraftsim.faults.zookeeper_servers.Between`."""
 
-    def __init__(self, server: ZookeeperServer, delay_seconds: float, record_effect: Callable[[str], None]) -> None:
+    def __init__(
+        self, server: ZookeeperServer, delay_seconds: float, record_effect: Callable[[str], None]
+    ) -> None:
         self._server = server
         self._delay_seconds = delay_seconds
         self._bite = record_effect
@@ -51,14 +54,26 @@ class SlowAnswers:
 
 def inject(injection: Injection) -> None:
     """Delay every answer; it is effective with the first."""
-    intercept(injection, lambda server: SlowAnswers(server, injection.integer("delay_ms") / MS_PER_SECOND, injection.record_effect))
+    intercept(
+        injection,
+        lambda server: SlowAnswers(
+            server, injection.integer("delay_ms") / MS_PER_SECOND, injection.record_effect
+        ),
+    )
 
 
 async def over_sockets(injection: SocketInjection) -> None:
     """Delay in the proxy all that ZooKeeper servers send; without ZooKeeper it has no effect."""
     nodes = injection.field.node_names
-    links = [link for name in nodes if name.startswith(SERVER_PREFIX) for link in links_of(f"{name}>*", nodes)]
-    await injection.while_it_lasts(links, Condition(latency_ms=injection.integer("delay_ms")), injection.integer("duration_ms"))
+    links = [
+        link
+        for name in nodes
+        if name.startswith(SERVER_PREFIX)
+        for link in links_of(f"{name}>*", nodes)
+    ]
+    await injection.while_it_lasts(
+        links, Condition(latency_ms=injection.integer("delay_ms")), injection.integer("duration_ms")
+    )
 
 
 FAULT = FaultKind(

@@ -1,4 +1,6 @@
-"""The producer snapshot of a segment in the remote store is replaced by that of another segment of the partition, until it is healed."""
+"""The producer snapshot of a segment in the remote store is replaced by that of another segment of
+the partition, until it is healed.
+"""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.injection import Injection
@@ -8,13 +10,19 @@ SNAPSHOT = ".snapshot"
 
 
 def inject(injection: Injection) -> None:
-    """Replace a snapshot by another one of the same directory; it is effective if there are two that differ."""
+    """Replace a snapshot by another one of the same directory; it is effective if there are two
+    that differ.
+    """
     found = random_key(injection, SNAPSHOT)
     if found is None:
         return
     store, key = found
     directory = key.rpartition("/")[0]
-    others = [each for each in sorted(store.contents) if each.startswith(f"{directory}/") and each.endswith(SNAPSHOT) and each != key]
+    others = [
+        each
+        for each in sorted(store.contents)
+        if each.startswith(f"{directory}/") and each.endswith(SNAPSHOT) and each != key
+    ]
     others = [each for each in others if store.contents[each] != store.contents[key]]
     if not others:
         return

@@ -1,6 +1,8 @@
-"""A server sends an older answer to the same Metadata request in place of the new one: a broker that lags behind.
+"""A server sends an older answer to the same Metadata request in place of the new one: a broker
+that lags behind.
 
-Clients must handle it (with the leader epochs of KIP-320): they send requests to a former leader, get an error, and refresh their metadata.
+Clients must handle it (with the leader epochs of KIP-320): they send requests to a former leader,
+get an error, and refresh their metadata.
 """
 
 from collections.abc import Hashable
@@ -22,7 +24,9 @@ def prepare(injection: Injection) -> None:
 
 
 def inject(injection: Injection) -> None:
-    """Replace the target's next answers for which an older, different one was recorded; it is effective with the first."""
+    """Replace the target's next answers for which an older, different one was recorded; it is
+    effective with the first.
+    """
     recorded = injection.recorded
     assert recorded is not None, "answers are recorded since the fault was armed"
     left = injection.integer("times")

@@ -1,4 +1,6 @@
-"""Listings of the remote store are stale: objects written since are missing, objects deleted since are listed."""
+"""Listings of the remote store are stale: objects written since are missing, objects deleted since
+are listed.
+"""
 
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.injection import Injection
@@ -9,7 +11,14 @@ from kraftsim.world.simulated.objects import StoreFault
 def inject(injection: Injection) -> None:
     """Freeze the listings; it is effective when one of them would be different."""
     for store in stores_of(injection):
-        impair(injection, store, StoreFault(record_effect=lambda: injection.record_effect("a listing was stale"), stale_keys=tuple(store.contents)))
+        impair(
+            injection,
+            store,
+            StoreFault(
+                record_effect=lambda: injection.record_effect("a listing was stale"),
+                stale_keys=tuple(store.contents),
+            ),
+        )
 
 
 FAULT = FaultKind(

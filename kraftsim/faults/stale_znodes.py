@@ -1,9 +1,12 @@
-"""Some clients are connected to a ZooKeeper follower that lags: they read stale data, and watches fire late.
+"""Some clients are connected to a ZooKeeper follower that lags: they read stale data, and watches
+fire late.
 
-ZooKeeper's guarantees for each client hold: its write is answered once the follower has applied it, and its later reads are not
-older; `sync` waits for all committed changes. But two clients may see different states, and one may not see a change that the other reports.
-A client that reconnects gets a server that does not lag.
-Source: ZooKeeper Programmer's Guide (consistency guarantees: "simultaneously consistent cross-client views" is the one it does not give).
+ZooKeeper's guarantees for each client hold: its write is answered once the follower has applied it,
+and its later reads are not older; `sync` waits for all committed changes. But two clients may see
+different states, and one may not see a change that the other reports. A client that reconnects gets
+a server that does not lag.
+Source: ZooKeeper Programmer's Guide (consistency guarantees: "simultaneously consistent
+cross-client views" is the one it does not give).
 """
 
 from collections.abc import Callable
@@ -29,7 +32,9 @@ READS: Final = (OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.GET_
 class _Held:
     """An answer that waits until the follower has applied a change, and the frames behind it."""
 
-    def __init__(self, connection: ZookeeperConnection, zxid: int, frames: list[tuple[int, bytes]]) -> None:
+    def __init__(
+        self, connection: ZookeeperConnection, zxid: int, frames: list[tuple[int, bytes]]
+    ) -> None:
         self.connection = connection
         self.zxid = zxid
         self.frames = frames
@@ -39,7 +44,13 @@ class _Held:
 class LaggingFollower:
     """Implements `kraftsim.faults.zookeeper_servers.Between`."""
 
-    def __init__(self, server: ZookeeperServer, connections: list[int], lag_seconds: float, record_effect: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        server: ZookeeperServer,
+        connections: list[int],
+        lag_seconds: float,
+        record_effect: Callable[[str], None],
+    ) -> None:
         self._server = server
         self._lag_seconds = lag_seconds
         self._bite = record_effect
@@ -51,7 +62,9 @@ class LaggingFollower:
             server.znode_state.serve_from(self._replica, connection)
 
     def step(self, connection: ZookeeperConnection, frame: bytes) -> Step | None:
-        """Serve a frame: those of the follower's clients from its own state, each after the one in front of it is answered."""
+        """Serve a frame: those of the follower's clients from its own state, each after the one in
+        front of it is answered.
+        """
         znode_state = self._server.znode_state
         if znode_state.is_served_from(connection.number) is not self._replica:
             return self._server.step(connection, frame)
@@ -62,7 +75,13 @@ class LaggingFollower:
         step = self._server.step(connection, frame)
         if step is None or znode_state.is_served_from(connection.number) is None:
             return step
-        until = step.txns[-1][0].zxid if step.txns else znode_state.last_zxid if _op_code(frame) == OpCode.SYNC else 0
+        until = (
+            step.txns[-1][0].zxid
+            if step.txns
+            else znode_state.last_zxid
+            if _op_code(frame) == OpCode.SYNC
+            else 0
+        )
         if until > self._replica.zxid:
             own = [each for each in step.frames if each[0] == connection.number]
             step.frames = [each for each in step.frames if each[0] != connection.number]
@@ -70,7 +89,9 @@ class LaggingFollower:
         return step
 
     def tell(self, steps: list[Step]) -> None:
-        """Notify the leader's clients now; the follower receives the change now, and applies it later."""
+        """Notify the leader's clients now; the follower receives the change now, and applies it
+        later.
+        """
         txns = [txn for step in steps for txn in step.txns]
         for header, record in txns:
             self._replica.receive(header, record)
@@ -81,7 +102,9 @@ class LaggingFollower:
             later(self._lag_seconds, lambda: self._make(txns[-1][0].zxid))
 
     async def leave(self) -> None:
-        """Catch up: apply everything and send pending answers; the clients move to the leader once nothing is pending."""
+        """Catch up: apply everything and send pending answers; the clients move to the leader once
+        nothing is pending.
+        """
         self._is_leaving = True
         self._make(self._server.znode_state.last_zxid)
 
@@ -112,7 +135,9 @@ class LaggingFollower:
 
 
 def _op_code(frame: bytes) -> int:
-    """Return the request type of a frame; -1 for bytes that are no request: the server rejects those."""
+    """Return the request type of a frame; -1 for bytes that are no request: the server rejects
+    those.
+    """
     try:
         header: ZookeeperRequestHeader = compiled(ZookeeperRequestHeader, 0).decode(frame, 0)[0]
     except ValueError:
@@ -123,19 +148,33 @@ def _op_code(frame: bytes) -> int:
 def _path(frame: bytes) -> str | None:
     """Return the path of a frame's znode."""
     try:
-        found: PathOnly = compiled(PathOnly, 0).decode(frame, compiled(ZookeeperRequestHeader, 0).decode(frame, 0)[1])[0]
+        found: PathOnly = compiled(PathOnly, 0).decode(
+            frame, compiled(ZookeeperRequestHeader, 0).decode(frame, 0)[1]
+        )[0]
     except ValueError:
         return None
     return found.path
 
 
 def inject(injection: Injection) -> None:
-    """Move so many of a thousand connected clients to the follower; it is effective when one reads stale data, or is notified late."""
+    """Move so many of a thousand connected clients to the follower; it is effective when one reads
+    stale data, or is notified late.
+    """
 
     def put(server: ZookeeperServer) -> LaggingFollower:
-        there = [number for number in sorted(server.connections) if server.znode_state.session_of(number) is not None]
-        clients = [number for number in there if injection.random.randrange(PERMILLE) < injection.integer("permille")]
-        return LaggingFollower(server, clients, injection.integer("lag_ms") / MS_PER_SECOND, injection.record_effect)
+        there = [
+            number
+            for number in sorted(server.connections)
+            if server.znode_state.session_of(number) is not None
+        ]
+        clients = [
+            number
+            for number in there
+            if injection.random.randrange(PERMILLE) < injection.integer("permille")
+        ]
+        return LaggingFollower(
+            server, clients, injection.integer("lag_ms") / MS_PER_SECOND, injection.record_effect
+        )
 
     intercept(injection, put)
 
@@ -148,5 +187,9 @@ FAULT = FaultKind(
     aim=Aim.ALL,
     triggers_on=("time", "event", "state"),
     params={"lag_ms": 1000, "permille": 500, "duration_ms": 5000},
-    draws={"lag_ms": Between(20, 5000), "permille": Between(200, 1000), "duration_ms": Between(500, 8000)},
+    draws={
+        "lag_ms": Between(20, 5000),
+        "permille": Between(200, 1000),
+        "duration_ms": Between(500, 8000),
+    },
 )

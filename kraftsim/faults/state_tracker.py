@@ -1,6 +1,8 @@
-"""The cluster state tracker: derives the present leader and the states of nodes from the events so far.
+"""The cluster state tracker: derives the present leader and the states of nodes from the events so
+far.
 
-It uses nothing but events, so that its input can be a running simulation or the event files of a running cluster.
+It uses nothing but events, so that its input can be a running simulation or the event files of a
+running cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +20,9 @@ class _Waiting:
 
     __slots__ = ("action", "host", "inside", "nth", "states")
 
-    def __init__(self, states: Sequence[str], host: str | None, nth: int, action: Callable[[str], object]) -> None:
+    def __init__(
+        self, states: Sequence[str], host: str | None, nth: int, action: Callable[[str], object]
+    ) -> None:
         self.states = tuple(STATES[name] for name in states)
         self.host = host
         self.nth = nth
@@ -44,13 +48,18 @@ class StateTracker:
             self._tell(node, incarnation, known[1])
 
     def leader(self) -> str | None:
-        """Return the leader of the metadata quorum, or, without one, the controller in ZooKeeper mode: of running nodes, the highest epoch."""
+        """Return the leader of the metadata quorum, or, without one, the controller in ZooKeeper
+        mode: of running nodes, the highest epoch.
+        """
         return self._last(LEADER, lambda facts: facts.leader_epoch) or self._last(
             ZOOKEEPER_CONTROLLER, lambda facts: facts.zookeeper_controller_epoch
         )
 
     def when_led(self, action: Callable[[str], object]) -> Callable[[], None]:
-        """Call a function with the name of the next node that becomes leader. Returns the cancellation."""
+        """Call a function with the name of the next node that becomes leader.
+
+        Returns the cancellation.
+        """
         waiting: list[Callable[[], None]] = []
 
         def end() -> None:
@@ -69,10 +78,19 @@ class StateTracker:
         incarnation, facts = self._nodes.get(node, (0, NodeFacts()))
         return self._is_running(node, incarnation) and STATES[state].holds(facts)
 
-    def when(self, states: Sequence[str], action: Callable[[str], object], *, host: str | None = None, nth: int = 1) -> Callable[[], None]:
-        """Call a function with the node's name at the nth time that a node (or one host) enters all these states. Returns the cancellation.
+    def when(
+        self,
+        states: Sequence[str],
+        action: Callable[[str], object],
+        *,
+        host: str | None = None,
+        nth: int = 1,
+    ) -> Callable[[], None]:
+        """Call a function with the node's name at the nth time that a node (or one host) enters all
+        these states. Returns the cancellation.
 
-        A node that is in them already counts only after it has left them. Raises KeyError for an unknown state.
+        A node that is in them already counts only after it has left them. Raises KeyError for an
+        unknown state.
         """
         assert nth >= 1, "times are counted from 1"
         waiting = _Waiting(states, host, nth, action)
@@ -90,7 +108,11 @@ class StateTracker:
     def _last(self, state: str, epoch_of: Callable[[NodeFacts], int]) -> str | None:
         """Return the node in a state with the highest epoch."""
         holds = STATES[state].holds
-        epochs = {node: epoch_of(facts) for node, (incarnation, facts) in self._nodes.items() if holds(facts) and self._is_running(node, incarnation)}
+        epochs = {
+            node: epoch_of(facts)
+            for node, (incarnation, facts) in self._nodes.items()
+            if holds(facts) and self._is_running(node, incarnation)
+        }
         return max(sorted(epochs), key=epochs.__getitem__) if epochs else None
 
     def _tell(self, node: str, incarnation: int, facts: NodeFacts) -> None:
@@ -110,7 +132,9 @@ class StateTracker:
 
 
 ATTACHMENT = "standing"
-"""Kept beside the simulation: a module-level table would keep the simulation alive for ever, for it refers to the hosts."""
+"""Kept beside the simulation: a module-level table would keep the simulation alive for ever, for it
+refers to the hosts.
+"""
 
 
 def state_tracker_of(simulation: Simulation) -> StateTracker:
@@ -120,7 +144,11 @@ def state_tracker_of(simulation: Simulation) -> StateTracker:
         hosts = simulation.hosts
 
         def is_running(node: str, incarnation: int) -> bool:
-            return node in hosts and hosts[node].is_alive and hosts[node].process.incarnation == incarnation
+            return (
+                node in hosts
+                and hosts[node].is_alive
+                and hosts[node].process.incarnation == incarnation
+            )
 
         found = simulation.attachments[ATTACHMENT] = StateTracker(is_running)
         for log in simulation.book.logs():

@@ -1,7 +1,9 @@
-"""States of a node that last for a while, derived from its events: triggers for faults where a single event is not specific enough.
+"""States of a node that last for a while, derived from its events: triggers for faults where a
+single event is not specific enough.
 
-A state holds from one event to another: a controller leads from its election until it resigns or dies, and during that time it may have records that
-are appended but not committed. Source: KIP-98, KIP-595, KIP-730, org.apache.kafka.raft.
+A state holds from one event to another: a controller leads from its election until it resigns or
+dies, and during that time it may have records that are appended but not committed. Source: KIP-98,
+KIP-595, KIP-730, org.apache.kafka.raft.
 """
 
 from collections.abc import Callable
@@ -9,7 +11,11 @@ from dataclasses import dataclass
 
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataAppended, MetadataReverted
-from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdBlockRefused, ProducerIdBlockRequested
+from kraftsim.events.producer_ids import (
+    ProducerIdBlockReceived,
+    ProducerIdBlockRefused,
+    ProducerIdBlockRequested,
+)
 from kraftsim.events.raft import (
     HighWatermarkMoved,
     MetadataFlushed,
@@ -22,7 +28,10 @@ from kraftsim.events.raft import (
     VoteSent,
 )
 from kraftsim.events.transactions import TransactionStateChanged, TransactionsUnloaded
-from kraftsim.events.zookeeper_controllers import ZookeeperControllerElected, ZookeeperControllerResigned
+from kraftsim.events.zookeeper_controllers import (
+    ZookeeperControllerElected,
+    ZookeeperControllerResigned,
+)
 
 LEADER = "leader"
 ZOOKEEPER_CONTROLLER = "zookeeper-controller"
@@ -57,7 +66,8 @@ class NodeFacts:
     """The state of one incarnation of a node, from its events."""
 
     __slots__ = (
-        "appended_end", "decided", "flushed_end", "high_watermark", "ids_offset", "is_asking_for_block", "leader_epoch", "log_end", "role",
+        "appended_end", "decided", "flushed_end", "high_watermark", "ids_offset",
+        "is_asking_for_block", "leader_epoch", "log_end", "role",
         "sent_vote_epoch", "voted_epoch", "zookeeper_controller_epoch",
     )  # fmt: skip
 
@@ -78,7 +88,9 @@ class NodeFacts:
         self.zookeeper_controller_epoch = NO_EPOCH
         """Its controller epoch while it is the controller in ZooKeeper mode."""
         self.decided: dict[str, int] = {}
-        """Transactional ids that it coordinates with a transaction in a prepare state, with their partition of `__transaction_state`."""
+        """Transactional ids that it coordinates with a transaction in a prepare state, with their
+        partition of `__transaction_state`.
+        """
 
     def take(self, event: Event) -> bool:
         """Process an event. Returns whether states are derived from it."""
@@ -89,7 +101,10 @@ class NodeFacts:
                 self.appended_end = last_offset + 1
                 if IDS_RECORD in record_kinds:
                     self.ids_offset = last_offset
-            case MetadataWritten(last_offset=last_offset) | MetadataReplicated(last_offset=last_offset):
+            case (
+                MetadataWritten(last_offset=last_offset)
+                | MetadataReplicated(last_offset=last_offset)
+            ):
                 self.log_end = last_offset + 1
             case MetadataFlushed(end_offset=end_offset):
                 self.flushed_end = end_offset
@@ -98,7 +113,9 @@ class NodeFacts:
             case MetadataTruncated(end_offset=end_offset) | MetadataReverted(to_offset=end_offset):
                 self._cut(end_offset)
             case SnapshotLoaded(end_offset=end_offset):
-                self.log_end = self.appended_end = self.flushed_end = self.high_watermark = end_offset
+                self.log_end = self.appended_end = self.flushed_end = self.high_watermark = (
+                    end_offset
+                )
             case VoteAnswered(is_granted=True, is_pre_vote=False, leader_epoch=epoch):
                 self.voted_epoch = epoch
             case VoteSent(leader_epoch=epoch):
@@ -111,12 +128,16 @@ class NodeFacts:
                 self.zookeeper_controller_epoch = controller_epoch
             case ZookeeperControllerResigned():
                 self.zookeeper_controller_epoch = NO_EPOCH
-            case TransactionStateChanged(transactional_id=transactional_id, state=state, partition=partition):
+            case TransactionStateChanged(
+                transactional_id=transactional_id, state=state, partition=partition
+            ):
                 self.decided.pop(transactional_id, None)
                 if state in DECIDED:
                     self.decided[transactional_id] = partition
             case TransactionsUnloaded(partition=partition):
-                self.decided = {name: place for name, place in self.decided.items() if place != partition}
+                self.decided = {
+                    name: place for name, place in self.decided.items() if place != partition
+                }
             case _:
                 return False
         return True
@@ -137,10 +158,16 @@ class State:
 
 STATES: dict[str, State] = {
     LEADER: State("leads the metadata quorum", lambda facts: facts.role == "Leader"),
-    "candidate": State("requests votes from the other voters", lambda facts: facts.role in ("Candidate", "Prospective")),
-    "follower": State("follows a leader of the metadata quorum", lambda facts: facts.role == "Follower"),
+    "candidate": State(
+        "requests votes from the other voters",
+        lambda facts: facts.role in ("Candidate", "Prospective"),
+    ),
+    "follower": State(
+        "follows a leader of the metadata quorum", lambda facts: facts.role == "Follower"
+    ),
     "without-leader": State(
-        "knows no leader of the metadata quorum", lambda facts: facts.role in ("Candidate", "Prospective", "Unattached", "Resigned")
+        "knows no leader of the metadata quorum",
+        lambda facts: facts.role in ("Candidate", "Prospective", "Unattached", "Resigned"),
     ),
     "appended-not-committed": State(
         "leads and has appended records that are not committed",
@@ -150,14 +177,29 @@ STATES: dict[str, State] = {
         "leads and has allocated a block of producer ids whose record is not committed",
         lambda facts: facts.role == "Leader" and facts.ids_offset >= facts.high_watermark,
     ),
-    "written-not-flushed": State("has records in its metadata log that are not flushed", lambda facts: facts.log_end > facts.flushed_end),
+    "written-not-flushed": State(
+        "has records in its metadata log that are not flushed",
+        lambda facts: facts.log_end > facts.flushed_end,
+    ),
     "replicated-not-committed": State(
         "follows and has records above its high watermark",
         lambda facts: facts.role == "Follower" and facts.log_end > facts.high_watermark,
     ),
-    "vote-not-told": State("has granted a vote that it has not yet announced", lambda facts: facts.voted_epoch > facts.sent_vote_epoch),
-    "markers-missing": State("coordinates a transaction in a prepare state whose markers are not all written", lambda facts: bool(facts.decided)),
-    "asking-for-block": State("has requested a block of producer ids and has no answer yet", lambda facts: facts.is_asking_for_block),
-    ZOOKEEPER_CONTROLLER: State("has created /controller, and has not resigned", lambda facts: facts.zookeeper_controller_epoch != NO_EPOCH),
+    "vote-not-told": State(
+        "has granted a vote that it has not yet announced",
+        lambda facts: facts.voted_epoch > facts.sent_vote_epoch,
+    ),
+    "markers-missing": State(
+        "coordinates a transaction in a prepare state whose markers are not all written",
+        lambda facts: bool(facts.decided),
+    ),
+    "asking-for-block": State(
+        "has requested a block of producer ids and has no answer yet",
+        lambda facts: facts.is_asking_for_block,
+    ),
+    ZOOKEEPER_CONTROLLER: State(
+        "has created /controller, and has not resigned",
+        lambda facts: facts.zookeeper_controller_epoch != NO_EPOCH,
+    ),
 }
 """All states by name. A trigger with several states waits for a node that is in all of them."""

@@ -1,4 +1,5 @@
-"""A node is stopped cleanly, as with SIGTERM, and restarted: it does a controlled shutdown, flushes, and writes its clean-shutdown marker.
+"""A node is stopped cleanly, as with SIGTERM, and restarted: it does a controlled shutdown,
+flushes, and writes its clean-shutdown marker.
 
 A node that takes longer than `kill_after_ms` is killed, as supervisors do.
 """
@@ -28,19 +29,25 @@ def inject(injection: Injection) -> None:
         error = None if stopping.cancelled() else stopping.exception()
         if error is not None and not isinstance(error, OSError):
             raise error
-        injection.after(0, lambda: end("stopped cleanly" if error is None else f"did not stop cleanly: {error}"))
+        injection.after(
+            0, lambda: end("stopped cleanly" if error is None else f"did not stop cleanly: {error}")
+        )
 
     stopping = simulation.stop(host)
     if stopping is None:
         end("was starting, and ended at once")
     else:
         stopping.add_done_callback(on_stopped, context=simulation.harness.process.context)
-        injection.after(injection.integer("kill_after_ms"), lambda: end("took too long to stop, and was killed"))
+        injection.after(
+            injection.integer("kill_after_ms"), lambda: end("took too long to stop, and was killed")
+        )
 
 
 async def over_sockets(injection: SocketInjection) -> None:
     """Send SIGTERM, and start the node again; one that takes too long is killed."""
-    if not await injection.field.stop(injection.target, kill_after_ms=injection.integer("kill_after_ms")):
+    if not await injection.field.stop(
+        injection.target, kill_after_ms=injection.integer("kill_after_ms")
+    ):
         return
     injection.record_effect("the node stopped")
     await injection.lasts(injection.integer("after_ms"))

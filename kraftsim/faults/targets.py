@@ -1,8 +1,9 @@
 """Targets of faults: a host, several hosts, the present leader, or links between them.
 
-A host is given by name; 'controller-*' and other patterns match several hosts, 'a,b' means both, and `leader` means the leader of the metadata quorum
-at that moment, or the controller in ZooKeeper mode. Between such groups 'a>b' is one direction, 'a<>b' both, and 'a' alone means
-all links between a and all other hosts.
+A host is given by name; 'controller-*' and other patterns match several hosts, 'a,b' means both,
+and `leader` means the leader of the metadata quorum at that moment, or the controller in ZooKeeper
+mode. Between such groups 'a>b' is one direction, 'a<>b' both, and 'a' alone means all links between
+a and all other hosts.
 """
 
 from collections.abc import Sequence
@@ -15,16 +16,31 @@ PATTERN_SIGNS = ("*", "?", "[")
 
 
 def directions(target: str, hosts: list[str], *, may_lack: bool = False) -> list[tuple[str, str]]:
-    """Return the (source, target) pairs that a target names. Raises KeyError for an unknown host, unless `may_lack`."""
+    """Return the (source, target) pairs that a target names.
+
+    Raises KeyError for an unknown host, unless `may_lack`.
+    """
     if BOTH_WAYS in target:
         ones, others = (members(side, hosts, may_lack=may_lack) for side in target.split(BOTH_WAYS))
-        pairs = [pair for one in ones for other in others if one != other for pair in ((one, other), (other, one))]
+        pairs = [
+            pair
+            for one in ones
+            for other in others
+            if one != other
+            for pair in ((one, other), (other, one))
+        ]
     elif ONE_WAY in target:
         ones, others = (members(side, hosts, may_lack=may_lack) for side in target.split(ONE_WAY))
         pairs = [(one, other) for one in ones for other in others if one != other]
     else:
         ones = members(target, hosts, may_lack=may_lack)
-        pairs = [pair for one in ones for other in hosts if other != one for pair in ((one, other), (other, one))]
+        pairs = [
+            pair
+            for one in ones
+            for other in hosts
+            if other != one
+            for pair in ((one, other), (other, one))
+        ]
     return list(dict.fromkeys(pairs))
 
 
@@ -35,7 +51,12 @@ def members(group: str, hosts: Sequence[str], *, may_lack: bool = False) -> list
     """
     found: dict[str, None] = {}
     for name in group.split(","):
-        fitting = [host for host in hosts if host == name or (any(sign in name for sign in PATTERN_SIGNS) and fnmatchcase(host, name))]
+        fitting = [
+            host
+            for host in hosts
+            if host == name
+            or (any(sign in name for sign in PATTERN_SIGNS) and fnmatchcase(host, name))
+        ]
         if not fitting and not may_lack:
             raise KeyError(f"unknown host {name} (known hosts: {', '.join(hosts)})")
         found.update(dict.fromkeys(fitting))
@@ -49,7 +70,10 @@ def names_leader(target: str) -> bool:
 
 def with_leader(target: str, leader: str) -> str:
     """Return a target with the name of the leader in place of `leader`."""
-    pieces = [",".join(leader if name == LEADER_TARGET else name for name in side.split(",")) for side in _sides(target)]
+    pieces = [
+        ",".join(leader if name == LEADER_TARGET else name for name in side.split(","))
+        for side in _sides(target)
+    ]
     return _sign(target).join(pieces)
 
 

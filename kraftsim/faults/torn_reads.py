@@ -1,7 +1,8 @@
-"""A single write is read in pieces: byte by byte, or in two parts at a split point that advances by one byte with every write.
+"""A single write is read in pieces: byte by byte, or in two parts at a split point that advances by
+one byte with every write.
 
-The first detects a parser that expects a whole frame, size field or header in one read, the second one that fails at a single
-position.
+The first detects a parser that expects a whole frame, size field or header in one read, the second
+one that fails at a single position.
 """
 
 from collections.abc import Iterator
@@ -15,8 +16,13 @@ EVERY_BOUNDARY = 0
 
 
 def inject(injection: Injection) -> None:
-    """Split writes over the links of the target for a while; it is effective when a single write arrives in pieces."""
-    links = [injection.simulation.network.link(source, target) for source, target in injection.directions()]
+    """Split writes over the links of the target for a while; it is effective when a single write
+    arrives in pieces.
+    """
+    links = [
+        injection.simulation.network.link(source, target)
+        for source, target in injection.directions()
+    ]
     tear = _Tear(injection).pieces
     for link in links:
         link.begin_tearing(tear)

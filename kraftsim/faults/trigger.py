@@ -1,7 +1,8 @@
-"""Triggers of faults: a virtual time, the nth operation of some type at a node, or a node that enters a state.
+"""Triggers of faults: a virtual time, the nth operation of some type at a node, or a node that
+enters a state.
 
-Random times hardly ever hit a crash window: of 250 runs with random power losses none showed a vote that was not persisted, of 250 with power
-losses tied to writes five did.
+Random times hardly ever hit a crash window: of 250 runs with random power losses none showed a vote
+that was not persisted, of 250 with power losses tied to writes five did.
 """
 
 import msgspec
@@ -28,7 +29,10 @@ class OnDisk(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="dis
     moment: str = "after"
 
     def __str__(self) -> str:
-        return f"{self.moment} {self.operation} {self.nth} of {self.file_class or 'any file'} on {self.host or 'any host'}"
+        return (
+            f"{self.moment} {self.operation} {self.nth} of {self.file_class or 'any file'} on "
+            f"{self.host or 'any host'}"
+        )
 
 
 class OnFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="frame"):
@@ -43,11 +47,16 @@ class OnFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="fr
 
     def __str__(self) -> str:
         what = "response" if self.is_response else "request"
-        return f"{self.moment} {what} {self.nth} of API {self.api_key} from {self.client or 'any host'} to {self.server or 'any host'}"
+        return (
+            f"{self.moment} {what} {self.nth} of API {self.api_key} from "
+            f"{self.client or 'any host'} to {self.server or 'any host'}"
+        )
 
 
 class OnEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="event"):
-    """Right after the nth event of a kind, on one host or on any, with given values in its fields."""
+    """Right after the nth event of a kind, on one host or on any, with given values in its
+    fields.
+    """
 
     kind: str
     host: str | None = None
@@ -60,18 +69,25 @@ class OnEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="ev
 
 
 class OnState(msgspec.Struct, frozen=True, kw_only=True, tag_field="on", tag="state"):
-    """Right after a node, on one host or on any, has entered all of some states (`states.STATES`) for the nth time."""
+    """Right after a node, on one host or on any, has entered all of some states (`states.STATES`)
+    for the nth time.
+    """
 
     states: tuple[str, ...]
     host: str | None = None
     nth: int = 1
 
     def __str__(self) -> str:
-        return f"as {self.host or 'any host'} is {' and '.join(self.states)} for the {_ordinal(self.nth)} time"
+        return (
+            f"as {self.host or 'any host'} is {' and '.join(self.states)} for the "
+            f"{_ordinal(self.nth)} time"
+        )
 
 
 def _ordinal(number: int) -> str:
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    ending = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
     return f"{number}{ending}"
 
 

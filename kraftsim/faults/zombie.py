@@ -1,6 +1,8 @@
-"""A process is paused until it has been replaced, and then resumes: a deposed leader, or a fenced broker.
+"""A process is paused until it has been replaced, and then resumes: a deposed leader, or a fenced
+broker.
 
-Another controller is elected, or the broker is fenced or gone from ZooKeeper; only then is it resumed, with all its pending work.
+Another controller is elected, or the broker is fenced or gone from ZooKeeper; only then is it
+resumed, with all its pending work.
 """
 
 import asyncio
@@ -19,7 +21,10 @@ ZOOKEEPER = "zookeeper"
 
 
 def inject(injection: Injection) -> None:
-    """Pause the target; resume it `after_ms` after it was replaced, or after `duration_ms`. It is effective in the first case."""
+    """Pause the target; resume it `after_ms` after it was replaced, or after `duration_ms`.
+
+    It is effective in the first case.
+    """
     simulation = injection.simulation
     host = simulation.host(injection.target)
     places = _places_of(simulation, host)
@@ -41,7 +46,9 @@ def inject(injection: Injection) -> None:
 
 
 def _places_of(simulation: Simulation, host: Host) -> list[tuple[type[Event], dict[str, object]]]:
-    """Return the events that show that a host was replaced: as KRaft controller, as controller in ZooKeeper mode, and as a broker."""
+    """Return the events that show that a host was replaced: as KRaft controller, as controller in
+    ZooKeeper mode, and as a broker.
+    """
     tracker = state_tracker_of(simulation)
     places: list[tuple[type[Event], dict[str, object]]] = []
     if tracker.holds(LEADER, host.name):

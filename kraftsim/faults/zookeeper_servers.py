@@ -1,4 +1,6 @@
-"""Common code of ZooKeeper faults: the server of a simulation, and an interceptor between it and its clients for a while."""
+"""Common code of ZooKeeper faults: the server of a simulation, and an interceptor between it and
+its clients for a while.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -38,7 +40,9 @@ class Between(RequestInterceptor, Protocol):
 
 
 def intercept(injection: Injection, put: Callable[[ZookeeperServer], Between]) -> None:
-    """Install an interceptor between the server and its clients for `duration_ms`, unless there is one."""
+    """Install an interceptor between the server and its clients for `duration_ms`, unless there is
+    one.
+    """
     found = server_of(injection)
     if found is None or found[1].front is not found[1]:
         return

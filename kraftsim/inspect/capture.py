@@ -1,4 +1,5 @@
-"""A whole packet capture: finds the Kafka connections and yields their frames in the order in which they became complete.
+"""A whole packet capture: finds the Kafka connections and yields their frames in the order in which
+they became complete.
 
 It buffers only the bytes of incomplete frames, and the requests without a response.
 """
@@ -15,7 +16,9 @@ from kraftsim.inspect.packets import SYN, Endpoint, Segment, Tally, segments
 from kraftsim.inspect.streams import Gap, Stream
 
 EARLY_SEGMENTS_MAX: Final = 128
-"""The number of segments of a connection that may pass while one waits for the segment that it acknowledges."""
+"""The number of segments of a connection that may pass while one waits for the segment that it
+acknowledges.
+"""
 UNDECIDED_SEGMENTS_MAX: Final = 64
 """A connection without a request in this many segments with payload is not a Kafka connection."""
 TLS_RECORD: Final = (b"\x16\x03", b"\x17\x03")
@@ -41,13 +44,17 @@ class _Connection:
     is_foreign: bool = False
     opened_by: Endpoint | None = None
     early: list[tuple[int, Segment]] = field(default_factory=list)
-    """Segments that acknowledge data that was not captured yet, with the number of segments that had passed then."""
+    """Segments that acknowledge data that was not captured yet, with the number of segments that
+    had passed then.
+    """
     passed: int = 0
     last: Segment | None = None
 
 
 class CaptureReader:
-    """Reads one capture; afterwards `tally` has the counts, and `foreign` the connections that were left out, with the reason."""
+    """Reads one capture; afterwards `tally` has the counts, and `foreign` the connections that were
+    left out, with the reason.
+    """
 
     def __init__(self, settings: CaptureSettings) -> None:
         self._settings = settings
@@ -57,8 +64,13 @@ class CaptureReader:
         self.tally = Tally()
         self.foreign: dict[str, int] = {}
 
-    def read(self, file: IO[bytes], progress: Callable[[int], None] = lambda read_bytes: None) -> Iterator[Exchange | Notice]:
-        """Yield the frames; `progress` is called with the number of bytes read since its last call. Raises NoCapture."""
+    def read(
+        self, file: IO[bytes], progress: Callable[[int], None] = lambda read_bytes: None
+    ) -> Iterator[Exchange | Notice]:
+        """Yield the frames; `progress` is called with the number of bytes read since its last call.
+
+        Raises NoCapture.
+        """
         reported = 0
         for segment in segments(file, self.tally):
             if self.tally.packets % 256 == 0:
@@ -70,7 +82,11 @@ class CaptureReader:
             yield from self._finish(connection)
 
     def _take(self, segment: Segment) -> Iterator[Exchange | Notice]:
-        ends = (segment.source, segment.target) if segment.source < segment.target else (segment.target, segment.source)
+        ends = (
+            (segment.source, segment.target)
+            if segment.source < segment.target
+            else (segment.target, segment.source)
+        )
         connection = self._connections.get(ends)
         if connection is None:
             connection = self._connections[ends] = self._connection(segment)
@@ -103,28 +119,48 @@ class CaptureReader:
 
     def _is_new_connection(self, connection: _Connection, segment: Segment) -> bool:
         stream = connection.streams.get(segment.source)
-        return stream is not None and (stream.is_new_connection(segment.sequence) or (segment.acknowledged is None and not stream.began_with_syn))
+        return stream is not None and (
+            stream.is_new_connection(segment.sequence)
+            or (segment.acknowledged is None and not stream.began_with_syn)
+        )
 
     def _decide(self, connection: _Connection, segment: Segment) -> None:
-        """Find the client: the peer of a given port, the end that opened the connection, or the end that sends what looks like a request."""
+        """Find the client: the peer of a given port, the end that opened the connection, or the end
+        that sends what looks like a request.
+        """
         ports = self._settings.ports
         client: Endpoint | None = None
         if ports:
             client = segment.source if segment.target.port in ports else segment.target
-        elif is_surely_request(segment.payload, begins_connection=segment.source == connection.opened_by):
+        elif is_surely_request(
+            segment.payload, begins_connection=segment.source == connection.opened_by
+        ):
             client = segment.source
-        elif len(connection.held) >= UNDECIDED_SEGMENTS_MAX or self._begins_otherwise(connection, segment):
+        elif len(connection.held) >= UNDECIDED_SEGMENTS_MAX or self._begins_otherwise(
+            connection, segment
+        ):
             self._leave_out(connection)
         if client is not None:
             node = segment.target if client == segment.source else segment.source
             whole = all(stream.began_with_syn for stream in connection.streams.values())
             connection.conversation = Conversation(
-                client, node, self._numbers, self._names, from_its_start=whole, with_records=self._settings.with_records
+                client,
+                node,
+                self._numbers,
+                self._names,
+                from_its_start=whole,
+                with_records=self._settings.with_records,
             )
 
     def _begins_otherwise(self, connection: _Connection, segment: Segment) -> bool:
-        """Return whether the first bytes of a connection that was captured from its start are no request."""
-        return segment.source == connection.opened_by and len(segment.payload) >= 14 and len(connection.held) == 1
+        """Return whether the first bytes of a connection that was captured from its start are no
+        request.
+        """
+        return (
+            segment.source == connection.opened_by
+            and len(segment.payload) >= 14
+            and len(connection.held) == 1
+        )
 
     def _leave_out(self, connection: _Connection) -> None:
         first = connection.held[0].payload[:2]
@@ -134,7 +170,9 @@ class CaptureReader:
         connection.held.clear()
 
     def _flow(self, connection: _Connection, segment: Segment) -> Iterator[Exchange | Notice]:
-        """Pass a segment on; one that acknowledges data captured later, as it happens with several queues, waits for that."""
+        """Pass a segment on; one that acknowledges data captured later, as it happens with several
+        queues, waits for that.
+        """
         connection.passed += 1
         connection.last = segment
         acknowledged = segment.acknowledged
@@ -148,7 +186,9 @@ class CaptureReader:
         yield from self._release(connection)
 
     def _release(self, connection: _Connection) -> Iterator[Exchange | Notice]:
-        """Pass on early segments that are due, or have waited long enough; one may wait for another."""
+        """Pass on early segments that are due, or have waited long enough; one may wait for
+        another.
+        """
         while (ready := self._ready(connection)) is not None:
             yield from self._feed(connection, connection.early.pop(ready)[1])
 
@@ -164,14 +204,20 @@ class CaptureReader:
         for piece in connection.streams[segment.source].feed(segment):
             yield from self._pass_on(connection, segment.source, piece, segment)
 
-    def _pass_on(self, connection: _Connection, source: Endpoint, piece: bytes | Gap, segment: Segment) -> Iterator[Exchange | Notice]:
+    def _pass_on(
+        self, connection: _Connection, source: Endpoint, piece: bytes | Gap, segment: Segment
+    ) -> Iterator[Exchange | Notice]:
         conversation = connection.conversation
         assert conversation is not None, "the client is known"
         from_client = source == conversation.client
         if isinstance(piece, Gap):
-            yield from conversation.lose(int(piece), segment.time_ns, segment.number, from_client=from_client)
+            yield from conversation.lose(
+                int(piece), segment.time_ns, segment.number, from_client=from_client
+            )
         else:
-            yield from conversation.feed(piece, segment.time_ns, segment.number, from_client=from_client)
+            yield from conversation.feed(
+                piece, segment.time_ns, segment.number, from_client=from_client
+            )
 
     def _finish(self, connection: _Connection) -> Iterator[Exchange | Notice]:
         conversation = connection.conversation

@@ -1,6 +1,8 @@
-"""A connection between a client and a node: requests, and the responses that match them by correlation id.
+"""A connection between a client and a node: requests, and the responses that match them by
+correlation id.
 
-Source: KafkaChannel, NetworkClient (correlation ids); SaslServerAuthenticator (bare tokens after SaslHandshake v0).
+Source: KafkaChannel, NetworkClient (correlation ids); SaslServerAuthenticator (bare tokens after
+SaslHandshake v0).
 """
 
 from collections import deque
@@ -19,12 +21,17 @@ from protocol.messages.k00_produce import ACKS_NONE
 
 HEAD_BYTES: Final = 14
 PENDING_MAX: Final = 1 << 16
-"""The limit of pending requests; older ones are dropped: a capture may contain one direction only."""
+"""The limit of pending requests; older ones are dropped: a capture may contain one direction
+only.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A frame of a connection; `number` counts all frames of a capture from 1. In a response, `answers` is the number of its request."""
+    """A frame of a connection; `number` counts all frames of a capture from 1.
+
+    In a response, `answers` is the number of its request.
+    """
 
     number: int
     packet: int
@@ -70,7 +77,10 @@ class Numbers:
 
 
 class _Awaited:
-    """Requests without a response. A client may use one correlation id for several at a time: they are answered in order."""
+    """Requests without a response.
+
+    A client may use one correlation id for several at a time: they are answered in order.
+    """
 
     def __init__(self) -> None:
         self._by_id: dict[int, deque[_Pending]] = {}
@@ -103,7 +113,16 @@ class _Awaited:
 class Conversation:
     """One connection. It gets the bytes of both directions in the order of their packets."""
 
-    def __init__(self, client: Endpoint, node: Endpoint, numbers: Numbers, names: Names, *, from_its_start: bool, with_records: bool) -> None:
+    def __init__(
+        self,
+        client: Endpoint,
+        node: Endpoint,
+        numbers: Numbers,
+        names: Names,
+        *,
+        from_its_start: bool,
+        with_records: bool,
+    ) -> None:
         self.client = client
         self.node = node
         self._numbers = numbers
@@ -115,12 +134,16 @@ class Conversation:
         self._requests = FrameCutter(self._is_request, in_step=from_its_start)
         self._responses = FrameCutter(self._is_response, in_step=from_its_start)
 
-    def feed(self, data: bytes, time_ns: int, packet: int, *, from_client: bool) -> Iterator[Exchange | Notice]:
+    def feed(
+        self, data: bytes, time_ns: int, packet: int, *, from_client: bool
+    ) -> Iterator[Exchange | Notice]:
         """Take bytes in order; yield the frames that are complete now."""
         for found in self._cutter(from_client).feed(data, time_ns, packet):
             yield self._found(found, packet, from_client)
 
-    def lose(self, missing_bytes: int, time_ns: int, packet: int, *, from_client: bool) -> Iterator[Exchange | Notice]:
+    def lose(
+        self, missing_bytes: int, time_ns: int, packet: int, *, from_client: bool
+    ) -> Iterator[Exchange | Notice]:
         """This many bytes of a direction are not in the capture."""
         for found in self._cutter(from_client).lose(missing_bytes, time_ns, packet):
             yield self._found(found, packet, from_client)
@@ -134,18 +157,27 @@ class Conversation:
     def _cutter(self, from_client: bool) -> FrameCutter:
         return self._requests if from_client else self._responses
 
-    def _found(self, found: RawFrame | Skipped, packet: int, from_client: bool) -> Exchange | Notice:
+    def _found(
+        self, found: RawFrame | Skipped, packet: int, from_client: bool
+    ) -> Exchange | Notice:
         if isinstance(found, Skipped):
             side = "client" if from_client else "node"
             text = f"{found.size} bytes of the {side} are left out: {found.reason}"
-            return Notice(client=self.client, node=self.node, packet=packet, text=text, start=found.start)
+            return Notice(
+                client=self.client, node=self.node, packet=packet, text=text, start=found.start
+            )
         return self._request(found) if from_client else self._response(found)
 
     def _request(self, raw: RawFrame) -> Exchange:
         number = self._numbers.following()
         if self._expects_tokens and not looks_like_header(raw.content, SIZE.size, len(raw.content)):
             self._tokens.append(_Pending(number=number, time_ns=raw.time_ns, asked=None))
-            return self._exchange(raw, number, _bare(FrameKind.REQUEST, raw.content, ApiKey.SASL_HANDSHAKE), said="a bare SASL token")
+            return self._exchange(
+                raw,
+                number,
+                _bare(FrameKind.REQUEST, raw.content, ApiKey.SASL_HANDSHAKE),
+                said="a bare SASL token",
+            )
         if raw.missing_bytes:
             frame = dissect_request(raw.content, SIZE.size, max(SIZE.size, raw.first_missing))
             frame.tree.troubles.clear()
@@ -162,9 +194,15 @@ class Conversation:
             return
         self._expects_tokens = frame.api_key == ApiKey.SASL_HANDSHAKE and frame.api_version == 0
         body = frame.body
-        if frame.api_key == ApiKey.PRODUCE and body is not None and body.integer("acks", 1) == ACKS_NONE:
+        if (
+            frame.api_key == ApiKey.PRODUCE
+            and body is not None
+            and body.integer("acks", 1) == ACKS_NONE
+        ):
             return
-        self._pending.add(frame.correlation_id, _Pending(number=number, time_ns=raw.time_ns, asked=frame.asked))
+        self._pending.add(
+            frame.correlation_id, _Pending(number=number, time_ns=raw.time_ns, asked=frame.asked)
+        )
 
     def _response(self, raw: RawFrame) -> Exchange:
         number = self._numbers.following()
@@ -173,25 +211,40 @@ class Conversation:
         pending = self._pending.take(correlation_id) if has_head else None
         if pending is None and self._tokens:
             return self._exchange(
-                raw, number, _bare(FrameKind.RESPONSE, raw.content, ApiKey.SASL_HANDSHAKE), self._tokens.pop(0), "a bare SASL token"
+                raw,
+                number,
+                _bare(FrameKind.RESPONSE, raw.content, ApiKey.SASL_HANDSHAKE),
+                self._tokens.pop(0),
+                "a bare SASL token",
             )
         if not has_head:
             frame = _bare(FrameKind.RESPONSE, raw.content, -1)
-            frame.tree.troubles.append(Trouble(path="", position=SIZE.size, reason="a response without a correlation id"))
+            frame.tree.troubles.append(
+                Trouble(path="", position=SIZE.size, reason="a response without a correlation id")
+            )
             return self._exchange(raw, number, frame)
         if pending is None or pending.asked is None:
             frame = _bare(FrameKind.RESPONSE, raw.content, -1)
             frame.correlation_id = correlation_id
             return self._exchange(raw, number, frame, None, "its request is not in the capture")
         if raw.missing_bytes:
-            frame = dissect_response(raw.content, pending.asked, SIZE.size, max(SIZE.size, raw.first_missing))
+            frame = dissect_response(
+                raw.content, pending.asked, SIZE.size, max(SIZE.size, raw.first_missing)
+            )
             frame.tree.troubles.clear()
             return self._exchange(raw, number, frame, pending, _missing(raw))
         frame = dissect_response(raw.content, pending.asked, SIZE.size)
         explain(frame, self._names, with_records=self._with_records)
         return self._exchange(raw, number, frame, pending)
 
-    def _exchange(self, raw: RawFrame, number: int, frame: Frame, pending: _Pending | None = None, said: str = "") -> Exchange:
+    def _exchange(
+        self,
+        raw: RawFrame,
+        number: int,
+        frame: Frame,
+        pending: _Pending | None = None,
+        said: str = "",
+    ) -> Exchange:
         return Exchange(
             number=number,
             packet=raw.packet,
@@ -204,28 +257,46 @@ class Conversation:
             said=said,
         )
 
-    def _is_request(self, buffer: bytes | bytearray, position: int, begins_segment: bool) -> bool | None:
-        """Return whether a request begins here: one with a client id is accepted, any other must fit to its last byte."""
+    def _is_request(
+        self, buffer: bytes | bytearray, position: int, begins_segment: bool
+    ) -> bool | None:
+        """Return whether a request begins here: one with a client id is accepted, any other must
+        fit to its last byte.
+        """
         if len(buffer) < position + HEAD_BYTES:
             return None if looks_like_start(buffer, position) else False
         if not looks_like_request(buffer, position):
             return False
-        if buffer[position + 12] == 0 and buffer[position + 13] > 0 and len(buffer) >= position + HEAD_BYTES + buffer[position + 13]:
+        if (
+            buffer[position + 12] == 0
+            and buffer[position + 13] > 0
+            and len(buffer) >= position + HEAD_BYTES + buffer[position + 13]
+        ):
             return True
         end = position + SIZE.size + SIZE.unpack_from(buffer, position)[0]
-        return None if len(buffer) < end else dissect_request(bytes(buffer[position:end]), SIZE.size).tree.is_whole
+        return (
+            None
+            if len(buffer) < end
+            else dissect_request(bytes(buffer[position:end]), SIZE.size).tree.is_whole
+        )
 
-    def _is_response(self, buffer: bytes | bytearray, position: int, begins_segment: bool) -> bool | None:
+    def _is_response(
+        self, buffer: bytes | bytearray, position: int, begins_segment: bool
+    ) -> bool | None:
         """Return whether a response to a pending request begins here."""
         if len(buffer) < position + SIZE.size * 2:
             return None if looks_like_start(buffer, position) else False
-        size, correlation_id = (SIZE.unpack_from(buffer, position + ahead)[0] for ahead in (0, SIZE.size))
+        size, correlation_id = (
+            SIZE.unpack_from(buffer, position + ahead)[0] for ahead in (0, SIZE.size)
+        )
         pending = self._pending.oldest(correlation_id)
         if pending is None or pending.asked is None or size < SIZE.size or size >> 24:
             return False
         end = position + SIZE.size + size
         if len(buffer) >= end:
-            return dissect_response(bytes(buffer[position:end]), pending.asked, SIZE.size).tree.is_whole
+            return dissect_response(
+                bytes(buffer[position:end]), pending.asked, SIZE.size
+            ).tree.is_whole
         return True if begins_segment else None
 
 
@@ -240,5 +311,11 @@ def _bare(kind: FrameKind, content: bytes, api_key: int) -> Frame:
 
 
 def _missing(raw: RawFrame) -> str:
-    size = SIZE.size + SIZE.unpack_from(raw.content)[0] if len(raw.content) >= SIZE.size else len(raw.content)
-    return f"{raw.missing_bytes} of {size} bytes are not in the capture, from byte {raw.first_missing}"
+    size = (
+        SIZE.size + SIZE.unpack_from(raw.content)[0]
+        if len(raw.content) >= SIZE.size
+        else len(raw.content)
+    )
+    return (
+        f"{raw.missing_bytes} of {size} bytes are not in the capture, from byte {raw.first_missing}"
+    )

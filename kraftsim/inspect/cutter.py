@@ -18,7 +18,9 @@ MISSED_SHOWN_BYTES: Final = 48
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawFrame:
-    """A frame with its size in front; `missing_bytes` of it were not captured, and are zeros from `first_missing` on."""
+    """A frame with its size in front; `missing_bytes` of it were not captured, and are zeros from
+    `first_missing` on.
+    """
 
     content: bytes
     missing_bytes: int = 0
@@ -37,11 +39,17 @@ class Skipped:
 
 
 IsFrame = Callable[[bytes | bytearray, int, bool], bool | None]
-"""Whether a frame begins at a position of a buffer; None: more bytes are needed. True as third argument: a segment begins there."""
+"""Whether a frame begins at a position of a buffer; None: more bytes are needed.
+
+True as third argument: a segment begins there.
+"""
 
 
 class FrameCutter:
-    """One direction of a connection. `is_frame` recognizes frames; it is called only while the cutter is out of sync."""
+    """One direction of a connection.
+
+    `is_frame` recognizes frames; it is called only while the cutter is out of sync.
+    """
 
     def __init__(self, is_frame: IsFrame, *, in_step: bool) -> None:
         self._is_frame = is_frame
@@ -68,7 +76,9 @@ class FrameCutter:
             yield from self._split(time_ns, packet)
 
     def lose(self, missing_bytes: int, time_ns: int, packet: int) -> Iterator[RawFrame | Skipped]:
-        """This many bytes are missing here, 0 if unknown; a gap inside one frame does not affect the next."""
+        """This many bytes are missing here, 0 if unknown; a gap inside one frame does not affect
+        the next.
+        """
         if not self._in_step:
             self._drop(len(self._buffer))
             return
@@ -88,7 +98,9 @@ class FrameCutter:
             expected = self._expected_bytes() or len(self._buffer)
             if self._first_missing < 0:
                 self._first_missing = len(self._buffer)
-            yield self._frame(bytes(self._buffer), self._missing_bytes + expected - len(self._buffer))
+            yield self._frame(
+                bytes(self._buffer), self._missing_bytes + expected - len(self._buffer)
+            )
         self._buffer.clear()
         self._segment_starts.clear()
         self._in_step = False
@@ -104,7 +116,9 @@ class FrameCutter:
         yield from self._report()
 
     def _expected_bytes(self) -> int | None:
-        """Return the length of the frame at the start of the buffer, including its size; None if it cannot be known."""
+        """Return the length of the frame at the start of the buffer, including its size; None if it
+        cannot be known.
+        """
         if len(self._buffer) < SIZE.size:
             return None
         size: int = SIZE.unpack_from(self._buffer)[0]
@@ -134,7 +148,13 @@ class FrameCutter:
 
     def _frame(self, content: bytes, missing_bytes: int) -> RawFrame:
         time_ns, packet = self._began
-        frame = RawFrame(content=content, missing_bytes=missing_bytes, first_missing=self._first_missing, time_ns=time_ns, packet=packet)
+        frame = RawFrame(
+            content=content,
+            missing_bytes=missing_bytes,
+            first_missing=self._first_missing,
+            time_ns=time_ns,
+            packet=packet,
+        )
         self._missing_bytes, self._first_missing = 0, -1
         return frame
 

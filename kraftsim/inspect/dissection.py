@@ -1,9 +1,10 @@
-"""Decodes a message by the layout of its version, field by field, and keeps the position of each field.
+"""Decodes a message by the layout of its version, field by field, and keeps the position of each
+field.
 
-The codecs of `protocol` decode messages; this also records positions. It must decode exactly what they decode
-(a test compares them), and in addition it returns the parts that were decoded before an error. What Kafka
-accepts although it is malformed (tags in any order, wrong sizes of tags, invalid UTF-8) is accepted here, too,
-and recorded in `oddities`.
+The codecs of `protocol` decode messages; this also records positions. It must decode exactly what
+they decode (a test compares them), and in addition it returns the parts that were decoded before an
+error. What Kafka accepts although it is malformed (tags in any order, wrong sizes of tags, invalid
+UTF-8) is accepted here, too, and recorded in `oddities`.
 Source: org.apache.kafka.common.protocol.types.Type, ByteBufferAccessor; KIP-482.
 """
 
@@ -49,7 +50,9 @@ class Dissector:
         self.oddities: list[Trouble] = []
 
     def trouble(self, failure: Unreadable) -> Trouble:
-        """Return the failure with the path of the field in which it happened, and clear that path."""
+        """Return the failure with the path of the field in which it happened, and clear that
+        path.
+        """
         place = self._place()
         self._path.clear()
         return Trouble(path=place, position=failure.position, reason=failure.reason)
@@ -61,10 +64,16 @@ class Dissector:
         return path
 
     def _odd(self, position: int, reason: str) -> None:
-        self.oddities.append(Trouble(path=self._place(), position=position, reason=f"{reason}; Kafka reads on"))
+        self.oddities.append(
+            Trouble(path=self._place(), position=position, reason=f"{reason}; Kafka reads on")
+        )
 
     def message(self, layout: StructureLayout, position: int, parts: list[Part]) -> int:
-        """Append the fields of a message or structure to `parts` as they are decoded; return the end position. Raises Unreadable."""
+        """Append the fields of a message or structure to `parts` as they are decoded; return the
+        end position.
+
+        Raises Unreadable.
+        """
         for field in layout.fields:
             position = self._named(field, position, parts)
         return self._tags(layout, position, parts) if layout.flexible else position
@@ -80,7 +89,9 @@ class Dissector:
     def _field(self, field: PresentField, position: int, part: Part) -> int:
         match field.type:
             case Primitive() as primitive:
-                part.value, position = self._primitive(primitive, position, flexible=field.flexible, nullable=field.nullable)
+                part.value, position = self._primitive(
+                    primitive, position, flexible=field.flexible, nullable=field.nullable
+                )
                 return position
             case StructureLayout() as layout:
                 if field.nullable:
@@ -90,20 +101,32 @@ class Dissector:
                 part.parts = []
                 return self.message(layout, position, part.parts)
             case ArrayLayout(element):
-                count, position = self._length(position, INT32, flexible=field.flexible, nullable=field.nullable)
+                count, position = self._length(
+                    position, INT32, flexible=field.flexible, nullable=field.nullable
+                )
                 if count is None:
                     return position
                 return self._elements(element, count, position, part, flexible=field.flexible)
 
     def _is_null(self, position: int, *, tagged: bool) -> tuple[bool, int]:
-        """Read the marker before a nullable structure: a byte, in a tagged field an unsigned varint."""
+        """Read the marker before a nullable structure: a byte, in a tagged field an unsigned
+        varint.
+        """
         if tagged:
             mark, position = self.unsigned_varint(position)
             return mark == 0, position
         (mark,), end = NUMBERS[Primitive.INT8].unpack(self._bytes(position, 1)[0]), position + 1
         return mark < 0, end
 
-    def _elements(self, element: Primitive | StructureLayout, count: int, position: int, part: Part, *, flexible: bool) -> int:
+    def _elements(
+        self,
+        element: Primitive | StructureLayout,
+        count: int,
+        position: int,
+        part: Part,
+        *,
+        flexible: bool,
+    ) -> int:
         if isinstance(element, Primitive):
             values: list[Scalar] = []
             part.value = values
@@ -143,14 +166,24 @@ class Dissector:
                 continue
             end = self._named(known[tag], position, parts)
             if end != position + size:
-                self._odd(start, f"{known[tag].name} (tag {tag}) ends at byte {end}, its size said {position + size}")
+                self._odd(
+                    start,
+                    f"{known[tag].name} (tag {tag}) ends at byte {end}, its size said "
+                    f"{position + size}",
+                )
             parts[-1].emit = f"tag {tag}"
             position = end
         if unknown:
-            parts.append(Part(TAGS, "unknown tagged fields", unknown[0].start, unknown[-1].end, parts=unknown))
+            parts.append(
+                Part(
+                    TAGS, "unknown tagged fields", unknown[0].start, unknown[-1].end, parts=unknown
+                )
+            )
         return position
 
-    def _primitive(self, primitive: Primitive, position: int, *, flexible: bool = False, nullable: bool = False) -> tuple[Scalar, int]:
+    def _primitive(
+        self, primitive: Primitive, position: int, *, flexible: bool = False, nullable: bool = False
+    ) -> tuple[Scalar, int]:
         number = NUMBERS.get(primitive)
         if number is not None:
             end = position + number.size
@@ -190,7 +223,9 @@ class Dissector:
         size, position = self._length(position, INT32, flexible=flexible, nullable=nullable)
         return (None, position) if size is None else self._bytes(position, size)
 
-    def _length(self, position: int, number: Struct, *, flexible: bool, nullable: bool) -> tuple[int | None, int]:
+    def _length(
+        self, position: int, number: Struct, *, flexible: bool, nullable: bool
+    ) -> tuple[int | None, int]:
         start = position
         if flexible:
             length, position = self.unsigned_varint(position)
@@ -207,7 +242,10 @@ class Dissector:
         return None, position
 
     def unsigned_varint(self, position: int) -> tuple[int, int]:
-        """Read an unsigned varint of at most 31 bits; return it and its end position. Raises Unreadable."""
+        """Read an unsigned varint of at most 31 bits; return it and its end position.
+
+        Raises Unreadable.
+        """
         value = 0
         start = position
         for shift in (0, 7, 14, 21, 28):
@@ -229,7 +267,9 @@ class Dissector:
         return self.buffer[position:end], end
 
     def _short(self, position: int, size: int) -> Unreadable:
-        return Unreadable(position, f"{size} bytes are needed, {max(0, self.end - position)} are left")
+        return Unreadable(
+            position, f"{size} bytes are needed, {max(0, self.end - position)} are left"
+        )
 
     _SIZED: Final[dict[Primitive, "Callable[[Dissector, int, bool, bool], tuple[Scalar, int]]"]] = {
         Primitive.BOOLEAN: _boolean,

@@ -1,8 +1,8 @@
 """Decodes whole frames: a request by its header, a response by its request.
 
 Positions count from the first byte of the frame's size if it is present, else from its header.
-Source: RequestHeader.parse, AbstractResponse.parseResponse, ApiVersionsResponse.parse (KIP-511: an ApiVersions
-error 35 has version 0).
+Source: RequestHeader.parse, AbstractResponse.parseResponse, ApiVersionsResponse.parse (KIP-511: an
+ApiVersions error 35 has version 0).
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,12 @@ from kraftsim.inspect.parts import Part, Tree, Trouble, joined
 from protocol.api_keys import ApiKey
 from protocol.declaration import pascal_case
 from protocol.errors import ErrorCode
-from protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    request_header_version,
+    response_header_version,
+)
 from protocol.messages import registry
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
@@ -47,7 +52,11 @@ class Asked:
 
 @dataclass(slots=True, kw_only=True)
 class Frame:
-    """A decoded frame. Positions count in `content`; `is_unknown`: its API or version is not declared here, so the body is not decoded."""
+    """A decoded frame.
+
+    Positions count in `content`; `is_unknown`: its API or version is not declared here, so the body
+    is not decoded.
+    """
 
     kind: FrameKind
     content: bytes
@@ -69,7 +78,9 @@ class Frame:
     @property
     def asked(self) -> Asked:
         """The request that a response to this frame has."""
-        return Asked(self.api_key, self.api_version, None if self.inner is None else self.inner.asked)
+        return Asked(
+            self.api_key, self.api_version, None if self.inner is None else self.inner.asked
+        )
 
     @property
     def body(self) -> Part | None:
@@ -92,17 +103,29 @@ def is_declared(api_key: int, version: int) -> bool:
 
 
 def dissect_request(content: bytes, start: int = 0, end: int | None = None) -> Frame:
-    """Decode the request between two positions, the first being that of its header; never raises for malformed bytes."""
+    """Decode the request between two positions, the first being that of its header; never raises
+    for malformed bytes.
+    """
     end = len(content) if end is None else end
     tree = Tree()
     frame = Frame(kind=FrameKind.REQUEST, content=content, tree=tree)
     if end < start + REQUEST_START.size:
-        tree.troubles.append(Trouble(path=HEADER, position=start, reason=f"a frame of {end - start} bytes has no request header"))
+        tree.troubles.append(
+            Trouble(
+                path=HEADER,
+                position=start,
+                reason=f"a frame of {end - start} bytes has no request header",
+            )
+        )
         return frame
-    frame.api_key, frame.api_version, frame.correlation_id = REQUEST_START.unpack_from(content, start)
+    frame.api_key, frame.api_version, frame.correlation_id = REQUEST_START.unpack_from(
+        content, start
+    )
     frame.body_version = frame.api_version
     reader = _Reader(content, end, tree)
-    body_position = reader.section(HEADER, RequestHeader, _request_header_version(frame.api_key, frame.api_version), start)
+    body_position = reader.section(
+        HEADER, RequestHeader, _request_header_version(frame.api_key, frame.api_version), start
+    )
     if body_position is None:
         return frame
     frame.client_id = tree.parts[0].text("client_id")
@@ -119,10 +142,22 @@ def dissect_response(content: bytes, asked: Asked, start: int = 0, end: int | No
     """Decode the response to a request; never raises for malformed bytes."""
     end = len(content) if end is None else end
     tree = Tree()
-    frame = Frame(kind=FrameKind.RESPONSE, content=content, tree=tree, api_key=asked.api_key, api_version=asked.api_version)
+    frame = Frame(
+        kind=FrameKind.RESPONSE,
+        content=content,
+        tree=tree,
+        api_key=asked.api_key,
+        api_version=asked.api_version,
+    )
     frame.body_version = asked.api_version
     if end < start + SIZE.size:
-        tree.troubles.append(Trouble(path=HEADER, position=start, reason=f"a frame of {end - start} bytes has no correlation id"))
+        tree.troubles.append(
+            Trouble(
+                path=HEADER,
+                position=start,
+                reason=f"a frame of {end - start} bytes has no correlation id",
+            )
+        )
         return frame
     frame.correlation_id = SIZE.unpack_from(content, start)[0]
     if asked.api_key == ApiKey.API_VERSIONS and _is_unsupported(content, start + SIZE.size, end):
@@ -132,7 +167,9 @@ def dissect_response(content: bytes, asked: Asked, start: int = 0, end: int | No
         return frame
     flexible = registry.is_flexible(asked.api_key, frame.body_version)
     reader = _Reader(content, end, tree)
-    body_position = reader.section(HEADER, ResponseHeader, response_header_version(asked.api_key, flexible=flexible), start)
+    body_position = reader.section(
+        HEADER, ResponseHeader, response_header_version(asked.api_key, flexible=flexible), start
+    )
     if body_position is not None:
         reader.body(registry.response_class(asked.api_key), frame.body_version, body_position)
     if asked.inner is not None:
@@ -146,12 +183,22 @@ def _open_envelope(frame: Frame, field_name: str, asked: Asked | None) -> None:
     if part is None or not isinstance(part.value, bytes):
         return
     start = part.end - len(part.value)
-    inner = dissect_request(frame.content, start, part.end) if asked is None else dissect_response(frame.content, asked, start, part.end)
+    inner = (
+        dissect_request(frame.content, start, part.end)
+        if asked is None
+        else dissect_response(frame.content, asked, start, part.end)
+    )
     frame.inner = inner
     part.parts, part.value = inner.tree.parts, None
     part.emit = f"{inner.api_name} v{inner.api_version} {inner.kind.value}"
     for trouble in inner.tree.troubles:
-        frame.tree.troubles.append(Trouble(path=f"{field_name}.{trouble.path}", position=trouble.position, reason=trouble.reason))
+        frame.tree.troubles.append(
+            Trouble(
+                path=f"{field_name}.{trouble.path}",
+                position=trouble.position,
+                reason=trouble.reason,
+            )
+        )
 
 
 class _Reader:
@@ -176,7 +223,9 @@ class _Reader:
             failed.append(dissector.trouble(failure))
         for trouble in (*dissector.oddities, *failed):
             path = trouble.path if name == BODY else joined(name, trouble.path)
-            self._tree.troubles.append(Trouble(path=path, position=trouble.position, reason=trouble.reason))
+            self._tree.troubles.append(
+                Trouble(path=path, position=trouble.position, reason=trouble.reason)
+            )
         return None if failed else part.end
 
     def body(self, cls: type, version: int, position: int) -> None:
@@ -184,11 +233,19 @@ class _Reader:
         end = self.section(BODY, cls, version, position)
         if end is not None and end < self._end:
             left = self._end - end
-            self._tree.troubles.append(Trouble(path="", position=end, reason=f"{left} bytes are left behind the {cls.__name__} v{version}"))
+            self._tree.troubles.append(
+                Trouble(
+                    path="",
+                    position=end,
+                    reason=f"{left} bytes are left behind the {cls.__name__} v{version}",
+                )
+            )
 
 
 def _request_header_version(api_key: int, version: int) -> int:
-    """Return the header version; for an undeclared API the fields that all versions share are decoded."""
+    """Return the header version; for an undeclared API the fields that all versions share are
+    decoded.
+    """
     try:
         flexible = registry.is_flexible(api_key, version)
     except KeyError:
@@ -197,4 +254,7 @@ def _request_header_version(api_key: int, version: int) -> int:
 
 
 def _is_unsupported(content: bytes, position: int, end: int) -> bool:
-    return end >= position + ERROR.size and ERROR.unpack_from(content, position)[0] == UNSUPPORTED_VERSION
+    return (
+        end >= position + ERROR.size
+        and ERROR.unpack_from(content, position)[0] == UNSUPPORTED_VERSION
+    )

@@ -1,10 +1,13 @@
-"""Hex in any common form: spaces, colons, commas, line ends, 0x, and the lines that hexdump, xxd and tcpdump -X print."""
+"""Hex in any common form: spaces, colons, commas, line ends, 0x, and the lines that hexdump, xxd
+and tcpdump -X print.
+"""
 
 import re
 from typing import Final
 
 DUMP_LINE: Final = re.compile(
-    r"^\s*(?:0x)?[0-9a-fA-F]{4,8}(?::\s+|\s\s+)(?P<bytes>(?:[0-9a-fA-F]{2,4}[ \t]{1,3})*[0-9a-fA-F]{2,4})(?P<rest>[ \t]{2,}.*|[ \t]*)$"
+    r"^\s*(?:0x)?[0-9a-fA-F]{4,8}(?::\s+|\s\s+)(?P<bytes>(?:[0-9a-fA-F]{2,4}[ "
+    r"\t]{1,3})*[0-9a-fA-F]{2,4})(?P<rest>[ \t]{2,}.*|[ \t]*)$"
 )
 SEPARATORS: Final = re.compile(r"0[xX]|\\x|[\s:,;_-]")
 

@@ -7,8 +7,13 @@ LINE_BYTES: Final = 16
 CONTEXT_LINES: Final = 2
 
 
-def hexdump(content: bytes, *, marked: int | None = None, context_lines: int = CONTEXT_LINES) -> Iterator[str]:
-    """Yield the lines around a marked byte, or all lines; the mark is on a line of its own. A mark at the end points after the last byte."""
+def hexdump(
+    content: bytes, *, marked: int | None = None, context_lines: int = CONTEXT_LINES
+) -> Iterator[str]:
+    """Yield the lines around a marked byte, or all lines; the mark is on a line of its own.
+
+    A mark at the end points after the last byte.
+    """
     first, last = 0, max(0, len(content) - 1) // LINE_BYTES
     if marked is not None:
         first = max(0, marked // LINE_BYTES - context_lines)

@@ -1,6 +1,7 @@
 """A dissected frame as one JSON object: fields under their names, and the position of each of them.
 
-Bytes are a string if they are printable text, else {"hex": "..."}; the meaning of a value is in NAME_means.
+Bytes are a string if they are printable text, else {"hex": "..."}; the meaning of a value is in
+NAME_means.
 """
 
 from typing import Final, TypeAlias
@@ -19,7 +20,12 @@ def json_of_parts(parts: list[Part]) -> dict[str, Json]:
     shown: dict[str, Json] = {}
     for part in parts:
         shown[part.name] = json_of(part)
-        if part.emit and part.kind != "records" and not part.emit.startswith("tag ") and part.parts is None:
+        if (
+            part.emit
+            and part.kind != "records"
+            and not part.emit.startswith("tag ")
+            and part.parts is None
+        ):
             shown[part.name + MEANS] = part.emit
     return shown
 
@@ -29,7 +35,10 @@ def json_of(part: Part) -> Json:
     if part.parts is None:
         return _json_of_value(part.value, part.kind)
     if part.kind == "headers":
-        return [{"key": each.name, "value": _json_of_value(each.value, each.kind)} for each in part.parts]
+        return [
+            {"key": each.name, "value": _json_of_value(each.value, each.kind)}
+            for each in part.parts
+        ]
     if part.kind.startswith("[]") or part.kind in ("records", "messages"):
         return [json_of(each) for each in part.parts]
     shown = json_of_parts(part.parts)
@@ -39,14 +48,26 @@ def json_of(part: Part) -> Json:
 
 
 def json_of_spans(tree: Tree) -> dict[str, Json]:
-    """Return [start, end) of every field by its path; fields of compressed records have no position in the frame and are left out."""
-    return {path: [part.start, part.end] for path, part in walk(tree.parts) if not part.uncompressed and part.kind != HEADER_KIND}
+    """Return [start, end) of every field by its path; fields of compressed records have no position
+    in the frame and are left out.
+    """
+    return {
+        path: [part.start, part.end]
+        for path, part in walk(tree.parts)
+        if not part.uncompressed and part.kind != HEADER_KIND
+    }
 
 
 def json_of_troubles(troubles: list[Trouble]) -> list[Json]:
     """Return the errors in the order of the bytes."""
     return [
-        {"path": trouble.path, "position": trouble.position, "uncompressed": trouble.uncompressed, "reason": trouble.reason} for trouble in troubles
+        {
+            "path": trouble.path,
+            "position": trouble.position,
+            "uncompressed": trouble.uncompressed,
+            "reason": trouble.reason,
+        }
+        for trouble in troubles
     ]
 
 

@@ -1,7 +1,7 @@
 """Recognizes bytes: the start of a request, a response to a request, a batch.
 
-A request has a header that identifies it, so few bytes are enough; a response does not, so it is decoded as a
-response to every possible request.
+A request has a header that identifies it, so few bytes are enough; a response does not, so it is
+decoded as a response to every possible request.
 """
 
 from functools import cache
@@ -32,17 +32,20 @@ def looks_like_request(content: bytes | bytearray | memoryview, position: int = 
     """Return whether a size and the header of a request begin here."""
     if len(content) < position + SIZED_REQUEST_HEAD.size:
         return False
-    size, api_key, version, correlation_id, client_id_size = SIZED_REQUEST_HEAD.unpack_from(content, position)
+    size, api_key, version, correlation_id, client_id_size = SIZED_REQUEST_HEAD.unpack_from(
+        content, position
+    )
     if not 10 <= size <= SOCKET_REQUEST_MAX_BYTES:
         return False
     return _is_head(content, position + 4, size, api_key, version, correlation_id, client_id_size)
 
 
 def is_surely_request(content: bytes, *, begins_connection: bool) -> bool:
-    """Return whether a request begins here, and not a response, whose small correlation id reads like the API and the version of a Produce request.
+    """Return whether a request begins here, and not a response, whose small correlation id reads
+    like the API and the version of a Produce request.
 
-    The end that opened the connection is the client; if unknown, a whole request must match to its last byte,
-    and an incomplete one must have a client id.
+    The end that opened the connection is the client; if unknown, a whole request must match to its
+    last byte, and an incomplete one must have a client id.
     """
     if not looks_like_request(content):
         return False
@@ -69,11 +72,19 @@ def looks_like_batch(content: bytes, position: int = 0) -> bool:
 
 
 def resembles_batches(content: bytes) -> bool:
-    """Return whether lengths and formats are those of batches up to the last byte, whatever the rest is."""
+    """Return whether lengths and formats are those of batches up to the last byte, whatever the
+    rest is.
+    """
     position = 0
     while position + LENGTH_OVERHEAD_BYTES < len(content):
-        length = int.from_bytes(content[position + 8 : position + LENGTH_OVERHEAD_BYTES], signed=True)
-        if length < CONTENT_BYTES_MIN or position + MAGIC_POSITION >= len(content) or content[position + MAGIC_POSITION] > MAGIC:
+        length = int.from_bytes(
+            content[position + 8 : position + LENGTH_OVERHEAD_BYTES], signed=True
+        )
+        if (
+            length < CONTENT_BYTES_MIN
+            or position + MAGIC_POSITION >= len(content)
+            or content[position + MAGIC_POSITION] > MAGIC
+        ):
             return False
         position += LENGTH_OVERHEAD_BYTES + length
     return position == len(content) > 0
@@ -85,19 +96,39 @@ def fitting_responses(content: bytes, start: int, end: int) -> list[Frame]:
     for asked in _everything_askable():
         frame = dissect_response(content, asked, start, end)
         if frame.tree.is_whole and not frame.is_unknown:
-            fitting.append((_strangeness(frame.tree.parts), -_meaning(frame.tree.parts), asked.api_key, -asked.api_version, frame))
+            fitting.append(
+                (
+                    _strangeness(frame.tree.parts),
+                    -_meaning(frame.tree.parts),
+                    asked.api_key,
+                    -asked.api_version,
+                    frame,
+                )
+            )
     return [frame for *_, frame in sorted(fitting, key=lambda row: row[:-1])]
 
 
 def _is_head(
-    content: bytes | bytearray | memoryview, start: int, size: int, api_key: int, version: int, correlation_id: int, client_id_size: int
+    content: bytes | bytearray | memoryview,
+    start: int,
+    size: int,
+    api_key: int,
+    version: int,
+    correlation_id: int,
+    client_id_size: int,
 ) -> bool:
     last_version = _last_versions().get(api_key)
-    if last_version is None or not 0 <= version <= last_version + FUTURE_VERSIONS or correlation_id < 0:
+    if (
+        last_version is None
+        or not 0 <= version <= last_version + FUTURE_VERSIONS
+        or correlation_id < 0
+    ):
         return False
     if not -1 <= client_id_size <= min(size - REQUEST_HEAD.size, CLIENT_ID_BYTES_MAX):
         return False
-    name = bytes(content[start + REQUEST_HEAD.size : start + REQUEST_HEAD.size + max(0, client_id_size)])
+    name = bytes(
+        content[start + REQUEST_HEAD.size : start + REQUEST_HEAD.size + max(0, client_id_size)]
+    )
     return all(32 <= byte < 127 for byte in name)
 
 
@@ -110,7 +141,11 @@ def _last_versions() -> dict[int, int]:
 
 @cache
 def _everything_askable() -> tuple[Asked, ...]:
-    return tuple(Asked(int(key), version) for key in declared_api_keys() for version in range(versions_of(key)[0], versions_of(key)[1] + 1))
+    return tuple(
+        Asked(int(key), version)
+        for key in declared_api_keys()
+        for version in range(versions_of(key)[0], versions_of(key)[1] + 1)
+    )
 
 
 def _strangeness(parts: list[Part]) -> int:
@@ -138,7 +173,8 @@ def _meaning(parts: list[Part]) -> int:
 
 
 def frame_spans(content: bytes) -> list[tuple[int, int]]:
-    """Return (start of the header, end) of every frame if sizes tile the bytes, else of the whole, as a frame without its size.
+    """Return (start of the header, end) of every frame if sizes tile the bytes, else of the whole,
+    as a frame without its size.
 
     An incomplete last frame ends where the bytes end.
     """
@@ -146,7 +182,9 @@ def frame_spans(content: bytes) -> list[tuple[int, int]]:
     position = 0
     while position + 4 <= len(content):
         size = int.from_bytes(content[position : position + 4], signed=True)
-        if not 0 < size <= SOCKET_REQUEST_MAX_BYTES or (position + 4 + size > len(content) and not looks_like_request(content, position)):
+        if not 0 < size <= SOCKET_REQUEST_MAX_BYTES or (
+            position + 4 + size > len(content) and not looks_like_request(content, position)
+        ):
             break
         spans.append((position + 4, min(len(content), position + 4 + size)))
         position += 4 + size

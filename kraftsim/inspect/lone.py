@@ -1,4 +1,5 @@
-"""Frames and batches without a capture, from hex or a file: their type is given, or guessed and reported.
+"""Frames and batches without a capture, from hex or a file: their type is given, or guessed and
+reported.
 
 Source: a response does not contain its type; only the client that sent the request knows it.
 """
@@ -50,29 +51,56 @@ class Found:
         return self.end - self.start + (SIZE.size if self.start >= SIZE.size else 0)
 
 
-def dissect_lone(content: bytes, declared: Hint | Asked, *, topic: str | None = None, with_records: bool = True) -> Iterator[Found]:
-    """Yield the frames, or the batches as one, in some bytes. `topic` is the topic of the records."""
+def dissect_lone(
+    content: bytes, declared: Hint | Asked, *, topic: str | None = None, with_records: bool = True
+) -> Iterator[Found]:
+    """Yield the frames, or the batches as one, in some bytes.
+
+    `topic` is the topic of the records.
+    """
     names = Names()
     if declared is Hint.BATCH or (declared is Hint.NOTHING and looks_like_batch(content)):
-        yield _batches(content, topic, names, "" if declared is Hint.BATCH else "record batches, as the checksum of the first one says", with_records)
+        yield _batches(
+            content,
+            topic,
+            names,
+            ""
+            if declared is Hint.BATCH
+            else "record batches, as the checksum of the first one says",
+            with_records,
+        )
         return
     if declared is Hint.NOTHING and resembles_batches(content):
-        yield _batches(content, topic, names, "record batches, as their lengths and formats say", with_records)
+        yield _batches(
+            content, topic, names, "record batches, as their lengths and formats say", with_records
+        )
         return
     for start, end in frame_spans(content):
         found = _frame(content, start, end, declared)
         if start == 0 and not isinstance(declared, Asked):
             found = _behind_wrong_size(content, end, found) or found
         if found is None:
-            found = Found(content=content, tree=Tree(), said="neither a request, nor a response to anything known, nor a batch", start=start, end=end)
+            found = Found(
+                content=content,
+                tree=Tree(),
+                said="neither a request, nor a response to anything known, nor a batch",
+                start=start,
+                end=end,
+            )
         if found.frame is not None:
             explain(found.frame, names, with_records=with_records)
             begin = found.start
-            announced = int.from_bytes(content[begin - SIZE.size : begin]) if begin >= SIZE.size else end - begin
+            announced = (
+                int.from_bytes(content[begin - SIZE.size : begin])
+                if begin >= SIZE.size
+                else end - begin
+            )
             if announced != end - begin:
                 prefix = "the frame is truncated: " if announced > end - begin else ""
                 reason = f"{prefix}its size is {announced} bytes, {end - begin} are present"
-                found.tree.troubles.append(Trouble(path="", position=begin - SIZE.size, reason=reason))
+                found.tree.troubles.append(
+                    Trouble(path="", position=begin - SIZE.size, reason=reason)
+                )
         yield found
 
 
@@ -93,31 +121,53 @@ def _frame(content: bytes, start: int, end: int, declared: Hint | Asked) -> Foun
 
 
 def _behind_wrong_size(content: bytes, end: int, otherwise: Found | None) -> Found | None:
-    """Treat the first four bytes as a wrong size, if a request after them is more likely than the other matches."""
+    """Treat the first four bytes as a wrong size, if a request after them is more likely than the
+    other matches.
+    """
     frame = None if otherwise is None else otherwise.frame
-    is_certain = frame is not None and frame.kind is FrameKind.REQUEST and frame.tree.is_whole and not frame.is_unknown
+    is_certain = (
+        frame is not None
+        and frame.kind is FrameKind.REQUEST
+        and frame.tree.is_whole
+        and not frame.is_unknown
+    )
     if is_certain or end <= SIZE.size or not looks_like_header(content, SIZE.size, end):
         return None
     request = dissect_request(content, SIZE.size, end)
-    if request.is_unknown or (not request.tree.is_whole and frame is not None and not frame.is_unknown):
+    if request.is_unknown or (
+        not request.tree.is_whole and frame is not None and not frame.is_unknown
+    ):
         return None
-    return _found(request, SIZE.size, end, "a request, as its header says, behind a size that is wrong")
+    return _found(
+        request, SIZE.size, end, "a request, as its header says, behind a size that is wrong"
+    )
 
 
 def _found(frame: Frame, start: int, end: int, said: str = "") -> Found:
-    return Found(content=frame.content, tree=frame.tree, frame=frame, said=said, start=start, end=end)
+    return Found(
+        content=frame.content, tree=frame.tree, frame=frame, said=said, start=start, end=end
+    )
 
 
 def _guess(responses: list[Frame]) -> str:
     words = [f"{frame.api_name} v{frame.api_version}" for frame in responses]
     if len(words) == 1:
         return f"a response to {words[0]}: nothing else fits"
-    others = ", ".join(words[1 : 1 + OTHERS_SHOWN]) + (", ..." if len(words) > 1 + OTHERS_SHOWN else "")
-    return f"a response to {words[0]}; {len(words) - 1} others fit as well: {others} (use --response API VERSION)"
+    others = ", ".join(words[1 : 1 + OTHERS_SHOWN]) + (
+        ", ..." if len(words) > 1 + OTHERS_SHOWN else ""
+    )
+    return (
+        f"a response to {words[0]}; {len(words) - 1} others fit as well: {others} (use "
+        "--response API VERSION)"
+    )
 
 
-def _batches(content: bytes, topic: str | None, names: Names, said: str, with_records: bool) -> Found:
+def _batches(
+    content: bytes, topic: str | None, names: Names, said: str, with_records: bool
+) -> Found:
     tree = Tree()
-    tree.parts = dissect_batches(content, 0, len(content), "", tree.troubles, with_records=with_records)
+    tree.parts = dissect_batches(
+        content, 0, len(content), "", tree.troubles, with_records=with_records
+    )
     tree.troubles += open_values(tree.parts, "", topic, names, guess=topic is None)
     return Found(content=content, tree=tree, said=said, end=len(content))

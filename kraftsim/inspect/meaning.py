@@ -1,4 +1,5 @@
-"""Explains values: names of errors and APIs, uuids in Kafka's notation, times, and the content of bytes fields.
+"""Explains values: names of errors and APIs, uuids in Kafka's notation, times, and the content of
+bytes fields.
 
 It works on decoded trees, so it cannot change the decoding.
 """
@@ -47,7 +48,13 @@ EMBEDDED: Final[dict[tuple[int, str], type]] = {
     (ApiKey.ENVELOPE, "request_principal"): DefaultPrincipalData,
 }
 """Messages in bytes fields, by API and field."""
-LIST_OFFSETS_TIMES: Final = {-1: "latest", -2: "earliest", -3: "largest timestamp", -4: "earliest local", -5: "latest tiered"}
+LIST_OFFSETS_TIMES: Final = {
+    -1: "latest",
+    -2: "earliest",
+    -3: "largest timestamp",
+    -4: "earliest local",
+    -5: "latest tiered",
+}
 
 
 @dataclass(slots=True)
@@ -58,7 +65,9 @@ class Names:
 
 
 def explain(frame: Frame, names: Names, *, with_records: bool = True) -> None:
-    """Add explanations to a frame's tree, and decode its record batches; errors inside them are added to the frame's troubles."""
+    """Add explanations to a frame's tree, and decode its record batches; errors inside them are
+    added to the frame's troubles.
+    """
     for part in frame.tree.parts:
         _explain(part, names, frame.api_key)
     body = frame.body
@@ -66,14 +75,22 @@ def explain(frame: Frame, names: Names, *, with_records: bool = True) -> None:
         _Records(frame, names, with_records).explore(body, "", None)
 
 
-def open_values(batches: list[Part], path: str, topic: str | None, names: Names, *, guess: bool = False) -> list[Trouble]:
-    """Decode the records of batches as far as their topic, or the control bit, identifies them; return the errors."""
+def open_values(
+    batches: list[Part], path: str, topic: str | None, names: Names, *, guess: bool = False
+) -> list[Trouble]:
+    """Decode the records of batches as far as their topic, or the control bit, identifies them;
+    return the errors.
+    """
     troubles: list[Trouble] = []
     for batch in batches:
         records = batch.part(RECORDS)
         if records is None or not records.parts:
             continue
-        opener: Opener | None = open_control_record if batch.integer("attributes", 0) & CONTROL_BIT else OPENERS.get(topic or "")
+        opener: Opener | None = (
+            open_control_record
+            if batch.integer("attributes", 0) & CONTROL_BIT
+            else OPENERS.get(topic or "")
+        )
         if opener is None and guess and all(_is_metadata(record) for record in records.parts):
             opener = open_metadata_record
         place = joined(f"{path}{batch.name}", RECORDS)
@@ -92,7 +109,10 @@ def time_text(milliseconds: int) -> str:
     """Return a timestamp as text, in UTC; empty if it is implausible."""
     if not FIRST_LIKELY_TIME_MS <= milliseconds <= LAST_LIKELY_TIME_MS:
         return ""
-    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") + f".{milliseconds % 1000:03d} UTC"
+    return (
+        datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        + f".{milliseconds % 1000:03d} UTC"
+    )
 
 
 def error_name(code: int) -> str:
@@ -106,7 +126,9 @@ _ERRORS: Final = {int(code): code.name for code in ErrorCode}
 
 def _is_metadata(record: Part) -> bool:
     value = record.part("value")
-    return value is not None and is_metadata_record(value.value if isinstance(value.value, bytes) else None)
+    return value is not None and is_metadata_record(
+        value.value if isinstance(value.value, bytes) else None
+    )
 
 
 def _explain_times(record: Part) -> None:
@@ -144,7 +166,12 @@ def _explanation_of(part: Part, names: Names, api_key: int | None) -> str:
 def _learn(part: Part, names: Names) -> None:
     """Store the name of a topic id."""
     topic_id, name = part.part("topic_id"), _topic_name(part)
-    if name and topic_id is not None and isinstance(topic_id.value, bytes) and topic_id.value != ZERO_UUID:
+    if (
+        name
+        and topic_id is not None
+        and isinstance(topic_id.value, bytes)
+        and topic_id.value != ZERO_UUID
+    ):
         names.topics[topic_id.value] = name
 
 
@@ -179,7 +206,9 @@ class _Records:
                 self.explore(each, place, topic)
 
     def _open_embedded(self, part: Part, path: str) -> None:
-        """Decode embedded consumer protocol messages; other content is allowed, so what does not match is not decoded."""
+        """Decode embedded consumer protocol messages; other content is allowed, so what does not
+        match is not decoded.
+        """
         cls = EMBEDDED.get((self._frame.api_key, part.name))
         if cls is None or not isinstance(part.value, bytes) or not part.value:
             return
@@ -190,9 +219,15 @@ class _Records:
     def _open(self, part: Part, value: bytes, path: str, topic: str | None) -> None:
         troubles: list[Trouble] = []
         start = part.end - len(value)
-        part.parts = dissect_batches(self._frame.content, start, part.end, path, troubles, with_records=self._with_records)
+        part.parts = dissect_batches(
+            self._frame.content, start, part.end, path, troubles, with_records=self._with_records
+        )
         part.emit = f"{len(value)} bytes"
-        if troubles and troubles[-1].reason.startswith("the last batch is torn") and self._may_be_torn():
+        if (
+            troubles
+            and troubles[-1].reason.startswith("the last batch is torn")
+            and self._may_be_torn()
+        ):
             part.emit += f", the last batch is truncated at byte {part.end}"
             troubles.pop()
         troubles += open_values(part.parts, path, topic, self._names)
@@ -200,5 +235,7 @@ class _Records:
         self._frame.tree.troubles += troubles
 
     def _may_be_torn(self) -> bool:
-        """A broker truncates a fetch response at the requested number of bytes; consumers ignore the partial last batch."""
+        """A broker truncates a fetch response at the requested number of bytes; consumers ignore
+        the partial last batch.
+        """
         return self._frame.kind is FrameKind.RESPONSE

@@ -1,8 +1,9 @@
-"""Packet captures, pcap and pcapng: one TCP segment after another, with its time and the number of bytes that were not captured.
+"""Packet captures, pcap and pcapng: one TCP segment after another, with its time and the number of
+bytes that were not captured.
 
-dpkt decodes the layers of a packet. The capture files are read here: a pcapng of several interfaces has several
-link types and clocks, and a truncated capture must be reported.   Source: draft-ietf-opsawg-pcap,
-draft-ietf-opsawg-pcapng; the link types of tcpdump.org.
+dpkt decodes the layers of a packet. The capture files are read here: a pcapng of several interfaces
+has several link types and clocks, and a truncated capture must be reported.
+Source: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng; the link types of tcpdump.org.
 """
 
 import gzip
@@ -14,9 +15,14 @@ from typing import IO, Final, NamedTuple, cast
 
 import dpkt
 
-PCAP_MAGICS: Final = tuple(bytes.fromhex(magic) for magic in ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1", "a1b2cd34", "34cdb2a1"))
+PCAP_MAGICS: Final = tuple(
+    bytes.fromhex(magic)
+    for magic in ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1", "a1b2cd34", "34cdb2a1")
+)
 NANOSECOND_MARK, MODIFIED_MARK = 0x3C, 0xCD
-"""The byte of the magic that distinguishes the three kinds of pcap: microseconds, nanoseconds, and one of 1997 with longer packet headers."""
+"""The byte of the magic that distinguishes the three kinds of pcap: microseconds, nanoseconds, and
+one of 1997 with longer packet headers.
+"""
 PCAPNG_MAGIC: Final = bytes.fromhex("0a0d0d0a")
 GZIP_MAGIC: Final = b"\x1f\x8b"
 SECTION, INTERFACE, SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 3, 6
@@ -43,7 +49,10 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A TCP segment; `number` counts the packets of the capture from 1. `lost_bytes` were sent after the payload, but not captured."""
+    """A TCP segment; `number` counts the packets of the capture from 1.
+
+    `lost_bytes` were sent after the payload, but not captured.
+    """
 
     number: int
     time_ns: int
@@ -89,7 +98,11 @@ def opened(file: IO[bytes]) -> IO[bytes]:
 def segments(file: IO[bytes], tally: Tally) -> Iterator[Segment]:
     """Yield every TCP segment, counting in `tally`. Raises NoCapture."""
     start = file.read(4)
-    for packet in _pcapng_packets(file, start, tally) if start == PCAPNG_MAGIC else _pcap_packets(file, start, tally):
+    for packet in (
+        _pcapng_packets(file, start, tally)
+        if start == PCAPNG_MAGIC
+        else _pcap_packets(file, start, tally)
+    ):
         tally.packets += 1
         tally.read_bytes += len(packet.content) + 16
         segment = _segment(packet, tally)
@@ -107,7 +120,9 @@ def _pcap_packets(file: IO[bytes], start: bytes, tally: Tally) -> Iterator[_Pack
     if len(head) < 20:
         raise NoCapture("the capture ends in its header")
     link = Struct(order + "I").unpack_from(head, 16)[0] & 0xFFFF
-    packet_head = Struct(order + ("IIII" if MODIFIED_MARK not in (start[2], start[1]) else "IIII8x"))
+    packet_head = Struct(
+        order + ("IIII" if MODIFIED_MARK not in (start[2], start[1]) else "IIII8x")
+    )
     while head := file.read(packet_head.size):
         if len(head) < packet_head.size:
             tally.ends_early = True
@@ -182,7 +197,10 @@ class _PcapngBlocks:
                 number, high, low, captured = Struct(self._order + "IIII").unpack_from(body)
                 interface = self._interfaces[number]
                 ticks = (high << 32) | low
-                time_ns = ticks * NANOSECONDS // interface.ticks_per_second + interface.offset_seconds * NANOSECONDS
+                time_ns = (
+                    ticks * NANOSECONDS // interface.ticks_per_second
+                    + interface.offset_seconds * NANOSECONDS
+                )
                 return _Packet(time_ns, interface.link, body[20 : 20 + captured])
             elif kind == SIMPLE:
                 interface = self._interfaces[0]
@@ -270,7 +288,14 @@ def _segment(packet: _Packet, tally: Tally) -> Segment | None:
 def _lost_bytes(layer: "dpkt.ip.IP | dpkt.ip6.IP6", tcp: "dpkt.tcp.TCP") -> int:
     """Return how many bytes the packet had on the wire beyond the snapshot length."""
     if isinstance(layer, dpkt.ip.IP):
-        announced = layer.len - layer.hl * 4 if layer.len else 0  # 0: segmentation offload: the network card splits the segment later
+        announced = (
+            layer.len - layer.hl * 4 if layer.len else 0
+        )  # 0: segmentation offload: the network card splits the segment later
     else:
-        announced = layer.plen - sum(header.length for header in layer.extension_hdrs.values() if header is not None) if layer.plen else 0
+        announced = (
+            layer.plen
+            - sum(header.length for header in layer.extension_hdrs.values() if header is not None)
+            if layer.plen
+            else 0
+        )
     return max(0, int(announced) - int(tcp.off) * 4 - len(tcp.data))

@@ -1,6 +1,7 @@
 """The structure of decoded bytes: a tree of named parts, each with its start and end position.
 
-For bytes that cannot be decoded to their end, the tree contains the parts up to there, and the error.
+For bytes that cannot be decoded to their end, the tree contains the parts up to there, and the
+error.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ Value: TypeAlias = Scalar | list[Scalar]
 
 @dataclass(slots=True)
 class Part:
-    """A field, an element (`[3]`), a batch or a record; `start` and `end` count bytes of the frame, or of the uncompressed data in it.
+    """A field, an element (`[3]`), a batch or a record; `start` and `end` count bytes of the frame,
+    or of the uncompressed data in it.
 
     It has a `value`, or `parts`, or neither when it is null. `emit` explains the value.
     """

@@ -1,8 +1,10 @@
-"""Decodes keys and values of records that Kafka itself writes: control records, the metadata log, the coordinators' topics.
+"""Decodes keys and values of records that Kafka itself writes: control records, the metadata log,
+the coordinators' topics.
 
-The topic selects the decoder; without one, a value counts as a metadata record if it decodes as one from its
-first byte to its last.
-Source: ControlRecordUtils; MetadataRecordSerde (KIP-631), RemoteLogMetadataSerde (KIP-405), CoordinatorRecordSerde.
+The topic selects the decoder; without one, a value counts as a metadata record if it decodes as one
+from its first byte to its last.
+Source: ControlRecordUtils; MetadataRecordSerde (KIP-631), RemoteLogMetadataSerde (KIP-405),
+CoordinatorRecordSerde.
 """
 
 from collections.abc import Callable
@@ -45,7 +47,9 @@ def open_control_record(key: Part, value: Part, path: str) -> list[Trouble]:
     version = min(int.from_bytes(content[:2], signed=True), declaration_of(cls).versions.last)
     if version not in declaration_of(cls).versions:
         return [_trouble(value, joined(path, "value"), 0, f"version {version} of {cls.__name__}")]
-    return open_message(value, cls, version, 2 if cls is EndTxnMarker else 0, joined(path, "value"), may_go_on=True)
+    return open_message(
+        value, cls, version, 2 if cls is EndTxnMarker else 0, joined(path, "value"), may_go_on=True
+    )
 
 
 def open_metadata_record(key: Part, value: Part, path: str) -> list[Trouble]:
@@ -58,8 +62,12 @@ def open_remote_log_record(key: Part, value: Part, path: str) -> list[Trouble]:
     return _open_frame(value, joined(path, "value"), remote_log.record_class)
 
 
-def open_coordinator_record(topic: CoordinatorTopic, key: Part, value: Part, path: str) -> list[Trouble]:
-    """Decode key and value of a record of a coordinators' topic; unknown types are skipped, as Kafka's readers do."""
+def open_coordinator_record(
+    topic: CoordinatorTopic, key: Part, value: Part, path: str
+) -> list[Trouble]:
+    """Decode key and value of a record of a coordinators' topic; unknown types are skipped, as
+    Kafka's readers do.
+    """
     content = _content(key)
     if content is None or len(content) < PREFIX_BYTES:
         return [_trouble(key, joined(path, "key"), 0, "it is too short for a record type")]
@@ -69,11 +77,19 @@ def open_coordinator_record(topic: CoordinatorTopic, key: Part, value: Part, pat
     except KeyError:
         key.emit = f"a record of type {record_type}, which is not known here"
         return []
-    troubles = open_message(key, classes.key, coordinator.KEY_VERSION, PREFIX_BYTES, joined(path, "key"), may_go_on=True)
-    return troubles if _content(value) is None else troubles + open_version_prefixed(value, classes.value, joined(path, "value"))
+    troubles = open_message(
+        key, classes.key, coordinator.KEY_VERSION, PREFIX_BYTES, joined(path, "key"), may_go_on=True
+    )
+    return (
+        troubles
+        if _content(value) is None
+        else troubles + open_version_prefixed(value, classes.value, joined(path, "value"))
+    )
 
 
-def open_version_prefixed(value: Part, cls: type, path: str, *, later_as_newest: bool = False) -> list[Trouble]:
+def open_version_prefixed(
+    value: Part, cls: type, path: str, *, later_as_newest: bool = False
+) -> list[Trouble]:
     """Decode a message with a version prefix."""
     content = _content(value)
     if content is None or len(content) < PREFIX_BYTES:
@@ -99,7 +115,14 @@ def _open_frame(value: Part, path: str, record_class: Callable[[int], type]) -> 
     except KeyError:
         return [_trouble(value, path, 1, f"there is no record {number}")]
     if version not in declaration_of(cls).versions:
-        return [_trouble(value, path, 2, f"{cls.__name__} has versions {declaration_of(cls).versions}, not {version}")]
+        return [
+            _trouble(
+                value,
+                path,
+                2,
+                f"{cls.__name__} has versions {declaration_of(cls).versions}, not {version}",
+            )
+        ]
     return open_message(value, cls, version, 3, path)
 
 
@@ -111,7 +134,9 @@ def is_metadata_record(content: bytes | None) -> bool:
     return not open_metadata_record(Part("key", "bytes", 0, 0), value, "")
 
 
-def open_message(value: Part, cls: type, version: int, position: int, path: str, *, may_go_on: bool = False) -> list[Trouble]:
+def open_message(
+    value: Part, cls: type, version: int, position: int, path: str, *, may_go_on: bool = False
+) -> list[Trouble]:
     """Put the fields of a message below the bytes that contain it; return its errors."""
     content = _content(value)
     assert content is not None, "there are bytes to open"
@@ -121,10 +146,20 @@ def open_message(value: Part, cls: type, version: int, position: int, path: str,
     try:
         end = dissector.message(layout_of(cls, version), position, parts)
         if end < len(content) and not may_go_on:
-            troubles.append(_trouble(value, path, end, f"{len(content) - end} bytes are left behind the {cls.__name__} v{version}"))
+            troubles.append(
+                _trouble(
+                    value,
+                    path,
+                    end,
+                    f"{len(content) - end} bytes are left behind the {cls.__name__} v{version}",
+                )
+            )
     except Unreadable as failure:
         dissector.oddities.append(dissector.trouble(failure))
-    troubles += [_trouble(value, joined(path, found.path), found.position, found.reason) for found in dissector.oddities]
+    troubles += [
+        _trouble(value, joined(path, found.path), found.position, found.reason)
+        for found in dissector.oddities
+    ]
     move(parts, _start_of(value), uncompressed=value.uncompressed)
     value.parts = parts
     value.kind = cls.__name__
@@ -160,4 +195,9 @@ def _start_of(part: Part) -> int:
 
 
 def _trouble(part: Part, path: str, position: int, reason: str) -> Trouble:
-    return Trouble(path=path, position=_start_of(part) + position, reason=reason, uncompressed=part.uncompressed)
+    return Trouble(
+        path=path,
+        position=_start_of(part) + position,
+        reason=reason,
+        uncompressed=part.uncompressed,
+    )

@@ -55,7 +55,15 @@ class _Broken(Exception):
         self.reason = reason
 
 
-def dissect_batches(content: bytes, start: int, end: int, path: str, troubles: list[Trouble], *, with_records: bool = True) -> list[Part]:
+def dissect_batches(
+    content: bytes,
+    start: int,
+    end: int,
+    path: str,
+    troubles: list[Trouble],
+    *,
+    with_records: bool = True,
+) -> list[Part]:
     """Return a part per batch between two positions; errors are appended to `troubles`."""
     batches: list[Part] = []
     position = start
@@ -64,20 +72,44 @@ def dissect_batches(content: bytes, start: int, end: int, path: str, troubles: l
         try:
             batch = open_batch(memoryview(content)[:end], position)
         except TornBatch as torn:
-            troubles.append(Trouble(path=place, position=position, reason=f"the last batch is torn: {torn.reason}"))
+            troubles.append(
+                Trouble(
+                    path=place, position=position, reason=f"the last batch is torn: {torn.reason}"
+                )
+            )
             break
         except MalformedMessage as malformed:
-            troubles.append(Trouble(path=place, position=_place_of(content, position, end), reason=malformed.reason))
+            troubles.append(
+                Trouble(
+                    path=place, position=_place_of(content, position, end), reason=malformed.reason
+                )
+            )
             position = _behind(content, position, end)
             continue
         if isinstance(batch, OldMessage):
-            batches.append(dissect_old_message(batch, f"[{len(batches)}]", place, troubles, with_records=with_records))
+            batches.append(
+                dissect_old_message(
+                    batch, f"[{len(batches)}]", place, troubles, with_records=with_records
+                )
+            )
             position += batch.size_bytes
             continue
-        part = Part(f"[{len(batches)}]", BATCH, position, position + batch.size_bytes, parts=_header_of(batch))
+        part = Part(
+            f"[{len(batches)}]",
+            BATCH,
+            position,
+            position + batch.size_bytes,
+            parts=_header_of(batch),
+        )
         batches.append(part)
         if not batch.crc_is_valid():
-            troubles.append(Trouble(path=f"{place}.crc", position=position + 17, reason="the checksum does not fit the bytes"))
+            troubles.append(
+                Trouble(
+                    path=f"{place}.crc",
+                    position=position + 17,
+                    reason="the checksum does not fit the bytes",
+                )
+            )
             _crc_part(part).emit = "wrong"
         if with_records:
             _open(batch, part, place, troubles)
@@ -88,7 +120,9 @@ def dissect_batches(content: bytes, start: int, end: int, path: str, troubles: l
 def _header_of(batch: RecordBatch) -> list[Part]:
     parts = []
     for name, kind, first, after in HEADER_FIELDS:
-        parts.append(Part(name, kind, batch.position + first, batch.position + after, getattr(batch, name)))
+        parts.append(
+            Part(name, kind, batch.position + first, batch.position + after, getattr(batch, name))
+        )
     attributes = parts[5]
     attributes.emit = ", ".join(attribute_text(batch.attributes))
     parts[4].emit = "ok"
@@ -102,7 +136,15 @@ def attribute_text(attributes: int) -> list[str]:
     words = [codec[number] if number < len(codec) else f"unknown codec {number}"]
     if attributes & LOG_APPEND_TIME_BIT:
         words.append("log append time")
-    words += [word for bit, word in ((0x10, "transactional"), (0x20, "control"), (DELETE_HORIZON_BIT, "delete horizon")) if attributes & bit]
+    words += [
+        word
+        for bit, word in (
+            (0x10, "transactional"),
+            (0x20, "control"),
+            (DELETE_HORIZON_BIT, "delete horizon"),
+        )
+        if attributes & bit
+    ]
     return words
 
 
@@ -125,28 +167,45 @@ def _open(batch: RecordBatch, part: Part, path: str, troubles: list[Trouble]) ->
         try:
             data = decompress(batch.compression, memoryview(batch.buffer)[body_start:body_end])
         except MalformedMessage as malformed:
-            troubles.append(Trouble(path=f"{path}.records", position=body_start, reason=malformed.reason))
+            troubles.append(
+                Trouble(path=f"{path}.records", position=body_start, reason=malformed.reason)
+            )
             return
         position, end = 0, len(data)
         records.emit = f"{body_end - body_start} bytes, {len(data)} uncompressed"
-    reader = RecordReader(bytes(data) if is_compressed else memoryview(data), end, batch, uncompressed=is_compressed)
+    reader = RecordReader(
+        bytes(data) if is_compressed else memoryview(data), end, batch, uncompressed=is_compressed
+    )
     for index in range(batch.record_count):
         try:
             record, position = reader.record(position, index)
         except _Broken as broken:
             reason = broken.reason
-            troubles.append(Trouble(path=f"{path}.records[{index}]", position=broken.position, reason=reason, uncompressed=is_compressed))
+            troubles.append(
+                Trouble(
+                    path=f"{path}.records[{index}]",
+                    position=broken.position,
+                    reason=reason,
+                    uncompressed=is_compressed,
+                )
+            )
             return
         records.parts.append(record)
     if position != end:
         reason = f"{end - position} bytes are left behind {batch.record_count} records"
-        troubles.append(Trouble(path=f"{path}.records", position=position, reason=reason, uncompressed=is_compressed))
+        troubles.append(
+            Trouble(
+                path=f"{path}.records", position=position, reason=reason, uncompressed=is_compressed
+            )
+        )
 
 
 class RecordReader:
     """Decodes the records of one batch from their uncompressed bytes."""
 
-    def __init__(self, data: bytes | memoryview, end: int, batch: RecordBatch, *, uncompressed: bool) -> None:
+    def __init__(
+        self, data: bytes | memoryview, end: int, batch: RecordBatch, *, uncompressed: bool
+    ) -> None:
         self._data = data
         self._end = end
         self._batch = batch
@@ -162,10 +221,16 @@ class RecordReader:
         position += 1
         delta, after = self.varint(position)
         stamped_by_broker = self._batch.timestamp_type is TimestampType.LOG_APPEND_TIME
-        timestamp = self._batch.max_timestamp if stamped_by_broker else self._batch.base_timestamp + delta
+        timestamp = (
+            self._batch.max_timestamp if stamped_by_broker else self._batch.base_timestamp + delta
+        )
         parts.append(self._part("timestamp", "varlong", position, after, timestamp))
         offset_delta, position_after = self.varint(after)
-        parts.append(self._part("offset", "varint", after, position_after, self._batch.base_offset + offset_delta))
+        parts.append(
+            self._part(
+                "offset", "varint", after, position_after, self._batch.base_offset + offset_delta
+            )
+        )
         position = position_after
         for name in ("key", "value"):
             content, after = self._nullable_bytes(position, end)
@@ -188,7 +253,15 @@ class RecordReader:
             if name is None:
                 raise _Broken(header_start, "a header without a key")
             value, position = self._nullable_bytes(position, end)
-            headers.append(self._part(name.decode(errors="backslashreplace"), HEADER_KIND, header_start, position, value))
+            headers.append(
+                self._part(
+                    name.decode(errors="backslashreplace"),
+                    HEADER_KIND,
+                    header_start,
+                    position,
+                    value,
+                )
+            )
         return self._part("headers", "headers", start, position, None, headers), position
 
     def _nullable_bytes(self, start: int, end: int) -> tuple[bytes | None, int]:
@@ -196,7 +269,9 @@ class RecordReader:
         if size < 0:
             return None, position
         if position + size > end:
-            raise _Broken(start, f"{size} bytes are needed, {end - position} are left in the record")
+            raise _Broken(
+                start, f"{size} bytes are needed, {end - position} are left in the record"
+            )
         return bytes(self._data[position : position + size]), position + size
 
     def varint(self, position: int) -> tuple[int, int]:
@@ -213,17 +288,31 @@ class RecordReader:
                 return (value >> 1) ^ -(value & 1), position
         raise _Broken(start, "a varint of more than ten bytes")
 
-    def _part(self, name: str, kind: str, start: int, end: int, value: bytes | int | None, parts: list[Part] | None = None) -> Part:
+    def _part(
+        self,
+        name: str,
+        kind: str,
+        start: int,
+        end: int,
+        value: bytes | int | None,
+        parts: list[Part] | None = None,
+    ) -> Part:
         return Part(name, kind, start, end, value, parts, "", self._uncompressed)
 
 
 def _place_of(content: bytes, position: int, end: int) -> int:
     """Return the position of the error in bytes that are no batch: the magic, if there is one."""
-    return position + MAGIC_POSITION if position + MAGIC_POSITION < end and content[position + MAGIC_POSITION] > MAGIC else position
+    return (
+        position + MAGIC_POSITION
+        if position + MAGIC_POSITION < end and content[position + MAGIC_POSITION] > MAGIC
+        else position
+    )
 
 
 def _behind(content: bytes, position: int, end: int) -> int:
-    """Return the start of the next batch if the length of a corrupt one is plausible, else the end."""
+    """Return the start of the next batch if the length of a corrupt one is plausible, else the
+    end.
+    """
     length = int.from_bytes(content[position + 8 : position + 12], signed=True)
     following = position + LENGTH_OVERHEAD_BYTES + length
     return following if length > 0 and following <= end else end

@@ -1,4 +1,6 @@
-"""Prints decoded frames, as text or as one JSON object per line, and counts what could not be decoded."""
+"""Prints decoded frames, as text or as one JSON object per line, and counts what could not be
+decoded.
+"""
 
 import json
 from collections import Counter
@@ -10,7 +12,13 @@ from typing import Final
 from kraftsim.inspect.conversation import Exchange, Notice
 from kraftsim.inspect.frames import Frame, FrameKind, is_declared
 from kraftsim.inspect.hexdump import hexdump
-from kraftsim.inspect.json_lines import Json, json_of, json_of_parts, json_of_spans, json_of_troubles
+from kraftsim.inspect.json_lines import (
+    Json,
+    json_of,
+    json_of_parts,
+    json_of_spans,
+    json_of_troubles,
+)
 from kraftsim.inspect.lone import Found
 from kraftsim.inspect.text import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Look, tree_lines, value_text
 
@@ -20,7 +28,10 @@ NANOSECONDS: Final = 1_000_000_000
 
 @dataclass(slots=True, kw_only=True)
 class Show:
-    """How to print. `apis`: only frames of these keys, empty for all; `is_brief`: one line per frame."""
+    """How to print.
+
+    `apis`: only frames of these keys, empty for all; `is_brief`: one line per frame.
+    """
 
     as_json: bool = False
     with_offsets: bool = True
@@ -57,10 +68,19 @@ class Show:
         """Yield the remarks about a connection."""
         self.notices += 1
         if self.as_json:
-            shown: dict[str, Json] = {"notice": notice.text, "client": str(notice.client), "node": str(notice.node), "packet": notice.packet}
-            yield _dumped({**shown, "start": {"hex": notice.start.hex()}} if notice.start else shown)
+            shown: dict[str, Json] = {
+                "notice": notice.text,
+                "client": str(notice.client),
+                "node": str(notice.node),
+                "packet": notice.packet,
+            }
+            yield _dumped(
+                {**shown, "start": {"hex": notice.start.hex()}} if notice.start else shown
+            )
             return
-        yield self.look.paint(f"-- {notice.client} and {notice.node}, packet {notice.packet}: {notice.text}", YELLOW)
+        yield self.look.paint(
+            f"-- {notice.client} and {notice.node}, packet {notice.packet}: {notice.text}", YELLOW
+        )
         if not self.is_brief:
             yield from (self.look.paint(f"        {line}", DIM) for line in hexdump(notice.start))
             yield ""
@@ -82,14 +102,18 @@ class Show:
             yield self._title(found.frame) + f"  {found.size} bytes"
             yield from self._insides(found.frame, "")
         elif found.tree.parts or found.tree.troubles:
-            yield self.look.paint(f"{len(found.tree.parts)} record batches, {found.end} bytes", BOLD)
+            yield self.look.paint(
+                f"{len(found.tree.parts)} record batches, {found.end} bytes", BOLD
+            )
             yield from tree_lines(found.tree, found.content, self.look)
         else:
             yield from hexdump(found.content)
 
     def _count(self, frame: Frame, said: str) -> None:
         self.shown += 1
-        self.frames[f"{frame.api_name} v{frame.api_version}" if frame.api_key >= 0 else "unknown"] += 1
+        self.frames[
+            f"{frame.api_name} v{frame.api_version}" if frame.api_key >= 0 else "unknown"
+        ] += 1
         if frame.tree.troubles:
             self.malformed += 1
         elif said or frame.is_unknown:
@@ -98,11 +122,18 @@ class Show:
     def _head(self, exchange: Exchange) -> str:
         look, frame = self.look, exchange.frame
         is_request = frame.kind is FrameKind.REQUEST
-        words = [look.paint(f"#{exchange.number}", BOLD), look.paint(_time_text(exchange.time_ns), DIM)]
+        words = [
+            look.paint(f"#{exchange.number}", BOLD),
+            look.paint(_time_text(exchange.time_ns), DIM),
+        ]
         words.append(f"{exchange.client} {'->' if is_request else '<-'} {exchange.node}")
         words.append(self._title(frame))
         if exchange.after_ns is not None:
-            words.append(look.paint(f"answers #{exchange.answers} after {exchange.after_ns / 1_000_000:.3f} ms", DIM))
+            words.append(
+                look.paint(
+                    f"answers #{exchange.answers} after {exchange.after_ns / 1_000_000:.3f} ms", DIM
+                )
+            )
         words.append(f"{len(frame.content)} bytes")
         if exchange.said:
             words.append(look.paint(exchange.said, YELLOW))
@@ -116,21 +147,39 @@ class Show:
         colour = CYAN if frame.kind is FrameKind.REQUEST else GREEN
         title = self.look.paint(f"{frame.api_name} v{frame.api_version} {frame.kind.value}", colour)
         if frame.body_version != frame.api_version:
-            title += f" (in version {frame.body_version}, because version {frame.api_version} is not known to the node)"
+            title += (
+                f" (in version {frame.body_version}, because version {frame.api_version} is not "
+                "known to the node)"
+            )
         title += f"  correlation {frame.correlation_id}"
-        return title if frame.client_id is None else f"{title}  client {value_text(frame.client_id, self.look)}"
+        return (
+            title
+            if frame.client_id is None
+            else f"{title}  client {value_text(frame.client_id, self.look)}"
+        )
 
     def _insides(self, frame: Frame, said: str) -> Iterator[str]:
         yield from tree_lines(frame.tree, frame.content, self.look)
         if frame.is_unknown:
             if not said and not is_declared(frame.api_key, frame.api_version):
-                yield self.look.paint(f"     ?? {frame.api_name} v{frame.api_version} is not known here; the body stays shut", YELLOW)
-            yield from (self.look.paint(f"        {line}", DIM) for line in hexdump(frame.content[:UNREAD_BYTES_SHOWN]))
+                yield self.look.paint(
+                    f"     ?? {frame.api_name} v{frame.api_version} is not known here; the body "
+                    "stays shut",
+                    YELLOW,
+                )
+            yield from (
+                self.look.paint(f"        {line}", DIM)
+                for line in hexdump(frame.content[:UNREAD_BYTES_SHOWN])
+            )
             if len(frame.content) > UNREAD_BYTES_SHOWN:
-                yield self.look.paint(f"          ... {len(frame.content) - UNREAD_BYTES_SHOWN} bytes behind", DIM)
+                yield self.look.paint(
+                    f"          ... {len(frame.content) - UNREAD_BYTES_SHOWN} bytes behind", DIM
+                )
 
     def _json_of_frame(self, frame: Frame) -> dict[str, Json]:
-        shown: dict[str, Json] = {part.name: json_of_parts(part.parts or []) for part in frame.tree.parts}
+        shown: dict[str, Json] = {
+            part.name: json_of_parts(part.parts or []) for part in frame.tree.parts
+        }
         if self.with_offsets:
             shown["offsets"] = json_of_spans(frame.tree)
         if frame.tree.troubles:
@@ -142,7 +191,11 @@ class Show:
     def _json_of_found(self, found: Found) -> dict[str, Json]:
         shown: dict[str, Json] = {"guessed": found.said} if found.said else {}
         if found.frame is not None:
-            return {**shown, **_json_of_head(found.frame, found.size), **self._json_of_frame(found.frame)}
+            return {
+                **shown,
+                **_json_of_head(found.frame, found.size),
+                **self._json_of_frame(found.frame),
+            }
         shown["batches"] = [json_of(part) for part in found.tree.parts]
         if self.with_offsets:
             shown["offsets"] = json_of_spans(found.tree)
@@ -182,7 +235,10 @@ def _json_of_head(frame: Frame, size: int) -> dict[str, Json]:
 
 
 def _time_text(time_ns: int) -> str:
-    return datetime.fromtimestamp(time_ns // NANOSECONDS, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{time_ns % NANOSECONDS // 1000:06d}Z"
+    return (
+        datetime.fromtimestamp(time_ns // NANOSECONDS, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        + f".{time_ns % NANOSECONDS // 1000:06d}Z"
+    )
 
 
 def _dumped(value: Json) -> str:

@@ -1,7 +1,8 @@
-"""One direction of a TCP connection: reordered, repeated or missing segments become ordered bytes, with gaps for lost ones.
+"""One direction of a TCP connection: reordered, repeated or missing segments become ordered bytes,
+with gaps for lost ones.
 
-A gap is final when the receiver has acknowledged bytes that the capture lacks and nothing fills it for a while,
-or when too much waits after it.
+A gap is final when the receiver has acknowledged bytes that the capture lacks and nothing fills it
+for a while, or when too much waits after it.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ from kraftsim.inspect.packets import Segment
 SEQUENCE_NUMBERS: Final = 1 << 32
 WAITING_BYTES_MAX: Final = 16 << 20
 PATIENCE_SEGMENTS: Final = 64
-"""The number of segments of the connection after which an acknowledged hole counts as a gap of the capture."""
+"""The number of segments of the connection after which an acknowledged hole counts as a gap of the
+capture.
+"""
 JUMP_BYTES_MAX: Final = 1 << 30
 """A segment further away belongs to another connection between the same ports."""
 
@@ -22,7 +25,10 @@ class Gap(int):
 
 
 class Stream:
-    """Orders the segments of one direction. Positions count from the first byte seen and do not wrap."""
+    """Orders the segments of one direction.
+
+    Positions count from the first byte seen and do not wrap.
+    """
 
     def __init__(self) -> None:
         self._first_sequence: int | None = None
@@ -40,7 +46,10 @@ class Stream:
 
     def is_new_connection(self, sequence: int) -> bool:
         """Return whether a SYN belongs to a new connection, rather than being a retransmission."""
-        return self._first_sequence is not None and (sequence + 1) % SEQUENCE_NUMBERS != self._first_sequence
+        return (
+            self._first_sequence is not None
+            and (sequence + 1) % SEQUENCE_NUMBERS != self._first_sequence
+        )
 
     def is_ahead(self, acknowledged: int) -> bool:
         """Return whether the receiver has acknowledged bytes that were not captured yet."""
@@ -79,7 +88,11 @@ class Stream:
     def _position(self, sequence: int) -> int:
         assert self._first_sequence is not None, "the stream has begun"
         expected = (self._first_sequence + self._next) % SEQUENCE_NUMBERS
-        return self._next + (sequence - expected + SEQUENCE_NUMBERS // 2) % SEQUENCE_NUMBERS - SEQUENCE_NUMBERS // 2
+        return (
+            self._next
+            + (sequence - expected + SEQUENCE_NUMBERS // 2) % SEQUENCE_NUMBERS
+            - SEQUENCE_NUMBERS // 2
+        )
 
     def _keep(self, position: int, payload: bytes, lost_bytes: int) -> None:
         if position + len(payload) + lost_bytes <= self._next:
@@ -121,7 +134,10 @@ class Stream:
 
     def _is_filled(self, position: int) -> bool:
         """Return whether a waiting segment contains the bytes that another one lacks."""
-        return any(start <= position < start + len(payload) for start, (payload, _) in self._waiting.items())
+        return any(
+            start <= position < start + len(payload)
+            for start, (payload, _) in self._waiting.items()
+        )
 
     def _skip_gap(self) -> Iterator[Gap]:
         first = min(self._waiting)

@@ -17,7 +17,11 @@ BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """Text style. `is_full`: values are never shortened. `with_batch_fields`: every field of a batch's header on a line of its own."""
+    """Text style.
+
+    `is_full`: values are never shortened. `with_batch_fields`: every field of a batch's header on a
+    line of its own.
+    """
 
     in_colour: bool = False
     is_full: bool = False
@@ -36,7 +40,9 @@ def tree_lines(tree: Tree, content: bytes, look: Look) -> Iterator[str]:
 
 
 def trouble_lines(trouble: Trouble, content: bytes, look: Look) -> Iterator[str]:
-    """Yield the errors and the surrounding bytes; of uncompressed records there are no bytes to show."""
+    """Yield the errors and the surrounding bytes; of uncompressed records there are no bytes to
+    show.
+    """
     yield look.paint(f"     !! {trouble}", RED)
     if not trouble.uncompressed:
         for line in hexdump(content, marked=trouble.position):
@@ -58,7 +64,9 @@ def part_lines(parts: Iterable[Part], look: Look, depth: int = 0) -> Iterator[st
 
 
 def value_text(value: Value, look: Look, kind: str = "") -> str:
-    """Return a value as text: strings in quotes, bytes as text if they are printable, else in hex."""
+    """Return a value as text: strings in quotes, bytes as text if they are printable, else in
+    hex.
+    """
     match value:
         case list():
             return _list_text(value, look, kind)
@@ -106,13 +114,19 @@ def _count(part: Part) -> str:
 
 
 def _batch_lines(batch: Part, look: Look, depth: int) -> Iterator[str]:
-    base_offset, last = batch.integer("base_offset"), batch.integer("base_offset") + batch.integer("last_offset_delta")
+    base_offset, last = (
+        batch.integer("base_offset"),
+        batch.integer("base_offset") + batch.integer("last_offset_delta"),
+    )
     attributes, crc = batch.part("attributes"), batch.part("crc")
     count = batch.integer("record_count")
     words = [f" offsets {base_offset}..{last}", "1 record" if count == 1 else f"{count} records"]
     words.append(attributes.emit if attributes is not None else "")
     if batch.integer("producer_id") >= 0:
-        words.append(f"producer_id {batch.integer('producer_id')} producer_epoch {batch.integer('producer_epoch')}")
+        words.append(
+            f"producer_id {batch.integer('producer_id')} producer_epoch "
+            f"{batch.integer('producer_epoch')}"
+        )
         words.append(f"base_sequence {batch.integer('base_sequence')}")
     words.append(f"partition_leader_epoch {batch.integer('partition_leader_epoch')}")
     words.append(f"{batch.end - batch.start} bytes")
@@ -122,42 +136,64 @@ def _batch_lines(batch: Part, look: Look, depth: int) -> Iterator[str]:
     for part in batch.parts or ():
         if part.name == RECORDS:
             if look.with_batch_fields:
-                yield _line(part, f": {len(part.parts or ())}{_explanation(part, look)}", look, depth + 1)
+                yield _line(
+                    part, f": {len(part.parts or ())}{_explanation(part, look)}", look, depth + 1
+                )
             yield from part_lines(part.parts or (), look, depth + 1 + look.with_batch_fields)
         elif look.with_batch_fields:
             yield _line(part, _field_text(part, look), look, depth + 1)
 
 
 def _record_lines(record: Part, look: Look, depth: int) -> Iterator[str]:
-    key, value, timestamp, headers = (record.part(name) for name in ("key", "value", "timestamp", "headers"))
-    assert key is not None and value is not None and timestamp is not None and headers is not None, "a record has these"
+    key, value, timestamp, headers = (
+        record.part(name) for name in ("key", "value", "timestamp", "headers")
+    )
+    assert (
+        key is not None and value is not None and timestamp is not None and headers is not None
+    ), "a record has these"
     text = f" offset {record.integer('offset')}"
-    text += f"  timestamp {record.integer('timestamp')}" if look.is_full or not timestamp.emit else ""
+    text += (
+        f"  timestamp {record.integer('timestamp')}" if look.is_full or not timestamp.emit else ""
+    )
     text += _explanation(timestamp, look)
     if key.parts is None:
         text += "  " + (f"key {value_text(key.value, look)}" if not key.emit else key.emit)
     if value.parts is None:
         text += f"  value {value_text(value.value, look)}" if key.parts is None else ""
     if headers.parts:
-        shown = (f"{_quoted(each.name, look)}: {value_text(each.value, look)}" for each in headers.parts)
+        shown = (
+            f"{_quoted(each.name, look)}: {value_text(each.value, look)}" for each in headers.parts
+        )
         text += "  headers {" + ", ".join(shown) + "}"
     yield _line(record, text, look, depth)
     for each in (key, value):
         if each.parts is not None or (key.parts is not None and each is value):
-            opened = f": {look.paint(each.emit, BOLD)}" if each.parts is not None else f": {value_text(each.value, look)}"
+            opened = (
+                f": {look.paint(each.emit, BOLD)}"
+                if each.parts is not None
+                else f": {value_text(each.value, look)}"
+            )
             yield _line(each, opened, look, depth + 1)
             yield from part_lines(each.parts or (), look, depth + 2)
 
 
 def _message_lines(message: Part, look: Look, depth: int) -> Iterator[str]:
     """Yield a message of an old format; a wrapper with its inner messages."""
-    attributes, crc, key, value = (message.part(name) for name in ("attributes", "crc", "key", "value"))
+    attributes, crc, key, value = (
+        message.part(name) for name in ("attributes", "crc", "key", "value")
+    )
     words = [f" offset {message.integer('offset')}, format {message.integer('magic')}"]
     words += [each.emit for each in (attributes,) if each is not None]
-    words += [f"crc {each.emit}" if each.emit == "ok" else look.paint(f"crc {each.emit}", RED) for each in (crc,) if each is not None]
+    words += [
+        f"crc {each.emit}" if each.emit == "ok" else look.paint(f"crc {each.emit}", RED)
+        for each in (crc,)
+        if each is not None
+    ]
     if message.part("timestamp") is not None:
         words.append(f"timestamp {message.integer('timestamp')}")
-    words += [f"{each.name} {value_text(each.value, look)}" for each in (key, value) if each is not None]
+    words += [
+        f"{each.name} {value_text(each.value, look)}" for each in (key, value) if each is not None
+    ]
     yield _line(message, ", ".join(words), look, depth)
     inner = message.part("messages")
     yield from part_lines((inner.parts or ()) if inner is not None else (), look, depth + 1)

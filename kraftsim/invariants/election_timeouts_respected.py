@@ -1,12 +1,14 @@
-"""In virtual time a candidate's election ends within its timeout, and its backoff lasts at most as long as drawn and grows with each defeat.
+"""In virtual time a candidate's election ends within its timeout, and its backoff lasts at most as
+long as drawn and grows with each defeat.
 
-A candidate that waits longer leaves the cluster without a leader for longer than its settings allow. A
-candidate whose backoff does not grow with its defeats collides with the same rivals again and again. Times are
-checked until a fault is injected that may delay a node, such as a pause or a slow disk. Virtual time does not
-advance while nodes compute, so nothing else delays them, not by a millisecond. Over sockets the machine itself
-causes delays, and only the number of defeats is checked.
-Source: KIP-595 (controller.quorum.election.timeout.ms, controller.quorum.election.backoff.max.ms, binary
-exponential backoff).
+A candidate that waits longer leaves the cluster without a leader for longer than its settings
+allow. A candidate whose backoff does not grow with its defeats collides with the same rivals again
+and again. Times are checked until a fault is injected that may delay a node, such as a pause or a
+slow disk. Virtual time does not advance while nodes compute, so nothing else delays them, not by a
+millisecond. Over sockets the machine itself causes delays, and only the number of defeats is
+checked.
+Source: KIP-595 (controller.quorum.election.timeout.ms, controller.quorum.election.backoff.max.ms,
+binary exponential backoff).
 """
 
 from typing import Final
@@ -19,7 +21,14 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "election-timeouts-respected"
 SIM: Final = "sim"
-PROMPT: Final = ("partition", "isolate-leader", "restart", "kill", "cut-connection", "old-epoch-answer")
+PROMPT: Final = (
+    "partition",
+    "isolate-leader",
+    "restart",
+    "kill",
+    "cut-connection",
+    "old-epoch-answer",
+)
 """Faults that do not delay the nodes that are running."""
 CANDIDATE, LOST, OTHER = "Candidate", "lost", "other"
 NS_PER_MS: Final = 1_000_000
@@ -32,9 +41,21 @@ class Step:
 
     def __init__(self, envelope: Envelope, event: RaftRoleChanged | ElectionLost) -> None:
         is_lost = isinstance(event, ElectionLost)
-        self.kind = LOST if is_lost else CANDIDATE if isinstance(event, RaftRoleChanged) and event.role == CANDIDATE else OTHER
-        self.defeats, self.pause_ms = (event.defeats, event.pause_ms) if isinstance(event, ElectionLost) else (0, 0)
-        self.leader_epoch, self.t_ns, self.event_id = event.leader_epoch, envelope.t_ns, envelope.event_id
+        self.kind = (
+            LOST
+            if is_lost
+            else CANDIDATE
+            if isinstance(event, RaftRoleChanged) and event.role == CANDIDATE
+            else OTHER
+        )
+        self.defeats, self.pause_ms = (
+            (event.defeats, event.pause_ms) if isinstance(event, ElectionLost) else (0, 0)
+        )
+        self.leader_epoch, self.t_ns, self.event_id = (
+            event.leader_epoch,
+            envelope.t_ns,
+            envelope.event_id,
+        )
 
 
 class KeptTimes:
@@ -78,14 +99,25 @@ class KeptTimes:
         if not self._has_begun or self._is_disturbed or timers is None or before.kind == OTHER:
             return None
         self._findings.examined += 1
-        longest_ms = 2 * timers.election_timeout_ms - 1 if before.kind == CANDIDATE else timers.election_backoff_max_ms
-        drawn_ms = self._timeouts.get((*process, before.leader_epoch), longest_ms) if before.kind == CANDIDATE else before.pause_ms
+        longest_ms = (
+            2 * timers.election_timeout_ms - 1
+            if before.kind == CANDIDATE
+            else timers.election_backoff_max_ms
+        )
+        drawn_ms = (
+            self._timeouts.get((*process, before.leader_epoch), longest_ms)
+            if before.kind == CANDIDATE
+            else before.pause_ms
+        )
         limit_ms = min(longest_ms, drawn_ms)
         took_ms = (step.t_ns - before.t_ns) // NS_PER_MS
         if took_ms <= limit_ms:
             return None
         what = "stood for election" if before.kind == CANDIDATE else "paused"
-        message = f"{process[0]} {what} in epoch {before.leader_epoch} for {took_ms} ms, and {limit_ms} ms is the longest"
+        message = (
+            f"{process[0]} {what} in epoch {before.leader_epoch} for {took_ms} ms, and "
+            f"{limit_ms} ms is the longest"
+        )
         return self._findings.violation(step.event_id, message, before.event_id, step.event_id)
 
     def _examine_count(self, node: str, before: tuple[Step, ...], step: Step) -> Violation | None:
@@ -95,19 +127,26 @@ class KeptTimes:
         lost = before[0]
         if step.defeats == lost.defeats + 1:
             return None
-        message = f"{node} lost epoch {lost.leader_epoch} as defeat {lost.defeats} in a row, and epoch {step.leader_epoch} as defeat {step.defeats}"
-        return self._findings.violation(f"{step.event_id}/defeats", message, lost.event_id, step.event_id)
+        message = (
+            f"{node} lost epoch {lost.leader_epoch} as defeat {lost.defeats} in a row, and epoch "
+            f"{step.leader_epoch} as defeat {step.defeats}"
+        )
+        return self._findings.violation(
+            f"{step.event_id}/defeats", message, lost.event_id, step.event_id
+        )
 
 
 _STEPS = f"""
         WITH timed AS (
             SELECT s.run, s.position AS from_position, min(f.position) AS to_position
-            FROM (SELECT run, min(position) AS position FROM run_started WHERE mode = '{SIM}' GROUP BY run) AS s
+            FROM (SELECT run, min(position) AS position FROM run_started WHERE mode = '{SIM}'
+                GROUP BY run) AS s
             LEFT JOIN fault_injected AS f ON f.run = s.run AND f.fault NOT IN {PROMPT}
             GROUP BY s.run, s.position
         ), timers AS (
             SELECT
-                run, node, incarnation, min(position) AS position, max(election_timeout_ms) AS election_timeout_ms,
+                run, node, incarnation, min(position) AS position,
+                    max(election_timeout_ms) AS election_timeout_ms,
                 max(election_backoff_max_ms) AS election_backoff_max_ms
             FROM quorum_timers_set GROUP BY run, node, incarnation
         ), opened AS (
@@ -115,49 +154,72 @@ _STEPS = f"""
             FROM election_opened GROUP BY run, node, incarnation, leader_epoch
         ), step AS (
             SELECT
-                run, node, incarnation, n, position, t_ns, leader_epoch, 0 AS defeats, 0 AS pause_ms,
+                run, node, incarnation, n, position, t_ns, leader_epoch, 0 AS defeats,
+                    0 AS pause_ms,
                 CASE WHEN role = '{CANDIDATE}' THEN '{CANDIDATE}' ELSE '{OTHER}' END AS step
             FROM raft_role_changed
-            UNION ALL SELECT run, node, incarnation, n, position, t_ns, leader_epoch, defeats, pause_ms, '{LOST}' AS step FROM election_lost
+            UNION ALL SELECT run, node, incarnation, n, position, t_ns, leader_epoch, defeats,
+                pause_ms, '{LOST}' AS step FROM election_lost
         ), ordered AS (
             SELECT
                 run, node, incarnation, n, position, t_ns, leader_epoch, defeats, step,
                 lag(step) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS former,
-                lag(position) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS former_position,
-                lag(pause_ms) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS former_pause_ms,
-                lag(t_ns) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS former_t_ns,
-                lag(leader_epoch) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS former_epoch,
+                lag(position) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS former_position,
+                lag(pause_ms) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS former_pause_ms,
+                lag(t_ns) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS former_t_ns,
+                lag(leader_epoch) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS former_epoch,
                 lag(step, 2) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS second,
-                lag(position, 2) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS second_position,
-                lag(leader_epoch, 2) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS second_epoch,
-                lag(defeats, 2) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS second_defeats
+                lag(position, 2) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS second_position,
+                lag(leader_epoch, 2) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS second_epoch,
+                lag(defeats, 2) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS second_defeats
             FROM step
         ), late AS (
             SELECT
                 o.*,
                 floor((o.t_ns - o.former_t_ns) / {NS_PER_MS}) AS took,
                 CASE WHEN o.former = '{CANDIDATE}'
-                    THEN least(2 * t.election_timeout_ms - 1, coalesce(e.timeout_ms, 2 * t.election_timeout_ms - 1))
+                    THEN least(2 * t.election_timeout_ms - 1, coalesce(e.timeout_ms,
+                        2 * t.election_timeout_ms - 1))
                     ELSE least(t.election_backoff_max_ms, o.former_pause_ms) END AS limit_ms
             FROM ordered AS o
-            JOIN timed AS w ON w.run = o.run AND w.from_position < o.position AND (w.to_position IS NULL OR o.position < w.to_position)
-            JOIN timers AS t ON t.run = o.run AND t.node = o.node AND t.incarnation = o.incarnation AND t.position < o.position
+            JOIN timed AS w ON w.run = o.run AND w.from_position < o.position
+                AND (w.to_position IS NULL OR o.position < w.to_position)
+            JOIN timers AS t ON t.run = o.run AND t.node = o.node AND t.incarnation = o.incarnation
+                AND t.position < o.position
             LEFT JOIN opened AS e
-                ON e.run = o.run AND e.node = o.node AND e.incarnation = o.incarnation AND e.leader_epoch = o.former_epoch
+                ON e.run = o.run AND e.node = o.node AND e.incarnation = o.incarnation
+                    AND e.leader_epoch = o.former_epoch
             WHERE o.former IN ('{CANDIDATE}', '{LOST}')
         ), counted AS (
-            SELECT * FROM ordered WHERE step = '{LOST}' AND former = '{CANDIDATE}' AND second = '{LOST}'
+            SELECT * FROM ordered WHERE step = '{LOST}' AND former = '{CANDIDATE}'
+                AND second = '{LOST}'
         )
 """
 INVARIANT = Invariant(
     name=NAME,
-    rule="A candidate wins or gives up within its election timeout, backs off at most as long as drawn, and counts its consecutive defeats.",
+    rule="A candidate wins or gives up within its election timeout, backs off at most as long as "
+    "drawn, and counts its consecutive defeats.",
     source="KIP-595",
-    watches=(RunStarted, FaultInjected, QuorumTimersSet, ElectionOpened, RaftRoleChanged, ElectionLost),
+    watches=(
+        RunStarted,
+        FaultInjected,
+        QuorumTimersSet,
+        ElectionOpened,
+        RaftRoleChanged,
+        ElectionLost,
+    ),
     check=KeptTimes,
     examined=f"""
         {_STEPS}
-        SELECT run, count(*) FROM (SELECT run FROM late UNION ALL SELECT run FROM counted) AS looked_at GROUP BY run
+        SELECT run, count(*) FROM (SELECT run FROM late UNION ALL SELECT run
+            FROM counted) AS looked_at GROUP BY run
     """,
     violations=f"""
         {_STEPS}
@@ -165,7 +227,8 @@ INVARIANT = Invariant(
             run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat(
-                node, CASE WHEN former = '{CANDIDATE}' THEN ' stood for election' ELSE ' paused' END, ' in epoch ', former_epoch, ' for ',
+                node, CASE WHEN former = '{CANDIDATE}' THEN ' stood for election'
+                    ELSE ' paused' END, ' in epoch ', former_epoch, ' for ',
                 CAST(took AS BIGINT), ' ms, and ', limit_ms, ' ms is the longest'
             ) AS message,
             former_position AS first_witness,
@@ -176,7 +239,8 @@ INVARIANT = Invariant(
             run,
             concat(node, '.', incarnation, '.', n, '/defeats') AS key,
             concat(
-                node, ' lost epoch ', second_epoch, ' as defeat ', second_defeats, ' in a row, and epoch ', leader_epoch, ' as defeat ', defeats
+                node, ' lost epoch ', second_epoch, ' as defeat ', second_defeats,
+                    ' in a row, and epoch ', leader_epoch, ' as defeat ', defeats
             ) AS message,
             second_position AS first_witness,
             position AS second_witness

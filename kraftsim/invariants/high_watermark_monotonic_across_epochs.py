@@ -1,8 +1,11 @@
-"""The high watermark that a leader sends is never below one that a leader of an earlier epoch sent before.
+"""The high watermark that a leader sends is never below one that a leader of an earlier epoch sent
+before.
 
-A new leader may know a lower high watermark than its predecessor sent. It must not send one until the record
-that starts its epoch is committed. Apache Kafka's replicas fail on a high watermark below their own.
-Source: KIP-595, org.apache.kafka.raft.LeaderState.updateHighWatermark and FollowerState.updateHighWatermark.
+A new leader may know a lower high watermark than its predecessor sent. It must not send one until
+the record that starts its epoch is committed. Apache Kafka's replicas fail on a high watermark
+below their own.
+Source: KIP-595, org.apache.kafka.raft.LeaderState.updateHighWatermark and
+FollowerState.updateHighWatermark.
 """
 
 from kraftsim.events.event import Event
@@ -14,7 +17,9 @@ NAME = "high-watermark-monotonic-across-epochs"
 
 
 class SentInOrder:
-    """Compares the first high watermark that is sent in each epoch with all that were sent in earlier epochs."""
+    """Compares the first high watermark that is sent in each epoch with all that were sent in
+    earlier epochs.
+    """
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -27,15 +32,25 @@ class SentInOrder:
         self._findings.examined += 1
         higher = None
         if event.leader_epoch not in self._epochs:
-            higher = next((each for each in self._sent if each[0] < event.leader_epoch and each[1] > event.high_watermark), None)
+            higher = next(
+                (
+                    each
+                    for each in self._sent
+                    if each[0] < event.leader_epoch and each[1] > event.high_watermark
+                ),
+                None,
+            )
         self._epochs.add(event.leader_epoch)
         self._sent.append((event.leader_epoch, event.high_watermark, envelope.event_id))
         if higher is None:
             return None
         message = (
-            f"{envelope.node} reported {event.high_watermark} in epoch {event.leader_epoch}, and {higher[1]} had been reported in epoch {higher[0]}"
+            f"{envelope.node} reported {event.high_watermark} in epoch {event.leader_epoch}, and "
+            f"{higher[1]} had been reported in epoch {higher[0]}"
         )
-        return self._findings.violation(str(event.leader_epoch), message, higher[2], envelope.event_id)
+        return self._findings.violation(
+            str(event.leader_epoch), message, higher[2], envelope.event_id
+        )
 
     def finish(self) -> Verdict:
         """Return the verdict."""
@@ -44,20 +59,23 @@ class SentInOrder:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="The high watermark that a leader sends is never below one that a leader of an earlier epoch sent before.",
+    rule="The high watermark that a leader sends is never below one that a leader of an earlier "
+    "epoch sent before.",
     source="KIP-595",
     watches=(HighWatermarkReported,),
     check=SentInOrder,
     examined="SELECT run, count(*) FROM high_watermark_reported GROUP BY run",
     violations="""
         WITH beginning AS (
-            SELECT run, leader_epoch, min(position) AS position FROM high_watermark_reported GROUP BY run, leader_epoch
+            SELECT run, leader_epoch, min(position) AS position FROM high_watermark_reported
+                GROUP BY run, leader_epoch
         ), breach AS (
             SELECT f.run, f.position, min(h.position) AS higher_position
             FROM beginning AS b
             JOIN high_watermark_reported AS f ON f.run = b.run AND f.position = b.position
             JOIN high_watermark_reported AS h
-                ON h.run = f.run AND h.position < f.position AND h.leader_epoch < f.leader_epoch AND h.high_watermark > f.high_watermark
+                ON h.run = f.run AND h.position < f.position AND h.leader_epoch < f.leader_epoch
+                    AND h.high_watermark > f.high_watermark
             GROUP BY f.run, f.position
         )
         SELECT

@@ -1,7 +1,8 @@
-"""Defines an invariant: one property in two equivalent forms, a check that receives events as they happen, and SQL over the event log.
+"""Defines an invariant: one property in two equivalent forms, a check that receives events as they
+happen, and SQL over the event log.
 
-The check stops a simulation at the first violation; the SQL checks a finished run of any size. Tests verify
-that both give the same result.
+The check stops a simulation at the first violation; the SQL checks a finished run of any size.
+Tests verify that both give the same result.
 """
 
 from collections.abc import Callable
@@ -31,19 +32,26 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Check(Protocol):
-    """Checks one run. It receives every event of the kinds it watches, in order of time; `finish` returns its verdict."""
+    """Checks one run.
+
+    It receives every event of the kinds it watches, in order of time; `finish` returns its verdict.
+    """
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
         """Process one event; return a violation if this event is the first to show it."""
         ...
 
     def finish(self) -> Verdict:
-        """Return the verdict over everything examined, with the violations that only the end of the run shows."""
+        """Return the verdict over everything examined, with the violations that only the end of the
+        run shows.
+        """
         ...
 
 
 class Findings:
-    """The results of a check so far: the number of events examined, and each violation once, by its key."""
+    """The results of a check so far: the number of events examined, and each violation once, by its
+    key.
+    """
 
     def __init__(self, invariant: str) -> None:
         self._invariant = invariant
@@ -56,13 +64,17 @@ class Findings:
         if key in self._keys:
             return None
         self._keys.add(key)
-        violation = Violation(invariant=self._invariant, key=key, message=message, witnesses=witnesses)
+        violation = Violation(
+            invariant=self._invariant, key=key, message=message, witnesses=witnesses
+        )
         if len(self._violations) < VIOLATIONS_KEPT_MAX:
             self._violations.append(violation)
         return violation
 
     def verdict(self, undecidable: str = "") -> Verdict:
-        """Return the verdict; `undecidable` is the reason why the absence of violations proves nothing, if any."""
+        """Return the verdict; `undecidable` is the reason why the absence of violations proves
+        nothing, if any.
+        """
         return verdict_of(
             self._invariant,
             examined=self.examined,
@@ -76,12 +88,16 @@ class Findings:
 class Invariant:
     """One property that every run must have.
 
-    The SQL texts read one view per event kind, called as the kind in snake_case, with the event's fields, the envelope's columns, and `position`:
-    the event's place in its run's order of time. The views may hold many runs at once, distinguished by `run`: every join, partition and group is
-    by run, too. They use only what Spark SQL and DuckDB have in common; `offset` must be qualified, it is an SQL keyword.
+    The SQL texts read one view per event kind, called as the kind in snake_case, with the event's
+    fields, the envelope's columns, and `position`: the event's place in its run's order of time.
+    The views may hold many runs at once, distinguished by `run`: every join, partition and group is
+    by run, too. They use only what Spark SQL and DuckDB have in common; `offset` must be qualified,
+    it is an SQL keyword.
     - `examined`: run and the number of events that were checked; no row for a run with none.
-    - `violations`: one row per violation: `run`, `key`, `message`, `first_witness`, `second_witness` (positions; the second may be null).
-    - `undecidable`: rows with `run` and `reason`; any row turns a result without violations into unknown. Empty if that cannot happen.
+    - `violations`: one row per violation: `run`, `key`, `message`, `first_witness`,
+      `second_witness` (positions; the second may be null).
+    - `undecidable`: rows with `run` and `reason`; any row turns a result without violations into
+      unknown. Empty if that cannot happen.
     """
 
     name: str
@@ -93,7 +109,10 @@ class Invariant:
     violations: str
     undecidable: str = ""
     ends_run: bool = True
-    """Whether a simulation stops at the first violation. False where a violation has no effect yet: the run continues and shows its consequences."""
+    """Whether a simulation stops at the first violation.
+
+    False where a violation has no effect yet: the run continues and shows its consequences.
+    """
 
 
 APART = (
@@ -104,4 +123,6 @@ APART = (
     "spoilt_disks",
     "verdict",
 )
-INVARIANTS: Catalogue[Invariant] = Catalogue("kraftsim.invariants", "INVARIANT", Invariant, apart=APART, former=former_names.INVARIANTS)
+INVARIANTS: Catalogue[Invariant] = Catalogue(
+    "kraftsim.invariants", "INVARIANT", Invariant, apart=APART, former=former_names.INVARIANTS
+)

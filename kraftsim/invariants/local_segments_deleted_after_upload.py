@@ -34,8 +34,8 @@ class CopiedToRemoteStorage:
         if event.local_start_offset <= end + 1:
             return None
         message = (
-            f"{event.topic}-{event.partition}: the local log of {envelope.node} begins at {event.local_start_offset}, "
-            f"and the remote one ends at {end}"
+            f"{event.topic}-{event.partition}: the local log of {envelope.node} begins at "
+            f"{event.local_start_offset}, and the remote one ends at {end}"
         )
         return self._findings.violation(envelope.event_id, message, envelope.event_id)
 
@@ -46,28 +46,34 @@ class CopiedToRemoteStorage:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A local segment of a tiered log is deleted only after it was copied completely to remote storage.",
+    rule="A local segment of a tiered log is deleted only after it was copied completely to "
+    "remote storage.",
     source="KIP-405",
     watches=(RemoteCopyFinished, LocalLogStartMoved),
     check=CopiedToRemoteStorage,
-    examined="SELECT run, count(*) FROM local_log_start_moved WHERE local_start_offset > log_start_offset GROUP BY run",
+    examined="SELECT run, count(*) FROM local_log_start_moved WHERE local_start_offset > "
+    "log_start_offset GROUP BY run",
     violations=f"""
         WITH reached AS (
             SELECT m.run, m.position, max(f.last_offset) AS copied
             FROM local_log_start_moved AS m
-            JOIN remote_copy_finished AS f ON f.run = m.run AND f.topic = m.topic AND f.partition = m.partition AND f.position < m.position
+            JOIN remote_copy_finished AS f ON f.run = m.run AND f.topic = m.topic
+                AND f.partition = m.partition AND f.position < m.position
             GROUP BY m.run, m.position
         )
         SELECT
             m.run,
             concat(m.node, '.', m.incarnation, '.', m.n) AS key,
             concat(
-                m.topic, '-', m.partition, ': the local log of ', m.node, ' begins at ', m.local_start_offset,
+                m.topic, '-', m.partition, ': the local log of ', m.node, ' begins at ',
+                    m.local_start_offset,
                 ', and the remote one ends at ', coalesce(r.copied, {NOTHING})
             ) AS message,
             m.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
-        FROM local_log_start_moved AS m LEFT JOIN reached AS r ON r.run = m.run AND r.position = m.position
-        WHERE m.local_start_offset > m.log_start_offset AND m.local_start_offset > coalesce(r.copied, {NOTHING}) + 1
+        FROM local_log_start_moved AS m LEFT JOIN reached AS r ON r.run = m.run
+            AND r.position = m.position
+        WHERE m.local_start_offset > m.log_start_offset
+            AND m.local_start_offset > coalesce(r.copied, {NOTHING}) + 1
     """,
 )

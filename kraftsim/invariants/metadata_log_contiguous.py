@@ -1,10 +1,11 @@
-"""A replica appends to its metadata log at the end offset, and a truncation removes at least one record.
+"""A replica appends to its metadata log at the end offset, and a truncation removes at least one
+record.
 
-A leader sends a truncation offset because it does not have the follower's last record. A follower that
-truncates nothing would receive the same offset forever. The end offset from before a restart is not compared: a
-power loss may have removed the tail of the log.
-Source: KIP-595 (diverging epochs), the consistency check of Raft's AppendEntries (Ongaro and Ousterhout 2014,
-section 5.3).
+A leader sends a truncation offset because it does not have the follower's last record. A follower
+that truncates nothing would receive the same offset forever. The end offset from before a restart
+is not compared: a power loss may have removed the tail of the log.
+Source: KIP-595 (diverging epochs), the consistency check of Raft's AppendEntries (Ongaro and
+Ousterhout 2014, section 5.3).
 """
 
 from kraftsim.events.event import Event
@@ -41,7 +42,12 @@ class WhereItEnds:
             message = f"{envelope.node} was to cut its log at {event.end_offset}"
         if before is None or not is_wrong:
             return None
-        return self._findings.violation(envelope.event_id, f"{message}, and it ended at {before[0]}", before[1], envelope.event_id)
+        return self._findings.violation(
+            envelope.event_id,
+            f"{message}, and it ended at {before[0]}",
+            before[1],
+            envelope.event_id,
+        )
 
     def finish(self) -> Verdict:
         """Return the verdict."""
@@ -50,35 +56,44 @@ class WhereItEnds:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A replica appends to its metadata log at the end offset, and a truncation removes at least one record.",
+    rule="A replica appends to its metadata log at the end offset, and a truncation removes at "
+    "least one record.",
     source="KIP-595",
     watches=(MetadataWritten, MetadataTruncated, SnapshotLoaded),
     check=WhereItEnds,
     examined="""
-        SELECT run, count(*) FROM (SELECT run FROM metadata_written UNION ALL SELECT run FROM metadata_truncated) AS step GROUP BY run
+        SELECT run, count(*) FROM (SELECT run FROM metadata_written UNION ALL SELECT run
+            FROM metadata_truncated) AS step GROUP BY run
     """,
     violations="""
         WITH step AS (
-            SELECT run, node, incarnation, n, position, first_offset AS from_offset, last_offset + 1 AS end_offset, 'written' AS kind
+            SELECT run, node, incarnation, n, position, first_offset AS from_offset,
+                last_offset + 1 AS end_offset, 'written' AS kind
             FROM metadata_written
-            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS from_offset, end_offset, 'cut' AS kind FROM metadata_truncated
-            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS from_offset, end_offset, 'begun' AS kind FROM snapshot_loaded
+            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS from_offset,
+                end_offset, 'cut' AS kind FROM metadata_truncated
+            UNION ALL SELECT run, node, incarnation, n, position, end_offset AS from_offset,
+                end_offset, 'begun' AS kind FROM snapshot_loaded
         ), ordered AS (
             SELECT
                 run, node, incarnation, n, position, from_offset, kind,
-                lag(end_offset) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS previous_end,
-                lag(position) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS previous_position
+                lag(end_offset) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS previous_end,
+                lag(position) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS previous_position
             FROM step
         )
         SELECT
             run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat(
-                node, CASE WHEN kind = 'written' THEN ' wrote a batch at ' ELSE ' was to cut its log at ' END, from_offset,
+                node, CASE WHEN kind = 'written' THEN ' wrote a batch at '
+                    ELSE ' was to cut its log at ' END, from_offset,
                 ', and it ended at ', previous_end
             ) AS message,
             previous_position AS first_witness,
             position AS second_witness
-        FROM ordered WHERE (kind = 'written' AND from_offset <> previous_end) OR (kind = 'cut' AND from_offset >= previous_end)
+        FROM ordered WHERE (kind = 'written' AND from_offset <> previous_end) OR (kind = 'cut'
+            AND from_offset >= previous_end)
     """,
 )

@@ -1,7 +1,7 @@
 """In the order in which producer-id blocks are allocated, the next producer id only grows.
 
-Every ProducerIdsRecord has the first id after its block. Replaying a record that is not above the previous one
-would allocate ids again. Blocks that brokers allocate themselves have no such order.
+Every ProducerIdsRecord has the first id after its block. Replaying a record that is not above the
+previous one would allocate ids again. Blocks that brokers allocate themselves have no such order.
 Source: KIP-730, org.apache.kafka.controller.ProducerIdControlManager.replay.
 """
 
@@ -45,19 +45,22 @@ INVARIANT = Invariant(
     source="KIP-730",
     watches=(ProducerIdBlockAllocated,),
     check=AlwaysAbove,
-    examined="SELECT run, count(*) FROM producer_id_block_allocated WHERE given_by <> 'itself' GROUP BY run",
+    examined="SELECT run, count(*) FROM producer_id_block_allocated WHERE given_by <> 'itself' "
+    "GROUP BY run",
     violations="""
         WITH ordered AS (
             SELECT
                 run, node, incarnation, n, position, next_producer_id,
-                lag(next_producer_id) OVER (PARTITION BY run ORDER BY position) AS previous_next_producer_id,
+                lag(next_producer_id) OVER (PARTITION BY run
+                    ORDER BY position) AS previous_next_producer_id,
                 lag(position) OVER (PARTITION BY run ORDER BY position) AS previous_position
             FROM producer_id_block_allocated WHERE given_by <> 'itself'
         )
         SELECT
             run,
             concat(node, '.', incarnation, '.', n) AS key,
-            concat('the next producer id went from ', previous_next_producer_id, ' to ', next_producer_id) AS message,
+            concat('the next producer id went from ', previous_next_producer_id, ' to ',
+                next_producer_id) AS message,
             previous_position AS first_witness,
             position AS second_witness
         FROM ordered WHERE next_producer_id <= previous_next_producer_id

@@ -1,7 +1,7 @@
 """A replica of a partition never truncates its log below its high watermark.
 
-Every possible next leader was in sync and has the records below it. Only an unclean election may remove them,
-on the followers in its epoch or a later one.
+Every possible next leader was in sync and has the records below it. Only an unclean election may
+remove them, on the followers in its epoch or a later one.
 Source: KIP-101, KIP-279; kafka.server.ReplicaFetcherThread.truncate.
 """
 
@@ -29,12 +29,15 @@ class KeepsWhatIsReplicated:
             self._unclean.learn(event)
             return None
         self._findings.examined += 1
-        is_given_up = self._unclean.has_been((event.topic, event.partition), after_epoch=-1, up_to_epoch=event.leader_epoch)
+        is_given_up = self._unclean.has_been(
+            (event.topic, event.partition), after_epoch=-1, up_to_epoch=event.leader_epoch
+        )
         if event.log_end_offset >= event.high_watermark or is_given_up:
             return None
         message = (
-            f"{event.topic}-{event.partition}: {envelope.node} cut its log at {event.log_end_offset}, "
-            f"though it knew that everything before {event.high_watermark} is replicated"
+            f"{event.topic}-{event.partition}: {envelope.node} cut its log at "
+            f"{event.log_end_offset}, though it knew that everything before "
+            f"{event.high_watermark} is replicated"
         )
         return self._findings.violation(envelope.event_id, message, envelope.event_id)
 
@@ -56,13 +59,15 @@ INVARIANT = Invariant(
             run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat(
-                topic, '-', partition, ': ', node, ' cut its log at ', log_end_offset, ', though it knew that everything before ', high_watermark,
+                topic, '-', partition, ': ', node, ' cut its log at ', log_end_offset,
+                    ', though it knew that everything before ', high_watermark,
                 ' is replicated'
             ) AS message,
             position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
         FROM partition_truncated AS t WHERE log_end_offset < high_watermark AND NOT EXISTS (
-            SELECT 1 FROM unclean AS u WHERE u.run = t.run AND u.topic = t.topic AND u.partition = t.partition AND u.leader_epoch <= t.leader_epoch
+            SELECT 1 FROM unclean AS u WHERE u.run = t.run AND u.topic = t.topic
+                AND u.partition = t.partition AND u.leader_epoch <= t.leader_epoch
         )
     """,
 )

@@ -1,28 +1,36 @@
-"""A log never holds two batches of one producer id, epoch and base sequence: a retried batch is appended once.
+"""A log never holds two batches of one producer id, epoch and base sequence: a retried batch is
+appended once.
 
-A lost append may be repeated. Kafka acknowledges before it flushes, so a power loss removes batches from the
-end of a log, and the producer may retry them. The check needs no knowledge of crashes: offsets in one log are
-unique, so a batch appended at offset F shows that every earlier batch at or above F is gone. Two appends of one
-sequence are a violation only if the first was still in the log at the second. If the segments were read at the
-end of the run, two batches found there are always a violation.
-Each replica's log is tracked on its own through its appends, replicated batches and truncations: a leader that
-does not know yet that it was deposed may append the same batches as its successor, and truncates them when it
-becomes a follower.
-Kafka's guarantee ends when a producer expires (producer.id.expiration.ms) and when sequences wrap after 2^31
-records: neither happens within one run.
+A lost append may be repeated. Kafka acknowledges before it flushes, so a power loss removes batches
+from the end of a log, and the producer may retry them. The check needs no knowledge of crashes:
+offsets in one log are unique, so a batch appended at offset F shows that every earlier batch at or
+above F is gone. Two appends of one sequence are a violation only if the first was still in the log
+at the second. If the segments were read at the end of the run, two batches found there are always a
+violation. Each replica's log is tracked on its own through its appends, replicated batches and
+truncations: a leader that does not know yet that it was deposed may append the same batches as its
+successor, and truncates them when it becomes a follower. Kafka's guarantee ends when a producer
+expires (producer.id.expiration.ms) and when sequences wrap after 2^31 records: neither happens
+within one run.
 Source: KIP-98, org.apache.kafka.storage.internals.log.ProducerAppendInfo.
 """
 
 from typing import NamedTuple
 
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import BatchAppended, BatchReplicated, FinalBatch, PartitionTruncated
+from kraftsim.events.partitions import (
+    BatchAppended,
+    BatchReplicated,
+    FinalBatch,
+    PartitionTruncated,
+)
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "one-append-per-sequence"
 OFFSETS_TOPIC = "__consumer_offsets"
-"""A group coordinator writes every transactional offset commit with sequence 0, so sequences are not unique there (GroupMetadataManager)."""
+"""A group coordinator writes every transactional offset commit with sequence 0, so sequences are
+not unique there (GroupMetadataManager).
+"""
 
 
 class Sequence(NamedTuple):
@@ -45,7 +53,9 @@ class Batch(NamedTuple):
 
 
 class BatchesInLog:
-    """Tracks each replica's log through appends, replication and losses, then checks the final logs."""
+    """Tracks each replica's log through appends, replication and losses, then checks the final
+    logs.
+    """
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -54,7 +64,9 @@ class BatchesInLog:
         self._final: dict[tuple[str, Sequence], tuple[int, str]] = {}
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
-        """Process an append, a replicated batch or a truncation of one replica, or a batch of a final log."""
+        """Process an append, a replicated batch or a truncation of one replica, or a batch of a
+        final log.
+        """
         if isinstance(event, PartitionTruncated):
             self._truncate((envelope.node, event.topic, event.partition), event.log_end_offset)
             return None
@@ -62,15 +74,28 @@ class BatchesInLog:
         sequence = None
         if event.base_sequence >= 0 and event.topic != OFFSETS_TOPIC:
             self._findings.examined += not isinstance(event, BatchReplicated)
-            sequence = Sequence(event.topic, event.partition, event.producer_id, event.producer_epoch, event.base_sequence)
+            sequence = Sequence(
+                event.topic,
+                event.partition,
+                event.producer_id,
+                event.producer_epoch,
+                event.base_sequence,
+            )
         if not isinstance(event, FinalBatch):
-            return self._add(Batch(sequence, event.first_offset, event.last_offset, envelope.event_id), (envelope.node, event.topic, event.partition))
+            return self._add(
+                Batch(sequence, event.first_offset, event.last_offset, envelope.event_id),
+                (envelope.node, event.topic, event.partition),
+            )
         if sequence is None:
             return None
-        first_offset, first_event_id = self._final.setdefault((event.broker, sequence), (event.first_offset, envelope.event_id))
+        first_offset, first_event_id = self._final.setdefault(
+            (event.broker, sequence), (event.first_offset, envelope.event_id)
+        )
         if first_event_id == envelope.event_id:
             return None
-        return self._twice(sequence, first_offset, event.first_offset, first_event_id, envelope.event_id)
+        return self._twice(
+            sequence, first_offset, event.first_offset, first_event_id, envelope.event_id
+        )
 
     def finish(self) -> Verdict:
         """Return the verdict."""
@@ -92,12 +117,17 @@ class BatchesInLog:
         first = self._in_log.setdefault((log_name[0], batch.sequence), batch)
         if first is batch:
             return None
-        return self._twice(batch.sequence, first.first_offset, batch.first_offset, first.event_id, batch.event_id)
+        return self._twice(
+            batch.sequence, first.first_offset, batch.first_offset, first.event_id, batch.event_id
+        )
 
-    def _twice(self, sequence: Sequence, offset: int, other_offset: int, *witnesses: str) -> Violation | None:
+    def _twice(
+        self, sequence: Sequence, offset: int, other_offset: int, *witnesses: str
+    ) -> Violation | None:
         message = (
-            f"{sequence.topic}-{sequence.partition}: sequence {sequence.base_sequence} of producer id {sequence.producer_id} "
-            f"epoch {sequence.producer_epoch} is in the log at offsets {offset} and {other_offset}"
+            f"{sequence.topic}-{sequence.partition}: sequence {sequence.base_sequence} of "
+            f"producer id {sequence.producer_id} epoch {sequence.producer_epoch} is in the log "
+            f"at offsets {offset} and {other_offset}"
         )
         return self._findings.violation("/".join(map(str, sequence)), message, *witnesses)
 
@@ -106,7 +136,10 @@ _COUNTS = f"base_sequence >= 0 AND topic <> '{OFFSETS_TOPIC}'"
 _KEY = "run, topic, partition, producer_id, producer_epoch, base_sequence"
 _SAME = " AND ".join(f"a.{column} = b.{column}" for column in _KEY.split(", "))
 _OWN_KEY = f"a.{_KEY.replace(', ', ', a.')}"
-_BEFORE = ", ".join(f"lag(a.{column}) OVER same AS earlier_{column}" for column in ("position", "first_offset", "last_offset"))
+_BEFORE = ", ".join(
+    f"lag(a.{column}) OVER same AS earlier_{column}"
+    for column in ("position", "first_offset", "last_offset")
+)
 _HELD = f"{_KEY}, node, position, first_offset, last_offset"
 
 INVARIANT = Invariant(
@@ -118,46 +151,59 @@ INVARIANT = Invariant(
     examined=f"""
         SELECT run, count(*)
         FROM (
-            SELECT run FROM batch_appended WHERE {_COUNTS} UNION ALL SELECT run FROM final_batch WHERE {_COUNTS}
+            SELECT run FROM batch_appended WHERE {_COUNTS} UNION ALL SELECT run FROM final_batch
+                WHERE {_COUNTS}
         ) AS batch GROUP BY run
     """,
-    # Only sequences that occur twice are compared: few in a clean run, hence the broadcast hints. Comparing consecutive appends is enough, because
-    # a batch that is in the log at a later append was there at each one before. Of several pairs, the first is reported.
+    # Only sequences that occur twice are compared: few in a clean run, hence the broadcast hints.
+    # Comparing consecutive appends is enough, because a batch that is in the log at a later append
+    # was there at each one before. Of several pairs, the first is reported.
     violations=f"""
         WITH held AS (
             SELECT {_HELD} FROM batch_appended UNION ALL SELECT {_HELD} FROM batch_replicated
         ), repeated AS (
             SELECT node, {_KEY} FROM held WHERE {_COUNTS} GROUP BY node, {_KEY} HAVING count(*) > 1
         ), added AS (
-            SELECT /*+ BROADCAST(b) */ a.*, {_BEFORE} FROM held AS a JOIN repeated AS b ON {_SAME} AND a.node = b.node
+            SELECT /*+ BROADCAST(b) */ a.*, {_BEFORE} FROM held AS a JOIN repeated AS b ON {_SAME}
+                AND a.node = b.node
             WINDOW same AS (PARTITION BY a.node, {_OWN_KEY} ORDER BY a.position)
         ), repeated_in_final AS (
-            SELECT broker, {_KEY} FROM final_batch WHERE {_COUNTS} GROUP BY broker, {_KEY} HAVING count(*) > 1
+            SELECT broker, {_KEY} FROM final_batch WHERE {_COUNTS} GROUP BY broker, {_KEY}
+                HAVING count(*) > 1
         ), found AS (
-            SELECT /*+ BROADCAST(b) */ a.*, {_BEFORE} FROM final_batch AS a JOIN repeated_in_final AS b ON {_SAME} AND a.broker = b.broker
+            SELECT /*+ BROADCAST(b) */ a.*, {_BEFORE} FROM final_batch AS a
+                JOIN repeated_in_final AS b ON {_SAME} AND a.broker = b.broker
             WINDOW same AS (PARTITION BY a.broker, {_OWN_KEY} ORDER BY a.position)
         ), cut AS (
             SELECT run, topic, partition, node, position, first_offset AS end_offset FROM held
             UNION ALL
-            SELECT run, topic, partition, node, position, log_end_offset AS end_offset FROM partition_truncated
+            SELECT run, topic, partition, node, position, log_end_offset AS end_offset
+                FROM partition_truncated
         ), replaced AS (
             SELECT /*+ BROADCAST(a) */ DISTINCT a.run, a.position
-            FROM cut JOIN added AS a ON cut.run = a.run AND cut.topic = a.topic AND cut.partition = a.partition AND cut.node = a.node
-                AND cut.position > a.earlier_position AND cut.position <= a.position AND cut.end_offset <= a.earlier_last_offset
+            FROM cut JOIN added AS a ON cut.run = a.run AND cut.topic = a.topic
+                AND cut.partition = a.partition AND cut.node = a.node
+                AND cut.position > a.earlier_position AND cut.position <= a.position
+                    AND cut.end_offset <= a.earlier_last_offset
         ), pair AS (
-            SELECT {_KEY}, earlier_position, position, earlier_first_offset, first_offset FROM added AS a
+            SELECT {_KEY}, earlier_position, position, earlier_first_offset, first_offset
+                FROM added AS a
             WHERE earlier_position IS NOT NULL
-                AND NOT EXISTS (SELECT 1 FROM replaced WHERE replaced.run = a.run AND replaced.position = a.position)
+                AND NOT EXISTS (SELECT 1 FROM replaced WHERE replaced.run = a.run
+                    AND replaced.position = a.position)
             UNION ALL
-            SELECT {_KEY}, earlier_position, position, earlier_first_offset, first_offset FROM found WHERE earlier_position IS NOT NULL
+            SELECT {_KEY}, earlier_position, position, earlier_first_offset, first_offset FROM found
+                WHERE earlier_position IS NOT NULL
         ), numbered AS (
             SELECT *, row_number() OVER (PARTITION BY {_KEY} ORDER BY position) AS place FROM pair
         )
         SELECT
             run,
-            concat(topic, '/', partition, '/', producer_id, '/', producer_epoch, '/', base_sequence) AS key,
+            concat(topic, '/', partition, '/', producer_id, '/', producer_epoch, '/',
+                base_sequence) AS key,
             concat(
-                topic, '-', partition, ': sequence ', base_sequence, ' of producer id ', producer_id, ' epoch ', producer_epoch,
+                topic, '-', partition, ': sequence ', base_sequence, ' of producer id ',
+                    producer_id, ' epoch ', producer_epoch,
                 ' is in the log at offsets ', earlier_first_offset, ' and ', first_offset
             ) AS message,
             earlier_position AS first_witness,

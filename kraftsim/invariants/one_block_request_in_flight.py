@@ -1,12 +1,18 @@
-"""A broker requests its next producer-id block only after the previous request was answered, rejected or timed out.
+"""A broker requests its next producer-id block only after the previous request was answered,
+rejected or timed out.
 
-Two responses would give the broker two blocks where it keeps one, and the ids of one block would be lost
-unused.
-Source: KIP-730, KAFKA-14694, org.apache.kafka.coordinator.transaction.RPCProducerIdManager (requestInFlight).
+Two responses would give the broker two blocks where it keeps one, and the ids of one block would be
+lost unused.
+Source: KIP-730, KAFKA-14694, org.apache.kafka.coordinator.transaction.RPCProducerIdManager
+(requestInFlight).
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdBlockRefused, ProducerIdBlockRequested
+from kraftsim.events.producer_ids import (
+    ProducerIdBlockReceived,
+    ProducerIdBlockRefused,
+    ProducerIdBlockRequested,
+)
 from kraftsim.invariants.invariant import Envelope, Findings, Invariant
 from kraftsim.invariants.verdict import Verdict, Violation
 
@@ -48,20 +54,26 @@ INVARIANT = Invariant(
     examined="SELECT run, count(*) FROM producer_id_block_requested GROUP BY run",
     violations="""
         WITH step AS (
-            SELECT run, node, incarnation, n, position, 1 AS is_request FROM producer_id_block_requested
-            UNION ALL SELECT run, node, incarnation, n, position, 0 AS is_request FROM producer_id_block_received
-            UNION ALL SELECT run, node, incarnation, n, position, 0 AS is_request FROM producer_id_block_refused
+            SELECT run, node, incarnation, n, position, 1 AS is_request
+                FROM producer_id_block_requested
+            UNION ALL SELECT run, node, incarnation, n, position, 0 AS is_request
+                FROM producer_id_block_received
+            UNION ALL SELECT run, node, incarnation, n, position, 0 AS is_request
+                FROM producer_id_block_refused
         ), ordered AS (
             SELECT
                 run, node, incarnation, n, position, is_request,
-                lag(is_request) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS previous_is_request,
-                lag(position) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS previous_position
+                lag(is_request) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS previous_is_request,
+                lag(position) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS previous_position
             FROM step
         )
         SELECT
             run,
             concat(node, '.', incarnation, '.', n) AS key,
-            concat(node, ' asked for another block of producer ids while it waited for one') AS message,
+            concat(node, ' asked for another block of producer ids while it waited for one')
+                AS message,
             previous_position AS first_witness,
             position AS second_witness
         FROM ordered WHERE is_request = 1 AND previous_is_request = 1

@@ -1,7 +1,7 @@
 """Each epoch of the metadata quorum has at most one leader.
 
-Two leaders of one epoch would write different records at the same offsets, and followers could not tell which
-to replicate.
+Two leaders of one epoch would write different records at the same offsets, and followers could not
+tell which to replicate.
 Source: KIP-595 (election safety).
 """
 
@@ -24,11 +24,15 @@ class FirstWinner:
         """Process an election."""
         assert isinstance(event, ControllerElected)
         self._findings.examined += 1
-        winner, witness = self._winners.setdefault(event.leader_epoch, (envelope.node, envelope.event_id))
+        winner, witness = self._winners.setdefault(
+            event.leader_epoch, (envelope.node, envelope.event_id)
+        )
         if winner == envelope.node:
             return None
         message = f"epoch {event.leader_epoch} was won by {winner} and by {envelope.node}"
-        return self._findings.violation(str(event.leader_epoch), message, witness, envelope.event_id)
+        return self._findings.violation(
+            str(event.leader_epoch), message, witness, envelope.event_id
+        )
 
     def finish(self) -> Verdict:
         """Return the verdict."""
@@ -44,13 +48,16 @@ INVARIANT = Invariant(
     examined="SELECT run, count(*) FROM controller_elected GROUP BY run",
     violations="""
         WITH first_election AS (
-            SELECT run, leader_epoch, min(position) AS position FROM controller_elected GROUP BY run, leader_epoch
+            SELECT run, leader_epoch, min(position) AS position FROM controller_elected
+                GROUP BY run, leader_epoch
         ), winner AS (
             SELECT e.run, e.leader_epoch, e.node, e.position
-            FROM first_election AS f JOIN controller_elected AS e ON e.run = f.run AND e.position = f.position
+            FROM first_election AS f JOIN controller_elected AS e ON e.run = f.run
+                AND e.position = f.position
         ), rival AS (
             SELECT e.run, e.leader_epoch, min(e.position) AS position
-            FROM controller_elected AS e JOIN winner AS w ON e.run = w.run AND e.leader_epoch = w.leader_epoch AND e.node <> w.node
+            FROM controller_elected AS e JOIN winner AS w ON e.run = w.run
+                AND e.leader_epoch = w.leader_epoch AND e.node <> w.node
             GROUP BY e.run, e.leader_epoch
         )
         SELECT

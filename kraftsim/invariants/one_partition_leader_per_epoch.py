@@ -1,6 +1,7 @@
 """Each leader epoch of a partition has at most one leader.
 
-Two leaders would write different records at the same offsets, and no follower could tell which to replicate.
+Two leaders would write different records at the same offsets, and no follower could tell which to
+replicate.
 Source: KIP-101, KIP-631 (PartitionChangeRecord).
 """
 
@@ -27,8 +28,13 @@ class FirstLeader:
         leader, witness = self._leaders.setdefault(epoch, (envelope.node, envelope.event_id))
         if leader == envelope.node:
             return None
-        message = f"{event.topic}-{event.partition}: epoch {event.leader_epoch} is led by {leader} and by {envelope.node}"
-        return self._findings.violation("/".join(map(str, epoch)), message, witness, envelope.event_id)
+        message = (
+            f"{event.topic}-{event.partition}: epoch {event.leader_epoch} is led by {leader} and "
+            f"by {envelope.node}"
+        )
+        return self._findings.violation(
+            "/".join(map(str, epoch)), message, witness, envelope.event_id
+        )
 
     def finish(self) -> Verdict:
         """Return the verdict."""
@@ -49,7 +55,8 @@ INVARIANT = Invariant(
         WITH first_election AS (
             SELECT {_EPOCH}, min(position) AS position FROM leader_elected GROUP BY {_EPOCH}
         ), winner AS (
-            SELECT e.* FROM first_election AS f JOIN leader_elected AS e ON e.run = f.run AND e.position = f.position
+            SELECT e.* FROM first_election AS f JOIN leader_elected AS e ON e.run = f.run
+                AND e.position = f.position
         ), rival AS (
             SELECT e.run, e.topic, e.partition, e.leader_epoch, min(e.position) AS position
             FROM leader_elected AS e JOIN winner AS w ON {_SAME} AND e.node <> w.node
@@ -58,7 +65,8 @@ INVARIANT = Invariant(
         SELECT
             w.run,
             concat(w.topic, '/', w.partition, '/', w.leader_epoch) AS key,
-            concat(w.topic, '-', w.partition, ': epoch ', w.leader_epoch, ' is led by ', w.node, ' and by ', e.node) AS message,
+            concat(w.topic, '-', w.partition, ': epoch ', w.leader_epoch, ' is led by ', w.node,
+                ' and by ', e.node) AS message,
             w.position AS first_witness,
             e.position AS second_witness
         FROM rival AS r

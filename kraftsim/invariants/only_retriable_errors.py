@@ -1,11 +1,13 @@
-"""During an upgrade or migration clients receive only retriable errors, apart from known exceptions of a release.
+"""During an upgrade or migration clients receive only retriable errors, apart from known exceptions
+of a release.
 
 A producer retries InitProducerId when a coordinator is loading, moves, or is busy with the previous
-transaction; any other error ends it. Releases 3.0 to 3.3.1 return REQUEST_TIMED_OUT when a producer-id block
-does not arrive in time: the report mentions that, but it is no violation. An error that fails a record or a
-transaction must be retriable.
+transaction; any other error ends it. Releases 3.0 to 3.3.1 return REQUEST_TIMED_OUT when a
+producer-id block does not arrive in time: the report mentions that, but it is no violation. An
+error that fails a record or a transaction must be retriable.
 Source: KIP-730, KAFKA-14417,
-org.apache.kafka.clients.producer.internals.TransactionManager.InitProducerIdHandler, RetriableException.
+org.apache.kafka.clients.producer.internals.TransactionManager.InitProducerIdHandler,
+RetriableException.
 """
 
 from typing import Final
@@ -21,20 +23,25 @@ from kraftsim.invariants.verdict import Verdict, Violation
 
 NAME = "only-retriable-errors"
 RETRIED_ERRORS: Final = (14, 15, 16, 51)
-"""After these errors a producer retries InitProducerId: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
-CONCURRENT_TRANSACTIONS.
+"""After these errors a producer retries InitProducerId: COORDINATOR_LOAD_IN_PROGRESS,
+COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS.
 """
 TIMED_OUT: Final = 7
 TIMING_OUT: Final = ("3.0", "3.1", "3.2")
-"""The release lines that return REQUEST_TIMED_OUT if a block does not arrive; the last patch release of 3.3 no longer does."""
+"""The release lines that return REQUEST_TIMED_OUT if a block does not arrive; the last patch
+release of 3.3 no longer does.
+"""
 RETRIABLE: Final = (
-    2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103, 106, 122, 123, 133
+    2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88,
+    89, 100, 103, 106, 122, 123, 133
 )  # fmt: skip
 """The error codes of subclasses of RetriableException."""
 
 
 class NothingFatal:
-    """Checks the errors of brokers and clients, from when the scenario requires that they are retriable."""
+    """Checks the errors of brokers and clients, from when the scenario requires that they are
+    retriable.
+    """
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
@@ -57,17 +64,27 @@ class NothingFatal:
         self._findings.examined += 1
         match event:
             case InitProducerIdRefused(error_code=code):
-                is_harmless = code in RETRIED_ERRORS or (code == TIMED_OUT and (envelope.node, envelope.incarnation) in self._timing_out)
+                is_harmless = code in RETRIED_ERRORS or (
+                    code == TIMED_OUT and (envelope.node, envelope.incarnation) in self._timing_out
+                )
                 what = f"{envelope.node} answered InitProducerId with error {code}"
             case RecordFailed(error_code=code, client_id=client_id):
-                is_harmless, what = code in RETRIABLE, f"a record of {client_id} failed with error {code}"
+                is_harmless, what = (
+                    code in RETRIABLE,
+                    f"a record of {client_id} failed with error {code}",
+                )
             case TransactionErred(error_code=code, client_id=client_id):
-                is_harmless, what = code in RETRIABLE, f"a transaction of {client_id} failed with error {code}"
+                is_harmless, what = (
+                    code in RETRIABLE,
+                    f"a transaction of {client_id} failed with error {code}",
+                )
             case _:
                 return None
         if is_harmless:
             return None
-        return self._findings.violation(envelope.event_id, f"{what}, which no retry heals", envelope.event_id)
+        return self._findings.violation(
+            envelope.event_id, f"{what}, which no retry heals", envelope.event_id
+        )
 
     def finish(self) -> Verdict:
         """Return the verdict."""
@@ -76,22 +93,34 @@ class NothingFatal:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="In scenarios that require it, clients receive only retriable errors, apart from known exceptions of a release.",
+    rule="In scenarios that require it, clients receive only retriable errors, apart from known "
+    "exceptions of a release.",
     source="KIP-730, KAFKA-14417",
-    watches=(OnlyRetriableErrorsExpected, NodeStarted, InitProducerIdRefused, ProducerIdReturned, RecordAcknowledged, RecordFailed, TransactionErred),
+    watches=(
+        OnlyRetriableErrorsExpected,
+        NodeStarted,
+        InitProducerIdRefused,
+        ProducerIdReturned,
+        RecordAcknowledged,
+        RecordFailed,
+        TransactionErred,
+    ),
     check=NothingFatal,
     examined="""
-        WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected GROUP BY run), reported AS (
+        WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected
+            GROUP BY run), reported AS (
             SELECT run, position FROM init_producer_id_refused
             UNION ALL SELECT run, position FROM producer_id_returned
             UNION ALL SELECT run, position FROM record_acknowledged
             UNION ALL SELECT run, position FROM record_failed
             UNION ALL SELECT run, position FROM transaction_erred
         )
-        SELECT t.run, count(*) FROM reported AS t JOIN since AS s ON s.run = t.run AND s.began < t.position GROUP BY t.run
+        SELECT t.run, count(*) FROM reported AS t JOIN since AS s ON s.run = t.run
+            AND s.began < t.position GROUP BY t.run
     """,
     violations=f"""
-        WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected GROUP BY run), known AS (
+        WITH since AS (SELECT run, min(position) AS began FROM only_retriable_errors_expected
+            GROUP BY run), known AS (
             SELECT run, node, incarnation, min(position) AS position FROM node_started
             WHERE release IN {TIMING_OUT} GROUP BY run, node, incarnation
         ), reported AS (
@@ -99,13 +128,17 @@ INVARIANT = Invariant(
                 r.run, r.node, r.incarnation, r.n, r.position,
                 concat(r.node, ' answered InitProducerId with error ', r.error_code) AS what
             FROM init_producer_id_refused AS r
-            LEFT JOIN known AS k ON k.run = r.run AND k.node = r.node AND k.incarnation = r.incarnation AND k.position < r.position
-            WHERE r.error_code NOT IN {RETRIED_ERRORS} AND (r.error_code <> {TIMED_OUT} OR k.run IS NULL)
+            LEFT JOIN known AS k ON k.run = r.run AND k.node = r.node
+                AND k.incarnation = r.incarnation AND k.position < r.position
+            WHERE r.error_code NOT IN {RETRIED_ERRORS} AND (r.error_code <> {TIMED_OUT}
+                OR k.run IS NULL)
             UNION ALL
-            SELECT run, node, incarnation, n, position, concat('a record of ', client_id, ' failed with error ', error_code) AS what
+            SELECT run, node, incarnation, n, position, concat('a record of ', client_id,
+                ' failed with error ', error_code) AS what
             FROM record_failed WHERE error_code NOT IN {RETRIABLE}
             UNION ALL
-            SELECT run, node, incarnation, n, position, concat('a transaction of ', client_id, ' failed with error ', error_code) AS what
+            SELECT run, node, incarnation, n, position, concat('a transaction of ', client_id,
+                ' failed with error ', error_code) AS what
             FROM transaction_erred WHERE error_code NOT IN {RETRIABLE}
         )
         SELECT

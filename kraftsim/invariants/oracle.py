@@ -1,6 +1,7 @@
 """Runs the checks of all invariants over one run; a simulation passes its events here.
 
-It never raises: it returns violations, so that the harness, outside every node's task, decides whether to stop.
+It never raises: it returns violations, so that the harness, outside every node's task, decides
+whether to stop.
 """
 
 from collections.abc import Sequence
@@ -13,16 +14,26 @@ __all__ = ["Envelope", "Oracle"]
 
 
 class Oracle:
-    """Passes events to the checks that watch them. `must_exercise` names the invariants that must examine at least one event."""
+    """Passes events to the checks that watch them.
 
-    def __init__(self, must_exercise: Sequence[str] = (), invariants: Sequence[Invariant] | None = None) -> None:
+    `must_exercise` names the invariants that must examine at least one event.
+    """
+
+    def __init__(
+        self, must_exercise: Sequence[str] = (), invariants: Sequence[Invariant] | None = None
+    ) -> None:
         watched = INVARIANTS.all() if invariants is None else tuple(invariants)
         unknown = sorted(set(must_exercise) - {invariant.name for invariant in watched})
         if unknown:
-            raise KeyError(f"no invariant is called {unknown[0]} (there are: {', '.join(invariant.name for invariant in watched)})")
+            raise KeyError(
+                f"no invariant is called {unknown[0]} (there are: "
+                f"{', '.join(invariant.name for invariant in watched)})"
+            )
         self._must_exercise = frozenset(must_exercise)
         self._ends_run = {invariant.name: invariant.ends_run for invariant in watched}
-        self._checks: list[tuple[Invariant, Check]] = [(invariant, invariant.check()) for invariant in watched]
+        self._checks: list[tuple[Invariant, Check]] = [
+            (invariant, invariant.check()) for invariant in watched
+        ]
         self._by_kind: dict[type[Event], list[Check]] = {}
         for invariant, check in self._checks:
             for kind in invariant.watches:
@@ -55,5 +66,8 @@ class Oracle:
 
     def finish(self) -> tuple[Verdict, ...]:
         """Return the verdict of every invariant, in the order of their names."""
-        verdicts = (check.finish().for_run(must_exercise=invariant.name in self._must_exercise) for invariant, check in self._checks)
+        verdicts = (
+            check.finish().for_run(must_exercise=invariant.name in self._must_exercise)
+            for invariant, check in self._checks
+        )
         return tuple(sorted(verdicts, key=lambda verdict: verdict.invariant))

@@ -1,7 +1,7 @@
 """Within one leader epoch the high watermark of a partition leader never decreases.
 
-A follower's high watermark may decrease under a leader that knows a lower one; but a client that reads from the
-leader must never see it decrease.
+A follower's high watermark may decrease under a leader that knows a lower one; but a client that
+reads from the leader must never see it decrease.
 Source: kafka.cluster.Partition.maybeIncrementLeaderHW; KIP-207.
 """
 
@@ -26,13 +26,22 @@ class AlwaysHigher:
         if not event.is_leader:
             return None
         self._findings.examined += 1
-        leadership = (envelope.node, envelope.incarnation, event.topic, event.partition, event.leader_epoch)
-        before, self._latest[leadership] = self._latest.get(leadership), (event.high_watermark, envelope.event_id)
+        leadership = (
+            envelope.node,
+            envelope.incarnation,
+            event.topic,
+            event.partition,
+            event.leader_epoch,
+        )
+        before, self._latest[leadership] = (
+            self._latest.get(leadership),
+            (event.high_watermark, envelope.event_id),
+        )
         if before is None or event.high_watermark > before[0]:
             return None
         message = (
-            f"{event.topic}-{event.partition}: the high watermark of {envelope.node}, leader in epoch {event.leader_epoch}, "
-            f"went from {before[0]} to {event.high_watermark}"
+            f"{event.topic}-{event.partition}: the high watermark of {envelope.node}, leader in "
+            f"epoch {event.leader_epoch}, went from {before[0]} to {event.high_watermark}"
         )
         return self._findings.violation(envelope.event_id, message, before[1], envelope.event_id)
 
@@ -41,7 +50,9 @@ class AlwaysHigher:
         return self._findings.verdict()
 
 
-_LEADER_EPOCH = "PARTITION BY run, node, incarnation, topic, partition, leader_epoch ORDER BY position"
+_LEADER_EPOCH = (
+    "PARTITION BY run, node, incarnation, topic, partition, leader_epoch ORDER BY position"
+)
 
 INVARIANT = Invariant(
     name=NAME,
@@ -62,7 +73,8 @@ INVARIANT = Invariant(
             run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat(
-                topic, '-', partition, ': the high watermark of ', node, ', leader in epoch ', leader_epoch, ', went from ',
+                topic, '-', partition, ': the high watermark of ', node, ', leader in epoch ',
+                    leader_epoch, ', went from ',
                 previous_high_watermark, ' to ', high_watermark
             ) AS message,
             previous_position AS first_witness,

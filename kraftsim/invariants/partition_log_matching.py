@@ -1,10 +1,13 @@
-"""If two replicas of a partition have a batch at the same offset and leader epoch, the batches are equal.
+"""If two replicas of a partition have a batch at the same offset and leader epoch, the batches are
+equal.
 
-Followers replicate what the leader of an epoch appended. A batch is identified by its last offset and its
-checksum. A batch counts even if the replica truncated it later, because it may have been read. A batch that was
-replicated from a cleaned log is what compaction left of it, and is not checked. A topic that is deleted and
-created again under its name would be another topic: no scenario does that.
-Source: KIP-101, KIP-279; the log matching property of Raft (Ongaro and Ousterhout 2014, section 5.3).
+Followers replicate what the leader of an epoch appended. A batch is identified by its last offset
+and its checksum. A batch counts even if the replica truncated it later, because it may have been
+read. A batch that was replicated from a cleaned log is what compaction left of it, and is not
+checked. A topic that is deleted and created again under its name would be another topic: no
+scenario does that.
+Source: KIP-101, KIP-279; the log matching property of Raft (Ongaro and Ousterhout 2014, section
+5.3).
 """
 
 from kraftsim.events.event import Event
@@ -29,19 +32,26 @@ class FirstWriting:
         """Process a batch that was written."""
         assert isinstance(event, BatchAppended | BatchReplicated | SegmentsCleaned)
         self._cleaned.learn(event)
-        if isinstance(event, SegmentsCleaned) or (isinstance(event, BatchReplicated) and self._is_from_a_cleaned_log(event)):
+        if isinstance(event, SegmentsCleaned) or (
+            isinstance(event, BatchReplicated) and self._is_from_a_cleaned_log(event)
+        ):
             return None
         self._findings.examined += 1
         place = (event.topic, event.partition, event.leader_epoch, event.first_offset)
-        known = self._batches.setdefault(place, (event.last_offset, event.crc, envelope.node, envelope.event_id))
+        known = self._batches.setdefault(
+            place, (event.last_offset, event.crc, envelope.node, envelope.event_id)
+        )
         last_offset, crc, node, witness = known
         if (last_offset, crc) == (event.last_offset, event.crc):
             return None
         message = (
-            f"{event.topic}-{event.partition}: the batch of epoch {event.leader_epoch} at offset {event.first_offset} that {envelope.node} wrote "
-            f"is not the one that {node} wrote first"
+            f"{event.topic}-{event.partition}: the batch of epoch {event.leader_epoch} at offset "
+            f"{event.first_offset} that {envelope.node} wrote is not the one that {node} wrote "
+            "first"
         )
-        return self._findings.violation("/".join(map(str, place)), message, witness, envelope.event_id)
+        return self._findings.violation(
+            "/".join(map(str, place)), message, witness, envelope.event_id
+        )
 
     def _is_from_a_cleaned_log(self, event: BatchReplicated) -> bool:
         return self._cleaned.has_passed((event.topic, event.partition), event.first_offset)
@@ -63,7 +73,8 @@ _SAME = " AND ".join(f"w.{column} = f.{column}" for column in _PLACE.split(", ")
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="If two replicas of a partition have a batch at the same offset and leader epoch, the batches are equal.",
+    rule="If two replicas of a partition have a batch at the same offset and leader epoch, the "
+    "batches are equal.",
     source="KIP-101, KIP-279",
     watches=(BatchAppended, BatchReplicated, *CLEANED_WATCHES),
     check=FirstWriting,
@@ -76,7 +87,8 @@ INVARIANT = Invariant(
         ), first_batch AS (
             SELECT w.* FROM torn AS f JOIN written AS w ON w.run = f.run AND w.position = f.position
         ), other AS (
-            SELECT w.run, w.topic, w.partition, w.leader_epoch, w.first_offset, min(w.position) AS position
+            SELECT w.run, w.topic, w.partition, w.leader_epoch, w.first_offset,
+                min(w.position) AS position
             FROM written AS w JOIN first_batch AS f ON {_SAME}
             WHERE w.last_offset <> f.last_offset OR w.crc <> f.crc
             GROUP BY w.run, w.topic, w.partition, w.leader_epoch, w.first_offset
@@ -85,7 +97,8 @@ INVARIANT = Invariant(
             f.run,
             concat(f.topic, '/', f.partition, '/', f.leader_epoch, '/', f.first_offset) AS key,
             concat(
-                f.topic, '-', f.partition, ': the batch of epoch ', f.leader_epoch, ' at offset ', f.first_offset, ' that ', w.node,
+                f.topic, '-', f.partition, ': the batch of epoch ', f.leader_epoch, ' at offset ',
+                    f.first_offset, ' that ', w.node,
                 ' wrote is not the one that ', f.node, ' wrote first'
             ) AS message,
             f.position AS first_witness,

@@ -1,8 +1,9 @@
-"""From 4.0 on a voter sends pre-vote requests before each election it starts; earlier releases never do.
+"""From 4.0 on a voter sends pre-vote requests before each election it starts; earlier releases
+never do.
 
-A voter that starts an election without a pre-vote raises the epoch of every voter that it reaches, and deposes
-a leader that a majority follows. A voter that finds other voters without pre-vote support (before 4.0) has sent
-its requests, and proceeds without their responses.
+A voter that starts an election without a pre-vote raises the epoch of every voter that it reaches,
+and deposes a leader that a majority follows. A voter that finds other voters without pre-vote
+support (before 4.0) has sent its requests, and proceeds without their responses.
 Source: KIP-996, KAFKA-16164.
 """
 
@@ -16,8 +17,8 @@ ASKING, CANDIDATE = "Prospective", "Candidate"
 
 
 class AskedBefore:
-    """Tracks the roles of each process that has reported whether it uses pre-vote. Its first role is not checked: its previous incarnation may
-    have been a candidate.
+    """Tracks the roles of each process that has reported whether it uses pre-vote. Its first role
+    is not checked: its previous incarnation may have been a candidate.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,10 @@ class AskedBefore:
             return None
         self._findings.examined += 1
         if is_asking and not asks:
-            message = f"{envelope.node} asked before an election in epoch {event.leader_epoch}, which its release does not know"
+            message = (
+                f"{envelope.node} asked before an election in epoch {event.leader_epoch}, which "
+                "its release does not know"
+            )
         elif is_candidate and asks and former.role != ASKING:
             message = f"{envelope.node} opened epoch {event.leader_epoch} and had not asked"
         else:
@@ -58,24 +62,32 @@ class AskedBefore:
 
 _STEPS = f"""
         WITH rule AS (
-            SELECT run, node, incarnation, min(position) AS position, max(CAST(has_pre_vote AS INT)) AS asks
+            SELECT run, node, incarnation, min(position) AS position,
+                max(CAST(has_pre_vote AS INT)) AS asks
             FROM quorum_timers_set GROUP BY run, node, incarnation
         ), ordered AS (
             SELECT
                 run, node, incarnation, n, position, role, leader_epoch,
-                lag(role) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS former_role,
-                lag(leader_epoch) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS former_epoch,
-                lag(position) OVER (PARTITION BY run, node, incarnation ORDER BY position) AS former_position
+                lag(role) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS former_role,
+                lag(leader_epoch) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS former_epoch,
+                lag(position) OVER (PARTITION BY run, node, incarnation
+                    ORDER BY position) AS former_position
             FROM raft_role_changed
         ), step AS (
-            SELECT o.run, o.node, o.incarnation, o.n, o.position, o.role, o.leader_epoch, o.former_role, o.former_position, r.asks
-            FROM ordered AS o JOIN rule AS r ON r.run = o.run AND r.node = o.node AND r.incarnation = o.incarnation AND r.position < o.position
-            WHERE (o.role = '{ASKING}' AND o.former_role <> '{ASKING}') OR (o.role = '{CANDIDATE}' AND o.leader_epoch > o.former_epoch)
+            SELECT o.run, o.node, o.incarnation, o.n, o.position, o.role, o.leader_epoch,
+                o.former_role, o.former_position, r.asks
+            FROM ordered AS o JOIN rule AS r ON r.run = o.run AND r.node = o.node
+                AND r.incarnation = o.incarnation AND r.position < o.position
+            WHERE (o.role = '{ASKING}' AND o.former_role <> '{ASKING}') OR (o.role = '{CANDIDATE}'
+                AND o.leader_epoch > o.former_epoch)
         )
 """
 INVARIANT = Invariant(
     name=NAME,
-    rule="From 4.0 on a voter sends pre-vote requests before each election it starts; earlier releases never do.",
+    rule="From 4.0 on a voter sends pre-vote requests before each election it starts; earlier "
+    "releases never do.",
     source="KIP-996",
     watches=(QuorumTimersSet, RaftRoleChanged),
     check=AskedBefore,
@@ -86,10 +98,13 @@ INVARIANT = Invariant(
             run,
             concat(node, '.', incarnation, '.', n) AS key,
             CASE WHEN role = '{ASKING}'
-                THEN concat(node, ' asked before an election in epoch ', leader_epoch, ', which its release does not know')
-                ELSE concat(node, ' opened epoch ', leader_epoch, ' and had not asked') END AS message,
+                THEN concat(node, ' asked before an election in epoch ', leader_epoch,
+                    ', which its release does not know')
+                ELSE concat(node, ' opened epoch ', leader_epoch,
+                    ' and had not asked') END AS message,
             former_position AS first_witness,
             position AS second_witness
-        FROM step WHERE (role = '{ASKING}' AND asks = 0) OR (role = '{CANDIDATE}' AND asks = 1 AND former_role <> '{ASKING}')
+        FROM step WHERE (role = '{ASKING}' AND asks = 0) OR (role = '{CANDIDATE}' AND asks = 1
+            AND former_role <> '{ASKING}')
     """,
 )

@@ -1,8 +1,10 @@
-"""A controller returns a producer-id block only after it knows that the block's record is committed.
+"""A controller returns a producer-id block only after it knows that the block's record is
+committed.
 
-This implies that blocks share no id. But that invariant is violated only if the controller fails between the
-response and the commit, while this one reports every early response.
-Source: KIP-730, org.apache.kafka.controller.QuorumController (ControllerWriteEvent, deferredEventQueue).
+This implies that blocks share no id. But that invariant is violated only if the controller fails
+between the response and the commit, while this one reports every early response.
+Source: KIP-730, org.apache.kafka.controller.QuorumController (ControllerWriteEvent,
+deferredEventQueue).
 """
 
 from kraftsim.events.event import Event
@@ -35,7 +37,10 @@ class CommittedBlocks:
         known = self._known.get(controller, 0)
         if event.offset < known:
             return None
-        message = f"{envelope.node} gave the block at offset {event.offset} away, and knew of the records below {known} to be committed"
+        message = (
+            f"{envelope.node} gave the block at offset {event.offset} away, and knew of the "
+            f"records below {known} to be committed"
+        )
         return self._findings.violation(envelope.event_id, message, envelope.event_id)
 
     def finish(self) -> Verdict:
@@ -45,23 +50,28 @@ class CommittedBlocks:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A controller returns a producer-id block only after it knows that the block's record is committed.",
+    rule="A controller returns a producer-id block only after it knows that the block's record is "
+    "committed.",
     source="KIP-730",
     watches=(HighWatermarkMoved, ProducerIdBlockAllocated),
     check=CommittedBlocks,
-    examined="SELECT run, count(*) FROM producer_id_block_allocated WHERE given_by = 'quorum' GROUP BY run",
+    examined="SELECT run, count(*) FROM producer_id_block_allocated WHERE given_by = 'quorum' "
+    "GROUP BY run",
     violations="""
         WITH compared AS (
-            SELECT b.run, b.node, b.incarnation, b.n, b.position, b.offset, coalesce(max(k.high_watermark), 0) AS known
+            SELECT b.run, b.node, b.incarnation, b.n, b.position, b.offset,
+                coalesce(max(k.high_watermark), 0) AS known
             FROM producer_id_block_allocated AS b LEFT JOIN high_watermark_moved AS k
-                ON k.run = b.run AND k.node = b.node AND k.incarnation = b.incarnation AND k.position < b.position
+                ON k.run = b.run AND k.node = b.node AND k.incarnation = b.incarnation
+                    AND k.position < b.position
             WHERE b.given_by = 'quorum'
             GROUP BY b.run, b.node, b.incarnation, b.n, b.position, b.offset
         )
         SELECT
             run,
             concat(node, '.', incarnation, '.', n) AS key,
-            concat(node, ' gave the block at offset ', c.offset, ' away, and knew of the records below ', known, ' to be committed') AS message,
+            concat(node, ' gave the block at offset ', c.offset,
+                ' away, and knew of the records below ', known, ' to be committed') AS message,
             position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
         FROM compared AS c WHERE c.offset >= known

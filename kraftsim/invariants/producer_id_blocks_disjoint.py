@@ -1,8 +1,8 @@
 """No two blocks of producer ids overlap.
 
-Brokers can return producer ids without a request to the controller because each owns its block. If a block is
-returned before its record is durable, a power loss makes the controller allocate it again, and two brokers own
-it.
+Brokers can return producer ids without a request to the controller because each owns its block. If
+a block is returned before its record is durable, a power loss makes the controller allocate it
+again, and two brokers own it.
 Source: KIP-730, KAFKA-10533 for the way it fails.
 """
 
@@ -21,7 +21,9 @@ class SortedBlocks:
 
     def __init__(self) -> None:
         self._findings = Findings(NAME)
-        self._blocks: list[tuple[int, int, int, str, int]] = []  # first id, order of arrival, next id, event id, broker
+        self._blocks: list[
+            tuple[int, int, int, str, int]
+        ] = []  # first id, order of arrival, next id, event id, broker
         self._longest = 0
 
     def examine(self, envelope: Envelope, event: Event) -> Violation | None:
@@ -31,8 +33,13 @@ class SortedBlocks:
         first_id, next_id = event.first_producer_id, event.next_producer_id
         start = bisect_right(self._blocks, (first_id - self._longest,))
         end = bisect_right(self._blocks, (next_id,))
-        touching = [block for block in self._blocks[start:end] if block[2] > first_id and block[0] < next_id]
-        insort(self._blocks, (first_id, self._findings.examined, next_id, envelope.event_id, event.broker_id))
+        touching = [
+            block for block in self._blocks[start:end] if block[2] > first_id and block[0] < next_id
+        ]
+        insort(
+            self._blocks,
+            (first_id, self._findings.examined, next_id, envelope.event_id, event.broker_id),
+        )
         self._longest = max(self._longest, next_id - first_id)
         if not touching:
             return None
@@ -55,19 +62,23 @@ INVARIANT = Invariant(
     watches=(ProducerIdBlockAllocated,),
     check=SortedBlocks,
     examined="SELECT run, count(*) FROM producer_id_block_allocated GROUP BY run",
-    # Sorted by first id, a block overlaps an earlier one exactly if it begins below the highest end so far: only such blocks are compared in pairs.
+    # Sorted by first id, a block overlaps an earlier one exactly if it begins below the highest end
+    # so far: only such blocks are compared in pairs.
     violations="""
         WITH swept AS (
             SELECT
                 run, position, first_producer_id, next_producer_id,
                 max(next_producer_id) OVER (
-                    PARTITION BY run ORDER BY first_producer_id, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                    PARTITION BY run ORDER BY first_producer_id,
+                        position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
                 ) AS highest_end
             FROM producer_id_block_allocated
         ), suspect AS (
-            SELECT run, position, first_producer_id, next_producer_id FROM swept WHERE first_producer_id < highest_end
+            SELECT run, position, first_producer_id, next_producer_id FROM swept
+                WHERE first_producer_id < highest_end
         ), pair AS (
-            SELECT suspect.run, greatest(suspect.position, other.position) AS later, least(suspect.position, other.position) AS earlier
+            SELECT suspect.run, greatest(suspect.position, other.position) AS later,
+                least(suspect.position, other.position) AS earlier
             FROM suspect JOIN producer_id_block_allocated AS other
                 ON suspect.run = other.run AND suspect.first_producer_id < other.next_producer_id
                 AND other.first_producer_id < suspect.next_producer_id
@@ -79,13 +90,17 @@ INVARIANT = Invariant(
             b.run,
             concat(b.node, '.', b.incarnation, '.', b.n) AS key,
             concat(
-                'the block ', b.first_producer_id, '..', b.next_producer_id - 1, ' of broker ', b.broker_id,
-                ' shares ids with the earlier block ', a.first_producer_id, '..', a.next_producer_id - 1, ' of broker ', a.broker_id
+                'the block ', b.first_producer_id, '..', b.next_producer_id - 1, ' of broker ',
+                    b.broker_id,
+                ' shares ids with the earlier block ', a.first_producer_id, '..',
+                    a.next_producer_id - 1, ' of broker ', a.broker_id
             ) AS message,
             a.position AS first_witness,
             b.position AS second_witness
         FROM first_pair
-        JOIN producer_id_block_allocated AS a ON a.run = first_pair.run AND a.position = first_pair.earlier
-        JOIN producer_id_block_allocated AS b ON b.run = first_pair.run AND b.position = first_pair.later
+        JOIN producer_id_block_allocated AS a ON a.run = first_pair.run
+            AND a.position = first_pair.earlier
+        JOIN producer_id_block_allocated AS b ON b.run = first_pair.run
+            AND b.position = first_pair.later
     """,
 )

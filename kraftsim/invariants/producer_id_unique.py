@@ -1,7 +1,7 @@
 """No two InitProducerId responses return the same fresh producer id.
 
-Producer state distinguishes producers by this number only. With one id for two producers, the records of one
-would be treated as duplicates of the other's.
+Producer state distinguishes producers by this number only. With one id for two producers, the
+records of one would be treated as duplicates of the other's.
 Source: KIP-98, KIP-730.
 """
 
@@ -46,12 +46,15 @@ INVARIANT = Invariant(
     examined="SELECT run, count(*) FROM producer_id_returned WHERE fresh GROUP BY run",
     violations="""
         WITH repeated AS (
-            SELECT run, producer_id FROM producer_id_returned WHERE fresh GROUP BY run, producer_id HAVING count(*) > 1
+            SELECT run, producer_id FROM producer_id_returned WHERE fresh GROUP BY run, producer_id
+                HAVING count(*) > 1
         ), numbered AS (
             SELECT /*+ BROADCAST(repeated) */
                 answer.run, answer.producer_id, answer.position,
-                row_number() OVER (PARTITION BY answer.run, answer.producer_id ORDER BY answer.position) AS place
-            FROM producer_id_returned AS answer JOIN repeated ON answer.run = repeated.run AND answer.producer_id = repeated.producer_id
+                row_number() OVER (PARTITION BY answer.run, answer.producer_id
+                    ORDER BY answer.position) AS place
+            FROM producer_id_returned AS answer JOIN repeated ON answer.run = repeated.run
+                AND answer.producer_id = repeated.producer_id
             WHERE answer.fresh
         )
         SELECT

@@ -1,7 +1,7 @@
 """A producer snapshot contains no batch at or above its own offset.
 
-A replica that loads a snapshot replays the log from that offset. It would treat a batch that never reached the
-log as appended: a retry of that batch would be acknowledged and lost.
+A replica that loads a snapshot replays the log from that offset. It would treat a batch that never
+reached the log as appended: a retry of that batch would be acknowledged and lost.
 Source: KAFKA-6683; org.apache.kafka.storage.internals.log.ProducerStateManager.takeSnapshot.
 """
 
@@ -26,8 +26,8 @@ class KnowsNothingLater:
         if event.last_offset < event.next_offset:
             return None
         message = (
-            f"{event.topic}-{event.partition}: the producer snapshot of {envelope.node} at offset {event.next_offset} "
-            f"knows of a batch at {event.last_offset}"
+            f"{event.topic}-{event.partition}: the producer snapshot of {envelope.node} at "
+            f"offset {event.next_offset} knows of a batch at {event.last_offset}"
         )
         return self._findings.violation(envelope.event_id, message, envelope.event_id)
 
@@ -49,7 +49,8 @@ INVARIANT = Invariant(
             run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat(
-                topic, '-', partition, ': the producer snapshot of ', node, ' at offset ', next_offset, ' knows of a batch at ', last_offset
+                topic, '-', partition, ': the producer snapshot of ', node, ' at offset ',
+                    next_offset, ' knows of a batch at ', last_offset
             ) AS message,
             position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness

@@ -1,10 +1,12 @@
-"""A replica of the metadata log resumes from its stored quorum state: in no earlier epoch, and in the same epoch with the same leader or vote.
+"""A replica of the metadata log resumes from its stored quorum state: in no earlier epoch, and in
+the same epoch with the same leader or vote.
 
-A replica that lost its vote could vote again. One that lost its own leadership could lead that epoch a second
-time without notifying anyone of the restart. One that lost its leader would start an election while there is
-one. The file may contain more than the last event reported, by a vote or a leader. A vote may be dropped once a
-leader is known. Hosts whose disk lost or corrupted flushed data by a fault are not checked, and neither is a
-broker that migrates: it deletes its metadata log as it starts.
+A replica that lost its vote could vote again. One that lost its own leadership could lead that
+epoch a second time without notifying anyone of the restart. One that lost its leader would start an
+election while there is one. The file may contain more than the last event reported, by a vote or a
+leader. A vote may be dropped once a leader is known. Hosts whose disk lost or corrupted flushed
+data by a fault are not checked, and neither is a broker that migrates: it deletes its metadata log
+as it starts.
 Source: org.apache.kafka.raft.QuorumState.initialize, KIP-595, KAFKA-10527.
 """
 
@@ -49,9 +51,13 @@ class StoredStates:
         """Return the verdict."""
         return self._findings.verdict()
 
-    def _compare(self, envelope: Envelope, begun: RaftRoleChanged, stored: QuorumStateStored, stored_by: str) -> Violation | None:
+    def _compare(
+        self, envelope: Envelope, begun: RaftRoleChanged, stored: QuorumStateStored, stored_by: str
+    ) -> Violation | None:
         self._findings.examined += 1
-        if begun.leader_epoch > stored.leader_epoch or (begun.leader_epoch == stored.leader_epoch and _knows_as_much(begun, stored)):
+        if begun.leader_epoch > stored.leader_epoch or (
+            begun.leader_epoch == stored.leader_epoch and _knows_as_much(begun, stored)
+        ):
             return None
         message = f"{envelope.node} begins with {_said(begun)}, and had stored {_said(stored)}"
         return self._findings.violation(envelope.event_id, message, stored_by, envelope.event_id)
@@ -60,7 +66,11 @@ class StoredStates:
 def _knows_as_much(begun: RaftRoleChanged, stored: QuorumStateStored) -> bool:
     if stored.leader_id != NO_NODE:
         return begun.leader_id == stored.leader_id
-    return stored.voted_id == NO_NODE or begun.leader_id != NO_NODE or begun.voted_id == stored.voted_id
+    return (
+        stored.voted_id == NO_NODE
+        or begun.leader_id != NO_NODE
+        or begun.voted_id == stored.voted_id
+    )
 
 
 def _said(state: RaftRoleChanged | QuorumStateStored) -> str:
@@ -82,7 +92,8 @@ _BEGUN = f"""
             OVER (PARTITION BY run, node ORDER BY position) AS kept_at FROM reported
     ), {SPOILT_CTE}, begun AS (
         SELECT
-            r.run, r.node, r.incarnation, r.n, r.position, r.leader_epoch, r.leader_id, r.voted_id, k.kept_at AS stored_at,
+            r.run, r.node, r.incarnation, r.n, r.position, r.leader_epoch, r.leader_id, r.voted_id,
+                k.kept_at AS stored_at,
             s.leader_epoch AS stored_epoch, s.leader_id AS stored_leader, s.voted_id AS stored_vote
         FROM known AS k
         JOIN roles AS r ON r.run = k.run AND r.position = k.position
@@ -91,7 +102,9 @@ _BEGUN = f"""
         WHERE NOT k.is_kept AND d.position IS NULL
     )
 """
-"""The last stored state before a process started; if the metadata log was deleted since, there is no state to compare with."""
+"""The last stored state before a process started; if the metadata log was deleted since, there is
+no state to compare with.
+"""
 
 INVARIANT = Invariant(
     name=NAME,
@@ -106,8 +119,10 @@ INVARIANT = Invariant(
             run,
             concat(node, '.', incarnation, '.', n) AS key,
             concat(
-                node, ' begins with epoch ', leader_epoch, ', leader ', leader_id, ', vote ', voted_id,
-                ', and had stored epoch ', stored_epoch, ', leader ', stored_leader, ', vote ', stored_vote
+                node, ' begins with epoch ', leader_epoch, ', leader ', leader_id, ', vote ',
+                    voted_id,
+                ', and had stored epoch ', stored_epoch, ', leader ', stored_leader, ', vote ',
+                    stored_vote
             ) AS message,
             stored_at AS first_witness,
             position AS second_witness

@@ -1,7 +1,8 @@
-"""A follower that starts after a remote segment has the same producer state there as its leader, if its setting promises that.
+"""A follower that starts after a remote segment has the same producer state there as its leader, if
+its setting promises that.
 
-The follower may become leader: it would append a retried batch of an unknown producer again. Source: KIP-405
-(auxiliary state), KAFKA-15195.
+The follower may become leader: it would append a retried batch of an unknown producer again.
+Source: KIP-405 (auxiliary state), KAFKA-15195.
 """
 
 from kraftsim.events.event import Event
@@ -29,8 +30,13 @@ class Compared:
         digest, first_event_id = self._first.setdefault(place, (event.digest, envelope.event_id))
         if digest == event.digest:
             return None
-        message = f"{event.topic}-{event.partition}: before offset {event.next_offset} one replica knows producers {digest}, another {event.digest}"
-        return self._findings.violation("/".join(map(str, place)), message, first_event_id, envelope.event_id)
+        message = (
+            f"{event.topic}-{event.partition}: before offset {event.next_offset} one replica "
+            f"knows producers {digest}, another {event.digest}"
+        )
+        return self._findings.violation(
+            "/".join(map(str, place)), message, first_event_id, envelope.event_id
+        )
 
     def finish(self) -> Verdict:
         """Return the verdict."""
@@ -41,7 +47,8 @@ _PLACE = "run, topic, partition, next_offset"
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A follower that starts after a remote segment has the same producer state there as its leader.",
+    rule="A follower that starts after a remote segment has the same producer state there as its "
+    "leader.",
     source="KIP-405",
     watches=(ProducerStateCompared,),
     ends_run=False,
@@ -52,16 +59,19 @@ INVARIANT = Invariant(
             SELECT
                 {_PLACE}, digest, position,
                 first_value(digest) OVER (PARTITION BY {_PLACE} ORDER BY position) AS first_digest,
-                first_value(position) OVER (PARTITION BY {_PLACE} ORDER BY position) AS first_position
+                first_value(position) OVER (PARTITION BY {_PLACE}
+                    ORDER BY position) AS first_position
             FROM producer_state_compared WHERE promised
         ), numbered AS (
-            SELECT *, row_number() OVER (PARTITION BY {_PLACE} ORDER BY position) AS place FROM reported WHERE digest <> first_digest
+            SELECT *, row_number() OVER (PARTITION BY {_PLACE} ORDER BY position) AS place
+                FROM reported WHERE digest <> first_digest
         )
         SELECT
             run,
             concat(topic, '/', partition, '/', next_offset) AS key,
             concat(
-                topic, '-', partition, ': before offset ', next_offset, ' one replica knows producers ', first_digest, ', another ', digest
+                topic, '-', partition, ': before offset ', next_offset,
+                    ' one replica knows producers ', first_digest, ', another ', digest
             ) AS message,
             first_position AS first_witness,
             position AS second_witness

@@ -1,8 +1,9 @@
-"""A leader resigns for lack of fetches only if fewer than a majority of the voters, itself included, fetched within the timeout.
+"""A leader resigns for lack of fetches only if fewer than a majority of the voters, itself
+included, fetched within the timeout.
 
-A leader that resigns while a majority follows it causes a needless election at each check, as long as another
-voter is away. Checked only for static voters: with voters in the log, the majority may have been of another
-voter set shortly before.
+A leader that resigns while a majority follows it causes a needless election at each check, as long
+as another voter is away. Checked only for static voters: with voters in the log, the majority may
+have been of another voter set shortly before.
 Source: KAFKA-15489, org.apache.kafka.raft.LeaderState.timeUntilCheckQuorumExpires.
 """
 
@@ -28,7 +29,10 @@ class TooFewFetched:
         self._findings.examined += 1
         if 2 * event.reachable_count <= event.voter_count:
             return None
-        message = f"{envelope.node} gave epoch {event.leader_epoch} up, though it heard {event.reachable_count} of {event.voter_count} voters"
+        message = (
+            f"{envelope.node} gave epoch {event.leader_epoch} up, though it heard "
+            f"{event.reachable_count} of {event.voter_count} voters"
+        )
         return self._findings.violation(envelope.event_id, message, envelope.event_id)
 
     def finish(self) -> Verdict:
@@ -38,7 +42,8 @@ class TooFewFetched:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A leader resigns for lack of fetches only if fewer than a majority of the voters fetched.",
+    rule="A leader resigns for lack of fetches only if fewer than a majority of the voters "
+    "fetched.",
     source="KAFKA-15489",
     watches=(CheckQuorumFailed,),
     check=TooFewFetched,
@@ -47,7 +52,8 @@ INVARIANT = Invariant(
         SELECT
             run,
             concat(node, '.', incarnation, '.', n) AS key,
-            concat(node, ' gave epoch ', leader_epoch, ' up, though it heard ', reachable_count, ' of ', voter_count, ' voters') AS message,
+            concat(node, ' gave epoch ', leader_epoch, ' up, though it heard ', reachable_count,
+                ' of ', voter_count, ' voters') AS message,
             position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
         FROM check_quorum_failed WHERE kraft_version = 0 AND 2 * reachable_count > voter_count

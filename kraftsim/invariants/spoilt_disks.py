@@ -1,8 +1,16 @@
-"""Tracks hosts whose disk lost or corrupted flushed data by a fault: invariants about durable data no longer apply to them."""
+"""Tracks hosts whose disk lost or corrupted flushed data by a fault: invariants about durable data
+no longer apply to them.
+"""
 
 from kraftsim.events.runs import FaultInjected
 
-SPOIL_WHAT_WAS_FLUSHED = ("bit-rot", "lost-disk", "lying-flush", "misdirected-write", "old-disk-image")
+SPOIL_WHAT_WAS_FLUSHED = (
+    "bit-rot",
+    "lost-disk",
+    "lying-flush",
+    "misdirected-write",
+    "old-disk-image",
+)
 
 
 class SpoiltDisks:
@@ -24,7 +32,8 @@ class SpoiltDisks:
 SPOILT_CTE = f"""
     spoilt AS (
         SELECT run, target, min(position) AS position FROM fault_injected
-        WHERE fault IN ({", ".join(f"'{fault}'" for fault in SPOIL_WHAT_WAS_FLUSHED)}) GROUP BY run, target
+        WHERE fault IN ({", ".join(f"'{fault}'" for fault in SPOIL_WHAT_WAS_FLUSHED)}) GROUP BY run,
+            target
     )
 """
 """The same in SQL: the position of the first such fault on each host (`target`)."""

@@ -1,9 +1,9 @@
 """A replica rejects every request with an epoch older than its own.
 
-The sender is behind: it receives the current epoch, and must find the leader of that epoch before any of its
-requests or responses count.
-Source: KIP-595 (FENCED_LEADER_EPOCH of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot),
-KafkaRaftClient.validateLeaderOnlyRequest.
+The sender is behind: it receives the current epoch, and must find the leader of that epoch before
+any of its requests or responses count.
+Source: KIP-595 (FENCED_LEADER_EPOCH of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and
+FetchSnapshot), KafkaRaftClient.validateLeaderOnlyRequest.
 """
 
 from kraftsim.events.event import Event
@@ -26,7 +26,10 @@ class RefusedOrNot:
         self._findings.examined += 1
         if event.error_code:
             return None
-        message = f"node {event.asked_node_id} is in epoch {event.leader_epoch}, and served {envelope.node} in epoch {event.asked_epoch}"
+        message = (
+            f"node {event.asked_node_id} is in epoch {event.leader_epoch}, and served "
+            f"{envelope.node} in epoch {event.asked_epoch}"
+        )
         return self._findings.violation(envelope.event_id, message, envelope.event_id)
 
     def finish(self) -> Verdict:
@@ -45,7 +48,8 @@ INVARIANT = Invariant(
         SELECT
             run,
             concat(node, '.', incarnation, '.', n) AS key,
-            concat('node ', asked_node_id, ' is in epoch ', leader_epoch, ', and served ', node, ' in epoch ', asked_epoch) AS message,
+            concat('node ', asked_node_id, ' is in epoch ', leader_epoch, ', and served ', node,
+                ' in epoch ', asked_epoch) AS message,
             position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
         FROM later_epoch_answered WHERE error_code = 0

@@ -1,8 +1,10 @@
-"""What an unclean election may lose: every record at or above the log end offset of a leader that was not known to be in sync.
+"""What an unclean election may lose: every record at or above the log end offset of a leader that
+was not known to be in sync.
 
-Kafka gives no guarantee for them: an operator who enables unclean elections prefers availability. The usual
-guarantees hold for what the new leader has and for what is written from then on. No event reports in which
-leader epoch a record was acknowledged, so every record at or above the new leader's log end offset is excluded.
+Kafka gives no guarantee for them: an operator who enables unclean elections prefers availability.
+The usual guarantees hold for what the new leader has and for what is written from then on. No event
+reports in which leader epoch a record was acknowledged, so every record at or above the new
+leader's log end offset is excluded.
 Source: KIP-106, KIP-704 (the leader is notified of its unclean election), PartitionChangeBuilder.
 """
 
@@ -29,14 +31,20 @@ class UncleanElections:
             self._epochs.setdefault((event.topic, event.partition), {})[event.leader_epoch] = None
         elif isinstance(event, LeaderElected):
             ends = self._ends.setdefault((event.topic, event.partition), {})
-            ends[event.leader_epoch] = min(event.next_offset, ends.get(event.leader_epoch, event.next_offset))
+            ends[event.leader_epoch] = min(
+                event.next_offset, ends.get(event.leader_epoch, event.next_offset)
+            )
 
     def may_have_lost(self, log: Log, offset: int) -> bool:
-        """Return whether a record at an offset may be lost; a record with an unknown offset (-1) may be as well."""
+        """Return whether a record at an offset may be lost; a record with an unknown offset (-1)
+        may be as well.
+        """
         epochs = self._epochs.get(log)
         if not epochs:
             return False
-        return offset < 0 or any(offset >= end for epoch, end in self._ends.get(log, {}).items() if epoch in epochs)
+        return offset < 0 or any(
+            offset >= end for epoch, end in self._ends.get(log, {}).items() if epoch in epochs
+        )
 
     def has_been(self, log: Log, *, after_epoch: int, up_to_epoch: int) -> bool:
         """Return whether there was an unclean election after a leader epoch, up to a later one."""
@@ -45,11 +53,13 @@ class UncleanElections:
 
 UNCLEAN = f"""
     unclean AS (
-        SELECT DISTINCT run, topic, partition, leader_epoch FROM partition_changed WHERE leader_recovery_state = {RECOVERING}
+        SELECT DISTINCT run, topic, partition, leader_epoch FROM partition_changed
+            WHERE leader_recovery_state = {RECOVERING}
     ), lost_from AS (
         SELECT e.run, e.topic, e.partition, min(e.next_offset) AS lost_offset
         FROM leader_elected AS e JOIN unclean AS u
-            ON u.run = e.run AND u.topic = e.topic AND u.partition = e.partition AND u.leader_epoch = e.leader_epoch
+            ON u.run = e.run AND u.topic = e.topic AND u.partition = e.partition
+                AND u.leader_epoch = e.leader_epoch
         GROUP BY e.run, e.topic, e.partition
     )
 """

@@ -1,7 +1,9 @@
-"""The result of an invariant for a run: an outcome, the number of events examined, and the violations.
+"""The result of an invariant for a run: an outcome, the number of events examined, and the
+violations.
 
 A check that examined nothing has proved nothing: its outcome is vacuous, never ok.
-Source: the three-valued results of Jepsen (jepsen.checker/merge-valid), with vacuity as a fourth value.
+Source: the three-valued results of Jepsen (jepsen.checker/merge-valid), with vacuity as a fourth
+value.
 """
 
 from collections.abc import Iterable
@@ -25,7 +27,11 @@ VIOLATIONS_KEPT_MAX = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
-    """One violation. `key` is unique within a verdict; `witnesses` are the ids of the events that show it, 'node.incarnation.n', in order of time."""
+    """One violation.
+
+    `key` is unique within a verdict; `witnesses` are the ids of the events that show it,
+    'node.incarnation.n', in order of time.
+    """
 
     invariant: str
     key: str
@@ -35,7 +41,10 @@ class Violation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """The result of one invariant for a run. `violations` holds the first of `violation_count`; `reason` is why an outcome is unknown."""
+    """The result of one invariant for a run.
+
+    `violations` holds the first of `violation_count`; `reason` is why an outcome is unknown.
+    """
 
     invariant: str
     outcome: Outcome
@@ -45,7 +54,9 @@ class Verdict:
     reason: str = ""
 
     def for_run(self, *, must_exercise: bool) -> "Verdict":
-        """Return the verdict for a run: with nothing examined it is vacuous only if the scenario must exercise the invariant."""
+        """Return the verdict for a run: with nothing examined it is vacuous only if the scenario
+        must exercise the invariant.
+        """
         if self.outcome is Outcome.VACUOUS and not must_exercise:
             return replace(self, outcome=Outcome.NOT_APPLICABLE)
         return self
@@ -57,7 +68,14 @@ class Verdict:
         return self
 
 
-def verdict_of(invariant: str, *, examined: int, violation_count: int, violations: tuple[Violation, ...] = (), undecidable: str = "") -> Verdict:
+def verdict_of(
+    invariant: str,
+    *,
+    examined: int,
+    violation_count: int,
+    violations: tuple[Violation, ...] = (),
+    undecidable: str = "",
+) -> Verdict:
     """Return the verdict for the results of a check: violated > unknown > vacuous > ok."""
     if violation_count:
         outcome = Outcome.VIOLATED
@@ -78,7 +96,10 @@ def verdict_of(invariant: str, *, examined: int, violation_count: int, violation
 
 
 def worst(verdicts: Iterable[Verdict]) -> Outcome:
-    """Return the outcome of a run. If no invariant applied, it is vacuous: the run proved nothing."""
+    """Return the outcome of a run.
+
+    If no invariant applied, it is vacuous: the run proved nothing.
+    """
     outcomes = {verdict.outcome for verdict in verdicts}
     for outcome in (Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS, Outcome.OK):
         if outcome in outcomes:

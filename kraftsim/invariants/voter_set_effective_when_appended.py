@@ -1,9 +1,11 @@
-"""A replica that writes a voter-set record to its log, as leader or follower, uses that voter set from then on, committed or not.
+"""A replica that writes a voter-set record to its log, as leader or follower, uses that voter set
+from then on, committed or not.
 
-A replica that still used the previous voter set could be elected, or commit, with a majority that the other
-replicas do not recognise. The voter set that it reported before it wrote the record is checked.
-Source: KIP-853; Ongaro, Consensus: Bridging Theory and Practice (2014), section 4.1: the latest configuration
-in a server's log counts.
+A replica that still used the previous voter set could be elected, or commit, with a majority that
+the other replicas do not recognise. The voter set that it reported before it wrote the record is
+checked.
+Source: KIP-853; Ongaro, Consensus: Bridging Theory and Practice (2014), section 4.1: the latest
+configuration in a server's log counts.
 """
 
 from kraftsim.events.event import Event
@@ -36,7 +38,10 @@ class UsesWrittenVoters:
             case MetadataWritten() if (event.epoch, event.first_offset) in self._records:
                 self._findings.examined += 1
                 if (envelope.node, envelope.incarnation, event.first_offset) not in self._followed:
-                    message = f"{envelope.node} wrote the voters of epoch {event.epoch} at offset {event.first_offset} and does not go by them"
+                    message = (
+                        f"{envelope.node} wrote the voters of epoch {event.epoch} at offset "
+                        f"{event.first_offset} and does not go by them"
+                    )
                     return self._findings.violation(envelope.event_id, message, envelope.event_id)
             case _:
                 pass
@@ -52,13 +57,15 @@ _WRITTEN = """
     FROM metadata_written AS w
     WHERE EXISTS (
         SELECT 1 FROM metadata_appended AS a
-        WHERE a.run = w.run AND a.leader_epoch = w.epoch AND a.first_offset = w.first_offset AND a.record_kinds = 'Voters' AND a.position < w.position
+        WHERE a.run = w.run AND a.leader_epoch = w.epoch AND a.first_offset = w.first_offset
+            AND a.record_kinds = 'Voters' AND a.position < w.position
     )
 """
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="A replica that writes a voter-set record to its log uses that voter set from then on, committed or not.",
+    rule="A replica that writes a voter-set record to its log uses that voter set from then on, "
+    "committed or not.",
     source="KIP-853",
     watches=(MetadataAppended, VotersChanged, MetadataWritten),
     check=UsesWrittenVoters,
@@ -68,13 +75,15 @@ INVARIANT = Invariant(
         SELECT
             w.run,
             concat(w.node, '.', w.incarnation, '.', w.n) AS key,
-            concat(w.node, ' wrote the voters of epoch ', w.epoch, ' at offset ', w.first_offset, ' and does not go by them') AS message,
+            concat(w.node, ' wrote the voters of epoch ', w.epoch, ' at offset ', w.first_offset,
+                ' and does not go by them') AS message,
             w.position AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
         FROM written AS w
         WHERE NOT EXISTS (
             SELECT 1 FROM voters_changed AS v
-            WHERE v.run = w.run AND v.node = w.node AND v.incarnation = w.incarnation AND v.offset = w.first_offset AND v.position < w.position
+            WHERE v.run = w.run AND v.node = w.node AND v.incarnation = w.incarnation
+                AND v.offset = w.first_offset AND v.position < w.position
         )
     """,
 )

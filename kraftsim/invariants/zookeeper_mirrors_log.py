@@ -1,7 +1,8 @@
-"""During a migration to KRaft, ZooKeeper has the same metadata as the metadata log, up to the offset in /migration.
+"""During a migration to KRaft, ZooKeeper has the same metadata as the metadata log, up to the
+offset in /migration.
 
-A migration can be rolled back only because of this. What a failed controller did not write to ZooKeeper must be
-written by the next one (KAFKA-15010).
+A migration can be rolled back only because of this. What a failed controller did not write to
+ZooKeeper must be written by the next one (KAFKA-15010).
 Source: KIP-866.
 """
 
@@ -25,8 +26,13 @@ class NoDifference:
         self._findings.examined += 1
         if not event.differences:
             return None
-        message = f"at offset {event.offset} ZooKeeper and the log of {event.controller} differ in {event.differences} things: {event.what}"
-        return self._findings.violation(f"{event.controller}/{event.offset}", message, envelope.event_id)
+        message = (
+            f"at offset {event.offset} ZooKeeper and the log of {event.controller} differ in "
+            f"{event.differences} things: {event.what}"
+        )
+        return self._findings.violation(
+            f"{event.controller}/{event.offset}", message, envelope.event_id
+        )
 
     def finish(self) -> Verdict:
         """Return the verdict."""
@@ -35,7 +41,8 @@ class NoDifference:
 
 INVARIANT = Invariant(
     name=NAME,
-    rule="In dual-write mode ZooKeeper has the same metadata as the metadata log up to the recorded offset.",
+    rule="In dual-write mode ZooKeeper has the same metadata as the metadata log up to the "
+    "recorded offset.",
     source="KIP-866, KAFKA-15010",
     watches=(ZookeeperCompared,),
     check=NoDifference,
@@ -44,7 +51,8 @@ INVARIANT = Invariant(
         SELECT
             run,
             concat(controller, '/', z.offset) AS key,
-            concat('at offset ', z.offset, ' ZooKeeper and the log of ', controller, ' differ in ', differences, ' things: ', what) AS message,
+            concat('at offset ', z.offset, ' ZooKeeper and the log of ', controller, ' differ in ',
+                differences, ' things: ', what) AS message,
             min(position) AS first_witness,
             CAST(NULL AS BIGINT) AS second_witness
         FROM zookeeper_compared AS z WHERE differences > 0

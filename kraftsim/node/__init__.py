@@ -1,1 +1,4 @@
-"""The asyncio layer around the pure cores: brokers, controllers, and clients. It does the I/O: reads bytes, calls a core, writes bytes."""
+"""The asyncio layer around the pure cores: brokers, controllers, and clients.
+
+It does the I/O: reads bytes, calls a core, writes bytes.
+"""

@@ -1,4 +1,5 @@
-"""Response rows of AlterConfigs (33) and IncrementalAlterConfigs (44), which have the same structure, on brokers and controllers.
+"""Response rows of AlterConfigs (33) and IncrementalAlterConfigs (44), which have the same
+structure, on brokers and controllers.
 
 Source: KIP-133, KIP-339, kafka.server.ConfigAdminManager.reassembleIncrementalResponse.
 """
@@ -20,7 +21,9 @@ class OfResource(Protocol):
 Row = TypeVar("Row", bound=OfResource)
 
 
-def row_of(make: Callable[..., Row], resource_type: int, resource_name: str, refusal: Refusal | None) -> Row:
+def row_of(
+    make: Callable[..., Row], resource_type: int, resource_name: str, refusal: Refusal | None
+) -> Row:
     """Return the result for one resource as a row of type `make`."""
     return make(
         error_code=ErrorCode.NONE if refusal is None else refusal.error,
@@ -30,16 +33,27 @@ def row_of(make: Callable[..., Row], resource_type: int, resource_name: str, ref
     )
 
 
-def refused_rows(make: Callable[..., Row], asked: Sequence[OfResource], error: ErrorCode) -> list[Row]:
+def refused_rows(
+    make: Callable[..., Row], asked: Sequence[OfResource], error: ErrorCode
+) -> list[Row]:
     """Return the same error for every resource."""
     return [row_of(make, each.resource_type, each.resource_name, Refusal(error)) for each in asked]
 
 
-def joined_rows(make: Callable[..., Row], asked: Sequence[OfResource], done: Sequence[Row | None], reported: Sequence[Row]) -> list[Row]:
-    """Merge local results and those of the controller, in request order; a resource without a result gets an unknown error."""
+def joined_rows(
+    make: Callable[..., Row],
+    asked: Sequence[OfResource],
+    done: Sequence[Row | None],
+    reported: Sequence[Row],
+) -> list[Row]:
+    """Merge local results and those of the controller, in request order; a resource without a
+    result gets an unknown error.
+    """
     by_resource = {(row.resource_type, row.resource_name): row for row in reported}
     rows = []
     for each, own in zip(asked, done, strict=True):
-        forgotten = row_of(make, each.resource_type, each.resource_name, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
+        forgotten = row_of(
+            make, each.resource_type, each.resource_name, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+        )
         rows.append(own or by_resource.get((each.resource_type, each.resource_name), forgotten))
     return rows

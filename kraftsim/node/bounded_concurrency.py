@@ -1,4 +1,5 @@
-"""Runs many disk operations with limited concurrency: their flushes are batched, so that ten files take as long as one.
+"""Runs many disk operations with limited concurrency: their flushes are batched, so that ten files
+take as long as one.
 
 Apache Kafka closes logs with a thread pool.   Source: kafka.log.LogManager.shutdown.
 """

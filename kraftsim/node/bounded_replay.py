@@ -1,9 +1,9 @@
-"""Restores producer state by replaying only the segments that can matter: producers in segments older than
-producer.id.expiration.ms have expired.
+"""Restores producer state by replaying only the segments that can matter: producers in segments
+older than producer.id.expiration.ms have expired.
 
-The proposal of empty producer snapshots calls it the ideal solution where all snapshots are lost: recovery
-starts at the oldest segment with a record of that period. A producer without a record since then has expired,
-unless it has an open transaction, which never expires.
+The proposal of empty producer snapshots calls it the ideal solution where all snapshots are lost:
+recovery starts at the oldest segment with a record of that period. A producer without a record
+since then has expired, unless it has an open transaction, which never expires.
 Source: KAFKA-15195 (the ideal solution of the proposal, which was never implemented).
 """
 
@@ -22,5 +22,7 @@ class BoundedReplay(ProducerSnapshots):
         return max(covered, next(young, log.base_offsets[-1]))
 
     def are_from_an_upgrade(self, *, was_stopped_cleanly: bool) -> bool:
-        """Return False: a log without snapshots has lost them and is replayed, even after a clean shutdown."""
+        """Return False: a log without snapshots has lost them and is replayed, even after a clean
+        shutdown.
+        """
         return False

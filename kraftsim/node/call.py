@@ -1,7 +1,7 @@
 """One request in progress on a server: the input of a handler, and its possible results.
 
-A handler is synchronous. It returns the response body, or a `Deferred` that is completed later: by a
-purgatory, a pump, or a peer's response.
+A handler is synchronous. It returns the response body, or a `Deferred` that is completed later: by
+a purgatory, a pump, or a peer's response.
 """
 
 from collections.abc import Callable
@@ -29,13 +29,16 @@ REASON_CHARACTERS_MAX = 1000
 
 
 class Call:
-    """A decoded request and its connection. One is created per request, so the class is flat, and connections
-    fill it in without calling `__init__`."""
+    """A decoded request and its connection. One is created per request, so the class is flat, and
+    connections fill it in without calling `__init__`.
+    """
 
     __slots__ = ("api_key", "api_version", "body", "client_id", "connection", "correlation_id")
 
     is_large: ClassVar[bool] = False
-    """Whether it is served in several event-loop turns; then no later request of its connection is served before it is answered."""
+    """Whether it is served in several event-loop turns; then no later request of its connection is
+    served before it is answered.
+    """
     api_key: int
     api_version: int
     """The version of the request: the response is built in the same one."""
@@ -69,18 +72,28 @@ class Call:
         return self.connection.peer.rpartition(":")[0]
 
     def over_whole(self, compute: Callable[[M, int], T]) -> T:
-        """Return the result of a function of the whole request, of which this call may be a part, and its version."""
+        """Return the result of a function of the whole request, of which this call may be a part,
+        and its version.
+        """
         return compute(cast(M, self.body), self.api_version)
 
 
 class LargeCall(Call):
-    """A request with many entries, or a part of it; `whole` is the request that it is a part of, None for the request itself."""
+    """A request with many entries, or a part of it; `whole` is the request that it is a part of,
+    None for the request itself.
+    """
 
     __slots__ = ("_asked", "_known", "_whole")
 
     is_large: ClassVar[bool] = True
 
-    def __init__(self, head: RequestHead, body: Message, connection: "ServerConnection", whole: "LargeCall | None") -> None:
+    def __init__(
+        self,
+        head: RequestHead,
+        body: Message,
+        connection: "ServerConnection",
+        whole: "LargeCall | None",
+    ) -> None:
         super().__init__(head, body, connection)
         self._asked = body
         """The original body: a guard removes from `body` what the client is not authorized for."""
@@ -97,7 +110,9 @@ class LargeCall(Call):
 
 
 class Encoded(Struct, frozen=True):
-    """An encoded response: everything after the correlation id, including the tagged fields of the header."""
+    """An encoded response: everything after the correlation id, including the tagged fields of the
+    header.
+    """
 
     rest: bytes
 
@@ -113,7 +128,10 @@ class Closing(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The response could not be built. The client gets UNKNOWN_SERVER_ERROR, or its connection is closed."""
+    """The response could not be built.
+
+    The client gets UNKNOWN_SERVER_ERROR, or its connection is closed.
+    """
 
     reason: str
 
@@ -139,12 +157,18 @@ class Deferred:
             return
         assert self.answer is None, "a request is answered once"
         self.answer = answer
-        on_answer, self._on_answer, self._on_abandoned = self._on_answer, None, None  # break reference cycles
+        on_answer, self._on_answer, self._on_abandoned = (
+            self._on_answer,
+            None,
+            None,
+        )  # break reference cycles
         if on_answer is not None:
             on_answer()
 
     def complete_with(self, build: Callable[[], Answer]) -> None:
-        """Complete with the response that `build` returns. If `build` fails, this request fails, and not the code that completes it.
+        """Complete with the response that `build` returns.
+
+        If `build` fails, this request fails, and not the code that completes it.
 
         An AssertionError is still raised: it means a bug in the node.
         """
@@ -154,12 +178,16 @@ class Deferred:
             answer = build()
         except AssertionError:
             raise
-        except Exception as failure:  # often another request completes this one, such as the Fetch of a follower that commits a record
+        # often another request completes this one, such as the Fetch of a follower that commits a
+        # record
+        except Exception as failure:
             answer = Failed(f"the answer could not be built: {reason_of(failure)}")
         self.complete(answer)
 
     def when_abandoned(self, callback: Callable[[], None]) -> None:
-        """Call back if the client disconnects before the response, to release resources; immediately, if it has already."""
+        """Call back if the client disconnects before the response, to release resources;
+        immediately, if it has already.
+        """
         if self.is_abandoned and self.answer is None:
             callback()
             return
@@ -180,7 +208,11 @@ class Deferred:
 def reason_of(failure: Exception) -> str:
     """Return a loggable description of a failure: a message may quote 32 KiB of the request."""
     text = f"{type(failure).__name__}: {failure}"
-    return text if len(text) <= REASON_CHARACTERS_MAX else f"{text[:REASON_CHARACTERS_MAX]}... ({len(text)} characters)"
+    return (
+        text
+        if len(text) <= REASON_CHARACTERS_MAX
+        else f"{text[:REASON_CHARACTERS_MAX]}... ({len(text)} characters)"
+    )
 
 
 def completed_by(answer: Answer | Deferred, later: Deferred) -> None:
@@ -201,8 +233,9 @@ def completed_by(answer: Answer | Deferred, later: Deferred) -> None:
 
 
 def without_records(call: Call) -> Call | RequestHead:
-    """Return what is retained of a request while it waits for its response: everything but the records of
-    Produce, which can be a hundred megabytes."""
+    """Return what is retained of a request while it waits for its response: everything but the
+    records of Produce, which can be a hundred megabytes.
+    """
     if call.api_key != ApiKey.PRODUCE:
         return call
     return RequestHead(call.api_key, call.api_version, call.correlation_id, call.client_id, 0)
@@ -212,11 +245,11 @@ def without_records(call: Call) -> Call | RequestHead:
 class Handler(Generic[N]):
     """How a node of kind N serves one API.
 
-    `refuse` builds the error response if `handle` raises an unexpected exception; without it the connection
-    is closed. `handle_allowed` serves a request whose body does not name all resources it accesses: it
-    applies a predicate over resource names (topic names for Fetch) to everything that the request reaches. A
-    node with an authorizer calls it instead of `handle`. `slices` defines how a large request is split;
-    without it `handle` gets the whole request.
+    `refuse` builds the error response if `handle` raises an unexpected exception; without it the
+    connection is closed. `handle_allowed` serves a request whose body does not name all resources
+    it accesses: it applies a predicate over resource names (topic names for Fetch) to everything
+    that the request reaches. A node with an authorizer calls it instead of `handle`. `slices`
+    defines how a large request is split; without it `handle` gets the whole request.
     """
 
     key: ApiKey

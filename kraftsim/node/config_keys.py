@@ -1,4 +1,5 @@
-"""Declaration of a Kafka property: its name, its default as text, and the parser, which returns the value or raises with what was expected.
+"""Declaration of a Kafka property: its name, its default as text, and the parser, which returns the
+value or raises with what was expected.
 
 The declarations are the fields of `NodeConfig`; this module contains no keys.
 
@@ -57,7 +58,11 @@ def integer(*, at_least: int = -(2**31), at_most: int = INT32_MAX) -> Callable[[
 
     def parse(text: str) -> int:
         if not text.removeprefix("-").isdecimal() or not at_least <= int(text) <= at_most:
-            bounds = f"of {at_least} or more" if at_most in (INT32_MAX, INT64_MAX) else f"from {at_least} to {at_most}"
+            bounds = (
+                f"of {at_least} or more"
+                if at_most in (INT32_MAX, INT64_MAX)
+                else f"from {at_least} to {at_most}"
+            )
             raise ValueError(f"expected a whole number {bounds}, got {text!r}")
         return int(text)
 
@@ -139,7 +144,9 @@ def choices(*allowed: str) -> Callable[[str], tuple[str, ...]]:
 def assignors(text: str) -> tuple[str, ...]:
     """Consumer group assignors: Kafka's by name; class names are accepted and not loaded."""
     chosen = names(text)
-    wrong = next((each for each in chosen if each not in SERVER_ASSIGNORS and "." not in each), None)
+    wrong = next(
+        (each for each in chosen if each not in SERVER_ASSIGNORS and "." not in each), None
+    )
     if wrong is not None:
         raise ValueError(f"expected {' or '.join(SERVER_ASSIGNORS)} or a class, got {wrong!r}")
     return chosen

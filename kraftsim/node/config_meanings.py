@@ -1,7 +1,8 @@
-"""One-sentence descriptions of settings with effect, for reference/settings.md and for DescribeConfigs.
+"""One-sentence descriptions of settings with effect, for reference/settings.md and for
+DescribeConfigs.
 
-Import this module lazily, not at the start of a node: the table is parsed at the first `meaning_of`. The
-texts are kraftsim's own.
+Import this module lazily, not at the start of a node: the table is parsed at the first
+`meaning_of`. The texts are kraftsim's own.
 """
 
 from functools import cache

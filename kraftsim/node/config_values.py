@@ -1,10 +1,11 @@
 """Deprecated names and release-specific validation of a node's properties.
 
-Fields of `NodeConfig` validate their own values; this module validates every other setting by the definition
-of the release. It also applies defaults that differ in the release, and validates the bounds of group
-members.
-Source: org.apache.kafka.common.config.ConfigDef.parse, kafka.server.KafkaConfig (logDirs, listeners),
-org.apache.kafka.coordinator.group.GroupCoordinatorConfig, SecurityUtils.parseKafkaPrincipal.
+Fields of `NodeConfig` validate their own values; this module validates every other setting by the
+definition of the release. It also applies defaults that differ in the release, and validates the
+bounds of group members.
+Source: org.apache.kafka.common.config.ConfigDef.parse, kafka.server.KafkaConfig (logDirs,
+listeners), org.apache.kafka.coordinator.group.GroupCoordinatorConfig,
+SecurityUtils.parseKafkaPrincipal.
 """
 
 import difflib
@@ -37,16 +38,27 @@ DEFAULTS_BY_RELEASE: Final = (
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     "zookeeper.session.timeout.ms",
 )
-"""Settings with effect whose default differs between releases; `NodeConfig` declares that of 3.9."""
+"""Settings with effect whose default differs between releases; `NodeConfig` declares that of
+3.9.
+"""
 MEMBER_KINDS: Final = ("consumer", "share", "streams")
 MEMBER_TIMES: Final = ("heartbeat.interval.ms", "session.timeout.ms")
 MEMBER_BOUNDS: Final = ("", "min.", "max.")
 MEMBER_PREFIXES: Final = tuple(f"group.{kind}." for kind in MEMBER_KINDS)
-MEMBER_SETTINGS: Final = frozenset(f"{prefix}{bound}{time}" for prefix in MEMBER_PREFIXES for bound in MEMBER_BOUNDS for time in MEMBER_TIMES)
+MEMBER_SETTINGS: Final = frozenset(
+    f"{prefix}{bound}{time}"
+    for prefix in MEMBER_PREFIXES
+    for bound in MEMBER_BOUNDS
+    for time in MEMBER_TIMES
+)
 """A node validates them against each other at startup."""
-CONSUMER_BOUNDS: Final = frozenset(f"group.consumer.{bound}.{time}" for bound in ("min", "max") for time in MEMBER_TIMES)
+CONSUMER_BOUNDS: Final = frozenset(
+    f"group.consumer.{bound}.{time}" for bound in ("min", "max") for time in MEMBER_TIMES
+)
 """Those of an implemented group kind that have no field of `NodeConfig`."""
-OLDER_NAMES: Final = frozenset({"log.dir", "host.name", "port", "advertised.host.name", "advertised.port"})
+OLDER_NAMES: Final = frozenset(
+    {"log.dir", "host.name", "port", "advertised.host.name", "advertised.port"}
+)
 """Deprecated settings that newer ones replace."""
 FIRST_WITH_SHORTER_HEARTBEATS: Final = "4.0"
 
@@ -63,15 +75,24 @@ def describe_unknown_keys(unknown: Iterable[str], known: Collection[str]) -> str
 
 
 def with_fallbacks(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties with the values of deprecated names: log.dir, and up to 2.8 the host and port."""
+    """Return properties with the values of deprecated names: log.dir, and up to 2.8 the host and
+    port.
+    """
     filled = dict(properties)
     if "log.dir" in filled:
         filled.setdefault("log.dirs", filled["log.dir"])
     if "listeners" not in filled and filled.keys() & {"host.name", "port"}:
-        filled["listeners"] = f"PLAINTEXT://{filled.get('host.name', '')}:{filled.get('port', '9092')}"
-    if "advertised.listeners" not in filled and filled.keys() & {"advertised.host.name", "advertised.port"}:
+        filled["listeners"] = (
+            f"PLAINTEXT://{filled.get('host.name', '')}:{filled.get('port', '9092')}"
+        )
+    if "advertised.listeners" not in filled and filled.keys() & {
+        "advertised.host.name",
+        "advertised.port",
+    }:
         host = filled.get("advertised.host.name", filled.get("host.name", ""))
-        filled["advertised.listeners"] = f"PLAINTEXT://{host}:{filled.get('advertised.port', filled.get('port', '9092'))}"
+        filled["advertised.listeners"] = (
+            f"PLAINTEXT://{host}:{filled.get('advertised.port', filled.get('port', '9092'))}"
+        )
     return filled
 
 
@@ -81,7 +102,9 @@ def with_release_defaults(properties: Mapping[str, str]) -> Mapping[str, str]:
     if line == DEFAULT_LINE:
         return properties
     tables = config_tables(line)
-    known = {name: tables.broker.get(name) or tables.internal.get(name) for name in DEFAULTS_BY_RELEASE}
+    known = {
+        name: tables.broker.get(name) or tables.internal.get(name) for name in DEFAULTS_BY_RELEASE
+    }
     defaults = {name: row.default for name, row in known.items() if row is not None}
     return {**{name: text for name, text in defaults.items() if text is not None}, **properties}
 
@@ -93,7 +116,9 @@ def check_member_bounds(release: str, properties: Mapping[str, str]) -> None:
     line = release if release in LINES else DEFAULT_LINE
     tables = config_tables(line)
     rows = {**tables.internal, **tables.broker}
-    values = {name: properties.get(name, rows[name].default) for name in MEMBER_SETTINGS if name in rows}
+    values = {
+        name: properties.get(name, rows[name].default) for name in MEMBER_SETTINGS if name in rows
+    }
     times = {name: int(value) for name, value in values.items() if value is not None}
     is_new = LINES.index(line) >= LINES.index(FIRST_WITH_SHORTER_HEARTBEATS)
     for kind in MEMBER_KINDS:
@@ -128,7 +153,10 @@ def check_values(release: str, properties: Mapping[str, str]) -> None:
     _check_together(release, properties)
     for user in properties.get(SUPER_USERS, "").split(LIST_SEPARATOR):
         if user.strip() and TYPE_SEPARATOR not in user:
-            raise ConfigError(f"{SUPER_USERS}: expected principalType:principalName (User:bob), got {user.strip()!r}")
+            raise ConfigError(
+                f"{SUPER_USERS}: expected principalType:principalName (User:bob), got "
+                f"{user.strip()!r}"
+            )
 
 
 def _check_together(release: str, properties: Mapping[str, str]) -> None:
@@ -141,15 +169,24 @@ def _check_together(release: str, properties: Mapping[str, str]) -> None:
     complaint = complaint_at_start(properties.__contains__, value)
     if complaint is not None:
         raise ConfigError(complaint)
-    cordoned = [name.strip() for name in properties.get(CORDONED, "").split(",") if name.strip()] if CORDONED in tables.broker else []
+    cordoned = (
+        [name.strip() for name in properties.get(CORDONED, "").split(",") if name.strip()]
+        if CORDONED in tables.broker
+        else []
+    )
     directories = {name.strip() for name in properties.get("log.dirs", "").split(",")}
     missing = [name for name in cordoned if name not in directories and name != EVERY_DIRECTORY]
     if missing:
-        raise ConfigError(f"All entries in {CORDONED} must be present in log.dirs or log.dir. Missing entries : {', '.join(missing)}")
+        raise ConfigError(
+            f"All entries in {CORDONED} must be present in log.dirs or log.dir. Missing entries "
+            f": {', '.join(missing)}"
+        )
 
 
 def definition_of(release: str, name: str) -> ConfigDefinition | None:
-    """Return the definition of a broker setting in a release, or in the newest other release that has it."""
+    """Return the definition of a broker setting in a release, or in the newest other release that
+    has it.
+    """
     for line in (release, *reversed(LINES)):
         tables = config_tables(line)
         if name in tables.broker or name in tables.internal:

@@ -1,13 +1,18 @@
-"""One client connection of a listener: splits received bytes into frames, passes them to the handlers, and sends responses in request order.
+"""One client connection of a listener: splits received bytes into frames, passes them to the
+handlers, and sends responses in request order.
 
-As in Kafka a connection processes one request at a time: while a response is deferred, later requests wait and, once some do, the socket is no
-longer read. Frames that arrived together are served in one pass and their responses leave in one write, after the event log, which thus contains
+As in Kafka a connection processes one request at a time: while a response is deferred, later
+requests wait and, once some do, the socket is no longer read. Frames that arrived together are
+served in one pass and their responses leave in one write, after the event log, which thus contains
 everything that is acknowledged.
 
-Four conditions delay the next frame, and each ends with a call of `_serve`: a deferred response (`_settle`), a pause by the transport or a quota
-(`resume_writing`), a file transfer in progress (`_on_sent`), and ten milliseconds spent on this client alone (`_next_turn`). Responses ready by
-then are written first. A new condition must call `_serve` when it ends: nothing else serves frames that have already arrived.
-Source: kafka.network.SocketServer (Processor, mute states), org.apache.kafka.common.network.NetworkReceive.
+Four conditions delay the next frame, and each ends with a call of `_serve`: a deferred response
+(`_settle`), a pause by the transport or a quota (`resume_writing`), a file transfer in progress
+(`_on_sent`), and ten milliseconds spent on this client alone (`_next_turn`). Responses ready by
+then are written first. A new condition must call `_serve` when it ends: nothing else serves frames
+that have already arrived.
+Source: kafka.network.SocketServer (Processor, mute states),
+org.apache.kafka.common.network.NetworkReceive.
 """
 
 import asyncio
@@ -16,9 +21,24 @@ from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 from kraftsim.core.security.principal import ANONYMOUS
-from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, RequestRefused
+from kraftsim.events.connections import (
+    ConnectionClosed,
+    ConnectionOpened,
+    FrameReceived,
+    FrameSent,
+    RequestRefused,
+)
 from kraftsim.events.event import Event
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, NoAnswer, without_records
+from kraftsim.node.call import (
+    Answer,
+    Call,
+    Closing,
+    Deferred,
+    Encoded,
+    Failed,
+    NoAnswer,
+    without_records,
+)
 from kraftsim.node.client_names import ClientNames
 from kraftsim.node.failed_answers import answer_instead, encoding_failed
 from kraftsim.node.file_sender import FileSender, holds_slices, read_slices
@@ -41,10 +61,15 @@ PRODUCE = int(ApiKey.PRODUCE)
 _SIZE_AND_CORRELATION_ID = Struct(">ii").pack
 _SIZE_BYTES = _CORRELATION_ID_BYTES = 4
 JOINED_BYTES_MAX = 65536
-PIECE_BYTES_MIN = 2048  # if chunks are smaller than this on average, one copy is cheaper than a gather write
+PIECE_BYTES_MIN = (
+    2048  # if chunks are smaller than this on average, one copy is cheaper than a gather write
+)
 UNWRITTEN_BYTES_MAX = 262144
-"""Pending response bytes that are written before further frames of the same read: thousands of small requests can return megabytes each."""
-TURN_NS = 10_000_000  # how long frames of one client are served without a yield; a started frame is completed
+"""Pending response bytes that are written before further frames of the same read: thousands of
+small requests can return megabytes each.
+"""
+# how long frames of one client are served without a yield; a started frame is completed
+TURN_NS = 10_000_000
 NO_MESSAGES = (Encoded, NoAnswer, Closing, Failed)
 Asked = RequestHead | Call
 ConnectionCallback = Callable[["ServerConnection"], None]
@@ -53,7 +78,14 @@ ConnectionCallback = Callable[["ServerConnection"], None]
 class ServerConnection(asyncio.Protocol):
     """A connection opened by a peer. `number` is unique in this incarnation of the node."""
 
-    def __init__(self, shell: "NodeShell", server: FrameServer, listener: str, on_made: "ConnectionCallback", on_lost: "ConnectionCallback") -> None:
+    def __init__(
+        self,
+        shell: "NodeShell",
+        server: FrameServer,
+        listener: str,
+        on_made: "ConnectionCallback",
+        on_lost: "ConnectionCallback",
+    ) -> None:
         self.number = shell.next_connection_number()
         self.listener = listener
         self.peer = "?"
@@ -83,24 +115,31 @@ class ServerConnection(asyncio.Protocol):
         self._pending_asked: Asked = NO_HEAD
         self._pending_frame: bytes | None = None
         self._unwritten_bytes = 0
-        """The size of `out`, except fixed-size responses: those are not much larger than their requests."""
+        """The size of `out`, except fixed-size responses: those are not much larger than their
+        requests.
+        """
         self._is_sending = False
         self._clock_ns = shell.world.clock.monotonic_ns
         self._turn_end_ns = 0
         self._has_yielded = False
         """Whether other tasks run before the next waiting frame."""
         self.pauses = 0
-        """The number of active pauses: by the transport, while the peer does not read; by quotas, while the client is throttled."""
+        """The number of active pauses: by the transport, while the peer does not read; by quotas,
+        while the client is throttled.
+        """
         self._is_read_paused = False
         self._has_peer_finished = False
         self.last_received = self._loop.time()
         self._idle_alarm: asyncio.TimerHandle | None = None
 
-    # Transport callbacks -------------------------------------------------------------------------------------------------------------------
+    # Transport callbacks
+    # ----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport of an accepted connection."""
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by inheritance
+        self._transport = transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transports are none by inheritance
         self.peer = _address(transport.get_extra_info("peername"))
         self._link = f"{self.peer}>{_address(transport.get_extra_info('sockname'))}"
         if self._shell.is_dead:
@@ -108,7 +147,9 @@ class ServerConnection(asyncio.Protocol):
             return
         if transport.get_extra_info("peercert"):
             self.principal = principal_of(transport)
-        self._shell.world.emit(ConnectionOpened(connection=self.number, listener=self.listener, peer=self.peer))
+        self._shell.world.emit(
+            ConnectionOpened(connection=self.number, listener=self.listener, peer=self.peer)
+        )
         if self._idle_s > 0:
             self._idle_alarm = self._loop.call_later(self._idle_s, self._on_idle_alarm)
         self._on_made(self)
@@ -121,7 +162,9 @@ class ServerConnection(asyncio.Protocol):
             self._serve()
 
     def eof_received(self) -> bool:
-        """Keep the connection half-open while a response is pending: requests sent before the client's EOF are answered."""
+        """Keep the connection half-open while a response is pending: requests sent before the
+        client's EOF are answered.
+        """
         self._has_peer_finished = True
         return self._pending is not None or self._is_sending or bool(self._inbox.waiting)
 
@@ -139,7 +182,11 @@ class ServerConnection(asyncio.Protocol):
             self._pending = None
         if not self._shell.is_dead:
             reason = self.close_reason or REASON_PEER
-            self._shell.world.emit(ConnectionClosed(connection=self.number, listener=self.listener, peer=self.peer, reason=reason))
+            self._shell.world.emit(
+                ConnectionClosed(
+                    connection=self.number, listener=self.listener, peer=self.peer, reason=reason
+                )
+            )
         self.close_reason = self.close_reason or REASON_PEER
         self._on_lost(self)
 
@@ -153,12 +200,19 @@ class ServerConnection(asyncio.Protocol):
         self.pauses -= 1
         self._serve()
 
-    # Interface for the node ----------------------------------------------------------------------------------------------------------------
+    # Interface for the node
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
         """Whether the next request may be served."""
-        return self._pending is None and self.close_reason is None and not self.pauses and not self._is_sending and not self._has_yielded
+        return (
+            self._pending is None
+            and self.close_reason is None
+            and not self.pauses
+            and not self._is_sending
+            and not self._has_yielded
+        )
 
     def close(self, reason: str) -> None:
         """Close the connection after pending responses have been written."""
@@ -199,12 +253,17 @@ class ServerConnection(asyncio.Protocol):
             )
         )
 
-    # Interface for the dispatcher, while it serves a run ------------------------------------------------------------------------------------
+    # Interface for the dispatcher, while it serves a run
+    # ------------------------------------------------------------------------------------
 
     def serve_through(self, gate: "SaslGate") -> None:
         """Route all frames through an authentication gate."""
         self.gate = gate
-        self._serve_run, self._read_head, self._serve_request = gate.serve_run, gate.read_head, gate.serve
+        self._serve_run, self._read_head, self._serve_request = (
+            gate.serve_run,
+            gate.read_head,
+            gate.serve,
+        )
         self.limit_frames(self._shell.config.sasl_server_max_receive_size)
 
     def limit_frames(self, frame_bytes_max: int) -> None:
@@ -221,7 +280,8 @@ class ServerConnection(asyncio.Protocol):
             self._wait_for(answer, without_records(call))
 
     def ends_turn(self) -> bool:
-        """Return whether this client has used up its time slice: its next frames then wait for the next event-loop turn.
+        """Return whether this client has used up its time slice: its next frames then wait for the
+        next event-loop turn.
 
         In virtual time turns take no time.
         """
@@ -236,7 +296,9 @@ class ServerConnection(asyncio.Protocol):
         self._serve()
 
     def spawn(self, work: Callable[["NodeShell"], Coroutine[None, None, None]], name: str) -> None:
-        """Spawn a task of the node that serves a request in several turns: it continues even if the client disconnects."""
+        """Spawn a task of the node that serves a request in several turns: it continues even if the
+        client disconnects.
+        """
         self._shell.tasks.spawn(work(self._shell), name)
 
     def end_with(self, failure: AssertionError | MalformedMessage, asked: Asked) -> None:
@@ -250,7 +312,14 @@ class ServerConnection(asyncio.Protocol):
         """Emit the event of a received request."""
         self._emit_frame(FrameReceived, asked, size_bytes, is_response=False)
 
-    def _emit_frame(self, kind: type[FrameReceived] | type[FrameSent], asked: Asked, size_bytes: int, *, is_response: bool) -> None:
+    def _emit_frame(
+        self,
+        kind: type[FrameReceived] | type[FrameSent],
+        asked: Asked,
+        size_bytes: int,
+        *,
+        is_response: bool,
+    ) -> None:
         self._shell.world.emit(
             kind(
                 connection=self.number,
@@ -264,10 +333,13 @@ class ServerConnection(asyncio.Protocol):
             )
         )
 
-    # Request processing --------------------------------------------------------------------------------------------------------------------
+    # Request processing
+    # ----------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Serve waiting frames until a response is deferred, then write all responses in one write."""
+        """Serve waiting frames until a response is deferred, then write all responses in one
+        write.
+        """
         inbox = self._inbox
         waiting = inbox.waiting
         self._turn_end_ns = self._clock_ns() + TURN_NS
@@ -280,8 +352,14 @@ class ServerConnection(asyncio.Protocol):
         if waiting or self.pauses or self._is_read_paused or self._is_sending:
             self._adjust_reading()
         if not waiting and (inbox.announced_bytes or inbox.large is not None):
-            self._change_receiver()  # not before: the unserved rest of a stretch goes back to its receiver
-        if self._has_peer_finished and self._pending is None and not self._is_sending and not waiting:
+            # not before: the unserved rest of a stretch goes back to its receiver
+            self._change_receiver()
+        if (
+            self._has_peer_finished
+            and self._pending is None
+            and not self._is_sending
+            and not waiting
+        ):
             self.close(REASON_PEER)
 
     def _serve_stretch(self, buffer: Buffer, position: int, end: int) -> None:
@@ -294,7 +372,9 @@ class ServerConnection(asyncio.Protocol):
             if size < 0:
                 self._refuse(NO_HEAD, f"a frame of {size} bytes")
             elif size > self.frame_bytes_max:
-                self._refuse(NO_HEAD, f"a frame of {size} bytes is above the limit of {self.frame_bytes_max}")
+                self._refuse(
+                    NO_HEAD, f"a frame of {size} bytes is above the limit of {self.frame_bytes_max}"
+                )
             else:
                 first, position = position + _SIZE_BYTES, position + _SIZE_BYTES + size
                 self._serve_frame(buffer[first:position])
@@ -312,7 +392,9 @@ class ServerConnection(asyncio.Protocol):
                 self.emit_received(head, len(frame))
             answer = self._serve_request(head, frame, self)
         except UnsupportedApi as unsupported:
-            self._refuse(RequestHead(unsupported.api_key, unsupported.version, -1, None, 0), str(unsupported))
+            self._refuse(
+                RequestHead(unsupported.api_key, unsupported.version, -1, None, 0), str(unsupported)
+            )
         except (AssertionError, MalformedMessage) as failure:
             self.end_with(failure, head)
         else:
@@ -343,7 +425,9 @@ class ServerConnection(asyncio.Protocol):
         self._serve()
 
     def _put(self, answer: Answer, asked: Asked, frame: bytes | None = None) -> None:
-        """Encode a response and append it to `out`; `frame` is the request, if `asked` does not have its body."""
+        """Encode a response and append it to `out`; `frame` is the request, if `asked` does not
+        have its body.
+        """
         if self.close_reason is not None:
             return
         chunks: Sequence[Chunk] | None
@@ -351,16 +435,25 @@ class ServerConnection(asyncio.Protocol):
             if isinstance(answer, Failed):
                 chunks = self._instead(answer, asked, frame)
             elif isinstance(answer, Encoded):
-                head = _SIZE_AND_CORRELATION_ID(len(answer.rest) + _CORRELATION_ID_BYTES, asked.correlation_id)
-                chunks = (head + answer.rest,) if len(answer.rest) < PIECE_BYTES_MIN else (head, answer.rest)
+                head = _SIZE_AND_CORRELATION_ID(
+                    len(answer.rest) + _CORRELATION_ID_BYTES, asked.correlation_id
+                )
+                chunks = (
+                    (head + answer.rest,)
+                    if len(answer.rest) < PIECE_BYTES_MIN
+                    else (head, answer.rest)
+                )
             else:
                 if isinstance(answer, Closing):
                     self._refuse(asked, answer.reason)
                 return
         else:
             try:
-                chunks = response_chunks(asked.api_key, asked.api_version, asked.correlation_id, answer)
-            except Exception as failure:  # a value that cannot be encoded, such as a string of more than 32,767 bytes
+                chunks = response_chunks(
+                    asked.api_key, asked.api_version, asked.correlation_id, answer
+                )
+            # a value that cannot be encoded, such as a string of more than 32,767 bytes
+            except Exception as failure:
                 chunks = self._instead(encoding_failed(failure), asked, frame)
         if chunks is None:
             return
@@ -380,11 +473,14 @@ class ServerConnection(asyncio.Protocol):
         return chunks
 
     def _refuse(self, asked: Asked, reason: str) -> None:
-        """Close without a response, as Kafka does for a request that it cannot parse or does not support."""
+        """Close without a response, as Kafka does for a request that it cannot parse or does not
+        support.
+        """
         self.emit_refused(asked, reason, action="closed")
         self.close(reason)
 
-    # Writing -------------------------------------------------------------------------------------------------------------------------------
+    # Writing
+    # ----------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         """Write all responses; the events before them are written to the event log first."""
@@ -397,21 +493,30 @@ class ServerConnection(asyncio.Protocol):
             self._transport.write(cast(Chunk, out[0]))
         elif holds_slices(out):
             self._send(out)
-        elif (size_bytes := sum(map(len, out))) <= JOINED_BYTES_MAX and size_bytes < PIECE_BYTES_MIN * len(out):
+        elif (
+            size_bytes := sum(map(len, out))
+        ) <= JOINED_BYTES_MAX and size_bytes < PIECE_BYTES_MIN * len(out):
             self._transport.write(b"".join(cast(list[Chunk], out)))
         else:
             self._transport.writelines(cast(list[Chunk], out))
         out.clear()
 
     def _send(self, out: Sequence[Chunk | FileSlice]) -> None:
-        """Write responses with file slices: directly to the socket, unless the transport has pending data or uses TLS."""
+        """Write responses with file slices: directly to the socket, unless the transport has
+        pending data or uses TLS.
+        """
         transport = cast(asyncio.Transport, self._transport)
         try:
-            if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext") is not None:
+            if (
+                transport.get_write_buffer_size()
+                or transport.get_extra_info("sslcontext") is not None
+            ):
                 transport.writelines(read_slices(out))
                 return
             if self._sender is None:
-                self._sender = FileSender(self._loop, transport.get_extra_info("socket").fileno(), self._on_sent)
+                self._sender = FileSender(
+                    self._loop, transport.get_extra_info("socket").fileno(), self._on_sent
+                )
             self._sender.send(out)
             self._is_sending = self._sender.is_busy
         except OSError as failure:
@@ -431,11 +536,16 @@ class ServerConnection(asyncio.Protocol):
 
     def _give_up(self, failure: OSError) -> None:
         """A part of a response may have been sent: the connection cannot be used any more."""
-        reason = REASON_PEER if isinstance(failure, ConnectionError) else f"an answer cannot be sent: {failure}"
+        reason = (
+            REASON_PEER
+            if isinstance(failure, ConnectionError)
+            else f"an answer cannot be sent: {failure}"
+        )
         self.close_reason = self.close_reason or reason
         self.abort()
 
-    # Reading -------------------------------------------------------------------------------------------------------------------------------
+    # Reading
+    # ----------------------------------------------------------------------------------------------
 
     def _on_large_frames(self, buffer: Buffer, position: int, end: int) -> None:
         if self.close_reason is None:
@@ -443,10 +553,15 @@ class ServerConnection(asyncio.Protocol):
             self._serve()
 
     def _on_received(self) -> None:
-        self.last_received, self._is_read_paused = self._loop.time(), False  # uvloop loses a pause that began in `connection_made`
+        self.last_received, self._is_read_paused = (
+            self._loop.time(),
+            False,
+        )  # uvloop loses a pause that began in `connection_made`
 
     def _change_receiver(self) -> None:
-        """Switch between the receiver of large frames, which has its own buffer, and the receiver of small ones."""
+        """Switch between the receiver of large frames, which has its own buffer, and the receiver
+        of small ones.
+        """
         inbox, transport = self._inbox, self._transport
         if transport is None or self.close_reason is not None:
             return
@@ -472,9 +587,15 @@ class ServerConnection(asyncio.Protocol):
             transport.set_protocol(self)
 
     def _adjust_reading(self) -> None:
-        """Read from the socket only while no frame waits: the peer's TCP window bounds the memory that a client can occupy."""
+        """Read from the socket only while no frame waits: the peer's TCP window bounds the memory
+        that a client can occupy.
+        """
         should_pause = self.pauses > 0 or self._is_sending or bool(self._inbox.waiting)
-        if should_pause == self._is_read_paused or self._transport is None or (self.close_reason is not None and not should_pause):
+        if (
+            should_pause == self._is_read_paused
+            or self._transport is None
+            or (self.close_reason is not None and not should_pause)
+        ):
             return
         self._is_read_paused = should_pause
         if should_pause:
@@ -490,7 +611,9 @@ class ServerConnection(asyncio.Protocol):
         elif quiet_s >= self._idle_s and self._pending is None:
             self.close(REASON_IDLE)
         else:
-            self._idle_alarm = self._loop.call_later(max(self._idle_s - quiet_s, 0.001), self._on_idle_alarm)
+            self._idle_alarm = self._loop.call_later(
+                max(self._idle_s - quiet_s, 0.001), self._on_idle_alarm
+            )
 
 
 def _address(socket_name: object) -> str:

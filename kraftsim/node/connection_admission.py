@@ -1,8 +1,10 @@
-"""Connection quotas: accepts connections per listener in order, within the connection limits and creation rates.
+"""Connection quotas: accepts connections per listener in order, within the connection limits and
+creation rates.
 
-As in Kafka a connection above the rate or limit is not refused: it stays open, and its requests are not read
-until it is admitted. Only connections above the limit of one address are closed.
-Source: kafka.network.{Acceptor, ConnectionQuotas}, Processor.closeExcessConnections (KIP-402, KIP-612).
+As in Kafka a connection above the rate or limit is not refused: it stays open, and its requests are
+not read until it is admitted. Only connections above the limit of one address are closed.
+Source: kafka.network.{Acceptor, ConnectionQuotas}, Processor.closeExcessConnections (KIP-402,
+KIP-612).
 """
 
 import asyncio
@@ -19,16 +21,25 @@ REASON_TOO_MANY = "too many connections"
 
 @dataclass(slots=True)
 class _AcceptQueue:
-    """One listener: its queue of waiting connections, and the earliest time of the next admission."""
+    """One listener: its queue of waiting connections, and the earliest time of the next
+    admission.
+    """
 
     waiting: deque[ServerConnection] = field(default_factory=deque)
     not_before_ms: int = 0
 
 
 class ConnectionAdmission:
-    """`connections` returns all connections: the one idle longest is closed if the inter-broker listener needs room."""
+    """`connections` returns all connections: the one idle longest is closed if the inter-broker
+    listener needs room.
+    """
 
-    def __init__(self, limits: ConnectionLimits, clock: Clock, connections: Callable[[], Iterable[ServerConnection]]) -> None:
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        clock: Clock,
+        connections: Callable[[], Iterable[ServerConnection]],
+    ) -> None:
         self.limits = limits
         self._clock = clock
         self._connections = connections
@@ -72,13 +83,19 @@ class ConnectionAdmission:
                 self._admit_waiting(listener)
 
     def _may_admit(self, queue: _AcceptQueue, listener: str) -> bool:
-        """Charge the creation rate for the next connection, and return whether it is admitted now."""
+        """Charge the creation rate for the next connection, and return whether it is admitted
+        now.
+        """
         now_ms = self._clock.monotonic_ms()
         queue.not_before_ms = now_ms + self.limits.pause_ms(listener, now_ms)
         return self._is_free(queue, listener)
 
     def _is_free(self, queue: _AcceptQueue, listener: str) -> bool:
-        return not self._is_closed and self._clock.monotonic_ms() >= queue.not_before_ms and self.limits.has_room(listener)
+        return (
+            not self._is_closed
+            and self._clock.monotonic_ms() >= queue.not_before_ms
+            and self.limits.has_room(listener)
+        )
 
     @staticmethod
     def _enqueue(queue: _AcceptQueue, connection: ServerConnection) -> None:
@@ -112,17 +129,24 @@ class ConnectionAdmission:
             self._close_idle()
         elif away.after_ms:
             connection.pause_writing()
-            asyncio.get_running_loop().call_later(away.after_ms / 1000, connection.close, REASON_TOO_MANY)
+            asyncio.get_running_loop().call_later(
+                away.after_ms / 1000, connection.close, REASON_TOO_MANY
+            )
         else:
             connection.close(REASON_TOO_MANY)
 
     def _close_idle(self) -> None:
-        """A connection of the inter-broker listener exceeded the limit: close the connection of another
-        listener that has been idle longest."""
+        """A connection of the inter-broker listener exceeded the limit: close the connection of
+        another listener that has been idle longest.
+        """
         if not self.limits.are_too_many:
             return
         others = [
-            each for each in self._connections() if each.number in self._admitted and self.limits.may_go(each.listener) and not each.close_reason
+            each
+            for each in self._connections()
+            if each.number in self._admitted
+            and self.limits.may_go(each.listener)
+            and not each.close_reason
         ]
         if others:
             min(others, key=lambda each: (each.last_received, each.number)).close(REASON_TOO_MANY)

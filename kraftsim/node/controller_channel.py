@@ -1,8 +1,9 @@
-"""A broker's channel to the active controller: sends one request at a time, in order, and retries it until the active controller answers.
+"""A broker's channel to the active controller: sends one request at a time, in order, and retries
+it until the active controller answers.
 
-NOT_CONTROLLER and lost connections are handled here: the request goes back to the head of the queue and the
-controller is looked up again, so the caller sees only the response or a timeout. A request may reach the
-controller more than once.
+NOT_CONTROLLER and lost connections are handled here: the request goes back to the head of the queue
+and the controller is looked up again, so the caller sees only the response or a timeout. A request
+may reach the controller more than once.
 Source: kafka.server.NodeToControllerChannelManager, NodeToControllerRequestThread, KIP-590.
 """
 
@@ -29,12 +30,18 @@ from protocol.schema import Message
 
 RECONNECT_BACKOFF_MS = 50
 RETRY_TIMEOUT_MS = 60_000
-"""The retry timeout of a KRaft broker. The heartbeat channel uses half the session timeout instead."""
+"""The retry timeout of a KRaft broker.
+
+The heartbeat channel uses half the session timeout instead.
+"""
 CONTROLLER_SOCKET_TIMEOUT_MS = 30_000
 
 
 class ActiveController:
-    """The address of the active controller, as known to the broker's metadata replica. Shared by the channels of a broker."""
+    """The address of the active controller, as known to the broker's metadata replica.
+
+    Shared by the channels of a broker.
+    """
 
     def __init__(self) -> None:
         self.address: Address | None = None
@@ -73,7 +80,10 @@ class QueuedRequest:
 
 
 class ControllerChannel:
-    """A request queue to the controller, served by a task of the node from the first request on. Responses are never NOT_CONTROLLER."""
+    """A request queue to the controller, served by a task of the node from the first request on.
+
+    Responses are never NOT_CONTROLLER.
+    """
 
     def __init__(
         self,
@@ -104,20 +114,28 @@ class ControllerChannel:
         return len(self._queue)
 
     def send(self, body: Message, on_answer: OnAnswer, in_version: InVersion | None = None) -> None:
-        """Queue a request. `on_answer` is called once, later: with the response, RequestTimedOut or NoCommonVersion.
+        """Queue a request.
 
-        `in_version` converts `body` to the negotiated version, for requests whose versions differ in more
-        than omitted fields.
+        `on_answer` is called once, later: with the response, RequestTimedOut or NoCommonVersion.
+
+        `in_version` converts `body` to the negotiated version, for requests whose versions differ
+        in more than omitted fields.
         """
         now_ms = self._shell.world.clock.monotonic_ms()
-        self._queue.append(QueuedRequest(body=body, created_ms=now_ms, on_answer=on_answer, in_version=in_version))
+        self._queue.append(
+            QueuedRequest(body=body, created_ms=now_ms, on_answer=on_answer, in_version=in_version)
+        )
         self._has_work.set()
         if not self._is_served:
             self._is_served = True
             self._shell.tasks.spawn(self._serve(), f"channel-{self.name}")
 
-    def request(self, body: Message, in_version: InVersion | None = None) -> "asyncio.Future[Message]":
-        """Queue a request and return a future of its response, which raises the errors that `send` would pass to its callback."""
+    def request(
+        self, body: Message, in_version: InVersion | None = None
+    ) -> "asyncio.Future[Message]":
+        """Queue a request and return a future of its response, which raises the errors that `send`
+        would pass to its callback.
+        """
         future, settle = answer_future()
         self.send(body, settle, in_version)
         return future
@@ -149,10 +167,14 @@ class ControllerChannel:
         now_ms = self._shell.world.clock.monotonic_ms()
         while self._queue and now_ms - self._queue[0].created_ms >= self._retry_timeout_ms:
             late = self._queue.popleft()
-            late.on_answer(RequestTimedOut(f"no controller answered within {self._retry_timeout_ms} ms"))
+            late.on_answer(
+                RequestTimedOut(f"no controller answered within {self._retry_timeout_ms} ms")
+            )
 
     async def _found(self) -> Address | None:
-        """Return the address of the active controller; None if it is not known before the oldest request times out."""
+        """Return the address of the active controller; None if it is not known before the oldest
+        request times out.
+        """
         if self._controller.address is not None:
             return self._controller.address
         self._disconnect()
@@ -179,17 +201,23 @@ class ControllerChannel:
             frame_events=self._shell.config.frame_events,
             number=self._shell.next_connection_number(),
             local_host=self._shell.config.outgoing_host,
-            security=self._shell.security.to_brokers if self._controller.is_broker else self._shell.security.to_controllers,
+            security=self._shell.security.to_brokers
+            if self._controller.is_broker
+            else self._shell.security.to_controllers,
         )
         try:
-            await self._connection.connect(timeout_ms=min(CONNECT_TIMEOUT_MS, self._request_timeout_ms))
+            await self._connection.connect(
+                timeout_ms=min(CONNECT_TIMEOUT_MS, self._request_timeout_ms)
+            )
         except OSError:
             await self._look_up_controller()
             return None
         return self._connection
 
     async def _exchange(self, connection: PeerConnection, request: QueuedRequest) -> None:
-        """Send one request and wait for its response; a request that failed goes back to the head of the queue."""
+        """Send one request and wait for its response; a request that failed goes back to the head
+        of the queue.
+        """
         try:
             body = request.body
             if request.in_version is not None:
@@ -220,7 +248,9 @@ class ControllerChannel:
 
 
 def _is_for_another(answer: Message) -> bool:
-    """Return whether another node is the controller; CreateTopics, which brokers send in ZooKeeper mode, has the error per topic."""
+    """Return whether another node is the controller; CreateTopics, which brokers send in ZooKeeper
+    mode, has the error per topic.
+    """
     if isinstance(answer, CreateTopicsResponse):
         return any(topic.error_code == ErrorCode.NOT_CONTROLLER for topic in answer.topics)
     code: int = answer.error_code

@@ -1,4 +1,5 @@
-"""The DescribeConfigs response of brokers and controllers: cluster configs from metadata, and the node's own settings.
+"""The DescribeConfigs response of brokers and controllers: cluster configs from metadata, and the
+node's own settings.
 
 Documentation is one sentence of kraftsim about each setting with effect, null for all others.
 Source: KIP-133, kafka.server.ConfigHelper (3.9).
@@ -39,8 +40,8 @@ CONFIGS_OF_A_TOPIC_WEIGH: Final = 25
 SYNONYMS_SINCE: Final = 1
 TYPES_SINCE: Final = 3
 MALFORMED: Final = (
-    "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. "
-    "See the broker logs for more details."
+    "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details."
 )
 """Kafka's error message for an invalid request that it does not inspect further."""
 
@@ -56,15 +57,28 @@ class KnownConfigs:
     configs_of: Callable[[int, str], Mapping[str, str]]
 
 
-def describe_configs(known: KnownConfigs, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Answer per resource; an unknown resource type fails the whole request. `request` is the authorized part."""
+def describe_configs(
+    known: KnownConfigs, call: Call, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Answer per resource; an unknown resource type fails the whole request.
+
+    `request` is the authorized part.
+    """
     if not call.over_whole(_resource_types) <= known.resource_types:
         return refuse_describe_configs(request, ErrorCode.INVALID_REQUEST, MALFORMED)
-    return DescribeConfigsResponse(results=[_result(known, resource, request, call.api_version) for resource in request.resources])
+    return DescribeConfigsResponse(
+        results=[
+            _result(known, resource, request, call.api_version) for resource in request.resources
+        ]
+    )
 
 
 def _weight(_: object, resource: DescribeConfigsResource) -> int:
-    return SETTINGS_OF_A_BROKER_WEIGH if resource.resource_type == ConfigResourceType.BROKER else CONFIGS_OF_A_TOPIC_WEIGH
+    return (
+        SETTINGS_OF_A_BROKER_WEIGH
+        if resource.resource_type == ConfigResourceType.BROKER
+        else CONFIGS_OF_A_TOPIC_WEIGH
+    )
 
 
 SLICES: Final = Slices(entries="resources", rows="results", weight=_weight)
@@ -74,24 +88,37 @@ def _resource_types(request: DescribeConfigsRequest, _: int) -> set[int]:
     return {resource.resource_type for resource in request.resources}
 
 
-def refuse_describe_configs(request: DescribeConfigsRequest, error: ErrorCode, why: str | None = None) -> DescribeConfigsResponse:
+def refuse_describe_configs(
+    request: DescribeConfigsRequest, error: ErrorCode, why: str | None = None
+) -> DescribeConfigsResponse:
     """Return the same error for all resources."""
     text = why or (UNEXPECTED if error is ErrorCode.UNKNOWN_SERVER_ERROR else "")
-    return DescribeConfigsResponse(results=[_refused(resource, Refusal(error, text)) for resource in request.resources])
+    return DescribeConfigsResponse(
+        results=[_refused(resource, Refusal(error, text)) for resource in request.resources]
+    )
 
 
-def _result(known: KnownConfigs, resource: DescribeConfigsResource, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResult:
+def _result(
+    known: KnownConfigs,
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    version: int,
+) -> DescribeConfigsResult:
     found = _described(known, resource)
     if isinstance(found, Refusal):
         return _refused(resource, found)
     rows = [_row(config, version, with_synonyms=request.include_synonyms) for config in found]
     if request.include_documentation and version >= TYPES_SINCE:
         _document(rows)
-    return DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=rows)
+    return DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=rows
+    )
 
 
 def _document(rows: list[DescribeConfigsResourceResult]) -> None:
-    from kraftsim.node.config_meanings import meaning_of  # imported lazily: startup does not load the table
+    from kraftsim.node.config_meanings import (
+        meaning_of,
+    )  # imported lazily: startup does not load the table
 
     for row in rows:
         row.documentation = meaning_of(row.name)
@@ -99,11 +126,16 @@ def _document(rows: list[DescribeConfigsResourceResult]) -> None:
 
 def _refused(resource: DescribeConfigsResource, refusal: Refusal) -> DescribeConfigsResult:
     return DescribeConfigsResult(
-        error_code=refusal.error, error_message=refusal.why, resource_type=resource.resource_type, resource_name=resource.resource_name
+        error_code=refusal.error,
+        error_message=refusal.why,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 
-def _described(known: KnownConfigs, resource: DescribeConfigsResource) -> list[DescribedConfig] | Refusal:
+def _described(
+    known: KnownConfigs, resource: DescribeConfigsResource
+) -> list[DescribedConfig] | Refusal:
     name, keys = resource.resource_name, resource.configuration_keys
     match resource.resource_type:
         case ConfigResourceType.TOPIC:
@@ -112,7 +144,9 @@ def _described(known: KnownConfigs, resource: DescribeConfigsResource) -> list[D
                 return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
             if not known.has_topic(name):
                 return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return describe_topic(known.configs_of(ConfigResourceType.TOPIC, name), known.settings, keys)
+            return describe_topic(
+                known.configs_of(ConfigResourceType.TOPIC, name), known.settings, keys
+            )
         case ConfigResourceType.BROKER:
             if not name:
                 return describe_all_brokers(known.settings, keys)
@@ -122,9 +156,13 @@ def _described(known: KnownConfigs, resource: DescribeConfigsResource) -> list[D
             return _refuse_id(known.node_id, name, "") or []
         case _:
             if not name:
-                return Refusal(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+                return Refusal(
+                    ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
+                )
             is_complete = known.settings.tables.describes_client_metrics
-            return describe_client_metrics(known.configs_of(resource.resource_type, name), keys, is_complete=is_complete)
+            return describe_client_metrics(
+                known.configs_of(resource.resource_type, name), keys, is_complete=is_complete
+            )
 
 
 def _refuse_id(node_id: int, name: str, alternative: str) -> Refusal | None:
@@ -133,11 +171,22 @@ def _refuse_id(node_id: int, name: str, alternative: str) -> Refusal | None:
     try:
         is_own = parse_int32(name) == node_id
     except ValueError:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    return None if is_own else Refusal(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}{alternative} but received {name}")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+        )
+    return (
+        None
+        if is_own
+        else Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node_id}{alternative} but received {name}",
+        )
+    )
 
 
-def _row(config: DescribedConfig, version: int, *, with_synonyms: bool) -> DescribeConfigsResourceResult:
+def _row(
+    config: DescribedConfig, version: int, *, with_synonyms: bool
+) -> DescribeConfigsResourceResult:
     synonyms = [
         DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
         for synonym in (config.synonyms if with_synonyms and version >= SYNONYMS_SINCE else ())

@@ -1,8 +1,9 @@
-"""Request dispatch: from a frame to the handler of its API, and the handling of frames that no handler serves.
+"""Request dispatch: from a frame to the handler of its API, and the handling of frames that no
+handler serves.
 
-Nearly all frames are served by `serve_run`, many at a time and in place. It processes only frames without
-special conditions, and stops before the first other one, which is copied and goes through `serve` to find out
-what is wrong with it.
+Nearly all frames are served by `serve_run`, many at a time and in place. It processes only frames
+without special conditions, and stops before the first other one, which is copied and goes through
+`serve` to find out what is wrong with it.
 
 Source: kafka.server.KafkaApis.handle, org.apache.kafka.common.requests.RequestContext.
 """
@@ -33,7 +34,9 @@ SIZE_BYTES = 4
 HEAD_BYTES_MIN = 10
 FRAME_BYTES_MIN = SIZE_BYTES + HEAD_BYTES_MIN
 FRAME_BYTES_MAX_OF: Final = {int(ApiKey.PRODUCE): sys.maxsize}
-"""The maximum size of a frame that is served in one turn, if its size does not bound its entries."""
+"""The maximum size of a frame that is served in one turn, if its size does not bound its
+entries.
+"""
 
 
 class Route(Generic[N]):
@@ -47,13 +50,19 @@ class Route(Generic[N]):
         self.handle = handler.handle
         self.refuse = handler.refuse
         self.slices = handler.slices
-        least = LARGE_REQUEST_BYTES if self.slices is None else min(self.slices.request_bytes_max, LARGE_REQUEST_BYTES)
+        least = (
+            LARGE_REQUEST_BYTES
+            if self.slices is None
+            else min(self.slices.request_bytes_max, LARGE_REQUEST_BYTES)
+        )
         self.frame_bytes_max = FRAME_BYTES_MAX_OF.get(handler.key, least)
         """The maximum size of a frame that is served in one turn, whatever it contains."""
 
 
 class FrameRoute(Generic[N]):
-    """Serves the frames of one API and version, in a loop with everything in local variables: it runs for every frame."""
+    """Serves the frames of one API and version, in a loop with everything in local variables: it
+    runs for every frame.
+    """
 
     __slots__ = (
         "_answer_bytes",
@@ -82,22 +91,46 @@ class FrameRoute(Generic[N]):
         self._fixed_class = None if codecs.pack_response is None else codecs.response.layout.cls
         """The response class, if all responses have the same size."""
 
-    def serve(self, node: N, connection: ServerConnection, buffer: Buffer, position: int, end: int) -> int:
-        """Serve consecutive frames of this API and version with the same client id; return the position of the first other frame.
+    def serve(
+        self, node: N, connection: ServerConnection, buffer: Buffer, position: int, end: int
+    ) -> int:
+        """Serve consecutive frames of this API and version with the same client id; return the
+        position of the first other frame.
 
         A decoded frame is accepted only if it ends at the end of the frame.
         """
         client, body_ahead, client_id = connection.client_of(buffer, position, self._header_version)
         ends_turn = connection.ends_turn
-        new, append, has_frame_events = object.__new__, connection.out.append, connection.has_frame_events
-        api_key, api_version, decode, handle = self._api_key, self._api_version, self._decode, self._handle
-        fixed_class, pack_answer, answer_bytes = None if has_frame_events else self._fixed_class, self._pack_answer, self._answer_bytes
-        key_and_version, last_start, frame_bytes_max = api_key << 16 | api_version, end - FRAME_BYTES_MIN, self._frame_bytes_max
+        new, append, has_frame_events = (
+            object.__new__,
+            connection.out.append,
+            connection.has_frame_events,
+        )
+        api_key, api_version, decode, handle = (
+            self._api_key,
+            self._api_version,
+            self._decode,
+            self._handle,
+        )
+        fixed_class, pack_answer, answer_bytes = (
+            None if has_frame_events else self._fixed_class,
+            self._pack_answer,
+            self._answer_bytes,
+        )
+        key_and_version, last_start, frame_bytes_max = (
+            api_key << 16 | api_version,
+            end - FRAME_BYTES_MIN,
+            self._frame_bytes_max,
+        )
         while position <= last_start:
             size, asked, correlation_id = FRAME_START(buffer, position)
             frame_end = position + SIZE_BYTES + size
             body_position = position + body_ahead
-            if asked != key_and_version or buffer[position + CLIENT_ID_POSITION : body_position] != client or frame_end > end:
+            if (
+                asked != key_and_version
+                or buffer[position + CLIENT_ID_POSITION : body_position] != client
+                or frame_end > end
+            ):
                 break
             if size > frame_bytes_max:
                 break
@@ -122,7 +155,8 @@ class FrameRoute(Generic[N]):
             except (AssertionError, MalformedMessage) as failure:
                 connection.end_with(failure, call)
                 break
-            except Exception as unforeseen:  # top-level handler: as in Kafka an unexpected exception is answered with error -1
+            # top-level handler: as in Kafka an unexpected exception is answered with error -1
+            except Exception as unforeseen:
                 answer = _unforeseen(self._refuse, call, unforeseen)
             if type(answer) is fixed_class and connection.close_reason is None:
                 try:
@@ -132,7 +166,9 @@ class FrameRoute(Generic[N]):
                 else:
                     if connection.pauses:
                         break  # a quota throttles the client: its later frames wait
-                    continue  # such requests take microseconds: all that come in one read take less than a few turns
+                    # such requests take microseconds: all that come in one read take less than a
+                    # few turns
+                    continue
             connection.give(answer, call)
             if not connection.is_ready or ends_turn():
                 break
@@ -140,7 +176,9 @@ class FrameRoute(Generic[N]):
 
 
 class FrameRoutes(dict[int, FrameRoute[N] | None]):
-    """From API key and version, as FRAME_START reads them, to the route, created on first use; None for frames not served from a run."""
+    """From API key and version, as FRAME_START reads them, to the route, created on first use; None
+    for frames not served from a run.
+    """
 
     def __init__(self, routes: dict[int, Route[N]]) -> None:
         super().__init__()
@@ -149,29 +187,44 @@ class FrameRoutes(dict[int, FrameRoute[N] | None]):
     def __missing__(self, key_and_version: int) -> FrameRoute[N] | None:
         api_key, api_version = key_and_version >> 16, key_and_version & 0xFFFF
         route = self._routes.get(api_key)
-        if route is None or not route.first_version <= api_version <= route.last_version or not route_of(api_key, api_version).request_header_version:
+        if (
+            route is None
+            or not route.first_version <= api_version <= route.last_version
+            or not route_of(api_key, api_version).request_header_version
+        ):
             return None  # and not cached: there are four billion keys
         found = self[key_and_version] = FrameRoute(route, api_key, api_version)
         return found
 
 
 class Dispatcher(Generic[N]):
-    """Serves the frames of a node of kind N. One for all listeners of a node: the supported APIs depend on the kind of node only."""
+    """Serves the frames of a node of kind N.
+
+    One for all listeners of a node: the supported APIs depend on the kind of node only.
+    """
 
     def __init__(self, node: N, handlers: Iterable[Handler[N]], offer: ApiOffer) -> None:
         self._node = node
         self._offer = offer
         self._routes: dict[int, Route[N]] = {
-            int(handler.key): Route(handler, *offer.served[handler.key]) for handler in handlers if handler.key in offer.served
+            int(handler.key): Route(handler, *offer.served[handler.key])
+            for handler in handlers
+            if handler.key in offer.served
         }
         self._frame_routes = FrameRoutes(self._routes)
 
     read_head = staticmethod(read_request_head)
-    """Parses the header of a frame. Raises MalformedMessage, or UnsupportedApi for an unknown API key."""
+    """Parses the header of a frame.
 
-    def serve_run(self, connection: ServerConnection, buffer: Buffer, position: int, end: int) -> int:
-        """Serve the frames from `position` to `end` until one is incomplete or unusual, or the connection
-        must wait; return its position."""
+    Raises MalformedMessage, or UnsupportedApi for an unknown API key.
+    """
+
+    def serve_run(
+        self, connection: ServerConnection, buffer: Buffer, position: int, end: int
+    ) -> int:
+        """Serve the frames from `position` to `end` until one is incomplete or unusual, or the
+        connection must wait; return its position.
+        """
         routes, node = self._frame_routes, self._node
         if end - position > connection.frame_bytes_max:
             return position  # a frame may be too large
@@ -187,7 +240,9 @@ class Dispatcher(Generic[N]):
                 break
         return position
 
-    def serve(self, head: RequestHead, frame: bytes, connection: ServerConnection) -> Answer | Deferred:
+    def serve(
+        self, head: RequestHead, frame: bytes, connection: ServerConnection
+    ) -> Answer | Deferred:
         """Pass the request to its handler. Raises MalformedMessage for an undecodable body."""
         route = self._routes.get(head.api_key)
         if route is None or not route.first_version <= head.api_version <= route.last_version:
@@ -197,7 +252,11 @@ class Dispatcher(Generic[N]):
             return self._serve_large(route, head, frame, connection)
         call = Call(head, decode_request(head, frame), connection)
         try:
-            if size > route.frame_bytes_max and route.slices is not None and not route.slices.is_small(call.body, self._node):
+            if (
+                size > route.frame_bytes_max
+                and route.slices is not None
+                and not route.slices.is_small(call.body, self._node)
+            ):
                 return self._serve_large(route, head, frame, connection)
             return route.handle(self._node, call)
         except (AssertionError, MalformedMessage):
@@ -205,7 +264,9 @@ class Dispatcher(Generic[N]):
         except Exception as unforeseen:  # as above
             return _unforeseen(route.refuse, call, unforeseen)
 
-    def _serve_large(self, route: Route[N], head: RequestHead, frame: bytes, connection: ServerConnection) -> Deferred:
+    def _serve_large(
+        self, route: Route[N], head: RequestHead, frame: bytes, connection: ServerConnection
+    ) -> Deferred:
         """Serve a request with many entries in several event-loop turns."""
         large = LargeRequest(
             head,
@@ -226,10 +287,16 @@ class Dispatcher(Generic[N]):
             return Closing(f"api key {call.api_key} has no answer for {error.name}")
         return route.refuse(call, error)
 
-    def refuse(self, head: RequestHead, frame: bytes, connection: ServerConnection, error: ErrorCode) -> Answer:
+    def refuse(
+        self, head: RequestHead, frame: bytes, connection: ServerConnection, error: ErrorCode
+    ) -> Answer:
         """Return the error response of an API; if it has none, close the connection."""
         route = self._routes.get(head.api_key)
-        if route is None or route.refuse is None or not route.first_version <= head.api_version <= route.last_version:
+        if (
+            route is None
+            or route.refuse is None
+            or not route.first_version <= head.api_version <= route.last_version
+        ):
             return Closing(f"api key {head.api_key} is out of place: {error.name}")
         return route.refuse(Call(head, decode_request(head, frame), connection), error)
 
@@ -238,14 +305,19 @@ class Dispatcher(Generic[N]):
             return Closing(f"api key {head.api_key} is not offered on this listener")
         if head.api_key == ApiKey.API_VERSIONS:  # too high, or negative
             return self._offer.unsupported_version_answer()
-        return Closing(f"api key {head.api_key} is offered in versions {route.first_version} to {route.last_version}, not {head.api_version}")
+        return Closing(
+            f"api key {head.api_key} is offered in versions {route.first_version} to "
+            f"{route.last_version}, not {head.api_version}"
+        )
 
 
 def _no_packing(*_: object) -> bytes:
     raise AssertionError("only answers of one size are packed")
 
 
-def _unforeseen(refuse: Callable[[Call, ErrorCode], Answer] | None, call: Call, unforeseen: Exception) -> Answer:
+def _unforeseen(
+    refuse: Callable[[Call, ErrorCode], Answer] | None, call: Call, unforeseen: Exception
+) -> Answer:
     reason = f"the handler failed: {reason_of(unforeseen)}"
     if refuse is None:
         return Closing(reason)

@@ -1,4 +1,5 @@
-"""Endpoints of nodes: parsers for `listeners`, `advertised.listeners` and `controller.quorum.voters`.
+"""Endpoints of nodes: parsers for `listeners`, `advertised.listeners` and
+`controller.quorum.voters`.
 
 The name of a listener, not its port, determines its security protocol and whether it belongs to the
 controllers.
@@ -23,7 +24,10 @@ _VOTER = re.compile(r"(\d+)@(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/]+)):(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A listener and its address. An empty host means loopback (Kafka: every interface), port 0 any free port."""
+    """A listener and its address.
+
+    An empty host means loopback (Kafka: every interface), port 0 any free port.
+    """
 
     listener: str
     host: str
@@ -73,7 +77,10 @@ class InitialController:
 
 
 def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
-    """Parse `NAME://host:port,...`. Listener names are converted to upper case, as in Kafka. Raises ValueError."""
+    """Parse `NAME://host:port,...`.
+
+    Listener names are converted to upper case, as in Kafka. Raises ValueError.
+    """
     endpoints = tuple(_parse_endpoint(part.strip()) for part in text.split(",") if part.strip())
     _refuse_repeats("listener name", [endpoint.listener for endpoint in endpoints])
     return endpoints
@@ -87,7 +94,11 @@ def parse_voters(text: str) -> tuple[Voter, ...]:
 
 
 def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
-    """Parse `id@host:port:directory id,...`, the format of kafka-storage format --initial-controllers. Raises ValueError."""
+    """Parse `id@host:port:directory id,...`, the format of kafka-storage format
+    --initial-controllers.
+
+    Raises ValueError.
+    """
     found = []
     for part in text.split(","):
         if part.strip():
@@ -103,7 +114,11 @@ def parse_addresses(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def parse_zookeeper(text: str) -> ZookeeperAddresses:
-    """Parse `host:port,host:port/chroot`, the connect string of ZooKeeper clients; ports are optional. Raises ValueError."""
+    """Parse `host:port,host:port/chroot`, the connect string of ZooKeeper clients; ports are
+    optional.
+
+    Raises ValueError.
+    """
     servers, slash, below = text.partition("/")
     chroot = f"/{below.rstrip('/')}" if slash and below.rstrip("/") else ""
     if chroot and ("//" in chroot or any(part in (".", "..") for part in chroot.split("/"))):
@@ -111,7 +126,9 @@ def parse_zookeeper(text: str) -> ZookeeperAddresses:
     found = []
     for part in (each.strip() for each in servers.split(",")):
         if part:
-            found.append(_parse_address(part if _ADDRESS.fullmatch(part) else f"{part}:{ZOOKEEPER_PORT}"))
+            found.append(
+                _parse_address(part if _ADDRESS.fullmatch(part) else f"{part}:{ZOOKEEPER_PORT}")
+            )
     return ZookeeperAddresses(tuple(found), chroot)
 
 

@@ -1,10 +1,10 @@
 """The error response that replaces a response that could not be built or encoded.
 
-A client controls what a response quotes, so it can cause one that cannot be encoded, such as an error message
-that contains a name of 32,767 bytes. Such a request fails alone: its client gets UNKNOWN_SERVER_ERROR in the
-form of its API, and if even that cannot be encoded its connection is closed. Messages are not shortened below
-the maximum string size of the protocol: Kafka sends messages of up to 32,767 bytes unchanged, and
-UNKNOWN_SERVER_ERROR instead of longer ones.
+A client controls what a response quotes, so it can cause one that cannot be encoded, such as an
+error message that contains a name of 32,767 bytes. Such a request fails alone: its client gets
+UNKNOWN_SERVER_ERROR in the form of its API, and if even that cannot be encoded its connection is
+closed. Messages are not shortened below the maximum string size of the protocol: Kafka sends
+messages of up to 32,767 bytes unchanged, and UNKNOWN_SERVER_ERROR instead of longer ones.
 
 Source: kafka.server.RequestHandlerHelper.handleError; checked against Apache Kafka 3.9.1 and 4.4.0.
 """
@@ -32,9 +32,15 @@ def encoding_failed(failure: Exception) -> Failed:
 
 
 def answer_instead(
-    failed: Failed, server: "FrameServer", asked: RequestHead | Call, frame: bytes | None, connection: "ServerConnection"
+    failed: Failed,
+    server: "FrameServer",
+    asked: RequestHead | Call,
+    frame: bytes | None,
+    connection: "ServerConnection",
 ) -> Sequence[Chunk] | None:
-    """Return the frame of the error response, with its size; None: the connection must be closed. Both emit an event.
+    """Return the frame of the error response, with its size; None: the connection must be closed.
+
+    Both emit an event.
 
     `frame` is the request if `asked` is only its header; without it there is no error response.
     """
@@ -50,7 +56,9 @@ def answer_instead(
     return chunks
 
 
-def emit_failed(failed: Failed, asked: RequestHead | Call, connection: "ServerConnection", action: str) -> None:
+def emit_failed(
+    failed: Failed, asked: RequestHead | Call, connection: "ServerConnection", action: str
+) -> None:
     """Emit the event of a failed response."""
     connection.emit(
         MessageFailed(

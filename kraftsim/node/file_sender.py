@@ -1,8 +1,8 @@
 """Sends file slices over a connection with sendfile, in order with ordinary chunks.
 
-A transport of the event loop cannot do that for a stream that continues afterwards, so the sender writes to
-the transport's socket itself, while the transport has no pending data. It duplicates the descriptor, because
-a loop watches a descriptor for one owner only.
+A transport of the event loop cannot do that for a stream that continues afterwards, so the sender
+writes to the transport's socket itself, while the transport has no pending data. It duplicates the
+descriptor, because a loop watches a descriptor for one owner only.
 
 Source: org.apache.kafka.common.record.FileRecords.writeTo,
 org.apache.kafka.common.network.PlaintextTransportLayer.transferFrom.
@@ -25,7 +25,12 @@ class FileSender:
     """The sender of one connection. `on_end` is called once for each `send` that did not complete
     immediately: with None, or the OSError that ended it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, on_end: Callable[[OSError | None], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        descriptor: int,
+        on_end: Callable[[OSError | None], None],
+    ) -> None:
         """`descriptor` is the transport's; it is duplicated."""
         self._loop = loop
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=os.dup(descriptor))
@@ -41,7 +46,10 @@ class FileSender:
         return bool(self._chunks)
 
     def send(self, chunks: Iterable[Chunk | FileSlice]) -> None:
-        """Send chunks in order, as far as the socket accepts them now, and the rest later. Raises OSError if the connection is broken."""
+        """Send chunks in order, as far as the socket accepts them now, and the rest later.
+
+        Raises OSError if the connection is broken.
+        """
         assert not self._chunks, "one answer after the other"
         self._chunks.extend(_joined(chunks))
         self._advance()

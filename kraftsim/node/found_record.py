@@ -34,14 +34,23 @@ Search: TypeAlias = Generator[Candidate, FoundRecord | None, FoundRecord | None]
 
 
 def first_record(batch: RecordBatch, timestamp: int) -> FoundRecord | None:
-    """Return the first record of a batch with this timestamp or a greater one. Raises MalformedBatch for undecodable records."""
+    """Return the first record of a batch with this timestamp or a greater one.
+
+    Raises MalformedBatch for undecodable records.
+    """
     for record in batch.records():
         if record.timestamp >= timestamp:
-            return FoundRecord(offset=record.offset, timestamp=record.timestamp, leader_epoch=batch.partition_leader_epoch)
+            return FoundRecord(
+                offset=record.offset,
+                timestamp=record.timestamp,
+                leader_epoch=batch.partition_leader_epoch,
+            )
     return None
 
 
-async def first_record_aside(world: World, batch: RecordBatch, timestamp: int) -> FoundRecord | None:
+async def first_record_aside(
+    world: World, batch: RecordBatch, timestamp: int
+) -> FoundRecord | None:
     """The same; a slow batch is searched in a thread."""
     if takes_long(batch.view()):
         return await world.aside(lambda: first_record(batch, timestamp))

@@ -1,5 +1,7 @@
-"""Interface of a connection to its request server: a dispatcher, or an authentication gate in front of it.
-Source: kafka.server.ApiRequestHandler."""
+"""Interface of a connection to its request server: a dispatcher, or an authentication gate in front
+of it.
+Source: kafka.server.ApiRequestHandler.
+"""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 class FrameServer(Protocol):
     """Serves the frames of connections: implemented by the dispatcher."""
 
-    def serve_run(self, connection: "ServerConnection", buffer: Buffer, position: int, end: int) -> int:
+    def serve_run(
+        self, connection: "ServerConnection", buffer: Buffer, position: int, end: int
+    ) -> int:
         """Serve all ordinary frames of a stretch; return the position of the first other one."""
         ...
 
@@ -23,11 +27,15 @@ class FrameServer(Protocol):
         """Parse a request header. Raises MalformedMessage or UnsupportedApi."""
         ...
 
-    def serve(self, head: RequestHead, frame: bytes, connection: "ServerConnection") -> Answer | Deferred:
+    def serve(
+        self, head: RequestHead, frame: bytes, connection: "ServerConnection"
+    ) -> Answer | Deferred:
         """Answer a request now or later. Raises MalformedMessage or UnsupportedApi."""
         ...
 
-    def refuse(self, head: RequestHead, frame: bytes, connection: "ServerConnection", error: ErrorCode) -> Answer:
+    def refuse(
+        self, head: RequestHead, frame: bytes, connection: "ServerConnection", error: ErrorCode
+    ) -> Answer:
         """Return the error response of an API. Raises MalformedMessage."""
         ...
 

@@ -1,7 +1,8 @@
-"""The unserved input of a connection: stretches of bytes that start with a complete frame, and the beginning of the next frame.
+"""The unserved input of a connection: stretches of bytes that start with a complete frame, and the
+beginning of the next frame.
 
-Frames are served in place, in the buffer that the socket was read into. Only a frame that arrives in pieces
-is joined, once; a large one gets a buffer of its own size (`LargeFrames`).
+Frames are served in place, in the buffer that the socket was read into. Only a frame that arrives
+in pieces is joined, once; a large one gets a buffer of its own size (`LargeFrames`).
 
 Source: org.apache.kafka.common.network.NetworkReceive; socket.request.max.bytes.
 """
@@ -18,25 +19,40 @@ Stretch = tuple[Buffer, int, int]
 """A buffer, and the start and end of its unserved bytes."""
 SIZE_BYTES = 4
 PIECES_MAX = 64
-"""The number of pieces that are joined before a frame is complete: one object per byte of a slow client would
-cost forty times its bytes."""
+"""The number of pieces that are joined before a frame is complete: one object per byte of a slow
+client would cost forty times its bytes.
+"""
 VIEWED_BYTES_MIN = 4096
-"""A shorter beginning of a frame is copied, so that it does not keep the whole read buffer alive."""
+"""A shorter beginning of a frame is copied, so that it does not keep the whole read buffer
+alive.
+"""
 _SIZE = Struct(">i").unpack_from
 
 
 class Inbox:
-    """The input of one connection. `waiting` are the stretches to be served, oldest first; each starts with a
-    complete frame or an invalid size."""
+    """The input of one connection. `waiting` are the stretches to be served, oldest first; each
+    starts with a complete frame or an invalid size.
+    """
 
-    __slots__ = ("_large_frame_bytes", "_missing_bytes", "_pieces", "_size_part", "announced_bytes", "frame_bytes_max", "large", "waiting")
+    __slots__ = (
+        "_large_frame_bytes",
+        "_missing_bytes",
+        "_pieces",
+        "_size_part",
+        "announced_bytes",
+        "frame_bytes_max",
+        "large",
+        "waiting",
+    )
 
     def __init__(self, frame_bytes_max: int, large_frame_bytes: int = LARGE_FRAME_BYTES) -> None:
         self.waiting: deque[Stretch] = deque()
         self.large: LargeFrames | None = None
         """Receives in place of the connection while large frames arrive."""
         self.announced_bytes = 0
-        """The size, including its four-byte prefix, of a large frame whose beginning is in `pieces`; 0 if there is none."""
+        """The size, including its four-byte prefix, of a large frame whose beginning is in
+        `pieces`; 0 if there is none.
+        """
         self.frame_bytes_max = frame_bytes_max
         self._large_frame_bytes = large_frame_bytes
         self._pieces: list[bytes | memoryview] = []
@@ -58,7 +74,9 @@ class Inbox:
         if self._size_part:
             data, self._size_part = self._size_part + data, b""
         elif self.waiting:
-            buffer, position, end = self.waiting.pop()  # it may end within a frame; rarely reached while reading is paused
+            buffer, position, end = (
+                self.waiting.pop()
+            )  # it may end within a frame; rarely reached while reading is paused
             data = buffer[position:end] + data
         self._sort(data, 0, len(data))
 
@@ -71,7 +89,9 @@ class Inbox:
             self._keep(buffer, position, end)
 
     def begins_with_frame(self, buffer: Buffer, position: int, end: int) -> bool:
-        """Return whether a stretch can be processed: it starts with a complete frame, or with an invalid size, which is refused."""
+        """Return whether a stretch can be processed: it starts with a complete frame, or with an
+        invalid size, which is refused.
+        """
         if end - position < SIZE_BYTES:
             return False
         size: int = _SIZE(buffer, position)[0]
@@ -113,7 +133,11 @@ class Inbox:
             self._size_part = buffer[position:end]
             return
         frame_bytes = SIZE_BYTES + self.first_size(buffer, position)
-        self._pieces = [memoryview(buffer)[position:end] if kept_bytes >= VIEWED_BYTES_MIN else buffer[position:end]]
+        self._pieces = [
+            memoryview(buffer)[position:end]
+            if kept_bytes >= VIEWED_BYTES_MIN
+            else buffer[position:end]
+        ]
         self._missing_bytes = frame_bytes - kept_bytes
         if frame_bytes > self._large_frame_bytes:
             self.announced_bytes = frame_bytes

@@ -1,9 +1,10 @@
-"""Receives large frames directly into buffers of their size, so that the copy out of the socket is the last one before the disk.
+"""Receives large frames directly into buffers of their size, so that the copy out of the socket is
+the last one before the disk.
 
-The buffer is an anonymous mapping that uses no memory until bytes arrive: a client that announces a hundred
-megabytes and sends ten bytes occupies one page. A producer's next batch is usually as large as its last one,
-so the connection continues to read one frame at a time, each from the start of the same mapping, until small
-frames arrive.
+The buffer is an anonymous mapping that uses no memory until bytes arrive: a client that announces a
+hundred megabytes and sends ten bytes occupies one page. A producer's next batch is usually as large
+as its last one, so the connection continues to read one frame at a time, each from the start of the
+same mapping, until small frames arrive.
 
 Source: org.apache.kafka.common.network.NetworkReceive (allocates the announced size),
 queued.max.request.bytes (its remedy).
@@ -18,19 +19,24 @@ from struct import Struct
 LARGE_FRAME_BYTES = 128 * 1024
 """From this size on a saved copy is worth the change of the receiver (measured)."""
 KEPT_BYTES_MAX = 4 * 1024 * 1024
-"""A mapping up to this size is reused: faulting in new pages costs about as much as the saved copy."""
+"""A mapping up to this size is reused: faulting in new pages costs about as much as the saved
+copy.
+"""
 SIZE_BYTES = 4
 _SIZE = Struct(">i").unpack_from
 _SURPLUS = memoryview(bytearray(65536))
-"""Receives surplus bytes: a transport that gets an empty buffer raises RuntimeError, which would stop the node."""
+"""Receives surplus bytes: a transport that gets an empty buffer raises RuntimeError, which would
+stop the node.
+"""
 
 
 class LargeFrames(asyncio.BufferedProtocol):
     """Replaces the protocol of a connection, `owner`.
 
-    `on_received` is called for every arrival; `on_frames(buffer, position, end)` gets stretches that start with
-    a complete frame or an invalid size, and calls `keep`, now or later. The owner does not read in between:
-    bytes that arrive anyway are lost, so `on_surplus` must close the connection.
+    `on_received` is called for every arrival; `on_frames(buffer, position, end)` gets stretches
+    that start with a complete frame or an invalid size, and calls `keep`, now or later. The owner
+    does not read in between: bytes that arrive anyway are lost, so `on_surplus` must close the
+    connection.
     """
 
     def __init__(
@@ -45,7 +51,10 @@ class LargeFrames(asyncio.BufferedProtocol):
         frame_bytes: int,
         large_frame_bytes: int = LARGE_FRAME_BYTES,
     ) -> None:
-        """`begun` are the first bytes of a frame of `frame_bytes`. Raises OSError if there is no memory for it."""
+        """`begun` are the first bytes of a frame of `frame_bytes`.
+
+        Raises OSError if there is no memory for it.
+        """
         self.eof_received = owner.eof_received  # type: ignore[method-assign]  # the owner handles everything except data
         self.connection_lost = owner.connection_lost  # type: ignore[method-assign]
         self.pause_writing = owner.pause_writing  # type: ignore[method-assign]
@@ -67,7 +76,9 @@ class LargeFrames(asyncio.BufferedProtocol):
         return self._first == self._end and self._expected_bytes <= self._large_frame_bytes
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return buffer space for the rest of the started frame, or for the expected size of the next one."""
+        """Return buffer space for the rest of the started frame, or for the expected size of the
+        next one.
+        """
         if self._needs_room:
             self._make_room()
         if self._end >= self._stop:
@@ -95,14 +106,19 @@ class LargeFrames(asyncio.BufferedProtocol):
         self._on_frames(self._buffer, self._first, self._end)
 
     def keep(self, position: int, end: int) -> None:
-        """Continue after the served bytes: the bytes from `position` to `end` start the next frame, if there are any."""
+        """Continue after the served bytes: the bytes from `position` to `end` start the next frame,
+        if there are any.
+        """
         self._first, self._end = position, end
         self._needs_room = True
         if position == end and len(self._buffer) > KEPT_BYTES_MAX:
             self._take_new_buffer(self._expected_bytes)
 
     def _make_room(self) -> None:
-        """Find space for the next frame. Bytes still referenced by a waiting request are not overwritten."""
+        """Find space for the next frame.
+
+        Bytes still referenced by a waiting request are not overwritten.
+        """
         begun_bytes = self._end - self._first
         wanted_bytes = self._expected_bytes
         if begun_bytes >= SIZE_BYTES:

@@ -1,12 +1,13 @@
-"""Requests with many entries: decoded, executed and answered in several event-loop turns, so that other clients are served in between.
+"""Requests with many entries: decoded, executed and answered in several event-loop turns, so that
+other clients are served in between.
 
-Decoding a body and encoding a response do not touch state and run in a thread; the handler serves one slice
-of the entries per turn, or the whole request if its entries are decided together, and all large requests of a
-node take turns. A connection serves no later request meanwhile, so that its responses stay in order. A
-request continues if its client disconnects.
+Decoding a body and encoding a response do not touch state and run in a thread; the handler serves
+one slice of the entries per turn, or the whole request if its entries are decided together, and all
+large requests of a node take turns. A connection serves no later request meanwhile, so that its
+responses stay in order. A request continues if its client disconnects.
 
-Apache Kafka serves requests in several threads (num.io.threads), so that a large one delays only those behind
-it.
+Apache Kafka serves requests in several threads (num.io.threads), so that a large one delays only
+those behind it.
 Source: kafka.server.KafkaRequestHandlerPool.
 """
 
@@ -14,7 +15,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, LargeCall, NoAnswer, completed_by, reason_of
+from kraftsim.node.call import (
+    Answer,
+    Call,
+    Closing,
+    Deferred,
+    Encoded,
+    Failed,
+    LargeCall,
+    NoAnswer,
+    completed_by,
+    reason_of,
+)
 from kraftsim.node.failed_answers import ANSWERED, encoding_failed
 from kraftsim.node.slices import ENTRIES_PER_SLICE, Part, Slices
 from kraftsim.node.turns import Turns
@@ -75,8 +87,12 @@ class LargeRequest:
         if answer is not None and not self._is_abandoned:
             self.later.complete(await encoded(world, head.api_key, head.api_version, answer))
 
-    async def _carried_out(self, body: Message, turns: Turns) -> tuple[list[Part], list[Answer | Deferred]]:
-        """Return the parts of the request, and the handler's result for each; for the whole request, if it failed."""
+    async def _carried_out(
+        self, body: Message, turns: Turns
+    ) -> tuple[list[Part], list[Answer | Deferred]]:
+        """Return the parts of the request, and the handler's result for each; for the whole
+        request, if it failed.
+        """
         whole = LargeCall(self._head, body, self._connection, None)
         slices = self._slices
         parts: list[Part] = []
@@ -86,20 +102,33 @@ class LargeRequest:
                 if given:
                     await turns.next()
                 parts.append(part)
-                given.append(self._handle(whole if part.body is body else LargeCall(self._head, part.body, self._connection, whole)))
+                given.append(
+                    self._handle(
+                        whole
+                        if part.body is body
+                        else LargeCall(self._head, part.body, self._connection, whole)
+                    )
+                )
         except (AssertionError, MalformedMessage):
             raise
-        except Exception as unforeseen:  # top-level handler: as in Kafka an unexpected exception is answered with error -1
+        # top-level handler: as in Kafka an unexpected exception is answered with error -1
+        except Exception as unforeseen:
             return [Part(body)], [self._on_unforeseen(whole, unforeseen)]
         return parts, given
 
     async def _answered(self, parts: list[Part], given: list[Answer | Deferred]) -> Answer | None:
         """Return the response; None if the client has disconnected."""
-        answers = [await self._awaited(each) if isinstance(each, Deferred) else each for each in given]
+        answers = [
+            await self._awaited(each) if isinstance(each, Deferred) else each for each in given
+        ]
         found = [each for each in answers if each is not None]
         if len(found) < len(answers):
             return None
-        return found[0] if self._slices is None or len(found) == 1 else _joined(self._slices, parts, found)
+        return (
+            found[0]
+            if self._slices is None or len(found) == 1
+            else _joined(self._slices, parts, found)
+        )
 
     async def _awaited(self, deferred: Deferred) -> Answer | None:
         if deferred.answer is None and not self._is_abandoned:
@@ -122,21 +151,31 @@ class LargeRequest:
 
 
 async def encoded(world: World, api_key: int, api_version: int, answer: Answer) -> Answer:
-    """Return an encoded response, encoded in a thread; one with records stays a message, because records are not copied."""
+    """Return an encoded response, encoded in a thread; one with records stays a message, because
+    records are not copied.
+    """
     if isinstance(answer, NOT_MESSAGES) or route_of(api_key, api_version).response_holds_records:
         return answer
     message = answer
     try:
         chunks = await world.aside(lambda: response_chunks(api_key, api_version, 0, message))
-    except Exception as failure:  # a value that cannot be encoded, such as a string of more than 32,767 bytes
+    except (
+        Exception
+    ) as failure:  # a value that cannot be encoded, such as a string of more than 32,767 bytes
         return encoding_failed(failure)
     return Encoded(b"".join(chunks)[SIZE_AND_CORRELATION_ID_BYTES:])
 
 
 def process_entries(
-    shell: "NodeShell", call: Call, entries: Sequence[T], look: Callable[[T], R], go_on: Callable[[Sequence[R]], Answer | Deferred]
+    shell: "NodeShell",
+    call: Call,
+    entries: Sequence[T],
+    look: Callable[[T], R],
+    go_on: Callable[[Sequence[R]], Answer | Deferred],
 ) -> Answer | Deferred:
-    """Apply `look` to each entry and return the result of `go_on`; a large call, or one with many entries, is processed slice by slice."""
+    """Apply `look` to each entry and return the result of `go_on`; a large call, or one with many
+    entries, is processed slice by slice.
+    """
     if not call.is_large and len(entries) <= ENTRIES_PER_SLICE:
         return go_on([look(entry) for entry in entries])
     later = Deferred()
@@ -158,14 +197,20 @@ def process_entries(
     return later
 
 
-async def or_refused(work: Awaitable[None], later: Deferred, call: Call, refuse: Callable[[Call, ErrorCode], Answer]) -> None:
-    """Run the rest of a handler in several turns; if it fails, its request fails as if it had taken one turn."""
+async def or_refused(
+    work: Awaitable[None], later: Deferred, call: Call, refuse: Callable[[Call, ErrorCode], Answer]
+) -> None:
+    """Run the rest of a handler in several turns; if it fails, its request fails as if it had taken
+    one turn.
+    """
     try:
         await work
     except AssertionError:
         raise
     except Exception as unforeseen:
-        call.connection.emit_refused(call, f"the handler failed: {reason_of(unforeseen)}", action=ANSWERED)
+        call.connection.emit_refused(
+            call, f"the handler failed: {reason_of(unforeseen)}", action=ANSWERED
+        )
         later.complete_with(lambda: refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 

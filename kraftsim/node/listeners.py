@@ -20,7 +20,9 @@ from protocol.metadata.m14_client_quota import ClientQuotaRecord
 
 
 class ListenerError(OSError):
-    """A listener that cannot be opened, described in one line: the port is in use, the address is not local."""
+    """A listener that cannot be opened, described in one line: the port is in use, the address is
+    not local.
+    """
 
 
 class Listeners:
@@ -46,7 +48,9 @@ class Listeners:
         """Apply changed connection limits and creation rates."""
         config = self._shell.config
         names = [endpoint.listener for endpoint in config.listeners]
-        self.admission.limits.follow(connection_settings(settings, names, config.inter_broker_listener_name))
+        self.admission.limits.follow(
+            connection_settings(settings, names, config.inter_broker_listener_name)
+        )
         self.admission.recheck()
 
     def follow_quotas(self, records: Iterable[ClientQuotaRecord]) -> None:
@@ -54,16 +58,23 @@ class Listeners:
         self.admission.limits.follow_ips(records)
 
     async def open(self, endpoints: Iterable[Endpoint], server: GuardedServer) -> None:
-        """Bind and accept. Raises ListenerError naming the listener; listeners opened before it are closed again."""
+        """Bind and accept.
+
+        Raises ListenerError naming the listener; listeners opened before it are closed again.
+        """
         for endpoint in endpoints:
             try:
                 await self._open(endpoint, server)
             except OSError as reason:
                 await self.close()
-                raise ListenerError(f"listeners: cannot listen on {endpoint}: {reason.strerror or reason}") from reason
+                raise ListenerError(
+                    f"listeners: cannot listen on {endpoint}: {reason.strerror or reason}"
+                ) from reason
 
     async def close(self) -> None:
-        """Stop accepting, close every connection after its last response, and wait until all are closed."""
+        """Stop accepting, close every connection after its last response, and wait until all are
+        closed.
+        """
         for server in self._servers:
             server.close()
         for connection in list(self._connections.values()):
@@ -84,7 +95,9 @@ class Listeners:
         security = self._shell.security
 
         def accept() -> ServerConnection:
-            connection = ServerConnection(self._shell, server, endpoint.listener, self._on_made, self._forget)
+            connection = ServerConnection(
+                self._shell, server, endpoint.listener, self._on_made, self._forget
+            )
             if (gate := security.gate(self._shell, server, endpoint.listener)) is not None:
                 connection.serve_through(gate)
             return connection
@@ -92,17 +105,27 @@ class Listeners:
         backlog = self._shell.config.socket_listen_backlog_size
         tls = security.tls_of(endpoint.listener)
         if tls is None:
-            opened = await loop.create_server(accept, endpoint.bind_host, endpoint.port, backlog=backlog)
+            opened = await loop.create_server(
+                accept, endpoint.bind_host, endpoint.port, backlog=backlog
+            )
         else:
-            report_handshakes(tls, lambda reason: self._on_handshake_failed(endpoint.listener, reason))
-            opened = await loop.create_server(accept, endpoint.bind_host, endpoint.port, backlog=backlog, ssl=tls)
+            report_handshakes(
+                tls, lambda reason: self._on_handshake_failed(endpoint.listener, reason)
+            )
+            opened = await loop.create_server(
+                accept, endpoint.bind_host, endpoint.port, backlog=backlog, ssl=tls
+            )
         self._servers.append(opened)
         host, port = opened.sockets[0].getsockname()[:2]
         self.bound[endpoint.listener] = Endpoint(endpoint.listener, endpoint.bind_host, port)
-        self._shell.world.emit(ListenerOpened(listener=endpoint.listener, host=str(host), port=port))
+        self._shell.world.emit(
+            ListenerOpened(listener=endpoint.listener, host=str(host), port=port)
+        )
 
     def _on_made(self, connection: ServerConnection) -> None:
-        """Register a connection at this point: after a failed TLS handshake `accept` was called and no connection follows."""
+        """Register a connection at this point: after a failed TLS handshake `accept` was called and
+        no connection follows.
+        """
         self._connections[connection.number] = connection
         self.admission.on_connection(connection)
 

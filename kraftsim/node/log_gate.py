@@ -1,4 +1,5 @@
-"""Mutual exclusion for changes of existing log data: truncation, moves and deletion, and the cleaner, which is cancelled for any of them.
+"""Mutual exclusion for changes of existing log data: truncation, moves and deletion, and the
+cleaner, which is cancelled for any of them.
 
 Appends and reads are not affected.
 
@@ -10,8 +11,9 @@ from types import TracebackType
 
 
 class LogGate:
-    """`async with gate` waits until the cleaner has released the log, and excludes it meanwhile. Without a
-    running cleaner it does not wait."""
+    """`async with gate` waits until the cleaner has released the log, and excludes it meanwhile.
+    Without a running cleaner it does not wait.
+    """
 
     __slots__ = ("_claims", "_is_cleaned", "_released")
 
@@ -57,5 +59,10 @@ class LogGate:
             self._claims -= 1
             raise
 
-    async def __aexit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._claims -= 1

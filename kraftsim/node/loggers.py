@@ -1,4 +1,5 @@
-"""Loggers in Kafka's config API: kraftsim has no configurable loggers, and answers as Kafka does for unknown ones.
+"""Loggers in Kafka's config API: kraftsim has no configurable loggers, and answers as Kafka does
+for unknown ones.
 
 Source: KIP-412, kafka.server.logger.RuntimeLoggerManager.
 """
@@ -14,9 +15,15 @@ def refuse_loggers(node_id: int, resource: AlterConfigsResource) -> Refusal | No
     try:
         asked_id = parse_int32(resource.resource_name)
     except ValueError:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.resource_name}")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Node id must be an integer, but it is: {resource.resource_name}",
+        )
     if asked_id != node_id:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {node_id}, but received {node_id}")  # Kafka's own slip (3.9)
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected node id. Expected {node_id}, but received {node_id}",
+        )  # Kafka's own slip (3.9)
     if not resource.configs:
         return None
     return Refusal(ErrorCode.INVALID_CONFIG, f"Logger {resource.configs[0].name} does not exist!")

@@ -1,7 +1,7 @@
 """Producer snapshots of brokers before 2.8: only those of the last two segments are kept.
 
-Such a broker leaves most segments without snapshots, which are missing only when the segments are copied to
-remote storage.
+Such a broker leaves most segments without snapshots, which are missing only when the segments are
+copied to remote storage.
 Source: KAFKA-9393; kafka.log.ProducerStateManager.deleteSnapshotsBefore,
 Log.deleteSnapshotsAfterRecoveryPointCheckpoint of 2.7.
 """

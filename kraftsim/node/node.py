@@ -7,7 +7,10 @@ from kraftsim.node.endpoints import Endpoint
 
 
 class Node(Protocol):
-    """A broker or a controller. Call `start` once, then `stop` or `abort` once; a stopped node is not restarted."""
+    """A broker or a controller.
+
+    Call `start` once, then `stop` or `abort` once; a stopped node is not restarted.
+    """
 
     @property
     def addresses(self) -> Mapping[str, Endpoint]:
@@ -15,12 +18,16 @@ class Node(Protocol):
         ...
 
     async def start(self) -> None:
-        """Recover the disk and open the listeners. Raises ConfigError, OSError kinds; then nothing is left open."""
+        """Recover the disk and open the listeners.
+
+        Raises ConfigError, OSError kinds; then nothing is left open.
+        """
         ...
 
     async def ready(self) -> None:
-        """Wait until the node serves clients: a broker is unfenced, a controller is leader or follower.
-        Raises the node's earlier failure."""
+        """Wait until the node serves clients: a broker is unfenced, a controller is leader or
+        follower. Raises the node's earlier failure.
+        """
         ...
 
     async def failed(self) -> BaseException:
@@ -28,9 +35,13 @@ class Node(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Shut down cleanly: hand over leadership, answer pending requests, flush, and mark the logs as clean."""
+        """Shut down cleanly: hand over leadership, answer pending requests, flush, and mark the
+        logs as clean.
+        """
         ...
 
     def abort(self) -> None:
-        """Stop immediately, as a killed process would: no flush, no clean-shutdown marker, no requests to other nodes."""
+        """Stop immediately, as a killed process would: no flush, no clean-shutdown marker, no
+        requests to other nodes.
+        """
         ...

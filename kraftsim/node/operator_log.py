@@ -61,7 +61,10 @@ class Logger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One log message. `values` maps the event's fields to those of the line; None: this event needs no line."""
+    """One log message.
+
+    `values` maps the event's fields to those of the line; None: this event needs no line.
+    """
 
     level: str
     text: str
@@ -73,7 +76,10 @@ class Message:
 def _with_names(values: Values) -> Values:
     """Replace error codes and API keys by Kafka's names."""
     named = dict(values)
-    for number, name, names in (("error_code", "error", ERROR_NAMES), ("api_key", "api", API_NAMES)):
+    for number, name, names in (
+        ("error_code", "error", ERROR_NAMES),
+        ("api_key", "api", API_NAMES),
+    ):
         if number in named:
             code = named.pop(number)
             named[name] = names.get(cast(int, code), code)
@@ -82,7 +88,9 @@ def _with_names(values: Values) -> Values:
 
 def _unexpected(values: Values) -> Values | None:
     """Omit connections that closed normally, and those to other nodes, which are reopened."""
-    return None if values["reason"] in EXPECTED_CLOSINGS or values["listener"] == OUTBOUND else values
+    return (
+        None if values["reason"] in EXPECTED_CLOSINGS or values["listener"] == OUTBOUND else values
+    )
 
 
 def _unasked(values: Values) -> Values | None:
@@ -130,8 +138,12 @@ MESSAGES: Mapping[str, Message] = {
     # elections
     "RaftRoleChanged": Message(INFO, "quorum role changed"),
     "ElectionLost": Message(WARNING, "quorum election lost"),
-    "CheckQuorumFailed": Message(WARNING, "quorum leader resigns: no fetch from a majority of the voters"),
-    "OtherClusterAnswered": Message(ERROR, "refused by a node of the quorum: it belongs to another cluster", _with_names),
+    "CheckQuorumFailed": Message(
+        WARNING, "quorum leader resigns: no fetch from a majority of the voters"
+    ),
+    "OtherClusterAnswered": Message(
+        ERROR, "refused by a node of the quorum: it belongs to another cluster", _with_names
+    ),
     "VotersChanged": Message(INFO, "quorum voters changed"),
     "ControllerElected": Message(INFO, "became the active controller"),
     "ControllerResigned": Message(WARNING, "resigned as the active controller"),
@@ -148,10 +160,16 @@ MESSAGES: Mapping[str, Message] = {
     "CleaningFailed": Message(ERROR, "log compaction failed"),
     "RemoteCopyFailed": Message(WARNING, "copy to the remote store failed"),
     # coordinators
-    "TransactionsLoaded": Message(INFO, "transaction coordinator loaded", _transaction_partition, is_summary=True),
-    "TransactionsUnloaded": Message(INFO, "transaction coordinator unloaded", _transaction_partition, is_summary=True),
+    "TransactionsLoaded": Message(
+        INFO, "transaction coordinator loaded", _transaction_partition, is_summary=True
+    ),
+    "TransactionsUnloaded": Message(
+        INFO, "transaction coordinator unloaded", _transaction_partition, is_summary=True
+    ),
     "GroupsLoaded": Message(INFO, "group coordinator loaded", _group_partition, is_summary=True),
-    "GroupsUnloaded": Message(INFO, "group coordinator unloaded", _group_partition, is_summary=True),
+    "GroupsUnloaded": Message(
+        INFO, "group coordinator unloaded", _group_partition, is_summary=True
+    ),
     "TransactionAbortForced": Message(INFO, "transaction aborted by the coordinator"),
     "ProducerFenced": Message(INFO, "producer fenced"),
     # administration
@@ -189,10 +207,15 @@ class Window:
 
 
 class OperatorLog:
-    """Writes the lines of one node. A world looks up `reports` for each event: see `kraftsim.world.real.world.RealWorld.watch`."""
+    """Writes the lines of one node.
+
+    A world looks up `reports` for each event: see `kraftsim.world.real.world.RealWorld.watch`.
+    """
 
     def __init__(self, logger: Logger, loop: asyncio.AbstractEventLoop) -> None:
-        self._emit: dict[str, Emit] = {level: getattr(logger, level) for level in (DEBUG, INFO, WARNING, ERROR)}
+        self._emit: dict[str, Emit] = {
+            level: getattr(logger, level) for level in (DEBUG, INFO, WARNING, ERROR)
+        }
         self._loop = loop
         self._windows: dict[str, Window] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -208,7 +231,9 @@ class OperatorLog:
         window.count += 1
         if message.is_summary:
             if len(window.names) < NAMED_MAX:
-                window.names.append(f"{values['topic']}-{values['partition']}{values.get('detail', '')}")
+                window.names.append(
+                    f"{values['topic']}-{values['partition']}{values.get('detail', '')}"
+                )
         elif window.shown < LINES_MAX:
             window.shown += 1
             self._emit[message.level](message.text, **values)
@@ -216,7 +241,9 @@ class OperatorLog:
     def report_slow_disk(self, path: str, operation: str, seconds: float) -> None:
         """Warn of a slow flush."""
         if seconds >= SLOW_FLUSH_SECONDS:
-            self._emit[WARNING]("slow disk", path=path, operation=operation, seconds=round(seconds, 3))
+            self._emit[WARNING](
+                "slow disk", path=path, operation=operation, seconds=round(seconds, 3)
+            )
 
     def close(self) -> None:
         """Write the suppressed counts; nothing is reported later."""
@@ -229,7 +256,9 @@ class OperatorLog:
         if found is None:
             found = self._windows[message.text] = Window()
             length = SUMMARY_SECONDS if message.is_summary else WINDOW_SECONDS
-            self._timers[message.text] = self._loop.call_later(length, self._end_window, message.text)
+            self._timers[message.text] = self._loop.call_later(
+                length, self._end_window, message.text
+            )
         return found
 
     def _end_window(self, text: str) -> None:
@@ -245,8 +274,9 @@ class OperatorLog:
 
 
 class Reports(dict[type[Event], Callable[[Event], None] | None]):
-    """From the class of an event to the function that writes its line, None for most. Filled on demand, so
-    that no event module is imported for it."""
+    """From the class of an event to the function that writes its line, None for most. Filled on
+    demand, so that no event module is imported for it.
+    """
 
     def __init__(self, log: OperatorLog) -> None:
         super().__init__()

@@ -9,7 +9,11 @@ from kraftsim.core.partitions.leader_epochs import LeaderEpochs
 from kraftsim.core.zookeeper_mode.topic_ids import is_derived
 from kraftsim.world.interface import World
 from protocol.disk.file_names import LEADER_EPOCHS, PARTITION_METADATA, partition_directory_name
-from protocol.disk.leader_epoch_checkpoint import EpochStart, build_leader_epoch_checkpoint, parse_leader_epoch_checkpoint
+from protocol.disk.leader_epoch_checkpoint import (
+    EpochStart,
+    build_leader_epoch_checkpoint,
+    parse_leader_epoch_checkpoint,
+)
 from protocol.disk.partition_metadata import build_partition_metadata, parse_partition_metadata
 from protocol.malformed import MalformedMessage
 
@@ -17,10 +21,14 @@ from protocol.malformed import MalformedMessage
 class PartitionDirectory:
     """`epochs` are those of the log in it. OSErrors of the disk are passed on."""
 
-    def __init__(self, world: World, topic: str, partition: int, directory: str | None = None) -> None:
+    def __init__(
+        self, world: World, topic: str, partition: int, directory: str | None = None
+    ) -> None:
         self.topic = topic
         self.partition = partition
-        self.directory = partition_directory_name(topic, partition) if directory is None else directory
+        self.directory = (
+            partition_directory_name(topic, partition) if directory is None else directory
+        )
         self.epochs = LeaderEpochs()
         self._world = world
         self._stored_starts: tuple[EpochStart, ...] = ()
@@ -28,7 +36,9 @@ class PartitionDirectory:
     async def store_epochs(self) -> None:
         """Write leader-epoch-checkpoint: after every change of `epochs`."""
         starts = self.epochs.starts
-        await self._world.disk.replace(f"{self.directory}/{LEADER_EPOCHS}", build_leader_epoch_checkpoint(starts))
+        await self._world.disk.replace(
+            f"{self.directory}/{LEADER_EPOCHS}", build_leader_epoch_checkpoint(starts)
+        )
         self._stored_starts = starts
 
     @property
@@ -39,24 +49,36 @@ class PartitionDirectory:
     def _load_epochs(self) -> bool:
         """Load the epochs of leader-epoch-checkpoint, and return whether the file is valid."""
         try:
-            starts = parse_leader_epoch_checkpoint(self._world.disk.read(f"{self.directory}/{LEADER_EPOCHS}"))
+            starts = parse_leader_epoch_checkpoint(
+                self._world.disk.read(f"{self.directory}/{LEADER_EPOCHS}")
+            )
         except (FileNotFoundError, MalformedMessage):
             return False
-        grows = all(former.leader_epoch < latter.leader_epoch and former.start_offset <= latter.start_offset for former, latter in pairwise(starts))
+        grows = all(
+            former.leader_epoch < latter.leader_epoch and former.start_offset <= latter.start_offset
+            for former, latter in pairwise(starts)
+        )
         if not starts or not grows:
             return False
         self.epochs, self._stored_starts = LeaderEpochs(starts), tuple(starts)
         return True
 
     async def store_topic_id(self, topic_id: bytes) -> None:
-        """Write partition.metadata: once, when the replica is created. A topic without an id has none."""
+        """Write partition.metadata: once, when the replica is created.
+
+        A topic without an id has none.
+        """
         if is_derived(topic_id):
             return
-        await self._world.disk.replace(f"{self.directory}/{PARTITION_METADATA}", build_partition_metadata(topic_id))
+        await self._world.disk.replace(
+            f"{self.directory}/{PARTITION_METADATA}", build_partition_metadata(topic_id)
+        )
 
     def stored_topic_id(self) -> bytes | None:
         """Return the topic id of this directory; None if it has none."""
         try:
-            return parse_partition_metadata(self._world.disk.read(f"{self.directory}/{PARTITION_METADATA}"))
+            return parse_partition_metadata(
+                self._world.disk.read(f"{self.directory}/{PARTITION_METADATA}")
+            )
         except (FileNotFoundError, MalformedMessage):
             return None

@@ -1,4 +1,5 @@
-"""The replaceable classes of a node: selected once by the traits of its release; some are replaced to inject a historical bug.
+"""The replaceable classes of a node: selected once by the traits of its release; some are replaced
+to inject a historical bug.
 
 No other code compares releases or checks for enabled bugs: it uses the class it was given.
 """
@@ -16,7 +17,11 @@ from kraftsim.core.metadata.activation import MigrationBehavior, MigrationStateP
 from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
 from kraftsim.core.metadata.config_releases import config_tables
 from kraftsim.core.metadata.config_tables import ConfigTables
-from kraftsim.core.metadata.controller_node import BEFORE_CLIENT_METRICS, ControllerNode, ReplicationBehavior
+from kraftsim.core.metadata.controller_node import (
+    BEFORE_CLIENT_METRICS,
+    ControllerNode,
+    ReplicationBehavior,
+)
 from kraftsim.core.metadata.controller_state import ControllerState, ProducerIdControlFactory
 from kraftsim.core.metadata.image import ImageWithoutZooKeeper, MetadataImage
 from kraftsim.core.migration.driver import MigrationDriver
@@ -27,7 +32,10 @@ from kraftsim.core.security.access_rules import KnownRights
 from kraftsim.core.tiered_storage.remedies import REMEDIES, ChecksSnapshotFirst, SnapshotRemedy
 from kraftsim.core.transactions.marker_queue import MarkerQueue
 from kraftsim.core.transactions.transaction_rules import TransactionRules
-from kraftsim.core.transactions.transaction_rules_4_0 import TransactionRulesSince40, TransactionRulesSince41
+from kraftsim.core.transactions.transaction_rules_4_0 import (
+    TransactionRulesSince40,
+    TransactionRulesSince41,
+)
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.zookeeper_mode.propagation import KraftPropagation
 from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata
@@ -37,7 +45,14 @@ from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
 from kraftsim.node.broker.transactions.marker_sender import MarkerSender
 from kraftsim.node.broker.transactions.verification import Verifier
-from kraftsim.node.config import (
+from kraftsim.node.config import NodeConfig
+from kraftsim.node.config_keys import ConfigError
+from kraftsim.node.controller.migration.zookeeper_copy import ZookeeperCopy
+from kraftsim.node.controller.migration.zookeeper_side import ZookeeperSide
+from kraftsim.node.newest_snapshots import NewestSnapshots
+from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.node.raft.snapshotting import Snapshotting
+from kraftsim.node.variant_names import (
     ANNOUNCED_WINDOW,
     AS_RELEASED,
     EAGER,
@@ -52,15 +67,13 @@ from kraftsim.node.config import (
     REPLAY_YOUNGER,
     RESIZABLE,
     UNKNOWN_PRODUCERS,
-    NodeConfig,
 )
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.controller.migration.zookeeper_copy import ZookeeperCopy
-from kraftsim.node.controller.migration.zookeeper_side import ZookeeperSide
-from kraftsim.node.newest_snapshots import NewestSnapshots
-from kraftsim.node.producer_snapshots import ProducerSnapshots
-from kraftsim.node.raft.snapshotting import Snapshotting
-from kraftsim.producer_ids.rules_allocation import LastIdProducerIdControl, ProducerIdControl, RepeatingProducerIdControl, ResizableProducerIdControl
+from kraftsim.producer_ids.rules_allocation import (
+    LastIdProducerIdControl,
+    ProducerIdControl,
+    RepeatingProducerIdControl,
+    ResizableProducerIdControl,
+)
 from kraftsim.producer_ids.rules_block_clients import (
     EagerBlockClient,
     OnDemandBlockClient,
@@ -71,7 +84,11 @@ from kraftsim.producer_ids.rules_block_clients import (
 )
 from kraftsim.producer_ids.zookeeper import ControllerBlocks
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy, UnknownProducer
-from kraftsim.producer_state.rules_manager import LatestBatchRepeated, LatestBatchStateManager, ProducerStateManager
+from kraftsim.producer_state.rules_manager import (
+    LatestBatchRepeated,
+    LatestBatchStateManager,
+    ProducerStateManager,
+)
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ABORTABLE_VERIFICATION,
@@ -118,14 +135,19 @@ from protocol.metadata.m21_zk_migration_state import MIGRATION, PRE_MIGRATION
 class ProducerIdSourceFactory(Protocol):
     """Creates the producer id source of a broker. `max_wait_ms` is request.timeout.ms."""
 
-    def __call__(self, *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+    def __call__(
+        self, *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int
+    ) -> ProducerIdSource:
         """Create the source."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """The classes of a node. A class stands for itself or a subclass; functions take the arguments of what they replace."""
+    """The classes of a node.
+
+    A class stands for itself or a subclass; functions take the arguments of what they replace.
+    """
 
     release: Release
     producer_id_source: ProducerIdSourceFactory
@@ -192,8 +214,14 @@ class Parts:
         surfaces_timeouts = not release.has(RETRIABLE_BLOCK_TIMEOUT)
         return cls(
             release=release,
-            producer_id_source=prefetching_source if prefetches else surfacing_source if surfaces_timeouts else waiting_source,
-            unknown_producer=UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID,
+            producer_id_source=prefetching_source
+            if prefetches
+            else surfacing_source
+            if surfaces_timeouts
+            else waiting_source,
+            unknown_producer=UnknownProducer.ACCEPTED
+            if release.has(ACCEPTS_UNKNOWN_PRODUCERS)
+            else UnknownProducer.UNKNOWN_PRODUCER_ID,
             verifies_transactions=release.has(VERIFIED_TRANSACTIONS),
             transactions_have_epochs=release.has(TRANSACTIONS_HAVE_EPOCHS),
             answers_readers_behind=release.has(ANSWERS_READERS_BEHIND),
@@ -206,15 +234,21 @@ class Parts:
             keeps_shutdown_epoch=release.has(CLEAN_SHUTDOWN_EPOCH),
             has_pre_vote=release.has(PRE_VOTE),
             migration_state_policy=_migration_state_policy(release),
-            metadata_image=ImageWithoutZooKeeper if release.has(WITHOUT_ZOOKEEPER) else MetadataImage,
+            metadata_image=ImageWithoutZooKeeper
+            if release.has(WITHOUT_ZOOKEEPER)
+            else MetadataImage,
             ignores_case_of_group_states=release.has(CASELESS_GROUP_STATES),
             has_consumer_groups=release.has(CONSUMER_GROUPS),
             members_may_rejoin=release.has(MEMBERS_REJOIN),
             members_take_back=release.has(MEMBERS_TAKE_BACK),
             delays_assignments=release.has(DELAYED_ASSIGNMENTS),
             keeps_assignment_epochs=release.has(ASSIGNMENT_EPOCHS),
-            producer_snapshots=ProducerSnapshots if release.has(SNAPSHOT_OF_EVERY_SEGMENT) else NewestSnapshots,
-            tiering_remedy=SnapshotRemedy if release.has(PUBLISHES_REMOTE_SEGMENTS_FIRST) else ChecksSnapshotFirst,
+            producer_snapshots=ProducerSnapshots
+            if release.has(SNAPSHOT_OF_EVERY_SEGMENT)
+            else NewestSnapshots,
+            tiering_remedy=SnapshotRemedy
+            if release.has(PUBLISHES_REMOTE_SEGMENTS_FIRST)
+            else ChecksSnapshotFirst,
         )
 
     def replacing(self, **parts: object) -> "Parts":
@@ -224,17 +258,33 @@ class Parts:
     def producer_state(self, config: NodeConfig) -> ProducerStateManager:
         """Create the producer state of one partition."""
         latest = self.latest_batch_state_manager
-        others: dict[str, type[ProducerStateManager]] = {LATEST_BATCH_46: LatestBatchRepeated, LATEST_BATCH: latest, ANNOUNCED_WINDOW: latest}
-        return others.get(config.producer_state, self.producer_state_manager)(self.producer_policy(config))
+        others: dict[str, type[ProducerStateManager]] = {
+            LATEST_BATCH_46: LatestBatchRepeated,
+            LATEST_BATCH: latest,
+            ANNOUNCED_WINDOW: latest,
+        }
+        return others.get(config.producer_state, self.producer_state_manager)(
+            self.producer_policy(config)
+        )
 
-    def producer_policy(self, config: NodeConfig, settings: BrokerSettings | None = None) -> ProducerStatePolicy:
-        """Return the producer validation policy: of the release, the properties, and `settings` that changed dynamically."""
-        expiration_ms = config.producer_id_expiration_ms if self.expires_producer_ids else config.transactional_id_expiration_ms
+    def producer_policy(
+        self, config: NodeConfig, settings: BrokerSettings | None = None
+    ) -> ProducerStatePolicy:
+        """Return the producer validation policy: of the release, the properties, and `settings`
+        that changed dynamically.
+        """
+        expiration_ms = (
+            config.producer_id_expiration_ms
+            if self.expires_producer_ids
+            else config.transactional_id_expiration_ms
+        )
         verifies = config.transaction_partition_verification_enable
         if settings is not None and self.expires_producer_ids:
             expiration_ms = int(settings.value("producer.id.expiration.ms") or expiration_ms)
         if settings is not None:
-            verifies = (settings.value("transaction.partition.verification.enable") or str(verifies)).lower() == "true"
+            verifies = (
+                settings.value("transaction.partition.verification.enable") or str(verifies)
+            ).lower() == "true"
         return ProducerStatePolicy(
             unknown_producer=self._unknown_producer(config),
             expiration_ms=expiration_ms,
@@ -257,34 +307,66 @@ class Parts:
 
     def _unknown_producer(self, config: NodeConfig) -> UnknownProducer:
         is_configured = config.unknown_producer != UNKNOWN_PRODUCERS[0]
-        return UnknownProducer(config.unknown_producer.replace("-", " ")) if is_configured else self.unknown_producer
+        return (
+            UnknownProducer(config.unknown_producer.replace("-", " "))
+            if is_configured
+            else self.unknown_producer
+        )
 
     def groups(self, config: NodeConfig) -> type[GroupShard]:
-        """Return the group implementation: as released, or by kraftsim.offset.fencing. Raises ConfigError."""
+        """Return the group implementation: as released, or by kraftsim.offset.fencing.
+
+        Raises ConfigError.
+        """
         if config.offset_fencing and config.offset_fencing not in FENCINGS:
-            raise ConfigError(f"kraftsim.offset.fencing: expected one of {', '.join(FENCINGS)}, got {config.offset_fencing!r}")
+            raise ConfigError(
+                f"kraftsim.offset.fencing: expected one of {', '.join(FENCINGS)}, got "
+                f"{config.offset_fencing!r}"
+            )
         return FENCINGS[config.offset_fencing] if config.offset_fencing else self.group_shard
 
     def snapshots(self, config: NodeConfig) -> type[ProducerSnapshots]:
-        """Return the producer snapshot implementation: of the release, or by kraftsim.producer.snapshots."""
-        chosen = {AS_RELEASED: self.producer_snapshots, EVERY_SEGMENT: ProducerSnapshots, NEWEST_TWO: NewestSnapshots, REPLAY_YOUNGER: BoundedReplay}
+        """Return the producer snapshot implementation: of the release, or by
+        kraftsim.producer.snapshots.
+        """
+        chosen = {
+            AS_RELEASED: self.producer_snapshots,
+            EVERY_SEGMENT: ProducerSnapshots,
+            NEWEST_TWO: NewestSnapshots,
+            REPLAY_YOUNGER: BoundedReplay,
+        }
         return chosen[config.producer_snapshots]
 
     def snapshot_remedy(self, config: NodeConfig) -> SnapshotRemedy:
-        """Create the remedy for missing producer snapshots: of the release, or by kraftsim.tiering.remedy. Raises ConfigError."""
+        """Create the remedy for missing producer snapshots: of the release, or by
+        kraftsim.tiering.remedy.
+
+        Raises ConfigError.
+        """
         if config.tiering_remedy and config.tiering_remedy not in REMEDIES:
-            raise ConfigError(f"kraftsim.tiering.remedy: expected one of {', '.join(REMEDIES)}, got {config.tiering_remedy!r}")
+            raise ConfigError(
+                f"kraftsim.tiering.remedy: expected one of {', '.join(REMEDIES)}, got "
+                f"{config.tiering_remedy!r}"
+            )
         return REMEDIES[config.tiering_remedy]() if config.tiering_remedy else self.tiering_remedy()
 
     def id_source(self, config: NodeConfig) -> ProducerIdSourceFactory:
-        """Return the factory of a broker's producer id source: of the release, or by kraftsim.producer.ids."""
+        """Return the factory of a broker's producer id source: of the release, or by
+        kraftsim.producer.ids.
+        """
         configured = ID_SOURCES.get(config.producer_ids)
         return self.producer_id_source if configured is None else configured
 
     def id_control(self, config: NodeConfig) -> ProducerIdControlFactory:
-        """Return the factory of a controller's block allocation rules: as released, or by kraftsim.producer.id.control."""
+        """Return the factory of a controller's block allocation rules: as released, or by
+        kraftsim.producer.id.control.
+        """
         configured = ID_CONTROLS.get(config.producer_id_control)
-        return self.producer_id_control if configured is None else partial(configured, size=config.producer_id_block_size)
+        return (
+            self.producer_id_control
+            if configured is None
+            else partial(configured, size=config.producer_id_block_size)
+        )
 
     @property
     def config_tables(self) -> ConfigTables:
@@ -302,7 +384,9 @@ class Parts:
     @property
     def resource_types(self) -> frozenset[ConfigResourceType]:
         """The config resource types of the release."""
-        return BEFORE_CLIENT_METRICS.union((ConfigResourceType.CLIENT_METRICS,) if self.release.has(CLIENT_METRICS) else ())
+        return BEFORE_CLIENT_METRICS.union(
+            (ConfigResourceType.CLIENT_METRICS,) if self.release.has(CLIENT_METRICS) else ()
+        )
 
     def controller_node(self, config: NodeConfig) -> ControllerNode:
         """Return a controller's description of itself."""
@@ -335,13 +419,19 @@ def _transaction_rules(release: Release) -> type[TransactionRules]:
 def _migration_state_policy(release: Release) -> MigrationStatePolicy:
     if release.has(WITHOUT_ZOOKEEPER):
         return MigrationStatePolicy.NEVER
-    return MigrationStatePolicy.IN_TRANSACTIONS if release.has(MIGRATES_IN_TRANSACTIONS) else MigrationStatePolicy.WHERE_IT_CAN_BE
+    return (
+        MigrationStatePolicy.IN_TRANSACTIONS
+        if release.has(MIGRATES_IN_TRANSACTIONS)
+        else MigrationStatePolicy.WHERE_IT_CAN_BE
+    )
 
 
 def source_of(kind: type[PrefetchingBlockClient]) -> ProducerIdSourceFactory:
     """Return a factory of non-blocking producer id sources."""
 
-    def make(*, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+    def make(
+        *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int
+    ) -> ProducerIdSource:
         return kind(broker_epoch=broker_epoch, emit=emit)
 
     return make
@@ -359,16 +449,24 @@ ID_CONTROLS: Final[Mapping[str, type[ResizableProducerIdControl]]] = {
 }
 
 
-def prefetching_source(*, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+def prefetching_source(
+    *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int
+) -> ProducerIdSource:
     """Create the source of 3.6 and later, which never waits."""
     return PrefetchingBlockClient(broker_epoch=broker_epoch, emit=emit)
 
 
-def waiting_source(*, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+def waiting_source(
+    *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int
+) -> ProducerIdSource:
     """Create the source of 3.3.2 to 3.5."""
     return WaitingBlockClient(broker_epoch=broker_epoch, emit=emit, max_wait_ms=max_wait_ms)
 
 
-def surfacing_source(*, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int) -> ProducerIdSource:
+def surfacing_source(
+    *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int
+) -> ProducerIdSource:
     """Create the source of 3.0 to 3.3.1, whose timeouts reach the client as REQUEST_TIMED_OUT."""
-    return WaitingBlockClient(broker_epoch=broker_epoch, emit=emit, max_wait_ms=max_wait_ms, surfaces_timeouts=True)
+    return WaitingBlockClient(
+        broker_epoch=broker_epoch, emit=emit, max_wait_ms=max_wait_ms, surfaces_timeouts=True
+    )

@@ -1,10 +1,12 @@
-"""The producer snapshots of one log: written when a segment starts and when the log is closed, read when it is opened or truncated.
+"""The producer snapshots of one log: written when a segment starts and when the log is closed, read
+when it is opened or truncated.
 
-A snapshot is only an optimization. If one is damaged, an older one and the batches after it contain the same
-state; without any, the whole log does. They are flushed together with the log, not when they are written.
+A snapshot is only an optimization. If one is damaged, an older one and the batches after it contain
+the same state; without any, the whole log does. They are flushed together with the log, not when
+they are written.
 
-Source: ProducerStateManager (takeSnapshot, loadFromSnapshot, truncateAndReload, removeStraySnapshots),
-KAFKA-9393, UnifiedLog.rebuildProducerState.
+Source: ProducerStateManager (takeSnapshot, loadFromSnapshot, truncateAndReload,
+removeStraySnapshots), KAFKA-9393, UnifiedLog.rebuildProducerState.
 """
 
 from collections.abc import Sequence
@@ -22,14 +24,19 @@ SEGMENTS_WITH_SNAPSHOTS = 2
 
 
 class ProducerSnapshots:
-    """The files of one log, by the offset in their names: the first one that they do not cover. OSErrors are passed on."""
+    """The files of one log, by the offset in their names: the first one that they do not cover.
+
+    OSErrors are passed on.
+    """
 
     def __init__(self, world: World, directory: str) -> None:
         self._world = world
         self._disk = world.disk
         self._directory = directory
         named = (parse_segment_file_name(name) for name in self._disk.list(directory))
-        self._offsets = sorted(each.offset for each in named if each is not None and each.suffix == PRODUCER_SNAPSHOT)
+        self._offsets = sorted(
+            each.offset for each in named if each is not None and each.suffix == PRODUCER_SNAPSHOT
+        )
         self._unflushed: list[int] = []
         self._taken_until = 0
         """The offset of the newest snapshot written or read here."""
@@ -39,10 +46,12 @@ class ProducerSnapshots:
         """The offsets of the snapshots, ascending."""
         return tuple(self._offsets)
 
-    # Writing -------------------------------------------------------------------------------------------------------------------------------
+    # Writing
+    # ----------------------------------------------------------------------------------------------
 
     def take(self, state: ProducerStateManager, offset: int, *, is_replaced: bool = False) -> bool:
-        """Write the state before `offset`, unless the newest snapshot covers as much; return whether it was written.
+        """Write the state before `offset`, unless the newest snapshot covers as much; return
+        whether it was written.
 
         `is_replaced`: the state came from elsewhere, and is written in any case.
         """
@@ -60,13 +69,18 @@ class ProducerSnapshots:
         return True
 
     def add(self, state: ProducerStateManager, offset: int) -> None:
-        """Write the missing snapshot at the end of an older segment. From now on it is treated like any other."""
+        """Write the missing snapshot at the end of an older segment.
+
+        From now on it is treated like any other.
+        """
         taken_until = self._taken_until
         self.take(state, offset, is_replaced=True)
         self._taken_until = max(taken_until, offset)
 
     async def flush(self) -> None:
-        """Flush the contents of written snapshots; their names are flushed with the log's directory."""
+        """Flush the contents of written snapshots; their names are flushed with the log's
+        directory.
+        """
         while self._unflushed:
             offset = self._unflushed.pop(0)
             if offset in self._offsets:
@@ -97,24 +111,31 @@ class ProducerSnapshots:
             self._remove(each)
         self._taken_until = offset
 
-    # Reading -------------------------------------------------------------------------------------------------------------------------------
+    # Reading
+    # ----------------------------------------------------------------------------------------------
 
     def remove_strays(self, base_offsets: Sequence[int]) -> None:
-        """Delete the snapshots at which no segment starts, except the last one if it is behind all segments:
-        the one of a clean shutdown."""
+        """Delete the snapshots at which no segment starts, except the last one if it is behind all
+        segments: the one of a clean shutdown.
+        """
         strays = [each for each in self._offsets if each not in base_offsets]
         kept = strays[-1] if strays and strays[-1] > max(base_offsets, default=0) else None
         for stray in strays:
             if stray != kept:
                 self._remove(stray)
 
-    def load(self, state: ProducerStateManager, *, log_start_offset: int, log_end_offset: int) -> int:
-        """Load the state from the newest valid snapshot of the log, and return the first offset that it does not cover.
+    def load(
+        self, state: ProducerStateManager, *, log_start_offset: int, log_end_offset: int
+    ) -> int:
+        """Load the state from the newest valid snapshot of the log, and return the first offset
+        that it does not cover.
 
-        Snapshots outside the log, and damaged ones, are deleted. Without any the state is empty and covers
-        nothing.
+        Snapshots outside the log, and damaged ones, are deleted. Without any the state is empty and
+        covers nothing.
         """
-        for offset in [each for each in self._offsets if each > log_end_offset or each <= log_start_offset]:
+        for offset in [
+            each for each in self._offsets if each > log_end_offset or each <= log_start_offset
+        ]:
             self._remove(offset)
         for offset in reversed(self.offsets):
             try:
@@ -131,8 +152,13 @@ class ProducerSnapshots:
         return log_start_offset
 
     def rebuild(self, state: ProducerStateManager, log: PartitionLog) -> None:
-        """Rebuild the state from the newest snapshot and the batches after it. New snapshots make the next rebuild faster."""
-        next_offset = self.load(state, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset)
+        """Rebuild the state from the newest snapshot and the batches after it.
+
+        New snapshots make the next rebuild faster.
+        """
+        next_offset = self.load(
+            state, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
+        )
         next_offset = self.first_to_replay(state, log, max(next_offset, log.local_start_offset))
         newest = log.base_offsets[-SEGMENTS_WITH_SNAPSHOTS:]
         for stop_offset in [*(each for each in newest if each > next_offset), log.log_end_offset]:
@@ -141,18 +167,23 @@ class ProducerSnapshots:
             next_offset = stop_offset
 
     def first_to_replay(self, state: ProducerStateManager, log: PartitionLog, covered: int) -> int:
-        """Return the offset from which the log is replayed if snapshots cover it up to `covered`: that offset."""
+        """Return the offset from which the log is replayed if snapshots cover it up to `covered`:
+        that offset.
+        """
         return covered
 
     def are_from_an_upgrade(self, *, was_stopped_cleanly: bool) -> bool:
-        """Return whether snapshots are missing because the log predates them, so that it need not be replayed (KAFKA-5435: only then)."""
+        """Return whether snapshots are missing because the log predates them, so that it need not
+        be replayed (KAFKA-5435: only then).
+        """
         return was_stopped_cleanly and not self._offsets
 
     def begin_empty(self, state: ProducerStateManager, log: PartitionLog) -> None:
-        """Treat a cleanly closed log without any snapshot as one without producers: it predates snapshots.
+        """Treat a cleanly closed log without any snapshot as one without producers: it predates
+        snapshots.
 
-        Deleting the snapshots of a stopped broker therefore loses its producer state, in Apache Kafka as
-        well.
+        Deleting the snapshots of a stopped broker therefore loses its producer state, in Apache
+        Kafka as well.
         """
         for offset in [*log.base_offsets[-SEGMENTS_WITH_SNAPSHOTS:], log.log_end_offset]:
             self.take(state, offset)

@@ -1,7 +1,7 @@
 """Executes the effects of a stepper core: in order, one at a time, whatever happens meanwhile.
 
-Executing an effect may feed the core again immediately (an available response, a failed send); the resulting
-effects are queued behind the earlier ones.
+Executing an effect may feed the core again immediately (an available response, a failed send); the
+resulting effects are queued behind the earlier ones.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,10 @@ E = TypeVar("E")
 
 
 class Pump(Generic[E]):
-    """One per core. Call `run` after each input; calls from inside `carry_out` are handled by the active run."""
+    """One per core.
+
+    Call `run` after each input; calls from inside `carry_out` are handled by the active run.
+    """
 
     __slots__ = ("_carry_out", "_is_running", "_take_effects")
 

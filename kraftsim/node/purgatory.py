@@ -14,7 +14,10 @@ class Waiting(Protocol):
     """A request that cannot be answered yet."""
 
     def try_complete(self) -> bool:
-        """Answer if possible, and return whether it was. Called after each change of a watched key."""
+        """Answer if possible, and return whether it was.
+
+        Called after each change of a watched key.
+        """
         ...
 
     def expire(self) -> None:
@@ -27,7 +30,13 @@ class DelayedOperation(Generic[K]):
 
     __slots__ = ("alarm", "is_over", "keys", "may_matter", "number", "waiting")
 
-    def __init__(self, number: int, waiting: Waiting, keys: tuple[K, ...], may_matter: Callable[[K], bool] | None) -> None:
+    def __init__(
+        self,
+        number: int,
+        waiting: Waiting,
+        keys: tuple[K, ...],
+        may_matter: Callable[[K], bool] | None,
+    ) -> None:
         self.number = number
         self.waiting = waiting
         self.keys = keys
@@ -54,11 +63,18 @@ class Purgatory(Generic[K]):
         return tuple(self._operations)
 
     def try_complete_else_watch(
-        self, waiting: Waiting, keys: Iterable[K], timeout_ms: int, may_matter: Callable[[K], bool] | None = None
+        self,
+        waiting: Waiting,
+        keys: Iterable[K],
+        timeout_ms: int,
+        may_matter: Callable[[K], bool] | None = None,
     ) -> "DelayedOperation[K] | None":
-        """Try to complete a request, else watch its keys; return None if it was completed. `leave` ends the wait early.
+        """Try to complete a request, else watch its keys; return None if it was completed.
 
-        `may_matter` is for requests with many keys: whether a change of this key can complete the request.
+        `leave` ends the wait early.
+
+        `may_matter` is for requests with many keys: whether a change of this key can complete the
+        request.
         """
         if waiting.try_complete():
             return None
@@ -66,7 +82,9 @@ class Purgatory(Generic[K]):
         self._next_number += 1
         for key in operation.keys:
             self._operations.setdefault(key, {})[operation.number] = operation
-        operation.alarm = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._expire, operation)
+        operation.alarm = asyncio.get_running_loop().call_later(
+            timeout_ms / 1000, self._expire, operation
+        )
         return operation
 
     def check(self, key: K) -> None:
@@ -75,7 +93,11 @@ class Purgatory(Generic[K]):
         if watching is None:
             return
         for operation in list(watching.values()):
-            if not operation.is_over and (operation.may_matter is None or operation.may_matter(key)) and operation.waiting.try_complete():
+            if (
+                not operation.is_over
+                and (operation.may_matter is None or operation.may_matter(key))
+                and operation.waiting.try_complete()
+            ):
                 self.leave(operation)
 
     def leave(self, operation: "DelayedOperation[K]") -> None:

@@ -1,12 +1,17 @@
-"""A Fetch refused as a whole: before version 13 the error is returned for every requested partition, because
-old clients have no other error field.
+"""A Fetch refused as a whole: before version 13 the error is returned for every requested
+partition, because old clients have no other error field.
 
 Source: org.apache.kafka.common.requests.FetchRequest.getErrorResponse.
 """
 
 from kraftsim.node.call import Answer, Call
 from protocol.errors import ErrorCode
-from protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.k01_fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 
 FIRST_VERSION_WITHOUT_PARTITIONS = 13
 NO_OFFSET = -1
@@ -25,4 +30,10 @@ def refused_fetch(call: Call, error: ErrorCode) -> Answer:
 
 
 def _refused(partition: int, error: ErrorCode) -> PartitionData:
-    return PartitionData(partition_index=partition, error_code=error, high_watermark=NO_OFFSET, aborted_transactions=[], records=None)
+    return PartitionData(
+        partition_index=partition,
+        error_code=error,
+        high_watermark=NO_OFFSET,
+        aborted_transactions=[],
+        records=None,
+    )

@@ -1,9 +1,9 @@
 """Topics in a Metadata request, by name or id: which rows count, and which requests are refused.
 
-The handler and the authorizer check share these rules: the check must not answer for rows that Kafka refuses
-or ignores.
-Source: org.apache.kafka.common.requests.MetadataRequest, kafka.server.KafkaApis.handleTopicMetadataRequest,
-KAFKA-10774; checked against 3.9.1 and 4.4.0.
+The handler and the authorizer check share these rules: the check must not answer for rows that
+Kafka refuses or ignores.
+Source: org.apache.kafka.common.requests.MetadataRequest,
+kafka.server.KafkaApis.handleTopicMetadataRequest, KAFKA-10774; checked against 3.9.1 and 4.4.0.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,16 @@ def why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
     if version < FIRST_VERSION_WITH_IDS or not request.topics:
         return None
     if version < FIRST_VERSION_BY_ID:
-        is_by_id = any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics)
+        is_by_id = any(
+            topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics
+        )
         return ErrorCode.INVALID_REQUEST if is_by_id else None
-    is_without_either = any(topic.name is None and topic.topic_id == ZERO_UUID for topic in looked_up(request.topics))
-    return ErrorCode.UNKNOWN_SERVER_ERROR if is_without_either else None  # a NullPointerException in Kafka
+    is_without_either = any(
+        topic.name is None and topic.topic_id == ZERO_UUID for topic in looked_up(request.topics)
+    )
+    return (
+        ErrorCode.UNKNOWN_SERVER_ERROR if is_without_either else None
+    )  # a NullPointerException in Kafka
 
 
 def looked_up(topics: Sequence[MetadataRequestTopic]) -> Sequence[MetadataRequestTopic]:

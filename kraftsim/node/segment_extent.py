@@ -1,4 +1,5 @@
-"""The extent of a segment according to its index files, if they are valid: a segment known to be complete need not be read.
+"""The extent of a segment according to its index files, if they are valid: a segment known to be
+complete need not be read.
 
 Source: org.apache.kafka.storage.internals.log.{LogSegment.sanityCheck, OffsetIndex.sanityCheck,
 TimeIndex.sanityCheck}.
@@ -17,7 +18,10 @@ from protocol.disk.segment_indexes import OffsetEntry, TimeEntry
 
 @dataclass(frozen=True, slots=True)
 class SegmentExtent:
-    """A segment by its indexes. The batch at `position`, the last index entry, has a base offset of at least `next_offset`."""
+    """A segment by its indexes.
+
+    The batch at `position`, the last index entry, has a base offset of at least `next_offset`.
+    """
 
     size_bytes: int
     position: int
@@ -27,9 +31,12 @@ class SegmentExtent:
     times: tuple[TimeEntry, ...]
 
 
-def segment_extent(files: SegmentFiles, base_offset: int, end_offset: int | None) -> SegmentExtent | None:
-    """Return the extent by the indexes, None if they are missing or invalid. `end_offset`: the base offset of
-    the next segment, if there is one."""
+def segment_extent(
+    files: SegmentFiles, base_offset: int, end_offset: int | None
+) -> SegmentExtent | None:
+    """Return the extent by the indexes, None if they are missing or invalid. `end_offset`: the base
+    offset of the next segment, if there is one.
+    """
     file = files.log_file(base_offset)
     if not file.size_bytes or not files.has_indexes(base_offset):
         return None
@@ -41,17 +48,29 @@ def segment_extent(files: SegmentFiles, base_offset: int, end_offset: int | None
         return None
     last_offset = max(times[-1].offset, offsets[-1].offset if offsets else base_offset)
     first_offset = min(times[0].offset, offsets[0].offset if offsets else base_offset)
-    if first_offset < base_offset or (end_offset is not None and last_offset >= end_offset) or (offsets and not offsets[0].position):
+    if (
+        first_offset < base_offset
+        or (end_offset is not None and last_offset >= end_offset)
+        or (offsets and not offsets[0].position)
+    ):
         return None
     position = offsets[-1].position if offsets else 0
     next_offset = offsets[-2].offset + 1 if len(offsets) > 1 else base_offset
     first, last = _header(file, 0), _header(file, position)
-    if first is None or last is None or not next_offset <= last.base_offset <= (offsets[-1].offset if offsets else last_offset):
+    if (
+        first is None
+        or last is None
+        or not next_offset <= last.base_offset <= (offsets[-1].offset if offsets else last_offset)
+    ):
         return None
-    start = next((entry.position for entry in reversed(offsets) if entry.offset <= times[-1].offset), 0)
+    start = next(
+        (entry.position for entry in reversed(offsets) if entry.offset <= times[-1].offset), 0
+    )
     if _timestamp_at(file, start, times[-1].offset) != times[-1].timestamp:
         return None
-    return SegmentExtent(file.size_bytes, position, next_offset, first.max_timestamp, tuple(offsets), tuple(times))
+    return SegmentExtent(
+        file.size_bytes, position, next_offset, first.max_timestamp, tuple(offsets), tuple(times)
+    )
 
 
 class _Header(NamedTuple):
@@ -68,12 +87,20 @@ def _header(file: File, position: int) -> _Header | None:
         return None
     offset, length, _, magic, _, _, last_offset_delta, _, max_timestamp, *_ = HEADER.unpack(data)
     end_position = position + length + LENGTH_OVERHEAD_BYTES
-    is_one = magic == MAGIC and last_offset_delta >= 0 and position + HEADER_SIZE_BYTES <= end_position <= file.size_bytes
-    return _Header(offset, offset + last_offset_delta, max_timestamp, end_position) if is_one else None
+    is_one = (
+        magic == MAGIC
+        and last_offset_delta >= 0
+        and position + HEADER_SIZE_BYTES <= end_position <= file.size_bytes
+    )
+    return (
+        _Header(offset, offset + last_offset_delta, max_timestamp, end_position) if is_one else None
+    )
 
 
 def _timestamp_at(file: File, position: int, offset: int) -> int | None:
-    """Return the greatest timestamp of the batch that contains an offset, which starts at or after a position."""
+    """Return the greatest timestamp of the batch that contains an offset, which starts at or after
+    a position.
+    """
     header = _header(file, position)
     while header is not None and header.last_offset < offset:
         header = _header(file, header.end_position)

@@ -1,15 +1,30 @@
-"""The files of one log: a `.log` per segment, and the two sparse indexes that Apache Kafka expects beside it.
+"""The files of one log: a `.log` per segment, and the two sparse indexes that Apache Kafka expects
+beside it.
 
-The indexes are written when a segment is rolled or closed; after a crash the last segment has none, and they
-are rebuilt from the log.
+The indexes are written when a segment is rolled or closed; after a crash the last segment has none,
+and they are rebuilt from the log.
 
 Source: org.apache.kafka.storage.internals.log.LogSegment, OffsetIndex, TimeIndex.
 """
 
 from kraftsim.core.partitions.segments import IndexEntries
 from kraftsim.world.interface import Disk, File
-from protocol.disk.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, parse_segment_file_name, segment_file_name
-from protocol.disk.segment_indexes import OffsetEntry, TimeEntry, build_offset_index, build_time_index, parse_offset_index, parse_time_index
+from protocol.disk.file_names import (
+    LOG,
+    OFFSET_INDEX,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    parse_segment_file_name,
+    segment_file_name,
+)
+from protocol.disk.segment_indexes import (
+    OffsetEntry,
+    TimeEntry,
+    build_offset_index,
+    build_time_index,
+    parse_offset_index,
+    parse_time_index,
+)
 
 
 class PendingIndex:
@@ -55,7 +70,9 @@ class SegmentFiles:
         return file
 
     def hold(self, base_offset: int, file: File | None) -> None:
-        """Set the open `.log` file of a segment, whatever its name; None: reopen it by its regular name."""
+        """Set the open `.log` file of a segment, whatever its name; None: reopen it by its regular
+        name.
+        """
         former = self._open.pop(base_offset, None)
         if former is not None:
             former.close()
@@ -80,12 +97,19 @@ class SegmentFiles:
 
     def has_indexes(self, base_offset: int) -> bool:
         """Return whether a segment has both of its index files."""
-        return all(self._disk.exists(self.path(base_offset, suffix)) for suffix in (OFFSET_INDEX, TIME_INDEX))
+        return all(
+            self._disk.exists(self.path(base_offset, suffix))
+            for suffix in (OFFSET_INDEX, TIME_INDEX)
+        )
 
     def read_indexes(self, base_offset: int) -> tuple[list[OffsetEntry], list[TimeEntry]]:
         """Return the content of a segment's index files. Raises MalformedFile."""
-        offsets = parse_offset_index(base_offset, self._disk.read(self.path(base_offset, OFFSET_INDEX)))
-        return offsets, parse_time_index(base_offset, self._disk.read(self.path(base_offset, TIME_INDEX)))
+        offsets = parse_offset_index(
+            base_offset, self._disk.read(self.path(base_offset, OFFSET_INDEX))
+        )
+        return offsets, parse_time_index(
+            base_offset, self._disk.read(self.path(base_offset, TIME_INDEX))
+        )
 
     def read_transactions(self, base_offset: int) -> bytes:
         """Return the content of a segment's transaction index: empty if there is none."""

@@ -1,4 +1,5 @@
-"""Iterates over the batches of a segment file from a position on, in windows, without loading the whole file.
+"""Iterates over the batches of a segment file from a position on, in windows, without loading the
+whole file.
 
 The iteration ends at invalid data: a tail torn by a crash, or corrupted bytes.
 
@@ -21,11 +22,21 @@ _LAST_OFFSET_DELTA_POSITION = 23
 
 
 class SegmentScan:
-    """Iterate to get the batches in order. Afterwards `end_position` is the end of the last valid batch,
-    `why_invalid` the reason why the rest is invalid."""
+    """Iterate to get the batches in order. Afterwards `end_position` is the end of the last valid
+    batch, `why_invalid` the reason why the rest is invalid.
+    """
 
-    def __init__(self, file: File, position: int = 0, *, verify_from_offset: int | None = None, next_offset: int = 0) -> None:
-        """Checksums are verified from `verify_from_offset` on (None: never); offsets must not be below `next_offset`."""
+    def __init__(
+        self,
+        file: File,
+        position: int = 0,
+        *,
+        verify_from_offset: int | None = None,
+        next_offset: int = 0,
+    ) -> None:
+        """Checksums are verified from `verify_from_offset` on (None: never); offsets must not be
+        below `next_offset`.
+        """
         self._file = file
         self._verify_from_offset = verify_from_offset
         self._next_offset = next_offset
@@ -63,7 +74,11 @@ class SegmentScan:
     def _wrong_with(self, batch: RecordBatch) -> str | None:
         if batch.base_offset < self._next_offset or batch.last_offset_delta < 0:
             return f"a batch at offset {batch.base_offset} where {self._next_offset} was due"
-        if self._verify_from_offset is not None and batch.next_offset > self._verify_from_offset and not batch.crc_is_valid():
+        if (
+            self._verify_from_offset is not None
+            and batch.next_offset > self._verify_from_offset
+            and not batch.crc_is_valid()
+        ):
             return f"the checksum of the batch at offset {batch.base_offset} is wrong"
         return None
 
@@ -77,13 +92,17 @@ class SegmentScan:
 
 
 def whole_batches(data: bytes, end_offset: int) -> tuple[int, int]:
-    """Return the size of the complete batches in data that start below end_offset, and the offset after them."""
+    """Return the size of the complete batches in data that start below end_offset, and the offset
+    after them.
+    """
     position, next_offset, size_bytes = 0, -1, len(data)
     while position + HEADER_SIZE_BYTES <= size_bytes:
         base_offset, length = _BATCH_START(data, position)
         following = position + length + LENGTH_OVERHEAD_BYTES
         if following > size_bytes or base_offset >= end_offset:
             break
-        next_offset = base_offset + _LAST_OFFSET_DELTA(data, position + _LAST_OFFSET_DELTA_POSITION)[0] + 1
+        next_offset = (
+            base_offset + _LAST_OFFSET_DELTA(data, position + _LAST_OFFSET_DELTA_POSITION)[0] + 1
+        )
         position = following
     return position, next_offset

@@ -1,9 +1,10 @@
 """Replaces segments by their cleaned segment, atomically with respect to crashes.
 
-The cleaned segment is written to files with suffix `.cleaned`, which recovery ignores. Once all of it is
-flushed it is renamed to `.swap`, its log last: from then on it is valid, and recovery completes the swap
-after a crash. The originals are deleted oldest first: a crash leaves their newest part. Names and states are
-Apache Kafka's: either implementation can complete a swap that the other began.
+The cleaned segment is written to files with suffix `.cleaned`, which recovery ignores. Once all of
+it is flushed it is renamed to `.swap`, its log last: from then on it is valid, and recovery
+completes the swap after a crash. The originals are deleted oldest first: a crash leaves their
+newest part. Names and states are Apache Kafka's: either implementation can complete a swap that the
+other began.
 
 Source: LocalLog.replaceSegments, LogLoader.{removeTempFilesAndCollectSwapFiles, load}, KAFKA-6264.
 """
@@ -31,13 +32,26 @@ from protocol.disk.transaction_index import AbortedTransaction, build_transactio
 
 INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 SEGMENT_SUFFIXES = (*INDEXES, LOG)
-"""The log is renamed last when a cleaned segment becomes valid, and removed last when one is deleted."""
+"""The log is renamed last when a cleaned segment becomes valid, and removed last when one is
+deleted.
+"""
 
 
 class CleanedSegment:
-    """A segment being written beside those that it will replace; `segment` tracks its content. OSErrors are passed on."""
+    """A segment being written beside those that it will replace; `segment` tracks its content.
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
+    OSErrors are passed on.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        now_ms: int,
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
@@ -51,7 +65,11 @@ class CleanedSegment:
 
     def add(self, batch: Chunk, last_offset: int, max_timestamp: int) -> None:
         """Add the next batch in offset order. `write` writes it to the file."""
-        self._pending.add(self.segment.add_batch(last_offset, len(batch), max_timestamp, self._index_interval_bytes))
+        self._pending.add(
+            self.segment.add_batch(
+                last_offset, len(batch), max_timestamp, self._index_interval_bytes
+            )
+        )
         self._unwritten.append(batch)
 
     def write(self) -> int:
@@ -98,7 +116,9 @@ class CleanedSegment:
         return f"{self._directory}/{segment_file_name(self.segment.base_offset, suffix)}{CLEANED}"
 
 
-async def rename_segment(disk: Disk, directory: str, base_offset: int, former: str, new: str, *, log_last: bool) -> None:
+async def rename_segment(
+    disk: Disk, directory: str, base_offset: int, former: str, new: str, *, log_last: bool
+) -> None:
     """Rename the files of a segment to another suffix, durably, one by one."""
     for suffix in (*INDEXES, LOG) if log_last else (LOG, *INDEXES):
         path = f"{directory}/{segment_file_name(base_offset, suffix)}"
@@ -107,15 +127,25 @@ async def rename_segment(disk: Disk, directory: str, base_offset: int, former: s
 
 
 async def finish_swaps(disk: Disk, directory: str) -> bool:
-    """Complete or discard interrupted swaps before a log is opened. Return whether there were any."""
-    marked = [(name, ending) for name in disk.list(directory) for ending in (CLEANED, SWAP, DELETED) if name.endswith(ending)]
+    """Complete or discard interrupted swaps before a log is opened.
+
+    Return whether there were any.
+    """
+    marked = [
+        (name, ending)
+        for name in disk.list(directory)
+        for ending in (CLEANED, SWAP, DELETED)
+        if name.endswith(ending)
+    ]
     if not marked:
         return False
     for name in [name for name, ending in marked if ending == DELETED]:
         disk.remove(f"{directory}/{name}")
     cleaned = {name: _offset(name, CLEANED) for name, ending in marked if ending == CLEANED}
     swaps = {name: _offset(name, SWAP) for name, ending in marked if ending == SWAP}
-    unfinished_from = min((offset for offset in cleaned.values() if offset is not None), default=None)
+    unfinished_from = min(
+        (offset for offset in cleaned.values() if offset is not None), default=None
+    )
     for name, offset in list(swaps.items()):
         if offset is None or (unfinished_from is not None and offset >= unfinished_from):
             disk.remove(f"{directory}/{name}")
@@ -125,7 +155,9 @@ async def finish_swaps(disk: Disk, directory: str) -> bool:
     for name in [name for name in swaps if name.endswith(LOG + SWAP)]:
         base_offset = swaps[name]
         assert base_offset is not None, "others are gone"
-        _remove_originals(disk, directory, base_offset, _end_of(disk, f"{directory}/{name}", base_offset))
+        _remove_originals(
+            disk, directory, base_offset, _end_of(disk, f"{directory}/{name}", base_offset)
+        )
     for base_offset in sorted({offset for offset in swaps.values() if offset is not None}):
         await rename_segment(disk, directory, base_offset, SWAP, "", log_last=False)
     await disk.flush_directory(directory)
@@ -133,7 +165,9 @@ async def finish_swaps(disk: Disk, directory: str) -> bool:
 
 
 def remove_originals(disk: Disk, directory: str, base_offsets: Iterable[int]) -> None:
-    """Remove the segments that a cleaned one replaces, ascending; of the first one only its indexes, because the new log takes its name."""
+    """Remove the segments that a cleaned one replaces, ascending; of the first one only its
+    indexes, because the new log takes its name.
+    """
     for number, base_offset in enumerate(base_offsets):
         for suffix in SEGMENT_SUFFIXES if number else INDEXES:
             path = f"{directory}/{segment_file_name(base_offset, suffix)}"
@@ -143,7 +177,13 @@ def remove_originals(disk: Disk, directory: str, base_offsets: Iterable[int]) ->
 
 def _remove_originals(disk: Disk, directory: str, base_offset: int, end_offset: int) -> None:
     found = [parse_segment_file_name(name) for name in disk.list(directory)]
-    later = {each.offset for each in found if each is not None and each.suffix in SEGMENT_SUFFIXES and base_offset < each.offset < end_offset}
+    later = {
+        each.offset
+        for each in found
+        if each is not None
+        and each.suffix in SEGMENT_SUFFIXES
+        and base_offset < each.offset < end_offset
+    }
     remove_originals(disk, directory, [base_offset, *sorted(later)])
 
 

@@ -1,8 +1,9 @@
-"""The Kafka settings with an effect in kraftsim: derived from the code that reads them, for a warning to operators.
+"""The Kafka settings with an effect in kraftsim: derived from the code that reads them, for a
+warning to operators.
 
-A setting counts if `NodeConfig` declares it, if it is the default of a topic config that is read, or if code
-reads it by name from the properties. The topic configs that are read are found by passing a recording mapping
-to `settings_of`.
+A setting counts if `NodeConfig` declares it, if it is the default of a topic config that is read,
+or if code reads it by name from the properties. The topic configs that are read are found by
+passing a recording mapping to `settings_of`.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +17,13 @@ from kraftsim.node.broker.topic_settings import settings_of
 from kraftsim.node.config import declared_keys
 from kraftsim.node.config_values import CONSUMER_BOUNDS, OLDER_NAMES
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
-from kraftsim.node.security.listener_settings import JAAS, TLS_KEYS, base_key, is_listener_key, listener_of
+from kraftsim.node.security.listener_settings import (
+    JAAS,
+    TLS_KEYS,
+    base_key,
+    is_listener_key,
+    listener_of,
+)
 from kraftsim.node.security.tls_choices import TLS_CHOICES
 
 READ_BY_NAME: Final = TLS_KEYS | TLS_CHOICES | CONSUMER_BOUNDS | OLDER_NAMES | {CORDONED}
@@ -28,17 +35,23 @@ LISTENERS_OWN: Final = frozenset({"max.connections", "max.connection.creation.ra
 def keys_without_effect(properties: Mapping[str, str]) -> list[str]:
     """Return the Kafka settings without effect, in the order of the properties.
 
-    A setting with a listener prefix has no effect either if the node has no such listener: the name may be
-    misspelt.
+    A setting with a listener prefix has no effect either if the node has no such listener: the name
+    may be misspelt.
     """
-    listeners = {each.partition("://")[0].strip().lower() for key in OF_LISTENERS for each in properties.get(key, "").split(",")}
+    listeners = {
+        each.partition("://")[0].strip().lower()
+        for key in OF_LISTENERS
+        for each in properties.get(key, "").split(",")
+    }
     return [name for name in properties if _is_idle(name, listeners)]
 
 
 def _is_idle(name: str, listeners: Collection[str]) -> bool:
     if not is_listener_key(name):
         return name in KEYS_WITHOUT_EFFECT and name not in keys_in_effect()
-    return listener_of(name) not in listeners or base_key(name) not in keys_in_effect() | LISTENERS_OWN
+    return (
+        listener_of(name) not in listeners or base_key(name) not in keys_in_effect() | LISTENERS_OWN
+    )
 
 
 @cache
@@ -64,7 +77,9 @@ def topic_configs_read(line: str) -> frozenset[str]:
     """Return the topic configs that a broker of a release line reads."""
     effective = config_tables(line).effective_topic_configs({"remote.storage.enable": "true"}, {})
     remembered = _RecordingMapping(effective)
-    settings_of(remembered, replica_count=1, bounds_min_in_sync_replicas=True, has_remote_store=True)
+    settings_of(
+        remembered, replica_count=1, bounds_min_in_sync_replicas=True, has_remote_store=True
+    )
     return frozenset(remembered.read)
 
 

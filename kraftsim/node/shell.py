@@ -1,7 +1,8 @@
-"""The common base of brokers and controllers: tasks, listeners, connection numbers, and the failure path.
+"""The common base of brokers and controllers: tasks, listeners, connection numbers, and the failure
+path.
 
-An `AssertionError` anywhere means that the node's state is wrong; it must stop, because every further
-response could be wrong.
+An `AssertionError` anywhere means that the node's state is wrong; it must stop, because every
+further response could be wrong.
 """
 
 import asyncio
@@ -16,7 +17,10 @@ from kraftsim.world.interface import World
 
 
 class NodeShell:
-    """The runtime of a node. `on_failure` stops everything immediately and may be called once, from anywhere."""
+    """The runtime of a node.
+
+    `on_failure` stops everything immediately and may be called once, from anywhere.
+    """
 
     def __init__(self, world: World, config: NodeConfig, on_failure: Callable[[], None]) -> None:
         self.world = world
@@ -35,23 +39,33 @@ class NodeShell:
     def emit_started(self) -> None:
         """Emit the event of a started node."""
         self.world.emit(
-            NodeStarted(role=self.config.role, node_id=self.config.node_id, release=self.config.release, cluster_id=self.config.cluster_id)
+            NodeStarted(
+                role=self.config.role,
+                node_id=self.config.node_id,
+                release=self.config.release,
+                cluster_id=self.config.cluster_id,
+            )
         )
 
     def next_connection_number(self) -> int:
-        """Return the number of a new connection, inbound or outbound, unique in this incarnation."""
+        """Return the number of a new connection, inbound or outbound, unique in this
+        incarnation.
+        """
         self._connection_count += 1
         return self._connection_count
 
     def settle_soon(self, settle: Callable[[], None]) -> None:
-        """Run `settle` in the next event-loop turn, together with all others of this turn, so that events are
-        flushed once for all of them."""
+        """Run `settle` in the next event-loop turn, together with all others of this turn, so that
+        events are flushed once for all of them.
+        """
         if not self._to_settle:
             asyncio.get_running_loop().call_soon(self._settle_all)
         self._to_settle.append(settle)
 
     def fail(self, mistake: BaseException) -> None:
-        """Stop the node as a crash would: nothing more is answered, written or flushed, except the failure event."""
+        """Stop the node as a crash would: nothing more is answered, written or flushed, except the
+        failure event.
+        """
         if self.is_dead:
             return
         self.failure = mistake
@@ -62,9 +76,13 @@ class NodeShell:
             self._failed.set()
 
     def fail_disk(self, path: str, operation: str, refused: OSError) -> None:
-        """Stop the node, as Kafka stops when its only log directory fails: after a failure the disk cannot be trusted."""
+        """Stop the node, as Kafka stops when its only log directory fails: after a failure the disk
+        cannot be trusted.
+        """
         self.world.emit(DiskFailed(path=path, operation=operation, reason=str(refused)))
-        self.fail(OSError(refused.errno, f"{path}: {operation} failed: {refused.strerror or refused}"))
+        self.fail(
+            OSError(refused.errno, f"{path}: {operation} failed: {refused.strerror or refused}")
+        )
 
     def die(self) -> None:
         """Stop everything immediately, without an event."""
@@ -76,7 +94,10 @@ class NodeShell:
         self._on_death()
 
     async def failed(self) -> BaseException:
-        """Wait until the node has failed, and return the reason. Does not return for a healthy node."""
+        """Wait until the node has failed, and return the reason.
+
+        Does not return for a healthy node.
+        """
         if self.failure is None:
             if self._failed is None:
                 self._failed = asyncio.Event()

@@ -1,4 +1,5 @@
-"""Splits requests with many entries and joins the partial responses: for APIs whose entries are independent.
+"""Splits requests with many entries and joins the partial responses: for APIs whose entries are
+independent.
 
 Slices have fixed numbers of entries and never depend on a clock, so that the event log of a seed is
 reproducible.
@@ -12,16 +13,23 @@ from typing import Any, Final
 from protocol.schema import Message
 
 LARGE_REQUEST_BYTES: Final = 16 * 1024
-"""A smaller request is served in one turn: it has room for at most 2,000 named entries, which take 10 to 20 ms."""
+"""A smaller request is served in one turn: it has room for at most 2,000 named entries, which take
+10 to 20 ms.
+"""
 ENTRIES_PER_SLICE: Final = 500
 """This many entries take 1 to 8 ms."""
 WEIGHED_REQUEST_BYTES: Final = 128
-"""A larger request is weighed, if its entries have weights: two bytes of it can request hundreds of rows, which take 0.1 to 2 ms."""
+"""A larger request is weighed, if its entries have weights: two bytes of it can request hundreds of
+rows, which take 0.1 to 2 ms.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A slice of a request. One that `continues` has more of the last entry of the previous part, and nothing else."""
+    """A slice of a request.
+
+    One that `continues` has more of the last entry of the previous part, and nothing else.
+    """
 
     body: Message
     continues: bool = False
@@ -31,11 +39,11 @@ class Part:
 class Slices:
     """The entry fields of a request, and the row fields of its response.
 
-    `inner` and `inner_rows` are arrays in entries and rows that count as entries, and are split if one is
-    large by itself. `counting` returns the entries that count, if some are ignored or duplicates are answered
-    once. `weight` returns the number of entries that one counts as at a node, such as 1 plus its response
-    rows, if these are many; `inner_weight` the same for one in `inner`. A request is weighed slice by slice,
-    as it is served.
+    `inner` and `inner_rows` are arrays in entries and rows that count as entries, and are split if
+    one is large by itself. `counting` returns the entries that count, if some are ignored or
+    duplicates are answered once. `weight` returns the number of entries that one counts as at a
+    node, such as 1 plus its response rows, if these are many; `inner_weight` the same for one in
+    `inner`. A request is weighed slice by slice, as it is served.
     """
 
     entries: str
@@ -49,14 +57,20 @@ class Slices:
     @property
     def request_bytes_max(self) -> int:
         """The maximum size of a request that is served in one turn without counting its entries."""
-        return LARGE_REQUEST_BYTES if self.weight is None and self.inner_weight is None else WEIGHED_REQUEST_BYTES
+        return (
+            LARGE_REQUEST_BYTES
+            if self.weight is None and self.inner_weight is None
+            else WEIGHED_REQUEST_BYTES
+        )
 
     def is_small(self, body: Message, node: object) -> bool:
         """Return whether a request is served in one turn."""
         return next(self.parts(body, node)).body is body
 
     def split(self, body: Message, node: object = None) -> list[Part]:
-        """Return the request in parts of at most ENTRIES_PER_SLICE entries; the request itself if it is not larger."""
+        """Return the request in parts of at most ENTRIES_PER_SLICE entries; the request itself if
+        it is not larger.
+        """
         return list(self.parts(body, node))
 
     def parts(self, body: Message, node: object = None) -> Iterator[Part]:
@@ -74,7 +88,10 @@ class Slices:
                 held, weight, is_whole = [], 0, False
             if self.inner is not None and added > most:
                 for pieces, within in enumerate(self._split_inner(node, entry, self.inner)):
-                    yield Part(_with(body, self.entries, [_with(entry, self.inner, within)]), continues=pieces > 0)
+                    yield Part(
+                        _with(body, self.entries, [_with(entry, self.inner, within)]),
+                        continues=pieces > 0,
+                    )
                 is_whole = False
                 continue
             held.append(entry)

@@ -1,7 +1,8 @@
-"""The tasks of one node: named, ordered, cancelled together; an unexpected exception in a task stops the node.
+"""The tasks of one node: named, ordered, cancelled together; an unexpected exception in a task
+stops the node.
 
-asyncio's TaskGroup cancels its tasks in set order, which differs from run to run; and a node must be able to
-abort without awaiting.
+asyncio's TaskGroup cancels its tasks in set order, which differs from run to run; and a node must
+be able to abort without awaiting.
 """
 
 import asyncio
@@ -9,7 +10,10 @@ from collections.abc import Callable, Coroutine
 
 
 class NodeTasks:
-    """A group of tasks. `on_failure` receives any exception except cancellation that leaves a task."""
+    """A group of tasks.
+
+    `on_failure` receives any exception except cancellation that leaves a task.
+    """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure
@@ -18,7 +22,9 @@ class NodeTasks:
         """The tasks that run until `join_all`."""
         self._started_count = 0
 
-    def spawn(self, work: Coroutine[None, None, None], name: str, *, lasts: bool = False) -> "asyncio.Task[None]":
+    def spawn(
+        self, work: Coroutine[None, None, None], name: str, *, lasts: bool = False
+    ) -> "asyncio.Task[None]":
         """Start a task. A lasting one is not cancelled by `join`, only by `join_all`."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         number = self._started_count
@@ -36,7 +42,9 @@ class NodeTasks:
 
     async def join(self) -> None:
         """Cancel the tasks that are not lasting, and wait until they have ended."""
-        await self._join([(number, task) for number, task in self._tasks.items() if number not in self._lasting])
+        await self._join(
+            [(number, task) for number, task in self._tasks.items() if number not in self._lasting]
+        )
 
     async def join_all(self) -> None:
         """Cancel all tasks and wait until they have ended."""

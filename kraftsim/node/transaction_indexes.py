@@ -1,7 +1,8 @@
-"""The transaction indexes of one log: the aborted transactions, in a file beside the segment that contains the marker.
+"""The transaction indexes of one log: the aborted transactions, in a file beside the segment that
+contains the marker.
 
-Fetches of read_committed consumers return those that overlap the fetched range. A segment without aborted
-transactions has no such file.
+Fetches of read_committed consumers return those that overlap the fetched range. A segment without
+aborted transactions has no such file.
 
 Source: org.apache.kafka.storage.internals.log.TransactionIndex, LogSegment.collectAbortedTxns,
 UnifiedLog.collectAbortedTransactions.
@@ -11,7 +12,11 @@ from collections.abc import Sequence
 
 from kraftsim.node.segment_files import SegmentFiles
 from protocol.disk.malformed_file import MalformedFile
-from protocol.disk.transaction_index import AbortedTransaction, build_transaction_index, parse_transaction_index
+from protocol.disk.transaction_index import (
+    AbortedTransaction,
+    build_transaction_index,
+    parse_transaction_index,
+)
 
 
 class TransactionIndexes:
@@ -29,7 +34,10 @@ class TransactionIndexes:
         self._files.append_transactions(base_offset, build_transaction_index([aborted]))
 
     def truncate(self, base_offset: int, end_offset: int) -> None:
-        """Remove the transactions of a segment whose markers are at end_offset or later. Raises OSError."""
+        """Remove the transactions of a segment whose markers are at end_offset or later.
+
+        Raises OSError.
+        """
         entries = self._of(base_offset)
         kept = [each for each in entries if each.last_offset < end_offset]
         if len(kept) < len(entries):
@@ -41,13 +49,17 @@ class TransactionIndexes:
         self._entries.pop(base_offset, None)
 
     def replace(self, base_offsets: Sequence[int], aborted: Sequence[AbortedTransaction]) -> None:
-        """One segment replaces several, and has the base offset of the first; its file contains these entries."""
+        """One segment replaces several, and has the base offset of the first; its file contains
+        these entries.
+        """
         for base_offset in base_offsets:
             self.forget(base_offset)
         self._entries[base_offsets[0]] = list(aborted)
 
     def remove_damaged(self, base_offsets: Sequence[int]) -> int | None:
-        """Delete damaged indexes, and return the base offset of the first of their segments: they must be rebuilt from there."""
+        """Delete damaged indexes, and return the base offset of the first of their segments: they
+        must be rebuilt from there.
+        """
         damaged = [base_offset for base_offset in base_offsets if not self._is_sound(base_offset)]
         for base_offset in damaged:
             self._files.replace_transactions(base_offset, b"")
@@ -58,13 +70,19 @@ class TransactionIndexes:
             entries = parse_transaction_index(self._files.read_transactions(base_offset))
         except MalformedFile:
             return False
-        return all(base_offset <= entry.last_offset and entry.first_offset <= entry.last_offset for entry in entries)
+        return all(
+            base_offset <= entry.last_offset and entry.first_offset <= entry.last_offset
+            for entry in entries
+        )
 
-    def between(self, base_offsets: Sequence[int], first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    def between(
+        self, base_offsets: Sequence[int], first_offset: int, end_offset: int
+    ) -> list[AbortedTransaction]:
         """Return the aborted transactions with records from first_offset on and below end_offset.
 
-        `base_offsets`: the segments from the one that contains first_offset on. An entry contains the last
-        stable offset at its marker: transactions of later entries started at or after that.
+        `base_offsets`: the segments from the one that contains first_offset on. An entry contains
+        the last stable offset at its marker: transactions of later entries started at or after
+        that.
         """
         found: list[AbortedTransaction] = []
         for base_offset in base_offsets:

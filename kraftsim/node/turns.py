@@ -1,9 +1,11 @@
-"""Scheduling of large requests: in each event-loop turn one of them serves one slice, whichever connection it came from.
+"""Scheduling of large requests: in each event-loop turn one of them serves one slice, whichever
+connection it came from.
 
-An event loop polls its sockets once per turn. If each of many large requests served a slice per turn, a
-client with a small request would wait for all of them; so it waits for one, and they wait for each other in
-FIFO order. Only a few are held decoded at a time: while 40 clients send Metadata for 20,000 topics each, the
-longest wait of another client takes 198 ms of the node's CPU time, and 417 ms with all 40 decoded. Apache
+An event loop polls its sockets once per turn. If each of many large requests served a slice per
+turn, a client with a small request would wait for all of them; so it waits for one, and they wait
+for each other in FIFO order. Only a few are held decoded at a time: while 40 clients send Metadata
+for 20,000 topics each, the longest wait of another client takes 198 ms of the node's CPU time, and
+417 ms with all 40 decoded. Apache
 Kafka serves as many requests at a time as it has threads (num.io.threads).   Source:
 kafka.server.KafkaRequestHandlerPool.
 """
@@ -13,7 +15,10 @@ from collections import deque
 from typing import Final
 
 REQUESTS_AT_ONCE: Final = 8
-"""The default of num.io.threads. A request that waits for its response, such as for replication, does not count."""
+"""The default of num.io.threads.
+
+A request that waits for its response, such as for replication, does not count.
+"""
 
 
 class Turns:

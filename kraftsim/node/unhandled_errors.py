@@ -1,6 +1,8 @@
-"""Unhandled exceptions of event-loop callbacks are bugs, and must be reported to the owner of the loop.
+"""Unhandled exceptions of event-loop callbacks are bugs, and must be reported to the owner of the
+loop.
 
-asyncio only logs them, and closes the connection: a peer would see a lost connection, and retry forever.
+asyncio only logs them, and closes the connection: a peer would see a lost connection, and retry
+forever.
 """
 
 import asyncio
@@ -10,7 +12,8 @@ OnMistake = Callable[[Exception], None]
 
 
 def report_unhandled_errors(loop: asyncio.AbstractEventLoop, on_mistake: OnMistake) -> None:
-    """Call `on_mistake` with every exception that leaves a callback or a task, except OSError, which comes from connections and disks.
+    """Call `on_mistake` with every exception that leaves a callback or a task, except OSError,
+    which comes from connections and disks.
 
     All of them are logged as usual.
     """

@@ -1,19 +1,40 @@
-"""ACL requests on a cluster with an authorizer.   Source: KIP-140, KIP-290, kafka.server.AclApis, AclControlManager."""
+"""ACL requests on a cluster with an authorizer.
+
+Source: KIP-140, KIP-290, kafka.server.AclApis, AclControlManager.
+"""
 
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security.access_rules import decide_create_rules, decide_delete_rules, holds_filters
+from kraftsim.core.security.access_rules import (
+    decide_create_rules,
+    decide_delete_rules,
+    holds_filters,
+)
 from kraftsim.core.security.authorizer import Rule
 from kraftsim.core.security.rule_search import RuleSearch
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.identity import random_uuid
 from kraftsim.node.without_security import create_acls
 from protocol.errors import ErrorCode
-from protocol.messages.k29_describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
-from protocol.messages.k30_create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from protocol.messages.k31_delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
+from protocol.messages.k29_describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from protocol.messages.k30_create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from protocol.messages.k31_delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -25,10 +46,15 @@ def describe_rules(registries: Registries, call: Call) -> Answer:
     assert isinstance(asked, DescribeAclsRequest), "dispatch decodes by API key"
     found: dict[tuple[int, str, int], list[Rule]] = {}
     for rule in RuleSearch(registries.access_rules.records()).found(asked):
-        found.setdefault((rule.resource_type, rule.resource_name, rule.pattern_type), []).append(rule)
+        found.setdefault((rule.resource_type, rule.resource_name, rule.pattern_type), []).append(
+            rule
+        )
     resources = [
         DescribeAclsResource(
-            resource_type=kind, resource_name=name, pattern_type=pattern, acls=[_described(rule) for rule in found[kind, name, pattern]]
+            resource_type=kind,
+            resource_name=name,
+            pattern_type=pattern,
+            acls=[_described(rule) for rule in found[kind, name, pattern]],
         )
         for kind, name, pattern in sorted(found)
     ]
@@ -43,7 +69,10 @@ def create_rules(controller: "Controller", call: Call) -> Answer | Deferred:
         return create_acls(call, ErrorCode.UNKNOWN_SERVER_ERROR)
     writer = controller.metadata_writer
     decision = decide_create_rules(
-        writer.state.registries, asked.creations, lambda: random_uuid(controller.world, "access rules"), controller.parts.rights
+        writer.state.registries,
+        asked.creations,
+        lambda: random_uuid(controller.world, "access rules"),
+        controller.parts.rights,
     )
     results = [_result(refusal) for refusal in decision.result]
     return writer.commit(decision, lambda offsets: CreateAclsResponse(results=results))
@@ -60,11 +89,20 @@ def delete_rules(controller: "Controller", call: Call) -> Answer | Deferred:
 
 
 def _described(rule: Rule) -> AclDescription:
-    return AclDescription(principal=rule.principal, host=rule.host, operation=rule.operation, permission_type=rule.permission_type)
+    return AclDescription(
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission_type,
+    )
 
 
 def _result(refusal: Refusal | None) -> AclCreationResult:
-    return AclCreationResult() if refusal is None else AclCreationResult(error_code=refusal.error, error_message=refusal.message)
+    return (
+        AclCreationResult()
+        if refusal is None
+        else AclCreationResult(error_code=refusal.error, error_message=refusal.message)
+    )
 
 
 def _deleted(result: Refusal | list[Rule]) -> DeleteAclsFilterResult:

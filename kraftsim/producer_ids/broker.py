@@ -1,6 +1,8 @@
-"""Runs a broker's source of producer ids: carries out its effects, and sends its requests over the channel that the release or a variant has.
+"""Runs a broker's source of producer ids: carries out its effects, and sends its requests over the
+channel that the release or a variant has.
 
-Source: KIP-730; kafka.coordinator.transaction.RPCProducerIdManager, kafka.server.NodeToControllerChannelManager.
+Source: KIP-730; kafka.coordinator.transaction.RPCProducerIdManager,
+kafka.server.NodeToControllerChannelManager.
 """
 
 import asyncio
@@ -14,14 +16,27 @@ from kraftsim.node.config import NodeConfig
 from kraftsim.node.outbound import OnAnswer
 from kraftsim.node.pump import Pump
 from kraftsim.node.shell import NodeShell
-from kraftsim.producer_ids.rules_block_clients import Complete, Effect, EndBroker, ProducerIdSource, SendAllocate, Waiting, WakeAt, own_block
+from kraftsim.producer_ids.rules_block_clients import (
+    Complete,
+    Effect,
+    EndBroker,
+    ProducerIdSource,
+    SendAllocate,
+    Waiting,
+    WakeAt,
+    own_block,
+)
 from kraftsim.producer_ids.rules_blocks import ProducerId, numbered
 from protocol.errors import ErrorCode
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.k67_allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from protocol.schema import Message
 
-# -------------------------------------------------------------------------------------------------
-# The broker's producer id manager: runs the core's state machine, sends its AllocateProducerIds requests, completes waiting claims.
+# --------------------------------------------------------------------------------------------------
+# The broker's producer id manager: runs the core's state machine, sends its AllocateProducerIds
+# requests, completes waiting claims.
 #
 # Source: kafka.coordinator.transaction.RPCProducerIdManager, NodeToControllerChannelManager.
 
@@ -32,14 +47,18 @@ class BlockChannel(Protocol):
     """The channel by which producer id blocks are allocated."""
 
     def send(self, body: Message, on_answer: OnAnswer) -> None:
-        """Send AllocateProducerIds; `on_answer` is called once, later, with the response or an OSError."""
+        """Send AllocateProducerIds; `on_answer` is called once, later, with the response or an
+        OSError.
+        """
         ...
 
 
 class ProducerIds:
     """Allocates single producer ids."""
 
-    def __init__(self, shell: NodeShell, source: ProducerIdSource, controller: BlockChannel) -> None:
+    def __init__(
+        self, shell: NodeShell, source: ProducerIdSource, controller: BlockChannel
+    ) -> None:
         self._shell = shell
         self._clock = shell.world.clock
         self._broker_id = shell.config.node_id
@@ -63,7 +82,9 @@ class ProducerIds:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case SendAllocate():
-                request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=effect.broker_epoch)
+                request = AllocateProducerIdsRequest(
+                    broker_id=self._broker_id, broker_epoch=effect.broker_epoch
+                )
                 self._controller.send(request, self._on_answer)
             case Complete():
                 self._waiters.pop(effect.waiter)(effect.result)
@@ -78,7 +99,9 @@ class ProducerIds:
     def _on_answer(self, answer: Message | OSError) -> None:
         now_ms = self._clock.monotonic_ms()
         if isinstance(answer, AllocateProducerIdsResponse):
-            self._source.on_response(answer.error_code, answer.producer_id_start, answer.producer_id_len, now_ms)
+            self._source.on_response(
+                answer.error_code, answer.producer_id_start, answer.producer_id_len, now_ms
+            )
         else:
             self._source.on_timeout(now_ms)
         self._pump.run()
@@ -88,7 +111,7 @@ class ProducerIds:
         self._pump.run()
 
 
-# -------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Alternative channels for allocating producer id blocks, as discussed in KIP-730.
 #
 # The shipped channel is the one that brokers also use to forward requests to the controller.
@@ -103,15 +126,19 @@ class ProducerIds:
 # Source: KIP-730.
 
 COUNTER_FILE: Final = "kraftsim-producer-ids"
-"""The number of ids that this broker has allocated so far, as text. A broker that loses its disk restarts at zero."""
+"""The number of ids that this broker has allocated so far, as text.
+
+A broker that loses its disk restarts at zero.
+"""
 LOOK_SECONDS: Final = 0.005
 NO_OFFSET = NO_BROKER_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelContext:
-    """What the channels depend on: the node, the shipped channel, a factory of channels to the controller, and the next producer id
-    according to the replicated metadata."""
+    """What the channels depend on: the node, the shipped channel, a factory of channels to the
+    controller, and the next producer id according to the replicated metadata.
+    """
 
     shell: NodeShell
     shared: BlockChannel
@@ -143,7 +170,9 @@ class NumberedRequests:
 
     def send(self, body: Message, on_answer: OnAnswer) -> None:
         """Send a request with the next number."""
-        assert isinstance(body, AllocateProducerIdsRequest), "the channel sends AllocateProducerIds only"
+        assert isinstance(body, AllocateProducerIdsRequest), (
+            "the channel sends AllocateProducerIds only"
+        )
         self._count += 1
         self._shared.send(numbered(body, self._count), on_answer)
 
@@ -151,7 +180,9 @@ class NumberedRequests:
 class BlocksAfterReplay:
     """Delivers a response once the record of its block has been replicated to this broker."""
 
-    def __init__(self, shell: NodeShell, shared: BlockChannel, next_replicated_id: Callable[[], int]) -> None:
+    def __init__(
+        self, shell: NodeShell, shared: BlockChannel, next_replicated_id: Callable[[], int]
+    ) -> None:
         self._shell = shell
         self._shared = shared
         self._next_replicated_id = next_replicated_id
@@ -160,7 +191,10 @@ class BlocksAfterReplay:
         """Send a request; its response is delivered after the block's record is applied."""
 
         def on_block(answer: Message | OSError) -> None:
-            if isinstance(answer, AllocateProducerIdsResponse) and answer.error_code == ErrorCode.NONE:
+            if (
+                isinstance(answer, AllocateProducerIdsResponse)
+                and answer.error_code == ErrorCode.NONE
+            ):
                 self._shell.tasks.spawn(self._deliver(answer, on_answer), "producer-id-block")
             else:
                 on_answer(answer)
@@ -174,7 +208,9 @@ class BlocksAfterReplay:
 
 
 class BlocksOnOwnDisk:
-    """Allocates ids from a counter on the broker's own disk; the counter is written before the first id of a block is used."""
+    """Allocates ids from a counter on the broker's own disk; the counter is written before the
+    first id of a block is used.
+    """
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
@@ -186,7 +222,11 @@ class BlocksOnOwnDisk:
     async def _count(self, on_answer: OnAnswer) -> None:
         world, broker_id = self._shell.world, self._shell.config.node_id
         try:
-            counted = _parse_counter(world.disk.read(COUNTER_FILE)) if world.disk.exists(COUNTER_FILE) else 0
+            counted = (
+                _parse_counter(world.disk.read(COUNTER_FILE))
+                if world.disk.exists(COUNTER_FILE)
+                else 0
+            )
             block = own_block(broker_id, counted)
             if isinstance(block, Refusal):
                 on_answer(AllocateProducerIdsResponse(error_code=block.error))
@@ -205,11 +245,18 @@ class BlocksOnOwnDisk:
                 given_by="itself",
             )
         )
-        on_answer(AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size))
+        on_answer(
+            AllocateProducerIdsResponse(
+                producer_id_start=block.first_producer_id, producer_id_len=block.size
+            )
+        )
 
 
 def _parse_counter(content: bytes) -> int:
-    """Parse the counter file. Raises OSError if it is unreadable, because ids in use would be unknown."""
+    """Parse the counter file.
+
+    Raises OSError if it is unreadable, because ids in use would be unknown.
+    """
     text = content.strip()
     if not text.isdigit():
         raise OSError(f"{COUNTER_FILE} holds no number")

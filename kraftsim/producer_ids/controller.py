@@ -1,8 +1,8 @@
-"""Limits producer-id block allocations per broker and second: the rate limit that KIP-730 describes, and that
-no released controller implements.
+"""Limits producer-id block allocations per broker and second: the rate limit that KIP-730
+describes, and that no released controller implements.
 
-A broker that allocates in a tight loop writes a record each time. Above the limit it receives an error with a
-throttle time; other brokers are served.
+A broker that allocates in a tight loop writes a record each time. Above the limit it receives an
+error with a throttle time; other brokers are served.
 Source: KIP-730 (rate limiting), KIP-599 for the kind of limit.
 """
 
@@ -22,7 +22,9 @@ class BlockLimits:
         self._buckets: dict[int, TokenBucket] = {}
 
     def pause_ms(self, broker_id: int) -> int:
-        """Charge a broker for a block and return 0, or return the throttle time of a refused broker; always 0 without a limit."""
+        """Charge a broker for a block and return 0, or return the throttle time of a refused
+        broker; always 0 without a limit.
+        """
         if not self._rate:
             return 0
         now_ms = self._clock.monotonic_ms()

@@ -1,8 +1,11 @@
-"""The broker's side: when it requests a block, which ids it returns from it, and what happens while no block is there.
+"""The broker's side: when it requests a block, which ids it returns from it, and what happens while
+no block is there.
 
-A `ProducerIdSource` returns effects (`SendAllocate`, `Complete`, `EndBroker`); `kraftsim.producer_ids.broker` carries them out. The variants
-differ in when they request: on demand, at 90 % of the present block (as shipped since 3.0), or early.
-Source: KIP-730, KAFKA-14417, KAFKA-15653; kafka.coordinator.transaction.{RPCProducerIdManager, ZkProducerIdManager}.
+A `ProducerIdSource` returns effects (`SendAllocate`, `Complete`, `EndBroker`);
+`kraftsim.producer_ids.broker` carries them out. The variants differ in when they request: on
+demand, at 90 % of the present block (as shipped since 3.0), or early.
+Source: KIP-730, KAFKA-14417, KAFKA-15653; kafka.coordinator.transaction.{RPCProducerIdManager,
+ZkProducerIdManager}.
 """
 
 from collections import deque
@@ -12,12 +15,22 @@ from typing import Final, Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
-from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdBlockRefused, ProducerIdBlockRequested
-from kraftsim.producer_ids.rules_blocks import EMPTY_BLOCK, ProducerId, ProducerIdBlock, received_block
+from kraftsim.events.producer_ids import (
+    ProducerIdBlockReceived,
+    ProducerIdBlockRefused,
+    ProducerIdBlockRequested,
+)
+from kraftsim.producer_ids.rules_blocks import (
+    EMPTY_BLOCK,
+    ProducerId,
+    ProducerIdBlock,
+    received_block,
+)
 from protocol.errors import ErrorCode
 
-# -------------------------------------------------------------------------------------------------
-# The interface of InitProducerId to new producer ids, whichever way the broker's release obtains its blocks.
+# --------------------------------------------------------------------------------------------------
+# The interface of InitProducerId to new producer ids, whichever way the broker's release obtains
+# its blocks.
 #
 # A source does no I/O: it returns effects, which the broker executes in order after each call.
 # Source: KIP-730, kafka.coordinator.transaction.ProducerIdManager.
@@ -32,7 +45,9 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class SendAllocate:
-    """Send AllocateProducerIds with this broker epoch; then call `on_response`, or `on_timeout` if the channel gives up."""
+    """Send AllocateProducerIds with this broker epoch; then call `on_response`, or `on_timeout` if
+    the channel gives up.
+    """
 
     broker_epoch: int
 
@@ -47,7 +62,9 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Call `on_wake` at this time (monotonic milliseconds); spurious or late wake-ups are harmless."""
+    """Call `on_wake` at this time (monotonic milliseconds); spurious or late wake-ups are
+    harmless.
+    """
 
     at_ms: int
 
@@ -66,7 +83,10 @@ class ProducerIdSource(Protocol):
     """One per broker, selected by the release's traits in `node/parts.py`."""
 
     def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
-        """Return the next id of this broker. A Refusal is returned at once; for Waiting the request is held until Complete."""
+        """Return the next id of this broker.
+
+        A Refusal is returned at once; for Waiting the request is held until Complete.
+        """
         ...
 
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
@@ -86,11 +106,13 @@ class ProducerIdSource(Protocol):
         ...
 
 
-# -------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The block client of a broker before 3.6: clients wait for the next block when no id is left.
 #
-# Clients wait in a queue, each up to request.timeout.ms from when it is the first; the block, or the error instead of it, goes to
-# the first one.   Source: RPCProducerIdManager of 3.0 to 3.5; KAFKA-14417 (3.3.2, 3.4.0) for the effect of a timeout.
+# Clients wait in a queue, each up to request.timeout.ms from when it is the first; the block, or
+# the error instead of it, goes to the first one.
+# Source: RPCProducerIdManager of 3.0 to 3.5; KAFKA-14417 (3.3.2, 3.4.0) for the effect of a
+# timeout.
 
 RETRIED_AT_ONCE = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 """Errors that end once the registration is complete: the request is retried without backoff."""
@@ -99,11 +121,17 @@ RETRIED_AT_ONCE = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTE
 class WaitingBlockClient:
     """Uses one block; a slot holds the result of the next request, a block or an error.
 
-    `max_wait_ms` is request.timeout.ms. `surfaces_timeouts`: before KAFKA-14417 a timeout was REQUEST_TIMED_OUT, which is fatal for producers.
+    `max_wait_ms` is request.timeout.ms. `surfaces_timeouts`: before KAFKA-14417 a timeout was
+    REQUEST_TIMED_OUT, which is fatal for producers.
     """
 
     def __init__(
-        self, *, broker_epoch: Callable[[], int], emit: Callable[[Event], None], max_wait_ms: int = 30_000, surfaces_timeouts: bool = False
+        self,
+        *,
+        broker_epoch: Callable[[], int],
+        emit: Callable[[Event], None],
+        max_wait_ms: int = 30_000,
+        surfaces_timeouts: bool = False,
     ) -> None:
         self._broker_epoch = broker_epoch
         self._emit = emit
@@ -111,7 +139,10 @@ class WaitingBlockClient:
         self._surfaces_timeouts = surfaces_timeouts
         self._current = EMPTY_BLOCK
         self._last_claimed: int | None = None
-        """The id of the latest claim. It exceeds the block's end with every client that timed out, which is harmless."""
+        """The id of the latest claim.
+
+        It exceeds the block's end with every client that timed out, which is harmless.
+        """
         self._slot: ProducerIdBlock | Refusal | None = None
         self._request_in_flight = False
         self._waiters: deque[int] = deque()
@@ -138,7 +169,12 @@ class WaitingBlockClient:
             case Refusal():
                 self._emit(ProducerIdBlockRefused(error_code=answer.error, reason=answer.why))
             case ProducerIdBlock():
-                self._emit(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
+                self._emit(
+                    ProducerIdBlockReceived(
+                        first_producer_id=answer.first_producer_id,
+                        next_producer_id=answer.next_producer_id,
+                    )
+                )
         if isinstance(answer, Refusal) and answer.error in RETRIED_AT_ONCE:
             self._maybe_request()
         else:
@@ -146,18 +182,31 @@ class WaitingBlockClient:
 
     def on_timeout(self, now_ms: int) -> None:
         """Retry; before KAFKA-14417: return the timeout to the next client."""
-        self._emit(ProducerIdBlockRefused(error_code=ErrorCode.REQUEST_TIMED_OUT, reason="the request to the controller timed out"))
+        self._emit(
+            ProducerIdBlockRefused(
+                error_code=ErrorCode.REQUEST_TIMED_OUT,
+                reason="the request to the controller timed out",
+            )
+        )
         self._request_in_flight = False
         if self._surfaces_timeouts:
-            self._fill_slot(Refusal(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer"), now_ms)
+            self._fill_slot(
+                Refusal(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer"), now_ms
+            )
         else:
             self._maybe_request()
 
     def on_wake(self, now_ms: int) -> None:
-        """Time out the first of the queue if it has waited long enough; the next one starts its own wait."""
+        """Time out the first of the queue if it has waited long enough; the next one starts its own
+        wait.
+        """
         if self._first_waits_until_ms is None or now_ms < self._first_waits_until_ms:
             return
-        error = ErrorCode.REQUEST_TIMED_OUT if self._surfaces_timeouts else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        error = (
+            ErrorCode.REQUEST_TIMED_OUT
+            if self._surfaces_timeouts
+            else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        )
         self._complete_first(Refusal(error, "no block of producer ids was received in time"))
         self._serve_row(now_ms)
 
@@ -172,7 +221,10 @@ class WaitingBlockClient:
         return producer_id if producer_id is not None else self._take_slot()
 
     def _advance(self) -> ProducerId | None:
-        """Advance to the next id; request a block from 90 % on. None: the id is beyond the block."""
+        """Advance to the next id; request a block from 90 % on.
+
+        None: the id is beyond the block.
+        """
         if self._last_claimed is None:
             self._maybe_request()
             self._last_claimed = 0
@@ -180,7 +232,11 @@ class WaitingBlockClient:
             self._last_claimed += 1
             if self._last_claimed >= self._current.prefetch_producer_id:
                 self._maybe_request()
-        return ProducerId(self._last_claimed) if self._last_claimed <= self._current.last_producer_id else None
+        return (
+            ProducerId(self._last_claimed)
+            if self._last_claimed <= self._current.last_producer_id
+            else None
+        )
 
     def _take_slot(self) -> ProducerId | Refusal | None:
         """Empty the slot: switch to its block, or return its error."""
@@ -226,10 +282,11 @@ class WaitingBlockClient:
         self._effects.append(SendAllocate(broker_epoch))
 
 
-# -------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The block client of a broker since 3.6: it prefetches the next block, and clients never wait.
 #
-# Holding requests back for up to 30 s made clients time out or pile up; with COORDINATOR_LOAD_IN_PROGRESS they retry.
+# Holding requests back for up to 30 s made clients time out or pile up; with
+# COORDINATOR_LOAD_IN_PROGRESS they retry.
 # Source: KAFKA-14694, RPCProducerIdManager of 3.6 to 3.9.
 
 ITERATIONS_MAX = 3
@@ -252,12 +309,17 @@ class PrefetchingBlockClient:
         self._following_producer_id = EMPTY_BLOCK.next_producer_id
         self._stock: ProducerIdBlock | None = None
         self._request_in_flight = False
-        """True from the request until the received block is in use: so there is never more than one block in reserve."""
+        """True from the request until the received block is in use: so there is never more than one
+        block in reserve.
+        """
         self._backoff_until_ms: int | None = None
         self._effects: list[Effect] = []
 
     def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
-        """Return the next id, or COORDINATOR_LOAD_IN_PROGRESS until the next block is received. Never Waiting."""
+        """Return the next id, or COORDINATOR_LOAD_IN_PROGRESS until the next block is received.
+
+        Never Waiting.
+        """
         for _ in range(ITERATIONS_MAX):
             if self._following_producer_id <= self._current.last_producer_id:
                 return self._hand_out(now_ms)
@@ -265,22 +327,38 @@ class PrefetchingBlockClient:
                 self._maybe_request(now_ms)
                 break
             self._use(self._stock)
-        return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the next block of producer ids is not received yet")
+        return Refusal(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            "the next block of producer ids is not received yet",
+        )
 
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
-        """Store the block; after an error or an invalid block, back off for 50 ms. Does not send a new request."""
+        """Store the block; after an error or an invalid block, back off for 50 ms.
+
+        Does not send a new request.
+        """
         match answer := received_block(error_code, first_producer_id, size, self._current):
             case Refusal():
                 self._emit(ProducerIdBlockRefused(error_code=answer.error, reason=answer.why))
                 self._backoff_until_ms = now_ms + RETRY_BACKOFF_MS
                 self._request_in_flight = False
             case ProducerIdBlock():
-                self._emit(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
+                self._emit(
+                    ProducerIdBlockReceived(
+                        first_producer_id=answer.first_producer_id,
+                        next_producer_id=answer.next_producer_id,
+                    )
+                )
                 self._stock = answer
 
     def on_timeout(self, now_ms: int) -> None:
         """Let the next claim that needs a block send a request, without backoff."""
-        self._emit(ProducerIdBlockRefused(error_code=ErrorCode.REQUEST_TIMED_OUT, reason="the request to the controller timed out"))
+        self._emit(
+            ProducerIdBlockRefused(
+                error_code=ErrorCode.REQUEST_TIMED_OUT,
+                reason="the request to the controller timed out",
+            )
+        )
         self._request_in_flight = False
 
     def on_wake(self, now_ms: int) -> None:
@@ -302,7 +380,9 @@ class PrefetchingBlockClient:
         """Return whether an id is the prefetch threshold."""
         return (
             producer_id == self._current.prefetch_producer_id
-        )  # equal, not beyond: one prefetch per block; after a failed one the next request is at its end
+            # equal, not beyond: one prefetch per block; after a failed one the next request is at
+            # its end
+        )
 
     def _use(self, block: ProducerIdBlock) -> None:
         self._current = block
@@ -321,11 +401,13 @@ class PrefetchingBlockClient:
         self._effects.append(SendAllocate(broker_epoch))
 
 
-# -------------------------------------------------------------------------------------------------
-# The block client of a ZooKeeper-mode broker, which takes a new block from ZooKeeper when the former one is used up.
+# --------------------------------------------------------------------------------------------------
+# The block client of a ZooKeeper-mode broker, which takes a new block from ZooKeeper when the
+# former one is used up.
 #
-# Nothing is prefetched. In Kafka a thread that needs an id holds a lock while the znode is updated; here the clients wait in
-# a queue, and if no block is available all of them get the error, which is fatal for clients.
+# Nothing is prefetched. In Kafka a thread that needs an id holds a lock while the znode is updated;
+# here the clients wait in a queue, and if no block is available all of them get the error, which is
+# fatal for clients.
 # Source: kafka.coordinator.transaction.ZkProducerIdManager.
 
 
@@ -354,13 +436,20 @@ class ZnodeBlockClient:
         return Waiting(self._waiter_count)
 
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
-        """Use the received block, and serve the queue; without one all waiting clients are refused."""
+        """Use the received block, and serve the queue; without one all waiting clients are
+        refused.
+        """
         self._is_asking = False
         match answer := received_block(error_code, first_producer_id, size, self._block):
             case Refusal():
                 self._refuse_all(answer)
             case ProducerIdBlock():
-                self._emit(ProducerIdBlockReceived(first_producer_id=answer.first_producer_id, next_producer_id=answer.next_producer_id))
+                self._emit(
+                    ProducerIdBlockReceived(
+                        first_producer_id=answer.first_producer_id,
+                        next_producer_id=answer.next_producer_id,
+                    )
+                )
                 self._block, self._next_producer_id = answer, answer.first_producer_id
                 self._serve_row()
 
@@ -394,7 +483,11 @@ class ZnodeBlockClient:
     def _refuse_all(self, refusal: Refusal) -> None:
         self._emit(ProducerIdBlockRefused(error_code=refusal.error, reason=refusal.why))
         while self._waiters:
-            self._effects.append(Complete(self._waiters.popleft(), Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, refusal.why)))
+            self._effects.append(
+                Complete(
+                    self._waiters.popleft(), Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, refusal.why)
+                )
+            )
 
     def _ask(self) -> None:
         if self._is_asking:
@@ -405,15 +498,18 @@ class ZnodeBlockClient:
         self._effects.append(SendAllocate(broker_epoch))
 
 
-# -------------------------------------------------------------------------------------------------
-# Block clients as KIP-730's text describes or rejects: fatal authorization errors, no prefetch, eager prefetch, uncoordinated ids.
+# --------------------------------------------------------------------------------------------------
+# Block clients as KIP-730's text describes or rejects: fatal authorization errors, no prefetch,
+# eager prefetch, uncoordinated ids.
 #
 # Source: KIP-730 (possible errors; broker; rejected alternative "Uncoordinated ID generation").
 
 BROKER_BITS: Final = 20
 COUNTER_BITS: Final = 63 - BROKER_BITS
 COUNTED_AHEAD: Final = 1000
-"""This many ids are recorded as used before the first of them is: a restarted broker continues after them."""
+"""This many ids are recorded as used before the first of them is: a restarted broker continues
+after them.
+"""
 
 
 class TerminatingBlockClient(PrefetchingBlockClient):
@@ -422,12 +518,16 @@ class TerminatingBlockClient(PrefetchingBlockClient):
     def on_response(self, error_code: int, first_producer_id: int, size: int, now_ms: int) -> None:
         """Handle the response; CLUSTER_AUTHORIZATION_FAILED shuts the broker down."""
         if error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            self._effects.append(EndBroker("AllocateProducerIds: this broker may not ask its controller"))
+            self._effects.append(
+                EndBroker("AllocateProducerIds: this broker may not ask its controller")
+            )
         super().on_response(error_code, first_producer_id, size, now_ms)
 
 
 class OnDemandBlockClient(PrefetchingBlockClient):
-    """Requests a block when the former one is used up, and no earlier: clients are refused until it is received."""
+    """Requests a block when the former one is used up, and no earlier: clients are refused until it
+    is received.
+    """
 
     def _asks_ahead(self, producer_id: ProducerId) -> bool:
         return False
@@ -446,25 +546,41 @@ def own_block(broker_id: int, counted: int) -> ProducerIdBlock | Refusal:
     UNKNOWN_SERVER_ERROR if the broker id or the counter does not fit.
     """
     if not 0 <= broker_id < 1 << BROKER_BITS:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} does not fit in {BROKER_BITS} bits")
+        return Refusal(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} does not fit in {BROKER_BITS} bits"
+        )
     if counted > (1 << COUNTER_BITS) - COUNTED_AHEAD:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} has used all its ids")
-    return ProducerIdBlock(first_producer_id=broker_id << COUNTER_BITS | counted, size=COUNTED_AHEAD)
+    return ProducerIdBlock(
+        first_producer_id=broker_id << COUNTER_BITS | counted, size=COUNTED_AHEAD
+    )
 
 
 class UncoordinatedSource:
-    """Without the controller: the broker id is in the high bits, a local counter in the low ones, and a bound of the counter on disk.
+    """Without the controller: the broker id is in the high bits, a local counter in the low ones,
+    and a bound of the counter on disk.
 
-    `counted` is the stored bound (0 on an empty disk), `store` writes it. Implements `ProducerIdSource`.
+    `counted` is the stored bound (0 on an empty disk), `store` writes it. Implements
+    `ProducerIdSource`.
     """
 
-    def __init__(self, *, broker_id: int, counted: int, store: Callable[[int], None], emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        counted: int,
+        store: Callable[[int], None],
+        emit: Callable[[Event], None],
+    ) -> None:
         self._broker_id = broker_id
         self._next = self._counted = counted
         self._store = store
 
     def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
-        """Return the next id; UNKNOWN_SERVER_ERROR if the broker id or the counter does not fit. Never Waiting."""
+        """Return the next id; UNKNOWN_SERVER_ERROR if the broker id or the counter does not fit.
+
+        Never Waiting.
+        """
         if self._next == self._counted:
             block = own_block(self._broker_id, self._counted)
             if isinstance(block, Refusal):

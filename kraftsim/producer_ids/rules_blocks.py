@@ -1,8 +1,10 @@
-"""Blocks of producer ids: their bounds, how a response becomes a block, numbered requests, and the block znode of ZooKeeper.
+"""Blocks of producer ids: their bounds, how a response becomes a block, numbered requests, and the
+block znode of ZooKeeper.
 
-Both ends of a block have a name here because the field on the wire is the inclusive start with a length, and the record holds the start
-of the *next* block: confusing the two was KAFKA-15552.
-Source: KIP-730; org.apache.kafka.server.common.ProducerIdsBlock, ProducerIdBlockZNode, RPCProducerIdManager.
+Both ends of a block have a name here because the field on the wire is the inclusive start with a
+length, and the record holds the start of the *next* block: confusing the two was KAFKA-15552.
+Source: KIP-730; org.apache.kafka.server.common.ProducerIdsBlock, ProducerIdBlockZNode,
+RPCProducerIdManager.
 """
 
 from dataclasses import dataclass
@@ -15,11 +17,12 @@ from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsReque
 from protocol.schema import Message
 from protocol.zookeeper.kafka_znodes import ProducerIdBlockZnode
 
-# -------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # A block of producer ids, the unit of allocation by the controller.
 #
-# Both ends have a name here because the field on the wire is the inclusive start with a length, and the record has the start of the *next*
-# block: confusing the two was KAFKA-15552.   Source: org.apache.kafka.server.common.ProducerIdsBlock.
+# Both ends have a name here because the field on the wire is the inclusive start with a length, and
+# the record has the start of the *next* block: confusing the two was KAFKA-15552.
+# Source: org.apache.kafka.server.common.ProducerIdsBlock.
 
 ProducerId = NewType("ProducerId", int)
 
@@ -48,12 +51,17 @@ class ProducerIdBlock:
 
     @property
     def prefetch_producer_id(self) -> int:
-        """The id at which a broker prefetches the next block: at 90 %.   Source: ProducerIdManager.PidPrefetchThreshold."""
+        """The id at which a broker prefetches the next block: at 90 %.
+
+        Source: ProducerIdManager.PidPrefetchThreshold.
+        """
         return self.first_producer_id + self.size * 9 // 10
 
 
 EMPTY_BLOCK = ProducerIdBlock(first_producer_id=0, size=0)
-"""The block of a broker before its first allocation, and of a controller before the first record."""
+"""The block of a broker before its first allocation, and of a controller before the first
+record.
+"""
 
 
 def following_block(block: ProducerIdBlock) -> ProducerIdBlock:
@@ -61,22 +69,34 @@ def following_block(block: ProducerIdBlock) -> ProducerIdBlock:
     return ProducerIdBlock(first_producer_id=block.next_producer_id, size=BLOCK_SIZE)
 
 
-# -------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Validation of an AllocateProducerIds response on the broker.
 #
-# A block that starts before the end of the current one, or that exceeds int64, would duplicate ids; it is dropped.
+# A block that starts before the end of the current one, or that exceeds int64, would duplicate ids;
+# it is dropped.
 # Source: RPCProducerIdManager.handleAllocateProducerIdsResponse.
 
 
-def received_block(error_code: int, first_producer_id: int, size: int, current: ProducerIdBlock) -> ProducerIdBlock | Refusal:
-    """Return the received block, or the error. (Up to 3.9 it may start *at* the last id of the current one.)"""
+def received_block(
+    error_code: int, first_producer_id: int, size: int, current: ProducerIdBlock
+) -> ProducerIdBlock | Refusal:
+    """Return the received block, or the error.
+
+    (Up to 3.9 it may start *at* the last id of the current one.)
+    """
     if error_code != ErrorCode.NONE:
         return Refusal(_known_error(error_code), "error response of the controller")
     if first_producer_id < current.last_producer_id:
-        why = f"block at {first_producer_id} starts before {current.last_producer_id}, the last id of the current one"
+        why = (
+            f"block at {first_producer_id} starts before {current.last_producer_id}, the last id "
+            "of the current one"
+        )
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, why)
     if first_producer_id < 0 or size < 0 or first_producer_id > LAST_PRODUCER_ID - size:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"block at {first_producer_id} of {size} ids exceeds the range of producer ids")
+        return Refusal(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"block at {first_producer_id} of {size} ids exceeds the range of producer ids",
+        )
     return ProducerIdBlock(first_producer_id=first_producer_id, size=size)
 
 
@@ -87,10 +107,12 @@ def _known_error(error_code: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-# -------------------------------------------------------------------------------------------------
-# The number by which a controller recognizes a repeated AllocateProducerIds: a tagged field that no shipped request has.
+# --------------------------------------------------------------------------------------------------
+# The number by which a controller recognizes a repeated AllocateProducerIds: a tagged field that no
+# shipped request has.
 #
-# A controller that does not know the field ignores it, so that numbered requests can be sent to any.
+# A controller that does not know the field ignores it, so that numbered requests can be sent to
+# any.
 # Source: KIP-730 (rejected alternative "Idempotent RPC"), KIP-482 (tagged fields).
 
 REQUEST_NUMBER_TAG: Final = 7300
@@ -112,11 +134,12 @@ def number_of(request: AllocateProducerIdsRequest) -> int | None:
     return int.from_bytes(content) if content is not None and len(content) == NUMBER_BYTES else None
 
 
-# -------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The block of producer ids after the one in /latest_producer_id_block: the next one to claim.
 #
-# The znode has the last claimed block as JSON, with both ends inclusive. A block is claimed by setting the znode with the version that was
-# read: of two concurrent brokers, one succeeds and the other reads again.
+# The znode has the last claimed block as JSON, with both ends inclusive. A block is claimed by
+# setting the znode with the version that was read: of two concurrent brokers, one succeeds and the
+# other reads again.
 # Source: kafka.coordinator.transaction.ZkProducerIdManager (KIP-98), kafka.zk.ProducerIdBlockZNode.
 
 FIRST_BLOCK = ProducerIdBlock(first_producer_id=0, size=BLOCK_SIZE)
@@ -132,7 +155,9 @@ def block_behind(data: bytes | None) -> ProducerIdBlock | Refusal:
     try:
         latest = ProducerIdBlockZnode.parse(data)
     except MalformedMessage as malformed:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"the producer id block znode is invalid: {malformed}")
+        return Refusal(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the producer id block znode is invalid: {malformed}"
+        )
     if latest.last_producer_id > LAST_PRODUCER_ID - BLOCK_SIZE:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "producer ids are exhausted")
     return ProducerIdBlock(first_producer_id=latest.last_producer_id + 1, size=BLOCK_SIZE)
@@ -140,4 +165,8 @@ def block_behind(data: bytes | None) -> ProducerIdBlock | Refusal:
 
 def block_text(block: ProducerIdBlock, broker_id: int) -> bytes:
     """Return the data of the znode after a broker has claimed a block."""
-    return ProducerIdBlockZnode(broker_id=broker_id, first_producer_id=block.first_producer_id, last_producer_id=block.last_producer_id).build()
+    return ProducerIdBlockZnode(
+        broker_id=broker_id,
+        first_producer_id=block.first_producer_id,
+        last_producer_id=block.last_producer_id,
+    ).build()

@@ -2,7 +2,8 @@
 
 Each broker writes it by itself, or the controller does for all brokers (KIP-730's bridge).
 
-Source: KIP-730; kafka.coordinator.transaction.ZkProducerIdManager, kafka.controller.KafkaController.processAllocateProducerIds.
+Source: KIP-730; kafka.coordinator.transaction.ZkProducerIdManager,
+kafka.controller.KafkaController.processAllocateProducerIds.
 """
 
 from collections.abc import Callable
@@ -26,15 +27,16 @@ if TYPE_CHECKING:
     from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
 
 
-# -------------------------------------------------------------------------------------------------
-# Allocates producer-id blocks from ZooKeeper: reads the latest block and conditionally sets the next one, until that succeeds.
+# --------------------------------------------------------------------------------------------------
+# Allocates producer-id blocks from ZooKeeper: reads the latest block and conditionally sets the
+# next one, until that succeeds.
 #
-# Below 3.0-IV0 each broker does this for itself, from there on the controller does it for brokers; both can
-# coexist, because each sees what the other has set. A controller sets the znode only while it is the
-# controller. Apache Kafka's controller checks only the version of the block znode: one that does not yet know
-# that it was deposed can allocate a block that a migration has already copied (bug
-# `unfenced-producer-id-blocks`). After a lost response the outcome is unknown: the next block is allocated, and
-# one may be skipped.
+# Below 3.0-IV0 each broker does this for itself, from there on the controller does it for brokers;
+# both can coexist, because each sees what the other has set. A controller sets the znode only while
+# it is the controller. Apache Kafka's controller checks only the version of the block znode: one
+# that does not yet know that it was deposed can allocate a block that a migration has already
+# copied (bug `unfenced-producer-id-blocks`). After a lost response the outcome is unknown: the next
+# block is allocated, and one may be skipped.
 # Source: kafka.coordinator.transaction.ZkProducerIdManager.getNewProducerIdBlock, KIP-730.
 
 BY_BROKER: Final = "broker"
@@ -51,8 +53,13 @@ class Blocks:
     def __init__(self, client: ZookeeperClient) -> None:
         self._client = client
 
-    async def take(self, broker_id: int, emit: Callable[[Event], None]) -> ProducerIdBlock | Refusal:
-        """Return the block allocated to a broker, or the reason for refusal. Raises ZookeeperRefused if ZooKeeper is unavailable."""
+    async def take(
+        self, broker_id: int, emit: Callable[[Event], None]
+    ) -> ProducerIdBlock | Refusal:
+        """Return the block allocated to a broker, or the reason for refusal.
+
+        Raises ZookeeperRefused if ZooKeeper is unavailable.
+        """
         while True:
             data, stat = await self._client.get(PRODUCER_ID_BLOCK)
             block = block_behind(data)
@@ -81,8 +88,9 @@ class Blocks:
 
 
 class ControllerBlocks(Blocks):
-    """Blocks that a controller allocates for brokers, fenced by the controller epoch: KRaft has copied the
-    latest block by the time it changes."""
+    """Blocks that a controller allocates for brokers, fenced by the controller epoch: KRaft has
+    copied the latest block by the time it changes.
+    """
 
     given_by = BY_CONTROLLER
 
@@ -90,16 +98,22 @@ class ControllerBlocks(Blocks):
         super().__init__(client)
         self._writes = writes
 
-    async def take(self, broker_id: int, emit: Callable[[Event], None]) -> ProducerIdBlock | Refusal:
-        """Return the block allocated to a broker, or the reason for refusal. Raises ControllerMoved and ZookeeperRefused."""
+    async def take(
+        self, broker_id: int, emit: Callable[[Event], None]
+    ) -> ProducerIdBlock | Refusal:
+        """Return the block allocated to a broker, or the reason for refusal.
+
+        Raises ControllerMoved and ZookeeperRefused.
+        """
         return await super().take(broker_id, emit)
 
     async def _set(self, text: bytes, version: int) -> None:
         await self._writes.attempt([set_request(PRODUCER_ID_BLOCK, text, version)])
 
 
-# -------------------------------------------------------------------------------------------------
-# Producer-id allocation without AllocateProducerIds: each broker allocates its blocks from ZooKeeper.
+# --------------------------------------------------------------------------------------------------
+# Producer-id allocation without AllocateProducerIds: each broker allocates its blocks from
+# ZooKeeper.
 #
 # Source: kafka.coordinator.transaction.ZkProducerIdManager, KIP-98.
 
@@ -117,11 +131,17 @@ class ZnodeBlocks:
     async def _take(self, on_answer: OnAnswer) -> None:
         mode = self._mode
         try:
-            block = await mode.session.until_connected(lambda client: Blocks(client).take(mode.shell.config.node_id, mode.shell.world.emit))
+            block = await mode.session.until_connected(
+                lambda client: Blocks(client).take(mode.shell.config.node_id, mode.shell.world.emit)
+            )
         except ZookeeperRefused:
             on_answer(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         if isinstance(block, Refusal):
             on_answer(AllocateProducerIdsResponse(error_code=block.error))
         else:
-            on_answer(AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size))
+            on_answer(
+                AllocateProducerIdsResponse(
+                    producer_id_start=block.first_producer_id, producer_id_len=block.size
+                )
+            )

@@ -1,6 +1,8 @@
-"""What a partition keeps of a producer: its entry with the last batches, sequence arithmetic, the result of a check, and the snapshot file.
+"""What a partition keeps of a producer: its entry with the last batches, sequence arithmetic, the
+result of a check, and the snapshot file.
 
-Source: KIP-98, KIP-360; org.apache.kafka.storage.internals.log.{ProducerStateEntry, BatchMetadata, ProducerStateManager}.
+Source: KIP-98, KIP-360; org.apache.kafka.storage.internals.log.{ProducerStateEntry, BatchMetadata,
+ProducerStateManager}.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,16 +44,20 @@ def sequences_between(first: int, following: int) -> int:
 
 
 def is_next_sequence(last_sequence: int, base_sequence: int) -> bool:
-    """Return whether a batch that starts at base_sequence follows a batch that ended at last_sequence (NO_SEQUENCE: nothing came before)."""
-    return base_sequence == last_sequence + 1 or (base_sequence == 0 and last_sequence == LAST_SEQUENCE)
+    """Return whether a batch that starts at base_sequence follows a batch that ended at
+    last_sequence (NO_SEQUENCE: nothing came before).
+    """
+    return base_sequence == last_sequence + 1 or (
+        base_sequence == 0 and last_sequence == LAST_SEQUENCE
+    )
 
 
-# -------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The state of one producer in one partition: its epoch and its last five batches.
 #
-# Five, as a producer may have five requests in flight: any of them may be retried and must be recognized as a duplicate.
-# There are many producers, and most of them write rarely: the latest batch is inline, and the rest is allocated with the
-# second batch.
+# Five, as a producer may have five requests in flight: any of them may be retried and must be
+# recognized as a duplicate. There are many producers, and most of them write rarely: the latest
+# batch is inline, and the rest is allocated with the second batch.
 # Source: org.apache.kafka.storage.internals.log.ProducerStateEntry, BatchMetadata.
 
 RETAINED_BATCHES_MAX = 5
@@ -85,7 +91,10 @@ class RetainedBatch(msgspec.Struct, gc=False, eq=False):
 
 
 class ProducerStateEntry(msgspec.Struct, gc=False, eq=False):
-    """Mutable, and changed only by the manager when a batch is in the log. `retained_max`: the number of retained batches."""
+    """Mutable, and changed only by the manager when a batch is in the log.
+
+    `retained_max`: the number of retained batches.
+    """
 
     retained_max: ClassVar[int] = RETAINED_BATCHES_MAX
 
@@ -95,7 +104,9 @@ class ProducerStateEntry(msgspec.Struct, gc=False, eq=False):
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     """The epoch of the coordinator that wrote the last marker; a lower one is fenced (KIP-98)."""
     first_transaction_offset: int | None = None
-    """The first offset of the producer's open transaction in this partition; None if there is none."""
+    """The first offset of the producer's open transaction in this partition; None if there is
+    none.
+    """
     last_sequence: int = NO_SEQUENCE
     """Sequence of the last record appended; NO_SEQUENCE if no batch of this epoch is retained."""
     last_offset: int = NO_OFFSET
@@ -111,14 +122,24 @@ class ProducerStateEntry(msgspec.Struct, gc=False, eq=False):
         """All retained batches, the oldest first."""
         if self.last_offset == NO_OFFSET:
             return ()
-        return (*(RetainedBatch(*numbers) for numbers in PACKED.iter_unpack(self.earlier)), self._latest())
+        return (
+            *(RetainedBatch(*numbers) for numbers in PACKED.iter_unpack(self.earlier)),
+            self._latest(),
+        )
 
     def retained_copy(self, base_sequence: int, last_sequence: int) -> RetainedBatch | None:
         """Return the retained batch with exactly these sequences, if there is one."""
-        if last_sequence == self.last_sequence and self.last_offset != NO_OFFSET and base_sequence == self._first(last_sequence, self.offset_delta):
+        if (
+            last_sequence == self.last_sequence
+            and self.last_offset != NO_OFFSET
+            and base_sequence == self._first(last_sequence, self.offset_delta)
+        ):
             return self._latest()
         for numbers in PACKED.iter_unpack(self.earlier):
-            if numbers[0] == last_sequence and self._first(last_sequence, numbers[2]) == base_sequence:
+            if (
+                numbers[0] == last_sequence
+                and self._first(last_sequence, numbers[2]) == base_sequence
+            ):
                 return RetainedBatch(*numbers)
         return None
 
@@ -128,34 +149,57 @@ class ProducerStateEntry(msgspec.Struct, gc=False, eq=False):
             self.producer_epoch = producer_epoch
             self.last_sequence, self.last_offset, self.earlier = NO_SEQUENCE, NO_OFFSET, b""
 
-    def add_batch(self, last_sequence: int, last_offset: int, offset_delta: int, max_timestamp: int) -> None:
+    def add_batch(
+        self, last_sequence: int, last_offset: int, offset_delta: int, max_timestamp: int
+    ) -> None:
         """Retain a batch of the current epoch; the sixth oldest is dropped."""
         if self.last_offset != NO_OFFSET and self.retained_max > 1:
-            packed = PACKED.pack(self.last_sequence, self.last_offset, self.offset_delta, self.max_timestamp)
+            packed = PACKED.pack(
+                self.last_sequence, self.last_offset, self.offset_delta, self.max_timestamp
+            )
             self.earlier = (self.earlier + packed)[PACKED.size * (1 - self.retained_max) :]
-        self.last_sequence, self.last_offset, self.offset_delta = last_sequence, last_offset, offset_delta
+        self.last_sequence, self.last_offset, self.offset_delta = (
+            last_sequence,
+            last_offset,
+            offset_delta,
+        )
         self.max_timestamp = self.last_timestamp = max_timestamp
 
     def _latest(self) -> RetainedBatch:
-        return RetainedBatch(self.last_sequence, self.last_offset, self.offset_delta, self.max_timestamp)
+        return RetainedBatch(
+            self.last_sequence, self.last_offset, self.offset_delta, self.max_timestamp
+        )
 
     def _first(self, last_sequence: int, offset_delta: int) -> int:
         """Return the first sequence of a batch by its last one."""
         return decrement_sequence(last_sequence, offset_delta)
 
 
-# -------------------------------------------------------------------------------------------------
-# A short digest of a partition's producer state: equal state has an equal digest, so that replicas can be compared by their events.
+# --------------------------------------------------------------------------------------------------
+# A short digest of a partition's producer state: equal state has an equal digest, so that replicas
+# can be compared by their events.
 
 
 def producer_digest(entries: Iterable[ProducerStateEntry]) -> str:
-    """Return the digest of each producer's epoch, latest batch and open transaction, in the order of their ids."""
-    rows = sorted((each.producer_id, each.producer_epoch, each.last_sequence, each.last_offset, each.first_transaction_offset) for each in entries)
+    """Return the digest of each producer's epoch, latest batch and open transaction, in the order
+    of their ids.
+    """
+    rows = sorted(
+        (
+            each.producer_id,
+            each.producer_epoch,
+            each.last_sequence,
+            each.last_offset,
+            each.first_transaction_offset,
+        )
+        for each in entries
+    )
     return f"{len(rows)}-{crc32(repr(rows).encode()):08x}"
 
 
-# -------------------------------------------------------------------------------------------------
-# The result of checking a client's batch against the producer state.   Source: KIP-98, UnifiedLog.analyzeAndValidateProducerState.
+# --------------------------------------------------------------------------------------------------
+# The result of checking a client's batch against the producer state.
+# Source: KIP-98, UnifiedLog.analyzeAndValidateProducerState.
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +211,8 @@ class Append:
 class Duplicate:
     """The batch is already in the log: acknowledge it again with these values, and write nothing.
 
-    Both offsets are inclusive. The append time is the batch's maximum timestamp, even where a normal append returns -1.
+    Both offsets are inclusive. The append time is the batch's maximum timestamp, even where a
+    normal append returns -1.
     """
 
     first_offset: int
@@ -182,8 +227,9 @@ APPEND: Final = Append()
 CheckResult = Append | Duplicate | Refusal
 
 
-# -------------------------------------------------------------------------------------------------
-# Release differences of producer state; selected by traits in `node/parts.py`.   Source: KIP-360, KIP-854.
+# --------------------------------------------------------------------------------------------------
+# Release differences of producer state; selected by traits in `node/parts.py`.
+# Source: KIP-360, KIP-854.
 
 DAY_MS = 86_400_000
 SEQUENCES_BEHIND_DEFAULT = 10_000_000
@@ -192,7 +238,9 @@ SEQUENCES_BEHIND_MAX = 2**30
 
 
 class UnknownProducer(Enum):
-    """How a partition handles the first batch of an unknown producer id if it does not start at sequence 0."""
+    """How a partition handles the first batch of an unknown producer id if it does not start at
+    sequence 0.
+    """
 
     ACCEPTED = "accepted"
     """Since 2.5 (KIP-360): accepted, as retention may have removed the state."""
@@ -204,10 +252,13 @@ class UnknownProducer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerStatePolicy:
-    """`expiration_ms`: producer.id.expiration.ms. `verifies_transactions`: transaction.partition.verification.enable (KIP-890, since 3.6).
+    """`expiration_ms`: producer.id.expiration.ms.
 
-    `transactions_have_epochs`: an open transaction with another producer epoch is a different one (KIP-890 part 2, since 4.0).
-    `sequences_behind`: max.in.flight.sequence.number.per.connection (KIP-758); not used by Kafka's own rules.
+    `verifies_transactions`: transaction.partition.verification.enable (KIP-890, since 3.6).
+
+    `transactions_have_epochs`: an open transaction with another producer epoch is a different one
+    (KIP-890 part 2, since 4.0). `sequences_behind`: max.in.flight.sequence.number.per.connection
+    (KIP-758); not used by Kafka's own rules.
     """
 
     unknown_producer: UnknownProducer = UnknownProducer.ACCEPTED
@@ -216,13 +267,17 @@ class ProducerStatePolicy:
     transactions_have_epochs: bool = False
     sequences_behind: int = SEQUENCES_BEHIND_DEFAULT
     keeps_deleted: bool = True
-    """Whether a producer is retained when its records are deleted (KAFKA-7190, since 2.4; before: removed with the last of them)."""
+    """Whether a producer is retained when its records are deleted (KAFKA-7190, since 2.4; before:
+    removed with the last of them).
+    """
 
 
-# -------------------------------------------------------------------------------------------------
-# Producer state snapshots: for every producer its epochs, its open transaction and its latest batch.
+# --------------------------------------------------------------------------------------------------
+# Producer state snapshots: for every producer its epochs, its open transaction and its latest
+# batch.
 #
-# So a restarted broker retains one batch per producer: a retry of an older one is out of order, as for Apache Kafka.
+# So a restarted broker retains one batch per producer: a retry of an older one is out of order, as
+# for Apache Kafka.
 #
 # Source: ProducerStateManager (writeSnapshot, readSnapshot).
 
@@ -244,7 +299,9 @@ def snapshot_rows(known: Iterable[ProducerStateEntry]) -> Iterator[ProducerRow]:
 
 
 def snapshot_file(known: Iterable[ProducerStateEntry]) -> bytes:
-    """Return the file with the same rows: it is written with every segment, for up to a hundred thousand producers, so no row objects are created."""
+    """Return the file with the same rows: it is written with every segment, for up to a hundred
+    thousand producers, so no row objects are created.
+    """
     pack = ROW.pack
     return build_packed_rows(
         [
@@ -256,14 +313,18 @@ def snapshot_file(known: Iterable[ProducerStateEntry]) -> bytes:
                 0 if entry.last_offset == NO_OFFSET else entry.offset_delta,
                 entry.last_timestamp,
                 entry.coordinator_epoch,
-                NO_TRANSACTION if entry.first_transaction_offset is None else entry.first_transaction_offset,
+                NO_TRANSACTION
+                if entry.first_transaction_offset is None
+                else entry.first_transaction_offset,
             )
             for entry in known
         ]
     )
 
 
-def state_entries(written: Iterable[ProducerRow], entry_class: type[ProducerStateEntry] = ProducerStateEntry) -> Iterator[ProducerStateEntry]:
+def state_entries(
+    written: Iterable[ProducerRow], entry_class: type[ProducerStateEntry] = ProducerStateEntry
+) -> Iterator[ProducerStateEntry]:
     """Yield the entry of each row, as instances of `entry_class`."""
     for each in written:
         entry = entry_class(each.producer_id, each.producer_epoch)

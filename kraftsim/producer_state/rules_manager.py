@@ -1,6 +1,8 @@
-"""The producer state of a partition: checks each batch against it, and updates it when the batch is in the log.
+"""The producer state of a partition: checks each batch against it, and updates it when the batch is
+in the log.
 
-Source: KIP-98, KIP-360, KIP-890; org.apache.kafka.storage.internals.log.{ProducerStateManager, ProducerAppendInfo}.
+Source: KIP-98, KIP-360, KIP-890; org.apache.kafka.storage.internals.log.{ProducerStateManager,
+ProducerAppendInfo}.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,12 +30,15 @@ from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.malformed_batches import MalformedBatch
 
-# -------------------------------------------------------------------------------------------------
-# The transactions of one partition: open ones, and completed ones whose markers are not replicated yet.
+# --------------------------------------------------------------------------------------------------
+# The transactions of one partition: open ones, and completed ones whose markers are not replicated
+# yet.
 #
-# Both limit the last stable offset: a marker that only the leader has may be lost with it, and then its transaction is open again.
+# Both limit the last stable offset: a marker that only the leader has may be lost with it, and then
+# its transaction is open again.
 #
-# Source: ProducerStateManager (ongoingTxns, unreplicatedTxns, lastStableOffset), EndTransactionMarker.
+# Source: ProducerStateManager (ongoingTxns, unreplicatedTxns, lastStableOffset),
+# EndTransactionMarker.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +63,17 @@ class PartitionTransactions:
     __slots__ = ("_open", "_unreplicated")
 
     def __init__(self, open_transactions: Mapping[int, int] | None = None) -> None:
-        self._open: dict[int, int] = dict(sorted((open_transactions or {}).items(), key=lambda item: item[1]))
+        self._open: dict[int, int] = dict(
+            sorted((open_transactions or {}).items(), key=lambda item: item[1])
+        )
         """In the order of offsets, as they only grow."""
         self._unreplicated: list[CompletedTransaction] = []
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest transaction that is open or not replicated; None if there is none."""
+        """The first offset of the oldest transaction that is open or not replicated; None if there
+        is none.
+        """
         first_open = next(iter(self._open.values()), None)
         if not self._unreplicated:
             return first_open
@@ -84,8 +93,13 @@ class PartitionTransactions:
         """The first record of a transaction is in the log."""
         self._open[producer_id] = first_offset
 
-    def end(self, producer_id: int, marker_offset: int, *, is_abort: bool) -> AbortedTransaction | None:
-        """The marker of a transaction is in the log. Returns its transaction index entry if it aborts one with records here."""
+    def end(
+        self, producer_id: int, marker_offset: int, *, is_abort: bool
+    ) -> AbortedTransaction | None:
+        """The marker of a transaction is in the log.
+
+        Returns its transaction index entry if it aborts one with records here.
+        """
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None  # KAFKA-10702: the transaction has no records here
@@ -106,11 +120,17 @@ class PartitionTransactions:
     def on_high_watermark(self, high_watermark: int) -> None:
         """Drop the completed transactions with markers below it."""
         if self._unreplicated:
-            self._unreplicated = [each for each in self._unreplicated if each.marker_offset >= high_watermark]
+            self._unreplicated = [
+                each for each in self._unreplicated if each.marker_offset >= high_watermark
+            ]
 
 
 def marker_of(batch: RecordBatch) -> Marker | None:
-    """Return the marker of a control batch of a producer; None if compaction removed it, or if it is another one. Raises MalformedBatch."""
+    """Return the marker of a control batch of a producer; None if compaction removed it, or if it
+    is another one.
+
+    Raises MalformedBatch.
+    """
     record = next(batch.records(), None)
     if record is None:
         return None
@@ -120,30 +140,43 @@ def marker_of(batch: RecordBatch) -> Marker | None:
             return None
         marker = parse_control_record(record.key, record.value)
     except MalformedMessage as malformed:
-        raise MalformedBatch(f"the marker at offset {batch.base_offset}: {malformed}", batch.position) from malformed
+        raise MalformedBatch(
+            f"the marker at offset {batch.base_offset}: {malformed}", batch.position
+        ) from malformed
     assert isinstance(marker, EndTxnMarker), "its type is COMMIT or ABORT"
     return Marker(kind is ControlType.ABORT, marker.coordinator_epoch)
 
 
-# -------------------------------------------------------------------------------------------------
-# Pending verifications: producers about to write the first records of a transaction, while the coordinator is asked to verify it.
+# --------------------------------------------------------------------------------------------------
+# Pending verifications: producers about to write the first records of a transaction, while the
+# coordinator is asked to verify it.
 #
-# A verification and its append are bound by a guard. The first records of the transaction, or any marker, invalidate the guard: a verification that
-# completes after a marker belongs to a completed transaction, and must not start another one (KAFKA-14884). Besides, the lowest sequence seen has
-# to be written first: were a later batch written first, the earlier one would be out of order permanently (KAFKA-14920).
+# A verification and its append are bound by a guard. The first records of the transaction, or any
+# marker, invalidate the guard: a verification that completes after a marker belongs to a completed
+# transaction, and must not start another one (KAFKA-14884). Besides, the lowest sequence seen has
+# to be written first: were a later batch written first, the earlier one would be out of order
+# permanently (KAFKA-14920).
 #
-# Source: KIP-890, org.apache.kafka.storage.internals.log.{VerificationStateEntry, VerificationGuard}, UnifiedLog.maybeStartTransactionVerification.
+# Source: KIP-890, org.apache.kafka.storage.internals.log.{VerificationStateEntry,
+# VerificationGuard}, UnifiedLog.maybeStartTransactionVerification.
 
 
 class Verification:
-    """The state of a producer from the first verification to the first record. `begun_ms` is the wall clock."""
+    """The state of a producer from the first verification to the first record.
+
+    `begun_ms` is the wall clock.
+    """
 
     __slots__ = ("adds", "begun_ms", "guard", "lowest_sequence", "producer_epoch")
 
-    def __init__(self, guard: int, producer_epoch: int, base_sequence: int, begun_ms: int, *, adds: bool) -> None:
+    def __init__(
+        self, guard: int, producer_epoch: int, base_sequence: int, begun_ms: int, *, adds: bool
+    ) -> None:
         self.guard = guard
         self.adds = adds
-        """Whether the coordinator adds the partition: then each transaction of the producer has its own epoch and starts its own sequences."""
+        """Whether the coordinator adds the partition: then each transaction of the producer has its
+        own epoch and starts its own sequences.
+        """
         self.producer_epoch = producer_epoch
         self.lowest_sequence = base_sequence
         self.begun_ms = begun_ms
@@ -165,12 +198,19 @@ class Verifications:
         self._begun: dict[int, Verification] = {}
         self._last_guard = 0
 
-    def begin(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool) -> int:
-        """Return the guard of a producer: the existing one until something is written. `now_ms` is the wall clock."""
+    def begin(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool
+    ) -> int:
+        """Return the guard of a producer: the existing one until something is written.
+
+        `now_ms` is the wall clock.
+        """
         known = self._begun.get(producer_id)
         if known is None:
             self._last_guard += 1
-            self._begun[producer_id] = Verification(self._last_guard, producer_epoch, base_sequence, now_ms, adds=adds)
+            self._begun[producer_id] = Verification(
+                self._last_guard, producer_epoch, base_sequence, now_ms, adds=adds
+            )
             return self._last_guard
         known.take(producer_epoch, base_sequence)
         return known.guard
@@ -190,15 +230,19 @@ class Verifications:
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Remove verifications without a write for this long. `now_ms` is the wall clock."""
-        for producer_id in [each for each, begun in self._begun.items() if now_ms - begun.begun_ms >= expiration_ms]:
+        for producer_id in [
+            each for each, begun in self._begun.items() if now_ms - begun.begun_ms >= expiration_ms
+        ]:
             del self._begun[producer_id]
 
 
-# -------------------------------------------------------------------------------------------------
-# The producer state of one partition: checks whether a batch is new, duplicate or refused, and records the appended batches.
+# --------------------------------------------------------------------------------------------------
+# The producer state of one partition: checks whether a batch is new, duplicate or refused, and
+# records the appended batches.
 #
-# A check does not change the state: it changes only when the bytes are written (`apply`), else the retry after a failed append would look like a
-# duplicate and be lost (KAFKA-6683).   Source: ProducerStateManager, ProducerAppendInfo.
+# A check does not change the state: it changes only when the bytes are written (`apply`), else the
+# retry after a failed append would look like a duplicate and be lost (KAFKA-6683).
+# Source: ProducerStateManager, ProducerAppendInfo.
 
 BUMPS_EPOCHS = 2
 """The transaction.version since which each transaction end bumps the epoch."""
@@ -206,7 +250,9 @@ LAST_PRODUCER_EPOCH = 32767
 
 
 class ProducerStateManager:
-    """`check` a client's batch, `apply` it once it is in the log; `replay` batches from a log without a check."""
+    """`check` a client's batch, `apply` it once it is in the log; `replay` batches from a log
+    without a check.
+    """
 
     __slots__ = ("_entries", "_policy", "_transactions", "_verifications")
     entry_class = ProducerStateEntry
@@ -229,7 +275,9 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest transaction that is open, or whose marker is not replicated; None if there is none."""
+        """The first offset of the oldest transaction that is open, or whose marker is not
+        replicated; None if there is none.
+        """
         return self._transactions.first_unstable_offset
 
     @property
@@ -242,24 +290,39 @@ class ProducerStateManager:
         self._transactions.on_high_watermark(high_watermark)
 
     def begin_verification(
-        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool = False
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        now_ms: int,
+        *,
+        adds: bool = False,
     ) -> int | Refusal | None:
-        """Return the guard of an append that needs verification by the coordinator; None if it does not.
+        """Return the guard of an append that needs verification by the coordinator; None if it does
+        not.
 
-        An open transaction is already verified. `adds`: the coordinator adds the partition, so a request is needed in any case.
-        `base_sequence` is -1 for offsets, `now_ms` is the wall clock. Fails with INVALID_PRODUCER_EPOCH (since 4.0).
+        An open transaction is already verified. `adds`: the coordinator adds the partition, so a
+        request is needed in any case. `base_sequence` is -1 for offsets, `now_ms` is the wall
+        clock. Fails with INVALID_PRODUCER_EPOCH (since 4.0).
         """
         if not (adds or self._policy.verifies_transactions):
             return None
-        refusal = self._refuse_past_epoch(producer_id, producer_epoch) if self._policy.transactions_have_epochs else None
+        refusal = (
+            self._refuse_past_epoch(producer_id, producer_epoch)
+            if self._policy.transactions_have_epochs
+            else None
+        )
         if refusal is not None or self._is_open(producer_id, producer_epoch):
             return refusal
-        return self._verifications.begin(producer_id, producer_epoch, base_sequence, now_ms, adds=adds)
+        return self._verifications.begin(
+            producer_id, producer_epoch, base_sequence, now_ms, adds=adds
+        )
 
     def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
         """Check a client's batch. `guard` is the result of `begin_verification`, if any.
 
-        Fails with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; before 2.5 also UNKNOWN_PRODUCER_ID.
+        Fails with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; before
+        2.5 also UNKNOWN_PRODUCER_ID.
         """
         producer_id = batch.producer_id
         if producer_id < 0:
@@ -269,18 +332,31 @@ class ProducerStateManager:
         if entry is not None and entry.producer_epoch == batch.producer_epoch:
             copy = entry.retained_copy(base_sequence, batch.last_sequence)
             if copy is not None:
-                return Duplicate(first_offset=copy.first_offset, last_offset=copy.last_offset, log_append_time_ms=copy.max_timestamp)
+                return Duplicate(
+                    first_offset=copy.first_offset,
+                    last_offset=copy.last_offset,
+                    log_append_time_ms=copy.max_timestamp,
+                )
         if batch.is_transactional:
             refusal = self._refuse_unverified(batch, guard)
             if refusal is not None:
                 return refusal
         verdict = self._check_sequence(entry, batch.producer_epoch, base_sequence, producer_id)
-        if verdict is APPEND and self._transactions.is_open(producer_id) and not batch.is_transactional:
-            return Refusal(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has a transaction open here")
+        if (
+            verdict is APPEND
+            and self._transactions.is_open(producer_id)
+            and not batch.is_transactional
+        ):
+            return Refusal(
+                ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has a transaction open here"
+            )
         return verdict
 
     def check_coordinated(self, batch: RecordBatch, guard: int | None = None) -> Refusal | None:
-        """Check a batch of a group coordinator, without sequences. Fails with INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE."""
+        """Check a batch of a group coordinator, without sequences.
+
+        Fails with INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
+        """
         producer_id = batch.producer_id
         if producer_id < 0:
             return None
@@ -288,29 +364,50 @@ class ProducerStateManager:
         return refusal or self._refuse_past_epoch(producer_id, batch.producer_epoch)
 
     def _refuse_unverified(self, batch: RecordBatch, guard: int | None) -> Refusal | None:
-        """Check that the first records of a transaction are verified and the guard is current; return the error if not."""
-        if not self._policy.verifies_transactions or self._is_open(batch.producer_id, batch.producer_epoch):
+        """Check that the first records of a transaction are verified and the guard is current;
+        return the error if not.
+        """
+        if not self._policy.verifies_transactions or self._is_open(
+            batch.producer_id, batch.producer_epoch
+        ):
             return None
         if self._verifications.holds(batch.producer_id, guard):
             return None
         return Refusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def _is_open(self, producer_id: int, producer_epoch: int) -> bool:
-        """Return whether a producer has an open transaction here; since 4.0 one of another epoch is a different one."""
+        """Return whether a producer has an open transaction here; since 4.0 one of another epoch is
+        a different one.
+        """
         if not self._transactions.is_open(producer_id):
             return False
-        return not self._policy.transactions_have_epochs or self._entries[producer_id].producer_epoch == producer_epoch
+        return (
+            not self._policy.transactions_have_epochs
+            or self._entries[producer_id].producer_epoch == producer_epoch
+        )
 
     def _refuse_past_epoch(self, producer_id: int, producer_epoch: int) -> Refusal | None:
         entry = self._entries.get(producer_id)
         if entry is None or producer_epoch >= entry.producer_epoch:
             return None
-        return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id}: epoch {producer_epoch}, seen {entry.producer_epoch}")
+        return Refusal(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {producer_id}: epoch {producer_epoch}, seen {entry.producer_epoch}",
+        )
 
-    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> Refusal | None:
-        """Check a coordinator's marker. Fails with INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED by a later coordinator.
+    def check_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        transaction_version: int = 0,
+    ) -> Refusal | None:
+        """Check a coordinator's marker.
 
-        With `transaction_version` 2 the epoch was bumped for the marker: an epoch with records belongs to a later transaction (since 4.2).
+        Fails with INVALID_PRODUCER_EPOCH, or TRANSACTION_COORDINATOR_FENCED by a later coordinator.
+
+        With `transaction_version` 2 the epoch was bumped for the marker: an epoch with records
+        belongs to a later transaction (since 4.2).
         """
         refusal = self._refuse_past_epoch(producer_id, producer_epoch)
         if refusal is not None:
@@ -318,19 +415,34 @@ class ProducerStateManager:
         entry = self._entries.get(producer_id)
         if entry is None:
             return None
-        has_begun = producer_epoch == entry.producer_epoch and entry.first_transaction_offset is not None
-        if transaction_version >= BUMPS_EPOCHS and has_begun and producer_epoch != LAST_PRODUCER_EPOCH:
-            return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id}: epoch {producer_epoch} has a transaction open here")
+        has_begun = (
+            producer_epoch == entry.producer_epoch and entry.first_transaction_offset is not None
+        )
+        if (
+            transaction_version >= BUMPS_EPOCHS
+            and has_begun
+            and producer_epoch != LAST_PRODUCER_EPOCH
+        ):
+            return Refusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id}: epoch {producer_epoch} has a transaction open here",
+            )
         if coordinator_epoch < entry.coordinator_epoch:
-            why = f"producer {producer_id}: coordinator epoch {coordinator_epoch}, seen {entry.coordinator_epoch}"
+            why = (
+                f"producer {producer_id}: coordinator epoch {coordinator_epoch}, seen "
+                f"{entry.coordinator_epoch}"
+            )
             return Refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED, why)
         return None
 
-    def apply(self, batch: RecordBatch, base_offset: int, append_timestamp: int | None = None) -> AbortedTransaction | None:
+    def apply(
+        self, batch: RecordBatch, base_offset: int, append_timestamp: int | None = None
+    ) -> AbortedTransaction | None:
         """Record an appended batch at base_offset, without a check.
 
-        `append_timestamp` (wall milliseconds) replaces the batch's maximum timestamp with message.timestamp.type=LogAppendTime. Returns the
-        transaction index entry if the batch is the marker that aborts a transaction with records.
+        `append_timestamp` (wall milliseconds) replaces the batch's maximum timestamp with
+        message.timestamp.type=LogAppendTime. Returns the transaction index entry if the batch is
+        the marker that aborts a transaction with records.
         """
         producer_id = batch.producer_id
         if producer_id < 0:
@@ -349,7 +461,9 @@ class ProducerStateManager:
         if marker is not None:
             return self._end_transaction(entry, marker, base_offset, max_timestamp)
         offset_delta = batch.last_offset_delta
-        entry.add_batch(batch.last_sequence, base_offset + offset_delta, offset_delta, max_timestamp)
+        entry.add_batch(
+            batch.last_sequence, base_offset + offset_delta, offset_delta, max_timestamp
+        )
         if batch.is_transactional and entry.first_transaction_offset is None:
             entry.first_transaction_offset = base_offset
             self._transactions.begin(producer_id, base_offset)
@@ -361,19 +475,31 @@ class ProducerStateManager:
 
     def load(self, entries: Iterable[ProducerStateEntry], now_ms: int) -> None:
         """Load the entries of a snapshot that are not expired (wall clock); replaces the state."""
-        self._entries = {entry.producer_id: entry for entry in entries if not self._has_expired(entry, now_ms)}
+        self._entries = {
+            entry.producer_id: entry for entry in entries if not self._has_expired(entry, now_ms)
+        }
         self._transactions = PartitionTransactions(
-            {entry.producer_id: entry.first_transaction_offset for entry in self._entries.values() if entry.first_transaction_offset is not None}
+            {
+                entry.producer_id: entry.first_transaction_offset
+                for entry in self._entries.values()
+                if entry.first_transaction_offset is not None
+            }
         )
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """The log start offset advances; before 2.4 (KAFKA-7190) producers without a batch from there on are removed, with their transactions.
+        """The log start offset advances; before 2.4 (KAFKA-7190) producers without a batch from
+        there on are removed, with their transactions.
 
-        A producer with a remaining batch keeps its earlier ones, too: Kafka drops them from a copy (ProducerStateEntry.removeBatchesOlderThan).
+        A producer with a remaining batch keeps its earlier ones, too: Kafka drops them from a copy
+        (ProducerStateEntry.removeBatchesOlderThan).
         """
         if self._policy.keeps_deleted:
             return
-        for producer_id in [each.producer_id for each in self._entries.values() if each.last_offset < log_start_offset]:
+        for producer_id in [
+            each.producer_id
+            for each in self._entries.values()
+            if each.last_offset < log_start_offset
+        ]:
             del self._entries[producer_id]
             self._transactions.forget(producer_id)
         self._transactions.on_high_watermark(log_start_offset)
@@ -388,42 +514,79 @@ class ProducerStateManager:
         return self._policy.expiration_ms
 
     def expire(self, now_ms: int) -> list[int]:
-        """Remove producers without a batch for producer.id.expiration.ms (wall clock against the batches' timestamps), and return their ids."""
-        expired = [producer_id for producer_id, entry in self._entries.items() if self._has_expired(entry, now_ms)]
+        """Remove producers without a batch for producer.id.expiration.ms (wall clock against the
+        batches' timestamps), and return their ids.
+        """
+        expired = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if self._has_expired(entry, now_ms)
+        ]
         for producer_id in expired:
             del self._entries[producer_id]
         self._verifications.expire(now_ms, self._policy.expiration_ms)
         return expired
 
     def _has_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
-        return entry.first_transaction_offset is None and now_ms - entry.last_timestamp >= self._policy.expiration_ms
+        return (
+            entry.first_transaction_offset is None
+            and now_ms - entry.last_timestamp >= self._policy.expiration_ms
+        )
 
-    def _check_sequence(self, entry: ProducerStateEntry | None, producer_epoch: int, base_sequence: int, producer_id: int) -> Append | Refusal:
+    def _check_sequence(
+        self,
+        entry: ProducerStateEntry | None,
+        producer_epoch: int,
+        base_sequence: int,
+        producer_id: int,
+    ) -> Append | Refusal:
         known_epoch = entry.producer_epoch if entry is not None else NO_PRODUCER_EPOCH
         last_sequence = entry.last_sequence if entry is not None else NO_SEQUENCE
         verification = self._verifications.of(producer_id)
         if verification is not None and producer_epoch >= known_epoch:
-            expected = 0 if verification.adds and last_sequence == NO_SEQUENCE else verification.lowest_sequence
+            expected = (
+                0
+                if verification.adds and last_sequence == NO_SEQUENCE
+                else verification.lowest_sequence
+            )
             if base_sequence > expected:
-                why = f"producer {producer_id}: sequence {base_sequence} while {expected} is pending verification"
+                why = (
+                    f"producer {producer_id}: sequence {base_sequence} while {expected} is "
+                    "pending verification"
+                )
                 return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
         if producer_epoch == known_epoch:
             if is_next_sequence(last_sequence, base_sequence):
                 return APPEND
             return self._refuse_order(entry, last_sequence, base_sequence, producer_id)
         if producer_epoch < known_epoch:
-            return Refusal(ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id}: epoch {producer_epoch}, seen {known_epoch}")
+            return Refusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id}: epoch {producer_epoch}, seen {known_epoch}",
+            )
         if base_sequence == 0:
             return APPEND
         if known_epoch == NO_PRODUCER_EPOCH:
             return self._check_unknown(base_sequence, producer_id)
-        why = f"producer {producer_id}: epoch {producer_epoch} starts with sequence {base_sequence} instead of 0"
+        why = (
+            f"producer {producer_id}: epoch {producer_epoch} starts with sequence "
+            f"{base_sequence} instead of 0"
+        )
         return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
 
-    def _refuse_order(self, entry: ProducerStateEntry | None, last_sequence: int, base_sequence: int, producer_id: int) -> Refusal:
+    def _refuse_order(
+        self,
+        entry: ProducerStateEntry | None,
+        last_sequence: int,
+        base_sequence: int,
+        producer_id: int,
+    ) -> Refusal:
         why = f"producer {producer_id}: sequence {base_sequence} after {last_sequence}"
         forgot_its_batches = entry is not None and last_sequence == NO_SEQUENCE
-        if forgot_its_batches and self._policy.unknown_producer is UnknownProducer.UNKNOWN_PRODUCER_ID:
+        if (
+            forgot_its_batches
+            and self._policy.unknown_producer is UnknownProducer.UNKNOWN_PRODUCER_ID
+        ):
             return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, why)  # KAFKA-7298, up to 2.4
         return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
 
@@ -437,20 +600,24 @@ class ProducerStateManager:
             case UnknownProducer.OUT_OF_ORDER:
                 return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
 
-    def _end_transaction(self, entry: ProducerStateEntry, marker: Marker, offset: int, timestamp: int) -> AbortedTransaction | None:
+    def _end_transaction(
+        self, entry: ProducerStateEntry, marker: Marker, offset: int, timestamp: int
+    ) -> AbortedTransaction | None:
         entry.last_timestamp = timestamp
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.first_transaction_offset = None
         return self._transactions.end(entry.producer_id, offset, is_abort=marker.is_abort)
 
 
-# -------------------------------------------------------------------------------------------------
-# The variant of KIP-758: only the latest batch of each producer is retained, and the number of in-flight requests is not limited by the broker.
+# --------------------------------------------------------------------------------------------------
+# The variant of KIP-758: only the latest batch of each producer is retained, and the number of
+# in-flight requests is not limited by the broker.
 #
-# A batch that ends at the latest sequence, or up to max.in.flight.sequence.number.per.connection sequences behind it, is a
-# duplicate, as batches are appended in order. This follows from the range alone, without a retained batch. So a faulty
-# producer that sends sequences which it never used, from before the wrap-around, gets DUPLICATE_SEQUENCE_NUMBER: Apache
-# Kafka, with its five batches, refuses them.
+# A batch that ends at the latest sequence, or up to max.in.flight.sequence.number.per.connection
+# sequences behind it, is a duplicate, as batches are appended in order. This follows from the range
+# alone, without a retained batch. So a faulty producer that sends sequences which it never used,
+# from before the wrap-around, gets DUPLICATE_SEQUENCE_NUMBER: Apache Kafka, with its five batches,
+# refuses them.
 #
 # Source: KIP-758 (never adopted).
 
@@ -462,32 +629,52 @@ class LatestBatchEntry(ProducerStateEntry, gc=False, eq=False):
 
 
 class LatestBatchStateManager(ProducerStateManager):
-    """Checks by the latest batch: its duplicate has an offset, sequences behind it are DUPLICATE_SEQUENCE_NUMBER, the rest is unchanged."""
+    """Checks by the latest batch: its duplicate has an offset, sequences behind it are
+    DUPLICATE_SEQUENCE_NUMBER, the rest is unchanged.
+    """
 
     __slots__ = ()
     entry_class = LatestBatchEntry
 
     def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
-        """Check a client's batch; also returns DUPLICATE_SEQUENCE_NUMBER: it is in the log, at an unknown offset."""
+        """Check a client's batch; also returns DUPLICATE_SEQUENCE_NUMBER: it is in the log, at an
+        unknown offset.
+        """
         verdict = super().check(batch, guard)
-        if not isinstance(verdict, Refusal) or verdict.error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        if (
+            not isinstance(verdict, Refusal)
+            or verdict.error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        ):
             return verdict
         entry = self._entries.get(batch.producer_id)
-        if entry is None or entry.producer_epoch != batch.producer_epoch or entry.last_sequence == NO_SEQUENCE:
+        if (
+            entry is None
+            or entry.producer_epoch != batch.producer_epoch
+            or entry.last_sequence == NO_SEQUENCE
+        ):
             return verdict
         behind = (entry.last_sequence - batch.last_sequence) % SEQUENCES
         if behind >= self._policy.sequences_behind:
             return verdict
-        why = f"producer {batch.producer_id}: sequence {batch.last_sequence} is {behind} behind {entry.last_sequence}"
+        why = (
+            f"producer {batch.producer_id}: sequence {batch.last_sequence} is {behind} behind "
+            f"{entry.last_sequence}"
+        )
         return Refusal(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, why)
 
 
 class LatestBatchRepeated(LatestBatchStateManager):
-    """The other reading of the text, which does not define the response to an exact duplicate: DUPLICATE_SEQUENCE_NUMBER with its offset."""
+    """The other reading of the text, which does not define the response to an exact duplicate:
+    DUPLICATE_SEQUENCE_NUMBER with its offset.
+    """
 
     __slots__ = ()
 
     def check(self, batch: RecordBatch, guard: int | None = None) -> CheckResult:
         """Check a client's batch."""
         verdict = super().check(batch, guard)
-        return replace(verdict, error=ErrorCode.DUPLICATE_SEQUENCE_NUMBER) if isinstance(verdict, Duplicate) else verdict
+        return (
+            replace(verdict, error=ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+            if isinstance(verdict, Duplicate)
+            else verdict
+        )

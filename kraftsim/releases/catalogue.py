@@ -9,7 +9,10 @@ DEFAULT_RELEASE = "3.9"
 
 
 def release(name: str) -> Release:
-    """Return the release of a line, for example "3.9". Raises KeyError that lists the known names."""
+    """Return the release of a line, for example "3.9".
+
+    Raises KeyError that lists the known names.
+    """
     return RELEASES.named(name)
 
 
@@ -19,7 +22,9 @@ def releases() -> tuple[Release, ...]:
 
 
 def is_before(line: str, other: str) -> bool:
-    """Return whether a release line, "3.9", or a level that it introduced, "3.9-IV0", is older than another line."""
+    """Return whether a release line, "3.9", or a level that it introduced, "3.9-IV0", is older than
+    another line.
+    """
     return _number(line) < _number(other)
 
 

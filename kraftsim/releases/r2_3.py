@@ -1,7 +1,8 @@
-"""Apache Kafka 2.3: metadata in ZooKeeper; a leader accepts only the first batch of a producer whose state it does not have.
+"""Apache Kafka 2.3: metadata in ZooKeeper; a leader accepts only the first batch of a producer
+whose state it does not have.
 
-The oldest profile, so it is listed in full.   Source: the message definitions in the jars of 2.3.1, and a
-running 2.3.1.
+The oldest profile, so it is listed in full.
+Source: the message definitions in the jars of 2.3.1, and a running 2.3.1.
 """
 
 from kraftsim.releases.release import WITHOUT_NUMBER, Release

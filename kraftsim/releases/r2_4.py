@@ -1,4 +1,5 @@
-"""Apache Kafka 2.4: flexible versions (KIP-482), reassignment API (KIP-455), producer state outlives deleted records.
+"""Apache Kafka 2.4: flexible versions (KIP-482), reassignment API (KIP-455), producer state
+outlives deleted records.
 
 A delta of 2.3.   Source: the message definitions in the jars of 2.4.1, and a running 2.4.1.
 """

@@ -1,4 +1,5 @@
-"""Apache Kafka 2.5: producers recover from errors by an epoch bump (KIP-360), and groups fence producers on offset commits (KIP-447).
+"""Apache Kafka 2.5: producers recover from errors by an epoch bump (KIP-360), and groups fence
+producers on offset commits (KIP-447).
 
 A delta of 2.4.   Source: the message definitions in the jars of 2.5.1, and a running 2.5.1.
 """

@@ -1,4 +1,5 @@
-"""Apache Kafka 2.7: AlterIsr (KIP-497), versioned features (KIP-584), PRODUCER_FENCED for fenced producers (KIP-588).
+"""Apache Kafka 2.7: AlterIsr (KIP-497), versioned features (KIP-584), PRODUCER_FENCED for fenced
+producers (KIP-588).
 
 A delta of 2.6.   Source: the message definitions in the jars of 2.7.2.
 """

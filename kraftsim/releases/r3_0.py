@@ -1,4 +1,5 @@
-"""Apache Kafka 3.0: brokers obtain producer ids from the controller (KIP-730); tools to find hanging transactions (KIP-664).
+"""Apache Kafka 3.0: brokers obtain producer ids from the controller (KIP-730); tools to find
+hanging transactions (KIP-664).
 
 A delta of 2.8. Its KRaft, a preview without metadata.version up to 3.2, is not supported here.
 Source: the message definitions in the jars of 3.0.2, a running 3.0.2.

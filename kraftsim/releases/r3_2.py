@@ -1,4 +1,5 @@
-"""Apache Kafka 3.2: partitions record that their leader was elected uncleanly and recovers (KIP-704).
+"""Apache Kafka 3.2: partitions record that their leader was elected uncleanly and recovers
+(KIP-704).
 
 A delta of 3.1.   Source: the message definitions in the jars of 3.2.3.
 """

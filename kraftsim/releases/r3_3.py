@@ -1,4 +1,5 @@
-"""Apache Kafka 3.3: the first line with production-ready KRaft; InitProducerId waits for a block of producer ids.
+"""Apache Kafka 3.3: the first line with production-ready KRaft; InitProducerId waits for a block of
+producer ids.
 
 In ZooKeeper mode a delta of 3.2; the oldest profile with KRaft, which is listed in full.
 Source: the message definitions in the jars of 3.3.2, and a running 3.3.2.

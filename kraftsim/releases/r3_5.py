@@ -1,4 +1,5 @@
-"""Apache Kafka 3.5: SCRAM credentials in KRaft; the last line in which InitProducerId waits for a block of producer ids.
+"""Apache Kafka 3.5: SCRAM credentials in KRaft; the last line in which InitProducerId waits for a
+block of producer ids.
 
 A delta of 3.4.   Source: the message definitions in the jars of 3.5.2, and a running 3.5.2.
 """

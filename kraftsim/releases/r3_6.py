@@ -1,10 +1,15 @@
-"""Apache Kafka 3.6: InitProducerId never waits for a block, leaders verify transactional batches, delegation tokens in KRaft.
+"""Apache Kafka 3.6: InitProducerId never waits for a block, leaders verify transactional batches,
+delegation tokens in KRaft.
 
 A delta of 3.5.   Source: the message definitions in the jars of 3.6.2.
 """
 
 from kraftsim.releases import r3_5
-from kraftsim.releases.traits import METADATA_TRANSACTIONS, PREFETCHED_PRODUCER_IDS, VERIFIED_TRANSACTIONS
+from kraftsim.releases.traits import (
+    METADATA_TRANSACTIONS,
+    PREFETCHED_PRODUCER_IDS,
+    VERIFIED_TRANSACTIONS,
+)
 from protocol.api_keys import ApiKey
 
 RELEASE = r3_5.RELEASE.followed_by(

@@ -1,4 +1,5 @@
-"""Apache Kafka 3.7: multiple log directories in KRaft (JBOD), controller registration, broker epochs in the clean shutdown file.
+"""Apache Kafka 3.7: multiple log directories in KRaft (JBOD), controller registration, broker
+epochs in the clean shutdown file.
 
 A delta of 3.6.   Source: the message definitions in the jars of 3.7.2.
 """

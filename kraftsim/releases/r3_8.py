@@ -1,10 +1,15 @@
-"""Apache Kafka 3.8: TRANSACTION_ABORTABLE for clients that know it, DescribeTopicPartitions with pagination.
+"""Apache Kafka 3.8: TRANSACTION_ABORTABLE for clients that know it, DescribeTopicPartitions with
+pagination.
 
 A delta of 3.7.   Source: the message definitions in the jars of 3.8.1.
 """
 
 from kraftsim.releases import r3_7
-from kraftsim.releases.traits import ABORTABLE_VERIFICATION, ANSWERS_READERS_BEHIND, CASELESS_GROUP_STATES
+from kraftsim.releases.traits import (
+    ABORTABLE_VERIFICATION,
+    ANSWERS_READERS_BEHIND,
+    CASELESS_GROUP_STATES,
+)
 from protocol.api_keys import ApiKey
 
 RELEASE = r3_7.RELEASE.followed_by(

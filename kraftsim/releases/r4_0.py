@@ -1,4 +1,5 @@
-"""Apache Kafka 4.0: no ZooKeeper, no old request versions (KIP-896), transaction.version 2, the new consumer group protocol.
+"""Apache Kafka 4.0: no ZooKeeper, no old request versions (KIP-896), transaction.version 2, the new
+consumer group protocol.
 
 A delta of 3.9.   Source: the message definitions in the jars of 4.0.2.
 """

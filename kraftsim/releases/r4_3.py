@@ -1,4 +1,5 @@
-"""Apache Kafka 4.3: cordoned log directories (KIP-1066); offset commits in the member epoch of the assignment (KIP-1251).
+"""Apache Kafka 4.3: cordoned log directories (KIP-1066); offset commits in the member epoch of the
+assignment (KIP-1251).
 
 A delta of 4.2.   Source: the message definitions in the jars of 4.3.1.
 """
@@ -33,5 +34,11 @@ RELEASE = r4_2.RELEASE.followed_by(
     controller_apis={
         ApiKey.BROKER_HEARTBEAT: (0, 2),
     },
-    gained=(MOVES_WAIT_FOR_NEWCOMERS, ASSIGNMENTS_KEEP_ELIGIBLE, DELAYED_ASSIGNMENTS, ASSIGNMENT_EPOCHS, NAMED_DOWNGRADES),
+    gained=(
+        MOVES_WAIT_FOR_NEWCOMERS,
+        ASSIGNMENTS_KEEP_ELIGIBLE,
+        DELAYED_ASSIGNMENTS,
+        ASSIGNMENT_EPOCHS,
+        NAMED_DOWNGRADES,
+    ),
 )

@@ -1,4 +1,5 @@
-"""Apache Kafka 4.4, the newest: ApiVersions names the intended cluster and node, UnregisterController.
+"""Apache Kafka 4.4, the newest: ApiVersions names the intended cluster and node,
+UnregisterController.
 
 A delta of 4.3.   Source: the message definitions in the jars of 4.4.0.
 """

@@ -1,8 +1,9 @@
 """A release line of Apache Kafka, as far as clients and other nodes can observe it.
 
 Four kinds of versions are kept apart: the release of a binary (here), the level of the cluster
-(metadata.version), the version of a request (negotiated per connection), and the version of a record.   Source:
-KIP-584, KIP-778.
+(metadata.version), the version of a request (negotiated per connection), and the version of a
+record.
+Source: KIP-584, KIP-778.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,14 +20,16 @@ WITHOUT_NUMBER = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A profile is the last patch release of its line: historical bugs are enabled only by a switch.
+    """A profile is the last patch release of its line: historical bugs are enabled only by a
+    switch.
 
-    `broker_apis` and `controller_apis` are Kafka's version ranges on that kind of listener in KRaft mode,
-    `zookeeper_apis` those of a broker in ZooKeeper mode; a node advertises those that are implemented. If a
-    table is empty, the release does not have that mode, or (KRaft, before 3.3) not for production.
-    `metadata_version` is the level of a new cluster (-1: a level without a number), `metadata_version_name` is
-    also the default of inter.broker.protocol.version; `supported_features` maps a feature to its (lowest,
-    highest) level. Traits are in the order in which they were introduced.
+    `broker_apis` and `controller_apis` are Kafka's version ranges on that kind of listener in KRaft
+    mode, `zookeeper_apis` those of a broker in ZooKeeper mode; a node advertises those that are
+    implemented. If a table is empty, the release does not have that mode, or (KRaft, before 3.3)
+    not for production. `metadata_version` is the level of a new cluster (-1: a level without a
+    number), `metadata_version_name` is also the default of inter.broker.protocol.version;
+    `supported_features` maps a feature to its (lowest, highest) level. Traits are in the order in
+    which they were introduced.
     """
 
     name: str
@@ -50,7 +53,9 @@ class Release:
         return bool(self.zookeeper_apis)
 
     def has(self, trait: Trait) -> bool:
-        """Return whether this release has a trait (a trait of a level: in a cluster at this release's own level)."""
+        """Return whether this release has a trait (a trait of a level: in a cluster at this
+        release's own level).
+        """
         return trait in self.traits
 
     def followed_by(
@@ -68,7 +73,9 @@ class Release:
         loses_zookeeper: bool = False,
         gained: Iterable[Trait],
     ) -> "Release":
-        """Return a later release: the arguments are new or changed, everything else is unchanged."""
+        """Return a later release: the arguments are new or changed, everything else is
+        unchanged.
+        """
         return replace(
             self,
             name=name,
@@ -78,10 +85,16 @@ class Release:
             supported_features=dict(supported_features),
             broker_apis=_changed(self.broker_apis, broker_apis, lost_apis),
             controller_apis=_changed(self.controller_apis, controller_apis, lost_apis),
-            zookeeper_apis={} if loses_zookeeper else _changed(self.zookeeper_apis, zookeeper_apis or {}, lost_apis),
+            zookeeper_apis={}
+            if loses_zookeeper
+            else _changed(self.zookeeper_apis, zookeeper_apis or {}, lost_apis),
             traits=(*self.traits, *gained),
         )
 
 
-def _changed(before: Mapping[ApiKey, VersionRange], now: Mapping[ApiKey, VersionRange], lost: Collection[ApiKey]) -> dict[ApiKey, VersionRange]:
+def _changed(
+    before: Mapping[ApiKey, VersionRange],
+    now: Mapping[ApiKey, VersionRange],
+    lost: Collection[ApiKey],
+) -> dict[ApiKey, VersionRange]:
     return {key: versions for key, versions in {**before, **now}.items() if key not in lost}

@@ -1,6 +1,8 @@
-"""The encoding of an event as a line of the event log: the envelope of the world and the event's own fields, as one flat JSON object.
+"""The encoding of an event as a line of the event log: the envelope of the world and the event's
+own fields, as one flat JSON object.
 
-The constant parts of the envelope of a node and incarnation are encoded once, so that a line costs about a microsecond.
+The constant parts of the envelope of a node and incarnation are encoded once, so that a line costs
+about a microsecond.
 """
 
 import msgspec
@@ -18,11 +20,24 @@ class LineEncoder:
 
     def __init__(self, run: str, node: str, incarnation: int) -> None:
         assert incarnation >= 1, "incarnations are counted from 1"
-        self._prefix = b'{"run":%b,"node":%b,"incarnation":%d,"n":' % (_encode(run), _encode(node), incarnation)
+        self._prefix = b'{"run":%b,"node":%b,"incarnation":%d,"n":' % (
+            _encode(run),
+            _encode(node),
+            incarnation,
+        )
 
     def line(self, n: int, t_ns: int, wall_ms: int, event: Event) -> bytes:
-        """Return the complete line, with its line feed. The event is encoded as `{"kind":...,` fields `}`, whose brace the envelope replaces."""
-        return b'%b%d,"t_ns":%d,"wall_ms":%d,%b\n' % (self._prefix, n, t_ns, wall_ms, _encode(event)[1:])
+        """Return the complete line, with its line feed.
+
+        The event is encoded as `{"kind":...,` fields `}`, whose brace the envelope replaces.
+        """
+        return b'%b%d,"t_ns":%d,"wall_ms":%d,%b\n' % (
+            self._prefix,
+            n,
+            t_ns,
+            wall_ms,
+            _encode(event)[1:],
+        )
 
 
 def file_name(node: str, incarnation: int) -> str:

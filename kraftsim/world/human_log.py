@@ -1,7 +1,10 @@
-"""The log for operators: structlog lines on standard error, in one format for all nodes. Events for machines go to the event log.
+"""The log for operators: structlog lines on standard error, in one format for all nodes.
 
-structlog and its dependencies are imported only when the log is set up: simulated nodes and benchmarks do not need them, and every
-command that starts nodes reads the names of levels and styles.
+Events for machines go to the event log.
+
+structlog and its dependencies are imported only when the log is set up: simulated nodes and
+benchmarks do not need them, and every command that starts nodes reads the names of levels and
+styles.
 """
 
 import sys
@@ -21,11 +24,19 @@ STYLES = (AUTO, LOGFMT, CONSOLE, JSON)
 
 
 def set_up_human_log(
-    clock: "Clock", *, node: str, incarnation: int, level: str = "info", style: str = AUTO, stream: TextIO | None = None
+    clock: "Clock",
+    *,
+    node: str,
+    incarnation: int,
+    level: str = "info",
+    style: str = AUTO,
+    stream: TextIO | None = None,
 ) -> "FilteringBoundLogger":
-    """Send lines of a level and above to a stream (default: standard error) and return the node's logger.
+    """Send lines of a level and above to a stream (default: standard error) and return the node's
+    logger.
 
-    `t` is in seconds since the run began, as in the event log; `time` is the node's wall clock in UTC.
+    `t` is in seconds since the run began, as in the event log; `time` is the node's wall clock in
+    UTC.
     """
     import logging
     from datetime import UTC, datetime
@@ -35,7 +46,9 @@ def set_up_human_log(
     def stamp(logger: object, method: str, values: Values) -> Values:
         values["t"] = f"{clock.monotonic_ns() / 1e9:.3f}"
         if style == JSON:
-            values["time"] = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC).isoformat(timespec="milliseconds")
+            values["time"] = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC).isoformat(
+                timespec="milliseconds"
+            )
         return values
 
     out = stream or sys.stderr
@@ -47,7 +60,9 @@ def set_up_human_log(
             _escape_controls,
             _renderer(style, out),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
         logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=True,
     )
@@ -56,10 +71,14 @@ def set_up_human_log(
 
 
 def _escape_controls(logger: object, method: str, values: Values) -> Values:
-    """Escape control characters, so that text from a client can neither add a line nor control a terminal."""
+    """Escape control characters, so that text from a client can neither add a line nor control a
+    terminal.
+    """
     for name, value in values.items():
         if isinstance(value, str) and not value.isprintable():
-            values[name] = "".join(each if each.isprintable() else repr(each)[1:-1] for each in value)
+            values[name] = "".join(
+                each if each.isprintable() else repr(each)[1:-1] for each in value
+            )
     return values
 
 
@@ -71,4 +90,6 @@ def _renderer(style: str, stream: TextIO) -> "Processor":
         return structlog.processors.JSONRenderer()
     if style == CONSOLE or (style == AUTO and is_terminal):
         return structlog.dev.ConsoleRenderer(colors=is_terminal)
-    return structlog.processors.LogfmtRenderer(key_order=["t", "level", "node", "incarnation", "event"])
+    return structlog.processors.LogfmtRenderer(
+        key_order=["t", "level", "node", "incarnation", "event"]
+    )

@@ -1,4 +1,6 @@
-"""The interface of the world for node code: four small protocols, implemented once for real machines and once for virtual time."""
+"""The interface of the world for node code: four small protocols, implemented once for real
+machines and once for virtual time.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -11,7 +13,10 @@ Chunk = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
-    """Time of this node. The wall clock may be wrong and may jump; the monotonic clock never goes back."""
+    """Time of this node.
+
+    The wall clock may be wrong and may jump; the monotonic clock never goes back.
+    """
 
     def wall_ms(self) -> int:
         """Return milliseconds since 1970 by this node's wall clock (record timestamps, expiry)."""
@@ -27,7 +32,10 @@ class Clock(Protocol):
 
 
 class FileSlice(Protocol):
-    """A slice of a file that has not been read. Its content does not change, whatever happens to the file meanwhile."""
+    """A slice of a file that has not been read.
+
+    Its content does not change, whatever happens to the file meanwhile.
+    """
 
     def __len__(self) -> int:
         """Return the number of bytes."""
@@ -38,13 +46,17 @@ class FileSlice(Protocol):
         ...
 
     def send(self, socket_descriptor: int, first: int) -> int:
-        """Send as many of them as a socket accepts, from byte `first` on, and return the number: at least one. Raises OSError: the socket is full,
-        or closed, or the file cannot be read."""
+        """Send as many of them as a socket accepts, from byte `first` on, and return the number: at
+        least one. Raises OSError: the socket is full, or closed, or the file cannot be read.
+        """
         ...
 
 
 class File(Protocol):
-    """An open file that grows at its end. Writes are visible at once and durable only after `flush`."""
+    """An open file that grows at its end.
+
+    Writes are visible at once and durable only after `flush`.
+    """
 
     path: str
 
@@ -54,7 +66,10 @@ class File(Protocol):
         ...
 
     def append(self, chunks: Sequence[Chunk]) -> int:
-        """Append the chunks, in order, and return the position of the first byte. Raises OSError; then a part may be written."""
+        """Append the chunks, in order, and return the position of the first byte.
+
+        Raises OSError; then a part may be written.
+        """
         ...
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -62,7 +77,9 @@ class File(Protocol):
         ...
 
     def slice(self, position: int, size_bytes: int) -> Chunk | FileSlice:
-        """Return so many bytes from position, which must exist, in a form that is efficient to send."""
+        """Return so many bytes from position, which must exist, in a form that is efficient to
+        send.
+        """
         ...
 
     def truncate(self, size_bytes: int) -> None:
@@ -70,7 +87,10 @@ class File(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Make everything appended before this call durable. Raises OSError: then the unflushed bytes may be lost for good (fsyncgate)."""
+        """Make everything appended before this call durable.
+
+        Raises OSError: then the unflushed bytes may be lost for good (fsyncgate).
+        """
         ...
 
     def close(self) -> None:
@@ -79,7 +99,10 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """The data directory of one node. Paths are relative, with '/' between parts; parents are created on demand."""
+    """The data directory of one node.
+
+    Paths are relative, with '/' between parts; parents are created on demand.
+    """
 
     def open(self, path: str) -> File:
         """Open a file for appending and reading, creating it if it is absent."""
@@ -100,20 +123,30 @@ class Disk(Protocol):
     async def replace(self, path: str, data: bytes) -> None:
         """Replace a file atomically: after any crash either the old or the new content is there.
 
-        Temporary file, flush, rename, flush of the directory; replacements of one path happen in the order of the calls.
+        Temporary file, flush, rename, flush of the directory; replacements of one path happen in
+        the order of the calls.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Delete a file; it may come back after a power loss until the directory is flushed. Raises FileNotFoundError."""
+        """Delete a file; it may come back after a power loss until the directory is flushed.
+
+        Raises FileNotFoundError.
+        """
         ...
 
     async def rename(self, path: str, new_path: str) -> None:
-        """Rename a file in its directory, durably; an existing file of the new name is replaced. Flush the file before. Raises FileNotFoundError."""
+        """Rename a file in its directory, durably; an existing file of the new name is replaced.
+
+        Flush the file before. Raises FileNotFoundError.
+        """
         ...
 
     def move_directory(self, directory: str, new_directory: str) -> None:
-        """Rename a directory of the root; the new one must have no files. Durable once the root is flushed. Close its files before."""
+        """Rename a directory of the root; the new one must have no files.
+
+        Durable once the root is flushed. Close its files before.
+        """
         ...
 
     async def flush_directory(self, directory: str) -> None:
@@ -126,9 +159,12 @@ class Disk(Protocol):
 
 
 class ObjectStore(Protocol):
-    """An object store that all nodes share: whole objects are written, any part of one is read. Keys are paths with '/' between their parts.
+    """An object store that all nodes share: whole objects are written, any part of one is read.
 
-    Every call is a remote request: it takes time, and may fail with an OSError whether or not it took effect.
+    Keys are paths with '/' between their parts.
+
+    Every call is a remote request: it takes time, and may fail with an OSError whether or not it
+    took effect.
     """
 
     async def put(self, key: str, pieces: Sequence[Chunk | FileSlice]) -> None:
@@ -136,7 +172,10 @@ class ObjectStore(Protocol):
         ...
 
     async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return so many bytes from `first` on, fewer only at the end; None: to the end. Raises FileNotFoundError, OSError."""
+        """Return so many bytes from `first` on, fewer only at the end; None: to the end.
+
+        Raises FileNotFoundError, OSError.
+        """
         ...
 
     async def delete(self, key: str) -> None:
@@ -144,7 +183,10 @@ class ObjectStore(Protocol):
         ...
 
     async def list(self, prefix: str) -> list[str]:
-        """Return the keys with a prefix, sorted. Recently written objects may be missing, recently deleted ones still listed. Raises OSError."""
+        """Return the keys with a prefix, sorted.
+
+        Recently written objects may be missing, recently deleted ones still listed. Raises OSError.
+        """
         ...
 
 
@@ -158,7 +200,9 @@ class World(Protocol):
     disk: Disk
 
     def random(self, purpose: str) -> Random:
-        """Return the stream of random numbers for a purpose; streams are keyed by (seed, node, incarnation, purpose) and independent."""
+        """Return the stream of random numbers for a purpose; streams are keyed by (seed, node,
+        incarnation, purpose) and independent.
+        """
         ...
 
     def emit(self, event: Event) -> None:
@@ -168,22 +212,34 @@ class World(Protocol):
     def flush_events(self) -> None:
         """Write the buffered events to the operating system.
 
-        Called before answers are sent, so that an acknowledged event is never missing from the log after kill -9.
+        Called before answers are sent, so that an acknowledged event is never missing from the log
+        after kill -9.
         """
         ...
 
     def elsewhere(self, directory: str) -> "World":
-        """Return this world with another directory of the node as its disk, by its path on the machine. Raises OSError."""
+        """Return this world with another directory of the node as its disk, by its path on the
+        machine.
+
+        Raises OSError.
+        """
         ...
 
     def objects(self, location: str, settings: Mapping[str, str]) -> ObjectStore:
-        """Return an object store: `file:DIRECTORY`, or `s3:BUCKET` with the settings of its client. Raises OSError, ImportError."""
+        """Return an object store: `file:DIRECTORY`, or `s3:BUCKET` with the settings of its client.
+
+        Raises OSError, ImportError.
+        """
         ...
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Return the result of a function, without blocking the loop: for long work without shared state or ordering."""
+        """Return the result of a function, without blocking the loop: for long work without shared
+        state or ordering.
+        """
         ...
 
     async def yield_point(self, place: str) -> None:
-        """A named preemption point where Kafka releases a lock: nothing in a real world, a scheduling choice in simulation."""
+        """A named preemption point where Kafka releases a lock: nothing in a real world, a
+        scheduling choice in simulation.
+        """
         ...

@@ -2,7 +2,10 @@
 
 
 def checked(path: str) -> str:
-    """Return the path if it stays inside the data directory. Raises ValueError for an absolute path, an empty part, '.' or '..'."""
+    """Return the path if it stays inside the data directory.
+
+    Raises ValueError for an absolute path, an empty part, '.' or '..'.
+    """
     for part in path.split("/"):
         if part in ("", ".", "..") or "\0" in part:
             raise ValueError(f"{path!r} is not a path inside a data directory")

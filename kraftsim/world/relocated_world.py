@@ -1,4 +1,6 @@
-"""The world of a node with another of its directories in place of the data directory, for files that Kafka can keep apart: `metadata.log.dir`."""
+"""The world of a node with another of its directories in place of the data directory, for files
+that Kafka can keep apart: `metadata.log.dir`.
+"""
 
 from collections.abc import Callable, Mapping
 from random import Random

@@ -1,11 +1,15 @@
-"""A directory of a disk as a disk of its own: for a simulated node, in place of a real node's second directory."""
+"""A directory of a disk as a disk of its own: for a simulated node, in place of a real node's
+second directory.
+"""
 
 from kraftsim.world.interface import Disk, File
 from kraftsim.world.paths import checked
 
 
 class Subdirectory:
-    """Implements `kraftsim.world.interface.Disk` below a directory of another disk, with which it shares power, space and faults."""
+    """Implements `kraftsim.world.interface.Disk` below a directory of another disk, with which it
+    shares power, space and faults.
+    """
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk

@@ -1,4 +1,6 @@
-"""Compaction, and readers of compacted logs: the last record of a key is lost, or replaced by one that was never committed."""
+"""Compaction, and readers of compacted logs: the last record of a key is lost, or replaced by one
+that was never committed.
+"""
 
 from mutants.mutant import Core, Mutator
 
@@ -41,7 +43,8 @@ CORE = Core(
             "if batch.has_producer_id and self._is_last_of_producer(batch):",
             "if False:",
             "a recovered producer state has an older batch of a producer, or none",
-            equivalent="a producer with its own keys has a retained record in its last batch; offsets, with shared keys, have no sequences",
+            equivalent="a producer with its own keys has a retained record in its last batch; "
+            "offsets, with shared keys, have no sequences",
         ),
         _cleaning.mutant(
             "cleans-open-transactions",
@@ -66,13 +69,15 @@ CORE = Core(
             "CLEANED, SWAP, log_last=False",
             "a crash leaves a swapped log with indexes that are not swapped",
             scenarios=("compaction_under_load",),
-            equivalent="recovery removes files swapped beside one that is not: the source segments still exist",
+            equivalent="recovery removes files swapped beside one that is not: the source segments "
+            "still exist",
         ),
         _loading.mutant(
             "reads-no-further-than-a-hole",
             "read_back",
             "for batch in split_batches(read):",
-            "for batch in (each for each in split_batches(read) if each.base_offset == next_offset):",
+            "for batch in (each for each in split_batches(read) if each.base_offset == "
+            "next_offset):",
             "a coordinator does not load records after a gap",
             scenarios=COORDINATORS,
         ),

@@ -13,7 +13,8 @@ CORE = Core(
             "ServerConnection._serve",
             "if not waiting and (inbox.announced_bytes or inbox.large is not None):",
             "if inbox.announced_bytes or inbox.large is not None:",
-            "a large frame that starts while a request waits for its replicas desynchronises a connection",
+            "a large frame that starts while a request waits for its replicas desynchronises a "
+            "connection",
         ),
         _inbox.mutant(
             "half-a-size-forgotten",
@@ -28,7 +29,8 @@ CORE = Core(
             "is_free = sys.getrefcount(self._buffer) == self._own_references",
             "is_free = True",
             "a batch that waits for its replicas is overwritten by the next one",
-            equivalent="it is not read again: only Produce keeps a view of its frame, appends before it waits, and copies what must be verified",
+            equivalent="it is not read again: only Produce keeps a view of its frame, appends "
+            "before it waits, and copies what must be verified",
         ),
         _large.mutant(
             "beginning-of-a-large-frame-not-moved",

@@ -1,4 +1,6 @@
-"""Members of a group that continue with reassigned partitions, or commit offsets that must be rejected."""
+"""Members of a group that continue with reassigned partitions, or commit offsets that must be
+rejected.
+"""
 
 from mutants.mutant import Core, Mutator
 
@@ -13,7 +15,8 @@ CORE = Core(
             "GroupMember._out",
             "if has_partitions:",
             "if False:",
-            "records fetched before are committed in a generation in which another member has copied them",
+            "records fetched before are committed in a generation in which another member has "
+            "copied them",
             scenarios=EXPELLED,
         ),
         _member.mutant(
@@ -36,7 +39,8 @@ CORE = Core(
             "self._drop(lost)",
             "pass",
             "a removed member continues at its old position, regardless of other members",
-            equivalent="it fetches the offsets of partitions assigned after that, and no others are processed",
+            equivalent="it fetches the offsets of partitions assigned after that, and no others "
+            "are processed",
         ),
     ),
 )

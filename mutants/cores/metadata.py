@@ -1,4 +1,6 @@
-"""The metadata image: brokers that are never unfenced, incomplete snapshots, and feature levels that are lost."""
+"""The metadata image: brokers that are never unfenced, incomplete snapshots, and feature levels
+that are lost.
+"""
 
 from mutants.mutant import Core, Mutator
 
@@ -28,7 +30,13 @@ CORE = Core(
             "yield from ()",
             "a node that starts from a snapshot has no brokers",
         ),
-        _snapshot.mutant("snapshot-without-topics", "snapshot_records", "_topics(image), ", "", "a node that starts from a snapshot has no topics"),
+        _snapshot.mutant(
+            "snapshot-without-topics",
+            "snapshot_records",
+            "_topics(image), ",
+            "",
+            "a node that starts from a snapshot has no topics",
+        ),
         _snapshot.mutant(
             "snapshot-without-configs",
             "snapshot_records",
@@ -50,7 +58,8 @@ CORE = Core(
             "self._change_broker(as_registration_change(record))",
             "pass",
             "old fencing records are ignored",
-            equivalent="records 7 and 8 are written only below metadata.version 3.3-IV3, which scenarios cannot format",
+            equivalent="records 7 and 8 are written only below metadata.version 3.3-IV3, which "
+            "scenarios cannot format",
         ),
         _image.mutant(
             "image-keeps-dead-brokers",
@@ -68,9 +77,19 @@ CORE = Core(
             scenarios=("controller_failover_during_migration",),
         ),
         _registration.mutant(
-            "stays-fenced", "BrokerRegistration.changed_by", "(self.fenced and record.fenced != UNFENCE)", "self.fenced", "no broker is ever unfenced"
+            "stays-fenced",
+            "BrokerRegistration.changed_by",
+            "(self.fenced and record.fenced != UNFENCE)",
+            "self.fenced",
+            "no broker is ever unfenced",
         ),
-        _registration.mutant("never-fenced", "BrokerRegistration.changed_by", "record.fenced == FENCE or ", "", "a dead broker stays unfenced"),
+        _registration.mutant(
+            "never-fenced",
+            "BrokerRegistration.changed_by",
+            "record.fenced == FENCE or ",
+            "",
+            "a dead broker stays unfenced",
+        ),
         _heartbeat.mutant(
             "lets-in-before-it-has-read",
             "next_state",
@@ -101,7 +120,13 @@ CORE = Core(
             "fenced=False if amended is None else",
             "a broker serves before it has read its registration",
         ),
-        _sessions.mutant("sessions-never-end", "BrokerSessions.is_valid", "return", "return True or", "a dead broker stays unfenced"),
+        _sessions.mutant(
+            "sessions-never-end",
+            "BrokerSessions.is_valid",
+            "return",
+            "return True or",
+            "a dead broker stays unfenced",
+        ),
         _state.mutant(
             "heartbeats-of-a-former-life",
             "ControllerState.decide_heartbeat",

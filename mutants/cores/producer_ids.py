@@ -71,12 +71,19 @@ CORE = Core(
             "self._following_producer_id += producer_id % 100 != 99",
             "two producers share an id",
         ),
-        _prefetching.mutant("block-used-twice", "PrefetchingBlockClient._use", "self._stock = None", "pass", "a broker uses its block again"),
+        _prefetching.mutant(
+            "block-used-twice",
+            "PrefetchingBlockClient._use",
+            "self._stock = None",
+            "pass",
+            "a broker uses its block again",
+        ),
         _prefetching.mutant(
             "goes-on-in-the-old-block",
             "PrefetchingBlockClient._use",
             "self._following_producer_id = block.first_producer_id",
-            "self._following_producer_id = max(self._following_producer_id, block.first_producer_id - 1)",
+            "self._following_producer_id = max(self._following_producer_id, "
+            "block.first_producer_id - 1)",
             "ids from outside the block",
         ),
         _prefetching.mutant(
@@ -207,7 +214,8 @@ CORE = Core(
             "for undo in reversed(self._pages.pop()[1]):",
             "for undo in self._pages.pop()[1]:",
             "a reverted record leaves state behind",
-            equivalent="no record changes one value twice, and the order of reverting different values does not matter",
+            equivalent="no record changes one value twice, and the order of reverting different "
+            "values does not matter",
         ),
         _journal.mutant(
             "undoes-what-is-committed",

@@ -29,7 +29,8 @@ CORE = Core(
         _manager.mutant(
             "remembers-nothing",
             "ProducerStateManager.apply",
-            "entry.add_batch(batch.last_sequence, base_offset + offset_delta, offset_delta, max_timestamp)",
+            "entry.add_batch(batch.last_sequence, base_offset + offset_delta, offset_delta, "
+            "max_timestamp)",
             "pass",
             "no producer can continue",
         ),
@@ -156,7 +157,8 @@ CORE = Core(
         _queue.mutant(
             "renumbers-what-may-be-there",
             "PartitionQueue.needs_new_identity",
-            "self.has_lost_sequence and not any(batch.state is not BatchState.REFUSED for batch in self.sent_batches())",
+            "self.has_lost_sequence and not any(batch.state is not BatchState.REFUSED for batch "
+            "in self.sent_batches())",
             "self.has_lost_sequence",
             "an unsettled batch is sent with a new sequence",
         ),
@@ -164,7 +166,8 @@ CORE = Core(
             "lost-is-lost",
             "IdempotentProducer._lose_request",
             "self._queues[batch.where].retry(batch, now_ms + self._settings.retry_backoff_ms)",
-            "self._queues[batch.where].remove(batch, sequence_is_used=True)\n            self._deliver(batch, -1)",
+            "self._queues[batch.where].remove(batch, sequence_is_used=True)\n            "
+            "self._deliver(batch, -1)",
             "a lost record is reported as acknowledged",
         ),
         _producer.mutant(

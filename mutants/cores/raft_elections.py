@@ -9,14 +9,30 @@ _answers = Mutator("raft", "kraftsim.core.raft.epoch_answers")
 
 CORE = Core(
     mutants=(
-        _elections.mutant("any-log-may-lead", "_is_complete", "theirs >= quorum.log.end", "True", "a leader without committed records"),
         _elections.mutant(
-            "longer-log-wins", "_is_complete", "theirs >= quorum.log.end", "theirs.offset >= quorum.log.end.offset", "an old tail beats a newer epoch"
+            "any-log-may-lead",
+            "_is_complete",
+            "theirs >= quorum.log.end",
+            "True",
+            "a leader without committed records",
         ),
         _elections.mutant(
-            "later-epoch-wins", "_is_complete", "theirs >= quorum.log.end", "theirs.epoch >= quorum.log.end.epoch", "a shorter log of the epoch wins"
+            "longer-log-wins",
+            "_is_complete",
+            "theirs >= quorum.log.end",
+            "theirs.offset >= quorum.log.end.offset",
+            "an old tail beats a newer epoch",
         ),
-        _elections.mutant("only-a-longer-log-may-lead", "_is_complete", ">=", ">", "equal logs elect no leader"),
+        _elections.mutant(
+            "later-epoch-wins",
+            "_is_complete",
+            "theirs >= quorum.log.end",
+            "theirs.epoch >= quorum.log.end.epoch",
+            "a shorter log of the epoch wins",
+        ),
+        _elections.mutant(
+            "only-a-longer-log-may-lead", "_is_complete", ">=", ">", "equal logs elect no leader"
+        ),
         _elections.mutant(
             "wins-with-its-own-vote",
             "poll_candidate",
@@ -24,8 +40,16 @@ CORE = Core(
             "len(role.canvass.granted) >= quorum.voter_set.majority - 1",
             "two leaders in an epoch",
         ),
-        _elections.mutant("counts-refusals", "_count", "if is_granted:", "if True:", "two leaders in an epoch"),
-        _elections.mutant("gives-its-vote-again", "_would_grant", "return voted.is_same_as(asked.candidate)", "return True", "two votes in an epoch"),
+        _elections.mutant(
+            "counts-refusals", "_count", "if is_granted:", "if True:", "two leaders in an epoch"
+        ),
+        _elections.mutant(
+            "gives-its-vote-again",
+            "_would_grant",
+            "return voted.is_same_as(asked.candidate)",
+            "return True",
+            "two votes in an epoch",
+        ),
         _elections.mutant(
             "votes-in-a-past-epoch",
             "_check",
@@ -41,7 +65,11 @@ CORE = Core(
             "a voter votes in an epoch that it is not in",
         ),
         _elections.mutant(
-            "never-stands-again", "poll_candidate", "if now_ms < role.backs_off_until_ms:", "if True:", "a lost election is the last one"
+            "never-stands-again",
+            "poll_candidate",
+            "if now_ms < role.backs_off_until_ms:",
+            "if True:",
+            "a lost election is the last one",
         ),
         _quorum.mutant(
             "forgets-its-role",
@@ -58,12 +86,17 @@ CORE = Core(
             "a restart loses a vote",
         ),
         _quorum.mutant(
-            "writes-no-vote-for-itself", "Quorum.persisted", "voted = self.own", "voted = None", "a candidate that restarts votes for another"
+            "writes-no-vote-for-itself",
+            "Quorum.persisted",
+            "voted = self.own",
+            "voted = None",
+            "a candidate that restarts votes for another",
         ),
         _quorum.mutant(
             "reads-no-vote",
             "Quorum.begin",
-            "voted = ReplicaKey(state.voted_id, state.voted_directory_id) if state.voted_id != NOT_VOTED else None",
+            "voted = ReplicaKey(state.voted_id, state.voted_directory_id) if state.voted_id != "
+            "NOT_VOTED else None",
             "voted = None",
             "a restart loses a vote",
         ),
@@ -84,19 +117,25 @@ CORE = Core(
         _quorum.mutant(
             "goes-on-leading",
             "Quorum._enter",
-            'self.effects.append(StopLeading(former.epoch, reason or f"epoch {role.epoch} has begun"))',
+            'self.effects.append(StopLeading(former.epoch, reason or f"epoch {role.epoch} has '
+            'begun"))',
             "pass",
             "the writes of an old leader are not reverted",
         ),
         _quorum.mutant(
-            "ignores-later-epochs", "Quorum.see_epoch", "if epoch > self.epoch:", "if epoch > self.epoch + 1:", "no replica follows a leader"
+            "ignores-later-epochs",
+            "Quorum.see_epoch",
+            "if epoch > self.epoch:",
+            "if epoch > self.epoch + 1:",
+            "no replica follows a leader",
         ),
         _quorum.mutant(
             "epoch-begins-a-record-early",
             "Quorum.become_leader",
             "epoch_start_offset=self.log.end_offset",
             "epoch_start_offset=self.log.end_offset - 1",
-            "records of earlier epochs are committed without one of the leader's epoch (KAFKA-12619)",
+            "records of earlier epochs are committed without one of the leader's epoch "
+            "(KAFKA-12619)",
         ),
         _quorum.mutant(
             "tells-nobody-who-leads",

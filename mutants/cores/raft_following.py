@@ -1,4 +1,6 @@
-"""Followers: acknowledge what is not durable, keep what they must truncate, and lose their position in a snapshot."""
+"""Followers: acknowledge what is not durable, keep what they must truncate, and lose their position
+in a snapshot.
+"""
 
 from mutants.mutant import Core, Mutator
 
@@ -11,12 +13,17 @@ CORE = Core(
         _following.mutant(
             "fetches-before-the-flush",
             "_is_flushing",
-            "return quorum.settings.always_flushes and quorum.log.flushed_end_offset < quorum.log.end_offset",
+            "return quorum.settings.always_flushes and quorum.log.flushed_end_offset < "
+            "quorum.log.end_offset",
             "return False",
             "a Fetch acknowledges records that a power loss removes",
         ),
         _following.mutant(
-            "follower-does-not-flush", "_append", "quorum.effects.append(Flush(quorum.log.end_offset))", "pass", "a follower never fetches again"
+            "follower-does-not-flush",
+            "_append",
+            "quorum.effects.append(Flush(quorum.log.end_offset))",
+            "pass",
+            "a follower never fetches again",
         ),
         _following.mutant(
             "trusts-the-leaders-high-watermark",
@@ -25,8 +32,20 @@ CORE = Core(
             "leaders",
             "a follower commits records that it does not have",
         ),
-        _following.mutant("learns-no-high-watermark", "_learn_high_watermark", "quorum.advance(high_watermark)", "pass", "brokers see no commits"),
-        _following.mutant("cuts-in-mind-only", "_truncate", "quorum.effects.append(Truncate(end_offset))", "pass", "truncated records stay on disk"),
+        _following.mutant(
+            "learns-no-high-watermark",
+            "_learn_high_watermark",
+            "quorum.advance(high_watermark)",
+            "pass",
+            "brokers see no commits",
+        ),
+        _following.mutant(
+            "cuts-in-mind-only",
+            "_truncate",
+            "quorum.effects.append(Truncate(end_offset))",
+            "pass",
+            "truncated records stay on disk",
+        ),
         _following.mutant(
             "cuts-too-little",
             "_truncate",
@@ -90,7 +109,8 @@ CORE = Core(
             "if not fits or not batch.crc_is_valid():",
             "if not fits:",
             "a corrupt batch is replicated",
-            equivalent="no fault corrupts bytes in transit: TCP's checksum prevents it, and so does the simulated network",
+            equivalent="no fault corrupts bytes in transit: TCP's checksum prevents it, and so "
+            "does the simulated network",
         ),
         _log.mutant(
             "flushed-beyond-the-cut",
@@ -100,12 +120,17 @@ CORE = Core(
             "new records count as flushed at offsets where old ones were",
         ),
         _log.mutant(
-            "epochs-beyond-the-cut", "RaftLog.truncate_to", "self.epochs.truncate_to(end_offset)", "pass", "the log has an epoch that was truncated"
+            "epochs-beyond-the-cut",
+            "RaftLog.truncate_to",
+            "self.epochs.truncate_to(end_offset)",
+            "pass",
+            "the log has an epoch that was truncated",
         ),
         _log.mutant(
             "agrees-with-everybody",
             "RaftLog.agreement_with",
-            "return found if found.epoch != last_fetched_epoch or found.end_offset < fetch_offset else None",
+            "return found if found.epoch != last_fetched_epoch or found.end_offset < "
+            "fetch_offset else None",
             "return None",
             "a follower keeps records that the leader does not have",
         ),

@@ -10,9 +10,19 @@ TOO_SHORT = ("election_timeouts_too_short",)
 
 CORE = Core(
     mutants=(
-        _leadership.mutant("commits-what-one-has", "Leadership.high_watermark", "ends[len(ends) // 2]", "ends[0]", "committed without a majority"),
         _leadership.mutant(
-            "commits-what-all-have", "Leadership.high_watermark", "ends[len(ends) // 2]", "ends[-1]", "one voter that is down blocks commits"
+            "commits-what-one-has",
+            "Leadership.high_watermark",
+            "ends[len(ends) // 2]",
+            "ends[0]",
+            "committed without a majority",
+        ),
+        _leadership.mutant(
+            "commits-what-all-have",
+            "Leadership.high_watermark",
+            "ends[len(ends) // 2]",
+            "ends[-1]",
+            "one voter that is down blocks commits",
         ),
         _leadership.mutant(
             "sorts-the-wrong-way",
@@ -52,7 +62,8 @@ CORE = Core(
         _leadership.mutant(
             "never-resigns",
             "Leadership.resigns_at_ms",
-            "return None if self._voters.is_only_voter(self.own) else self._majority_contact_ms + check_quorum_ms",
+            "return None if self._voters.is_only_voter(self.own) else self._majority_contact_ms "
+            "+ check_quorum_ms",
             "return None",
             "a leader without fetches from voters does not resign",
         ),
@@ -67,7 +78,8 @@ CORE = Core(
             "leads-before-it-may",
             "lead",
             "    on_written(quorum)",
-            "    leadership.is_announced = True\n    quorum.effects.append(Lead(quorum.epoch))\n    on_written(quorum)",
+            "    leadership.is_announced = True\n    "
+            "quorum.effects.append(Lead(quorum.epoch))\n    on_written(quorum)",
             "a controller becomes active without uncommitted records",
         ),
         _leading.mutant(

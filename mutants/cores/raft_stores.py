@@ -1,4 +1,6 @@
-"""Missing, late or misordered disk operations: a replica reports something as durable that is not."""
+"""Missing, late or misordered disk operations: a replica reports something as durable that is
+not.
+"""
 
 from mutants.mutant import Core, Mutator
 
@@ -31,7 +33,8 @@ CORE = Core(
         _store.mutant(
             "stores-no-quorum-state",
             "MetadataStore.store_quorum_state",
-            "await self._world.disk.replace(QUORUM_STATE_PATH, build_quorum_state(state, data_version))",
+            "await self._world.disk.replace(QUORUM_STATE_PATH, build_quorum_state(state, "
+            "data_version))",
             "pass",
             "a restart loses epoch and vote",
         ),
@@ -63,7 +66,8 @@ CORE = Core(
             "log-gives-way-before-the-snapshot",
             "MetadataStore.install",
             "await self.snapshots.finish_fetched(snapshot)",
-            "self._log.advance_log_start(snapshot.end_offset)\n        await self.snapshots.finish_fetched(snapshot)",
+            "self._log.advance_log_start(snapshot.end_offset)\n        await "
+            "self.snapshots.finish_fetched(snapshot)",
             "a crash leaves neither log nor snapshot",
             scenarios=SLOW_DISKS,
         ),
@@ -81,7 +85,8 @@ CORE = Core(
             "await self._log.store_epochs()",
             "pass",
             "the leader-epoch checkpoint on disk is outdated",
-            equivalent="the file is for Apache Kafka's tools: a replica rebuilds its epochs from the log at startup",
+            equivalent="the file is for Apache Kafka's tools: a replica rebuilds its epochs from "
+            "the log at startup",
         ),
         _point.mutant(
             "accepts-any-damage",
@@ -130,7 +135,8 @@ CORE = Core(
         _node.mutant(
             "leads-an-epoch-that-is-over",
             "RaftNode._apply_next",
-            "self._epoch_to_lead is not None and self.replica.is_leader and self.quorum.epoch == self._epoch_to_lead and",
+            "self._epoch_to_lead is not None and self.replica.is_leader and self.quorum.epoch == "
+            "self._epoch_to_lead and",
             "self._epoch_to_lead is not None and",
             "a controller that is no longer leader becomes active",
             scenarios=TOO_SHORT,
@@ -155,7 +161,8 @@ CORE = Core(
             "self._snapshot_to_load = snapshot",
             "pass",
             "the state lacks records of the snapshot",
-            equivalent="a fetched snapshot ends at or after the applied offset: a log that starts after that is detected as well",
+            equivalent="a fetched snapshot ends at or after the applied offset: a log that "
+            "starts after that is detected as well",
         ),
         _node.mutant(
             "ignores-a-refused-flush",
@@ -215,7 +222,8 @@ CORE = Core(
             " or installed_count != raft.installed_count:",
             ":",
             "a snapshot of a replaced log",
-            equivalent="it is checked again when the snapshot is written and dropped then; a node that starts earlier finds the newer one",
+            equivalent="it is checked again when the snapshot is written and dropped then; a "
+            "node that starts earlier finds the newer one",
         ),
         _writing.mutant(
             "snapshot-begins-anew",
@@ -262,10 +270,18 @@ CORE = Core(
             scenarios=FALL_BEHIND,
         ),
         _log.mutant(
-            "flushes-no-names", "PartitionLog.complete_truncation", "await self._files.flush_names()", "pass", "a power loss removes a whole segment"
+            "flushes-no-names",
+            "PartitionLog.complete_truncation",
+            "await self._files.flush_names()",
+            "pass",
+            "a power loss removes a whole segment",
         ),
         _log.mutant(
-            "cuts-in-memory-only", "PartitionLog._fill_active", "file.truncate(active.size_bytes)", "pass", "truncated records are still in the file"
+            "cuts-in-memory-only",
+            "PartitionLog._fill_active",
+            "file.truncate(active.size_bytes)",
+            "pass",
+            "truncated records are still in the file",
         ),
         _log.mutant(
             "cuts-the-wrong-batch",

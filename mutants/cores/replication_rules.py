@@ -1,4 +1,6 @@
-"""Rules that were once covered by no test or scenario: ISR expansion, consumer reads, group fencing, rejected votes."""
+"""Rules that were once covered by no test or scenario: ISR expansion, consumer reads, group
+fencing, rejected votes.
+"""
 
 from mutants.mutant import Core, Mutator
 
@@ -50,7 +52,8 @@ CORE = Core(
             "",
             "a replaced ISR is treated as the current one",
             scenarios=LEADERS,
-            equivalent="one proposal is in flight at a time, and anything that raises the partition epoch cancels it: its response is ignored",
+            equivalent="one proposal is in flight at a time, and anything that raises the "
+            "partition epoch cancels it: its response is ignored",
         ),
         _replica.mutant(
             "acknowledges-with-too-few-in-sync",
@@ -59,20 +62,24 @@ CORE = Core(
             "return ErrorCode.NONE",
             "acks=all is acknowledged with fewer in-sync replicas than required",
             scenarios=LEADERS,
-            equivalent="since 3.7 the high watermark does not advance below min.insync.replicas: the request keeps waiting",
+            equivalent="since 3.7 the high watermark does not advance below min.insync.replicas: "
+            "the request keeps waiting",
         ),
         _reading.mutant(
             "reads-past-the-high-watermark",
             "decide_read",
-            "replica.last_stable_offset if reads_committed else replica.high_watermark\n    return ReadBounds",
-            "replica.last_stable_offset if reads_committed else replica.log_end_offset\n    return ReadBounds",
+            "replica.last_stable_offset if reads_committed else replica.high_watermark\n    "
+            "return ReadBounds",
+            "replica.last_stable_offset if reads_committed else replica.log_end_offset\n    "
+            "return ReadBounds",
             "a consumer returns records that may be truncated",
             scenarios=READERS,
         ),
         _committing.mutant(
             "commits-in-any-generation",
             "TransactionalCommitting.refuse",
-            "return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION",
+            "return None if asked.generation_id == group.generation_id else "
+            "ErrorCode.ILLEGAL_GENERATION",
             "return None",
             "a zombie with a retained membership commits records that another member has copied",
             scenarios=ZOMBIES,
@@ -82,7 +89,8 @@ CORE = Core(
             "TransactionalCommitting.refuse",
             "if error is not None:",
             "if False:",
-            "a zombie with a reused group.instance.id commits records that its successor has copied",
+            "a zombie with a reused group.instance.id commits records that its successor has "
+            "copied",
             scenarios=ZOMBIES,
         ),
         _elections.mutant(
@@ -91,7 +99,8 @@ CORE = Core(
             "return leader_id is None and _is_complete(quorum, asked.log_end)",
             "return _is_complete(quorum, asked.log_end)",
             "two leaders of one epoch, if a majority lost its votes",
-            equivalent="a leader was elected by a majority that voted in its epoch: another candidate of the epoch gets none",
+            equivalent="a leader was elected by a majority that voted in its epoch: another "
+            "candidate of the epoch gets none",
         ),
         _serving.mutant(
             "gives-any-snapshot",
@@ -99,7 +108,8 @@ CORE = Core(
             "if wanted not in quorum.log.snapshots or wanted == FORMAT_SNAPSHOT:",
             "if False:",
             "a replica is referred to a missing snapshot",
-            equivalent="the leader names an existing snapshot, and the replica restarts the fetch if it is deleted by then",
+            equivalent="the leader names an existing snapshot, and the replica restarts the "
+            "fetch if it is deleted by then",
         ),
         _retention.mutant(
             "keeps-segments-of-forgotten-epochs",

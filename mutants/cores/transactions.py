@@ -1,4 +1,6 @@
-"""The transaction coordinator: missing fencing, changed decisions, lost markers, and incomplete failover."""
+"""The transaction coordinator: missing fencing, changed decisions, lost markers, and incomplete
+failover.
+"""
 
 from mutants.mutant import Core, Mutator
 

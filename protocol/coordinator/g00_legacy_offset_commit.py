@@ -1,7 +1,8 @@
 """LegacyOffsetCommit (0): an offset as brokers before 0.9 wrote it; still supported for reading.
 
 Up to 3.9 it was version 0 of OffsetCommitKey.
-Source: KAFKA-18301; OffsetMetadataManager, LegacyOffsetCommitKey.json, LegacyOffsetCommitValue.json.
+Source: KAFKA-18301; OffsetMetadataManager, LegacyOffsetCommitKey.json,
+LegacyOffsetCommitValue.json.
 """
 
 from protocol.schema import int32, int64, message, string

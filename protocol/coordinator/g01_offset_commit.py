@@ -1,7 +1,9 @@
 """OffsetCommit (1): an offset that a group committed; a null value is a tombstone.
 
-A pending one, inside a transaction, is the same record in a transactional batch: it applies after its commit marker.
-Source: KIP-98, KIP-211, KIP-320, KIP-915; OffsetMetadataManager, OffsetCommitKey.json, OffsetCommitValue.json.
+A pending one, inside a transaction, is the same record in a transactional batch: it applies after
+its commit marker.
+Source: KIP-98, KIP-211, KIP-320, KIP-915; OffsetMetadataManager, OffsetCommitKey.json,
+OffsetCommitValue.json.
 """
 
 from protocol.schema import int32, int64, message, string, uuid
@@ -18,7 +20,9 @@ class OffsetCommitKey:
 
 @message(key=1, kind="coordinator-value", versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    """The next offset that the group reads. v1 has its own expiry timestamp, v3 a leader epoch, v4 tagged fields."""
+    """The next offset that the group reads. v1 has its own expiry timestamp, v3 a leader epoch, v4
+    tagged fields.
+    """
 
     offset: int = int64()
     leader_epoch: int = int32(since=3, default=-1, ignorable=True)

@@ -1,7 +1,9 @@
-"""GroupMetadata (2): a group of the classic protocol after a rebalance: its generation, members and their assignments.
+"""GroupMetadata (2): a group of the classic protocol after a rebalance: its generation, members and
+their assignments.
 
 A null value is a tombstone.
-Source: KIP-62 (v1), KIP-211 (v2), KIP-345 (v3), KIP-915 (v4); GroupCoordinatorRecordHelpers, GroupMetadataKey.json, GroupMetadataValue.json.
+Source: KIP-62 (v1), KIP-211 (v2), KIP-345 (v3), KIP-915 (v4); GroupCoordinatorRecordHelpers,
+GroupMetadataKey.json, GroupMetadataValue.json.
 """
 
 from protocol.schema import array, byte_string, int32, int64, message, string, structure
@@ -16,7 +18,9 @@ class GroupMetadataKey:
 
 @structure
 class MemberMetadata:
-    """A member; subscription and assignment are opaque to the coordinator (see consumer_protocol)."""
+    """A member; subscription and assignment are opaque to the coordinator (see
+    consumer_protocol).
+    """
 
     member_id: str = string()
     group_instance_id: str | None = string(since=3, nullable="3+", default=None, ignorable=True)

@@ -1,7 +1,9 @@
-"""ConsumerGroupPartitionMetadata (4): the topics that a consumer group had subscribed to, when its epoch was decided (up to 4.0).
+"""ConsumerGroupPartitionMetadata (4): the topics that a consumer group had subscribed to, when its
+epoch was decided (up to 4.0).
 
 4.1 and later only write tombstones, since a hash in record 3 says as much.
-Source: KIP-848, KIP-1101; ConsumerGroupPartitionMetadataKey.json, ConsumerGroupPartitionMetadataValue.json.
+Source: KIP-848, KIP-1101; ConsumerGroupPartitionMetadataKey.json,
+ConsumerGroupPartitionMetadataValue.json.
 """
 
 from protocol.schema import array, int32, message, string, structure, uuid

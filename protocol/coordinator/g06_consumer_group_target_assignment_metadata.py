@@ -1,7 +1,9 @@
-"""ConsumerGroupTargetAssignmentMetadata (6): the group epoch for which a consumer group's target assignment was made.
+"""ConsumerGroupTargetAssignmentMetadata (6): the group epoch for which a consumer group's target
+assignment was made.
 
 If it is lower than the group epoch, the assignment is not computed yet.
-Source: KIP-848, KIP-1263; ConsumerGroupTargetAssignmentMetadataKey.json, ConsumerGroupTargetAssignmentMetadataValue.json.
+Source: KIP-848, KIP-1263; ConsumerGroupTargetAssignmentMetadataKey.json,
+ConsumerGroupTargetAssignmentMetadataValue.json.
 """
 
 from protocol.schema import int32, int64, message, string

@@ -1,7 +1,8 @@
 """ConsumerGroupTargetAssignmentMember (7): the target assignment of a member of a consumer group.
 
 The member reaches it over several heartbeats.
-Source: KIP-848; ConsumerGroupTargetAssignmentMemberKey.json, ConsumerGroupTargetAssignmentMemberValue.json.
+Source: KIP-848; ConsumerGroupTargetAssignmentMemberKey.json,
+ConsumerGroupTargetAssignmentMemberValue.json.
 """
 
 from protocol.schema import array, int32, message, string, structure, uuid

@@ -1,7 +1,9 @@
-"""ConsumerGroupCurrentMemberAssignment (8): the current assignment of a member of a consumer group, and the partitions that it must revoke first.
+"""ConsumerGroupCurrentMemberAssignment (8): the current assignment of a member of a consumer group,
+and the partitions that it must revoke first.
 
 A partition is assigned to the next member only after the previous one has revoked it.
-Source: KIP-848, KIP-1251; ConsumerGroupCurrentMemberAssignmentKey.json, ConsumerGroupCurrentMemberAssignmentValue.json.
+Source: KIP-848, KIP-1251; ConsumerGroupCurrentMemberAssignmentKey.json,
+ConsumerGroupCurrentMemberAssignmentValue.json.
 """
 
 from protocol.schema import array, int8, int32, message, string, structure, uuid

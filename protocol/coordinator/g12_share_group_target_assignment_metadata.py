@@ -1,7 +1,9 @@
-"""ShareGroupTargetAssignmentMetadata (12): the group epoch for which a share group's assignment was made.
+"""ShareGroupTargetAssignmentMetadata (12): the group epoch for which a share group's assignment was
+made.
 
 If it is lower than the group epoch, the assignment is not computed yet.
-Source: KIP-932, KIP-1263; ShareGroupTargetAssignmentMetadataKey.json, ShareGroupTargetAssignmentMetadataValue.json.
+Source: KIP-932, KIP-1263; ShareGroupTargetAssignmentMetadataKey.json,
+ShareGroupTargetAssignmentMetadataValue.json.
 """
 
 from protocol.schema import int32, int64, message, string

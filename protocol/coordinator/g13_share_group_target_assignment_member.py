@@ -1,7 +1,8 @@
 """ShareGroupTargetAssignmentMember (13): the target assignment of a member of a share group.
 
 Several members may have the same partition.
-Source: KIP-932; ShareGroupTargetAssignmentMemberKey.json, ShareGroupTargetAssignmentMemberValue.json.
+Source: KIP-932; ShareGroupTargetAssignmentMemberKey.json,
+ShareGroupTargetAssignmentMemberValue.json.
 """
 
 from protocol.schema import array, int32, message, string, structure, uuid

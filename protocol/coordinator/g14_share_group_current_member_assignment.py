@@ -1,7 +1,8 @@
 """ShareGroupCurrentMemberAssignment (14): the current assignment of a member of a share group.
 
 There is no revocation, so it follows the target at once.
-Source: KIP-932; ShareGroupCurrentMemberAssignmentKey.json, ShareGroupCurrentMemberAssignmentValue.json.
+Source: KIP-932; ShareGroupCurrentMemberAssignmentKey.json,
+ShareGroupCurrentMemberAssignmentValue.json.
 """
 
 from protocol.schema import array, int8, int32, message, string, structure, uuid

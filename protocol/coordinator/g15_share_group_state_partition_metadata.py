@@ -1,7 +1,10 @@
-"""ShareGroupStatePartitionMetadata (15): the partitions for which the share coordinator keeps, or will keep, the state of a share group.
+"""ShareGroupStatePartitionMetadata (15): the partitions for which the share coordinator keeps, or
+will keep, the state of a share group.
 
-The group coordinator sends initialize and delete requests (APIs 83 and 86), and records here their progress.
-Source: KIP-932; ShareGroupStatePartitionMetadataKey.json, ShareGroupStatePartitionMetadataValue.json.
+The group coordinator sends initialize and delete requests (APIs 83 and 86), and records here their
+progress.
+Source: KIP-932; ShareGroupStatePartitionMetadataKey.json,
+ShareGroupStatePartitionMetadataValue.json.
 """
 
 from protocol.schema import array, int32, message, string, structure, uuid

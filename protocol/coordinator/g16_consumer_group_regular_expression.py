@@ -1,4 +1,5 @@
-"""ConsumerGroupRegularExpression (16): the topics that a regular expression of a consumer group's member matched when it was last resolved.
+"""ConsumerGroupRegularExpression (16): the topics that a regular expression of a consumer group's
+member matched when it was last resolved.
 
 The coordinator resolves it (4.0), from time to time and when the topics change.
 Source: KIP-848; ConsumerGroupRegularExpressionKey.json, ConsumerGroupRegularExpressionValue.json.

@@ -24,11 +24,15 @@ class LastAssignmentConfig:
 
 @message(key=17, kind="coordinator-value", versions="0", flexible="0+")
 class StreamsGroupMetadataValue:
-    """With the hash of the topics, and how far topology and its description are validated and stored (after 4.1)."""
+    """With the hash of the topics, and how far topology and its description are validated and
+    stored (after 4.1).
+    """
 
     epoch: int = int32()
     metadata_hash: int = int64()
     validated_topology_epoch: int = int32(tag=0, tagged="0+", default=-1)
-    last_assignment_configs: list[LastAssignmentConfig] | None = array(LastAssignmentConfig, tag=1, tagged="0+", nullable="0+")
+    last_assignment_configs: list[LastAssignmentConfig] | None = array(
+        LastAssignmentConfig, tag=1, tagged="0+", nullable="0+"
+    )
     stored_description_topology_epoch: int = int32(tag=2, tagged="0+", default=-1)
     failed_description_topology_epoch: int = int32(tag=3, tagged="0+", default=-1)

@@ -1,7 +1,9 @@
-"""StreamsGroupTargetAssignmentMetadata (20): the group epoch for which a streams group's target assignment was made.
+"""StreamsGroupTargetAssignmentMetadata (20): the group epoch for which a streams group's target
+assignment was made.
 
 If it is lower than the group epoch, the assignment is not computed yet.
-Source: KIP-1071, KIP-1263; StreamsGroupTargetAssignmentMetadataKey.json, StreamsGroupTargetAssignmentMetadataValue.json.
+Source: KIP-1071, KIP-1263; StreamsGroupTargetAssignmentMetadataKey.json,
+StreamsGroupTargetAssignmentMetadataValue.json.
 """
 
 from protocol.schema import int32, int64, message, string

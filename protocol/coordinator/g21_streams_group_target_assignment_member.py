@@ -1,7 +1,8 @@
 """StreamsGroupTargetAssignmentMember (21): the target tasks of a member of a streams group.
 
 The member reaches them over several heartbeats.
-Source: KIP-1071; StreamsGroupTargetAssignmentMemberKey.json, StreamsGroupTargetAssignmentMemberValue.json.
+Source: KIP-1071; StreamsGroupTargetAssignmentMemberKey.json,
+StreamsGroupTargetAssignmentMemberValue.json.
 """
 
 from protocol.schema import array, int32, message, string, structure

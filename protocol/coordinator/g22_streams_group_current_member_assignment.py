@@ -1,7 +1,9 @@
-"""StreamsGroupCurrentMemberAssignment (22): the current tasks of a member of a streams group, and those that it must revoke first.
+"""StreamsGroupCurrentMemberAssignment (22): the current tasks of a member of a streams group, and
+those that it must revoke first.
 
 A task is assigned to the next member only after the previous one has revoked it.
-Source: KIP-1071; StreamsGroupCurrentMemberAssignmentKey.json, StreamsGroupCurrentMemberAssignmentValue.json.
+Source: KIP-1071; StreamsGroupCurrentMemberAssignmentKey.json,
+StreamsGroupCurrentMemberAssignmentValue.json.
 """
 
 from protocol.schema import array, int8, int32, message, string, structure
@@ -17,7 +19,9 @@ class StreamsGroupCurrentMemberAssignmentKey:
 
 @structure
 class TaskIds:
-    """Tasks of one subtopology, by partition; of active ones also the epochs in which they were assigned."""
+    """Tasks of one subtopology, by partition; of active ones also the epochs in which they were
+    assigned.
+    """
 
     subtopology_id: str = string()
     partitions: list[int] = array(int32)

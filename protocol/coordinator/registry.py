@@ -1,8 +1,11 @@
-"""Reads and writes the records of the coordinators' topics; each record is a file `gNN_name.py`, `sNN_name.py` or `tNN_name.py` in this package.
+"""Reads and writes the records of the coordinators' topics; each record is a file `gNN_name.py`,
+`sNN_name.py` or `tNN_name.py` in this package.
 
-The key begins with the record's type, the value with its version, two bytes each; a null value is a tombstone. An unknown type is skipped,
-because an older broker may read what a newer one wrote (KIP-915); an unknown version stops the reader, because partial state is unusable.
-Source: CoordinatorRecordSerde, GroupCoordinatorRecordSerde, ShareCoordinatorRecordSerde, TransactionLog.
+The key begins with the record's type, the value with its version, two bytes each; a null value is a
+tombstone. An unknown type is skipped, because an older broker may read what a newer one wrote
+(KIP-915); an unknown version stops the reader, because partial state is unusable.
+Source: CoordinatorRecordSerde, GroupCoordinatorRecordSerde, ShareCoordinatorRecordSerde,
+TransactionLog.
 """
 
 import importlib
@@ -14,10 +17,17 @@ from typing import NamedTuple
 from protocol.message_codec import compiled
 from protocol.numbered_files import name_in_kafka, numbered_modules
 from protocol.schema import Message, declaration_of
-from protocol.version_prefixed import PREFIX_BYTES, build_version_prefixed, parse_version_prefixed, prefixed_version
+from protocol.version_prefixed import (
+    PREFIX_BYTES,
+    build_version_prefixed,
+    parse_version_prefixed,
+    prefixed_version,
+)
 
 KEY_VERSION = 0
-"""The version of every key: its two bytes contain the record type instead, which up to 3.9 was called the version of the key."""
+"""The version of every key: its two bytes contain the record type instead, which up to 3.9 was
+called the version of the key.
+"""
 
 
 class CoordinatorTopic(Enum):
@@ -35,26 +45,44 @@ class RecordClasses(NamedTuple):
     value: type
 
 
-_LETTERS = {CoordinatorTopic.TRANSACTION_STATE: "t", CoordinatorTopic.CONSUMER_OFFSETS: "g", CoordinatorTopic.SHARE_GROUP_STATE: "s"}
+_LETTERS = {
+    CoordinatorTopic.TRANSACTION_STATE: "t",
+    CoordinatorTopic.CONSUMER_OFFSETS: "g",
+    CoordinatorTopic.SHARE_GROUP_STATE: "s",
+}
 
 
-def build_record(key: Message, value: Message | None, version: int = 0) -> tuple[bytes, bytes | None]:
-    """Return key and value of the log record. `version` is that of the value: a feature level or metadata.version determines it."""
+def build_record(
+    key: Message, value: Message | None, version: int = 0
+) -> tuple[bytes, bytes | None]:
+    """Return key and value of the log record.
+
+    `version` is that of the value: a feature level or metadata.version determines it.
+    """
     cls: type = type(key)
     declaration = declaration_of(cls)
-    assert declaration.kind == "coordinator-key" and declaration.api_key is not None, f"{declaration.name} is no key of a coordinator's record"
+    assert declaration.kind == "coordinator-key" and declaration.api_key is not None, (
+        f"{declaration.name} is no key of a coordinator's record"
+    )
     content = declaration.api_key.to_bytes(PREFIX_BYTES) + compiled(cls, KEY_VERSION).encode(key)
     if value is None:
         return content, None
     value_declaration = declaration_of(type(value))
-    assert value_declaration.kind == "coordinator-value" and value_declaration.name == declaration.name.removesuffix("Key") + "Value", (
-        f"{value_declaration.name} does not belong to {declaration.name}"
-    )
+    assert (
+        value_declaration.kind == "coordinator-value"
+        and value_declaration.name == declaration.name.removesuffix("Key") + "Value"
+    ), f"{value_declaration.name} does not belong to {declaration.name}"
     return content, build_version_prefixed(value, version)
 
 
-def parse_record(topic: CoordinatorTopic, key: bytes, value: bytes | None) -> tuple[Message, Message | None] | None:
-    """Return key and value, which is None in a tombstone; None for an unknown type, which readers skip. Raises MalformedMessage."""
+def parse_record(
+    topic: CoordinatorTopic, key: bytes, value: bytes | None
+) -> tuple[Message, Message | None] | None:
+    """Return key and value, which is None in a tombstone; None for an unknown type, which readers
+    skip.
+
+    Raises MalformedMessage.
+    """
     record_type = prefixed_version(key)
     try:
         classes = record_classes(topic, record_type)
@@ -84,7 +112,9 @@ def record_classes(topic: CoordinatorTopic, record_type: int) -> RecordClasses:
     classes = RecordClasses(getattr(module, f"{name}Key"), getattr(module, f"{name}Value"))
     for cls, kind in zip(classes, ("coordinator-key", "coordinator-value"), strict=True):
         declaration = declaration_of(cls)
-        assert (declaration.kind, declaration.api_key) == (kind, record_type), f"{module_name} does not declare the {kind} {record_type}"
+        assert (declaration.kind, declaration.api_key) == (kind, record_type), (
+            f"{module_name} does not declare the {kind} {record_type}"
+        )
     return classes
 
 

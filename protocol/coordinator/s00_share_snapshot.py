@@ -28,7 +28,9 @@ class StateBatch:
 
 @message(key=0, kind="coordinator-value", versions="0", flexible="0+")
 class ShareSnapshotValue:
-    """The snapshot epoch counts the snapshots; updates contain that of the snapshot that they follow."""
+    """The snapshot epoch counts the snapshots; updates contain that of the snapshot that they
+    follow.
+    """
 
     snapshot_epoch: int = int32()
     state_epoch: int = int32()

@@ -1,7 +1,10 @@
-"""TransactionLog (0): the state of a transactional id in its coordinator; a null value is a tombstone.
+"""TransactionLog (0): the state of a transactional id in its coordinator; a null value is a
+tombstone.
 
-It is written before a change takes effect, so that another coordinator can continue where this one stopped.
-Source: KIP-98, KIP-360, KIP-890 (v1), KIP-939; TransactionLog, TransactionLogKey.json, TransactionLogValue.json.
+It is written before a change takes effect, so that another coordinator can continue where this one
+stopped.
+Source: KIP-98, KIP-360, KIP-890 (v1), KIP-939; TransactionLog, TransactionLogKey.json,
+TransactionLogValue.json.
 """
 
 from protocol.schema import array, int8, int16, int32, int64, message, string, structure
@@ -27,7 +30,11 @@ class PartitionsSchema:
 
 @message(key=0, kind="coordinator-value", versions="0-1", flexible="1+")
 class TransactionLogValue:
-    """The state of the id; v1, with tagged fields, is written from transaction.version 1 on (KIP-890). The status is a TransactionState's number."""
+    """The state of the id; v1, with tagged fields, is written from transaction.version 1 on
+    (KIP-890).
+
+    The status is a TransactionState's number.
+    """
 
     producer_id: int = int64()
     previous_producer_id: int = int64(tag=0, tagged="1+", default=NO_PRODUCER_ID)

@@ -1,4 +1,5 @@
-"""The structure of Kafka's checkpoint files: a version line `0`, a line with the number of entries, one line per entry.
+"""The structure of Kafka's checkpoint files: a version line `0`, a line with the number of entries,
+one line per entry.
 
 The count reveals a truncated file.   Source: CheckpointFile.
 """
@@ -27,5 +28,7 @@ def parse_checkpoint(file: str, data: bytes, fields_per_entry: int) -> list[list
         raise MalformedFile(file, f"{len(entries)} entries, {lines[1:2]} announced")
     for number, entry in enumerate(entries, start=3):
         if len(entry) != fields_per_entry:
-            raise MalformedFile(file, f"line {number} has {len(entry)} words instead of {fields_per_entry}")
+            raise MalformedFile(
+                file, f"line {number} has {len(entry)} words instead of {fields_per_entry}"
+            )
     return entries

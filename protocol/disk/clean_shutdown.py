@@ -1,7 +1,8 @@
-""".kafka_cleanshutdown: marks that the broker closed its logs cleanly, and contains its broker epoch.
+""".kafka_cleanshutdown: marks that the broker closed its logs cleanly, and contains its broker
+epoch.
 
-With it, logs are loaded without recovery on startup; without it every log is recovered from its recovery point.
-Deleted once the logs are loaded.
+With it, logs are loaded without recovery on startup; without it every log is recovered from its
+recovery point. Deleted once the logs are loaded.
 Source: KIP-966 (the epoch, 3.7), CleanShutdownFileHandler.
 """
 
@@ -22,7 +23,10 @@ def build_clean_shutdown(broker_epoch: int | None) -> bytes:
 
 
 def parse_clean_shutdown(data: bytes) -> int:
-    """Return the broker epoch, NO_BROKER_EPOCH for an empty file. Raises MalformedFile; the existence of the file alone means a clean shutdown."""
+    """Return the broker epoch, NO_BROKER_EPOCH for an empty file.
+
+    Raises MalformedFile; the existence of the file alone means a clean shutdown.
+    """
     if not data:
         return NO_BROKER_EPOCH
     try:

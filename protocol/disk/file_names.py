@@ -38,14 +38,18 @@ _PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)")
 
 
 class SegmentFile(NamedTuple):
-    """A file of one segment; of a producer snapshot the offset is the first one that it does not cover."""
+    """A file of one segment; of a producer snapshot the offset is the first one that it does not
+    cover.
+    """
 
     offset: int
     suffix: str
 
 
 class MetadataSnapshotName(NamedTuple):
-    """End offset (one past the last) of what a metadata snapshot covers, and the epoch of the last record covered."""
+    """End offset (one past the last) of what a metadata snapshot covers, and the epoch of the last
+    record covered.
+    """
 
     end_offset: int
     leader_epoch: int
@@ -80,7 +84,9 @@ def unfinished_snapshot_name(end_offset: int, leader_epoch: int, number: int) ->
 
 
 def parse_metadata_snapshot_name(name: str) -> MetadataSnapshotName | None:
-    """Return the parts of the name, None for any other file (also for one that is still being written)."""
+    """Return the parts of the name, None for any other file (also for one that is still being
+    written).
+    """
     match = _METADATA_SNAPSHOT.fullmatch(name)
     return MetadataSnapshotName(int(match[1]), int(match[2])) if match else None
 
@@ -91,17 +97,23 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 
 def future_directory_name(topic: str, partition: int, unique: str) -> str:
-    """Return for example `orders-3.<32 hex digits>-future`: the directory of the future replica while it moves to another log directory."""
+    """Return for example `orders-3.<32 hex digits>-future`: the directory of the future replica
+    while it moves to another log directory.
+    """
     return f"{topic}-{partition}.{unique}{FUTURE}"
 
 
 def parse_future_directory_name(name: str) -> PartitionDirectory | None:
-    """Return the partition of the future replica in a directory of this name, None for any other directory."""
+    """Return the partition of the future replica in a directory of this name, None for any other
+    directory.
+    """
     match = _FUTURE_DIRECTORY.fullmatch(name)
     return PartitionDirectory(match[1], int(match[2])) if match else None
 
 
 def parse_partition_directory_name(name: str) -> PartitionDirectory | None:
-    """Return the parts of the name, None for any other directory; `orders-3.<uuid>-delete` is another one."""
+    """Return the parts of the name, None for any other directory; `orders-3.<uuid>-delete` is
+    another one.
+    """
     match = _PARTITION_DIRECTORY.fullmatch(name)
     return PartitionDirectory(match[1], int(match[2])) if match else None

@@ -1,7 +1,8 @@
-"""Integers in text files, as Java's Integer.parseInt and Long.parseLong accept them: plain digits in range.
+"""Integers in text files, as Java's Integer.parseInt and Long.parseLong accept them: plain digits
+in range.
 
-Python's int() accepts more: underscores, spaces, digits of other scripts, and unlimited length.   Source:
-CheckpointFile, MetaProperties.
+Python's int() accepts more: underscores, spaces, digits of other scripts, and unlimited length.
+Source: CheckpointFile, MetaProperties.
 """
 
 import re

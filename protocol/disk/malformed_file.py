@@ -4,7 +4,9 @@ from protocol.malformed import MalformedMessage
 
 
 class MalformedFile(MalformedMessage):
-    """`path` is the kind of file (`quorum-state`), not a path on disk: these modules do not access files."""
+    """`path` is the kind of file (`quorum-state`), not a path on disk: these modules do not access
+    files.
+    """
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(None, None, file, reason)

@@ -1,6 +1,7 @@
 """meta.properties: the node id and cluster id of a log directory.
 
-Version 0 is ZooKeeper's (broker.id), version 1 KRaft's (node.id); directory.id was added in 3.7.   Source: MetaProperties, java.util.Properties.
+Version 0 is ZooKeeper's (broker.id), version 1 KRaft's (node.id); directory.id was added in 3.7.
+Source: MetaProperties, java.util.Properties.
 """
 
 from dataclasses import dataclass
@@ -25,13 +26,16 @@ class MetaProperties:
 
 
 def build_meta_properties(meta: MetaProperties, written_at: str | None = None) -> bytes:
-    """Return the file as Java's Properties writes it: an empty comment, the date if one is given, keys in the order of its hash table.
+    """Return the file as Java's Properties writes it: an empty comment, the date if one is given,
+    keys in the order of its hash table.
 
     `written_at` is a date in Java's form, `Sat Nov 21 12:04:56 UTC 2026`.
     """
     lines = ["#"] if written_at is None else ["#", f"#{written_at}"]
     if meta.node_id is not None:
-        lines.append(f"{'broker.id' if meta.version == ZOOKEEPER_VERSION else 'node.id'}={meta.node_id}")
+        lines.append(
+            f"{'broker.id' if meta.version == ZOOKEEPER_VERSION else 'node.id'}={meta.node_id}"
+        )
     if meta.directory_id is not None:
         lines.append(f"directory.id={uuid_text(meta.directory_id)}")
     lines.append(f"version={meta.version}")
@@ -41,7 +45,10 @@ def build_meta_properties(meta: MetaProperties, written_at: str | None = None) -
 
 
 def parse_meta_properties(data: bytes) -> MetaProperties:
-    """Return the contents of the file. Raises MalformedFile if a version 1 file contains no node id or no cluster id."""
+    """Return the contents of the file.
+
+    Raises MalformedFile if a version 1 file contains no node id or no cluster id.
+    """
     properties = dict(_properties(data))
     try:
         version = parse_int32(properties.get("version", str(ZOOKEEPER_VERSION)))
@@ -63,7 +70,9 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
 
 
 def _properties(data: bytes) -> list[tuple[str, str]]:
-    """Read `key=value` lines; what Kafka writes here never needs Java's escapes or continuation lines."""
+    """Read `key=value` lines; what Kafka writes here never needs Java's escapes or continuation
+    lines.
+    """
     found = []
     for line in data.decode(errors="replace").splitlines():
         stripped = line.strip()

@@ -1,4 +1,5 @@
-"""partition.metadata: the topic id of a partition directory, to distinguish a recreated topic from the old one with the same name.
+"""partition.metadata: the topic id of a partition directory, to distinguish a recreated topic from
+the old one with the same name.
 
 Source: KIP-516, PartitionMetadataFile.
 """
@@ -17,7 +18,11 @@ def build_partition_metadata(topic_id: bytes) -> bytes:
 def parse_partition_metadata(data: bytes) -> bytes:
     """Return the topic id. Raises MalformedFile."""
     lines = data.decode(errors="replace").splitlines()
-    if len(lines) != 2 or lines[0].split() != ["version:", "0"] or not lines[1].startswith("topic_id: "):
+    if (
+        len(lines) != 2
+        or lines[0].split() != ["version:", "0"]
+        or not lines[1].startswith("topic_id: ")
+    ):
         raise MalformedFile(FILE, f"{lines}")
     try:
         return parse_uuid_text(lines[1].removeprefix("topic_id: "))

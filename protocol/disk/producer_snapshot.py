@@ -1,7 +1,7 @@
 """The producer snapshot of a partition: the producer state before the offset in the file's name.
 
-On startup the newest one is loaded and the log is replayed from there. Only the last batch of a producer is
-stored, so the four before it are lost.
+On startup the newest one is loaded and the log is replayed from there. Only the last batch of a
+producer is stored, so the four before it are lost.
 Source: KIP-98, ProducerStateManager, ProducerSnapshot.json (a message of Kafka's after 3.9).
 """
 
@@ -29,7 +29,9 @@ NO_COORDINATOR_EPOCH = -1
 
 @structure(kafka_name="ProducerEntry")
 class ProducerSnapshotEntry:
-    """One producer: its last batch ends at last_offset with last_sequence and spans offset_delta + 1 offsets."""
+    """One producer: its last batch ends at last_offset with last_sequence and spans offset_delta +
+    1 offsets.
+    """
 
     producer_id: int = int64()
     producer_epoch: int = int16(kafka_name="Epoch")
@@ -38,7 +40,9 @@ class ProducerSnapshotEntry:
     offset_delta: int = int32()
     timestamp: int = int64()
     coordinator_epoch: int = int32(default=NO_COORDINATOR_EPOCH)
-    current_transaction_first_offset: int = int64(default=NO_TRANSACTION, kafka_name="CurrentTxnFirstOffset")
+    current_transaction_first_offset: int = int64(
+        default=NO_TRANSACTION, kafka_name="CurrentTxnFirstOffset"
+    )
 
 
 @message(kind="data", versions="1")
@@ -74,22 +78,33 @@ def build_packed_rows(packed: Sequence[bytes]) -> bytes:
 
 
 def parse_producer_rows(data: bytes) -> Iterator[ProducerRow]:
-    """Return the producers in the order of the file. Raises MalformedFile at once: Kafka then deletes the file and loads the previous one."""
+    """Return the producers in the order of the file.
+
+    Raises MalformedFile at once: Kafka then deletes the file and loads the previous one.
+    """
     _check(data)
-    if len(data) < ROWS_POSITION or len(data) - ROWS_POSITION != COUNT.unpack_from(data, CRC_BYTES.stop)[0] * ROW.size:
+    if (
+        len(data) < ROWS_POSITION
+        or len(data) - ROWS_POSITION != COUNT.unpack_from(data, CRC_BYTES.stop)[0] * ROW.size
+    ):
         raise MalformedFile(FILE, f"{len(data)} bytes do not hold the producers that it counts")
     return map(ProducerRow._make, ROW.iter_unpack(memoryview(data)[ROWS_POSITION:]))
 
 
 def build_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
     """Return the file."""
-    content = bytearray(build_version_prefixed(ProducerSnapshot(producer_entries=list(entries)), VERSION))
+    content = bytearray(
+        build_version_prefixed(ProducerSnapshot(producer_entries=list(entries)), VERSION)
+    )
     content[CRC_BYTES] = crc32c(memoryview(content)[CRC_BYTES.stop :]).to_bytes(4)
     return bytes(content)
 
 
 def parse_producer_snapshot(data: bytes) -> list[ProducerSnapshotEntry]:
-    """Return the producers in the order of the file. Raises MalformedFile: Kafka then deletes the file and loads the previous one."""
+    """Return the producers in the order of the file.
+
+    Raises MalformedFile: Kafka then deletes the file and loads the previous one.
+    """
     _check(data)
     try:
         snapshot, position = compiled(ProducerSnapshot, VERSION).decode(data, PREFIX_BYTES)

@@ -29,7 +29,10 @@ class QuorumVoter:
 
 @message(kind="data", versions="0-1", flexible="0+", kafka_name="QuorumStateData")
 class QuorumState:
-    """An election from the view of this voter; at most one of leader_id and voted_id is set. Kafka has always left the cluster id empty."""
+    """An election from the view of this voter; at most one of leader_id and voted_id is set.
+
+    Kafka has always left the cluster id empty.
+    """
 
     cluster_id: str = string(until=0)
     leader_id: int = int32(default=NO_LEADER_ID)
@@ -42,7 +45,9 @@ class QuorumState:
 
 def build_quorum_state(state: QuorumState, data_version: int = STATIC_VOTERS_VERSION) -> bytes:
     """Return the file. Version 0 has no directory id, version 1 no voters."""
-    return json.dumps({**message_to_json(state, data_version), DATA_VERSION: data_version}, separators=(",", ":")).encode()
+    return json.dumps(
+        {**message_to_json(state, data_version), DATA_VERSION: data_version}, separators=(",", ":")
+    ).encode()
 
 
 def parse_quorum_state(data: bytes) -> QuorumState:

@@ -1,6 +1,8 @@
-"""The transaction index of a segment: one entry for every aborted transaction with its marker in this segment.
+"""The transaction index of a segment: one entry for every aborted transaction with its marker in
+this segment.
 
-A read_committed fetch returns from it the transactions to skip.   Source: KIP-98, TransactionIndex, AbortedTxn.json (after 4.1).
+A read_committed fetch returns from it the transactions to skip.
+Source: KIP-98, TransactionIndex, AbortedTxn.json (after 4.1).
 """
 
 from collections.abc import Iterable
@@ -17,7 +19,9 @@ ENTRY_BYTES = 34  # two for the version
 
 @message(kind="data", versions="0", kafka_name="AbortedTxn")
 class AbortedTransaction:
-    """An aborted transaction from its first record to its marker at last_offset, and the last stable offset after the marker."""
+    """An aborted transaction from its first record to its marker at last_offset, and the last
+    stable offset after the marker.
+    """
 
     producer_id: int = int64()
     first_offset: int = int64()
@@ -35,6 +39,9 @@ def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
     if len(data) % ENTRY_BYTES:
         raise MalformedFile(FILE, f"{len(data)} bytes")
     try:
-        return [parse_version_prefixed(AbortedTransaction, data[start : start + ENTRY_BYTES]) for start in range(0, len(data), ENTRY_BYTES)]
+        return [
+            parse_version_prefixed(AbortedTransaction, data[start : start + ENTRY_BYTES])
+            for start in range(0, len(data), ENTRY_BYTES)
+        ]
     except MalformedMessage as malformed:
         raise MalformedFile(FILE, malformed.reason) from malformed

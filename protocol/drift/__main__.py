@@ -12,12 +12,17 @@ from protocol.drift.scaffold import scaffold
 
 def main() -> int:
     """Run one command; return 1 if the check finds a drift."""
-    parser = argparse.ArgumentParser(prog="python -m protocol.drift", description=sys.modules["protocol.drift"].__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m protocol.drift", description=sys.modules["protocol.drift"].__doc__
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     scaffolding = commands.add_parser("scaffold", help="print declarations")
     scaffolding.add_argument("source", type=Path, help="a jar, a folder of JSON files, or one file")
     scaffolding.add_argument("names", nargs="+", help="names of messages")
-    for command, meaning in (("extract", "write the facts"), ("check", "compare declarations with the facts")):
+    for command, meaning in (
+        ("extract", "write the facts"),
+        ("check", "compare declarations with the facts"),
+    ):
         commands.add_parser(command, help=meaning).add_argument("file", type=Path)
     arguments = parser.parse_args()
     match arguments.command:

@@ -1,4 +1,5 @@
-"""A message definition of Apache Kafka: read from the JSON in its jars, or from one line per field in the facts file.
+"""A message definition of Apache Kafka: read from the JSON in its jars, or from one line per field
+in the facts file.
 
 Source: clients/src/main/resources/common/message/README.md (what each key of the JSON means).
 """
@@ -16,7 +17,15 @@ Json: TypeAlias = Any
 TOP = ""
 """The name of a message's own fields among its structures."""
 
-KINDS_WITH_VERSIONS = ("request", "response", "header", "data", "metadata", "coordinator-key", "coordinator-value")
+KINDS_WITH_VERSIONS = (
+    "request",
+    "response",
+    "header",
+    "data",
+    "metadata",
+    "coordinator-key",
+    "coordinator-value",
+)
 _WHOLE_NUMBERS = ("int8", "int16", "uint16", "int32", "uint32", "int64")
 _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*')
 
@@ -64,7 +73,9 @@ class DefinedField:
         return Fresh.STRUCTURE
 
     def line(self) -> str:
-        """Return the field as one line: name, type, versions, then what differs from the defaults."""
+        """Return the field as one line: name, type, versions, then what differs from the
+        defaults.
+        """
         words = [self.name, self.type, str(self.versions)]
         if self.nullable:
             words.append(f"nullable={self.nullable}")
@@ -98,7 +109,9 @@ class DefinedField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A message; `structures` maps the name of each structure, and TOP, to its fields in wire order."""
+    """A message; `structures` maps the name of each structure, and TOP, to its fields in wire
+    order.
+    """
 
     name: str
     kind: str
@@ -110,12 +123,18 @@ class Definition:
 
     def facts(self) -> dict[str, Json]:
         """Return the definition as text for the facts file."""
-        found: dict[str, Json] = {"kind": self.kind, "versions": str(self.versions), "flexible": str(self.flexible)}
+        found: dict[str, Json] = {
+            "kind": self.kind,
+            "versions": str(self.versions),
+            "flexible": str(self.flexible),
+        }
         if self.api_key is not None:
             found["key"] = self.api_key
         if self.latest_unstable:
             found["latest_unstable"] = True
-        found["fields"] = {name: [field.line() for field in fields] for name, fields in self.structures.items()}
+        found["fields"] = {
+            name: [field.line() for field in fields] for name, fields in self.structures.items()
+        }
         return found
 
     @classmethod
@@ -128,14 +147,21 @@ class Definition:
             versions=VersionRange.parse(facts["versions"]),
             flexible=VersionRange.parse(facts["flexible"]),
             latest_unstable=facts.get("latest_unstable", False),
-            structures={structure: tuple(map(DefinedField.from_line, lines)) for structure, lines in facts["fields"].items()},
+            structures={
+                structure: tuple(map(DefinedField.from_line, lines))
+                for structure, lines in facts["fields"].items()
+            },
         )
 
 
 def parse_definition(text: str) -> Definition | None:
-    """Read one JSON file of Kafka's; None where it defines no message with versions, or one with no version left."""
+    """Read one JSON file of Kafka's; None where it defines no message with versions, or one with no
+    version left.
+    """
     bare = _STRING_OR_COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else "", text)
-    found = json.JSONDecoder().raw_decode(bare.lstrip())[0]  # 2.8.2 has a file with words behind the object
+    found = json.JSONDecoder().raw_decode(bare.lstrip())[
+        0
+    ]  # 2.8.2 has a file with words behind the object
     if found["type"] not in KINDS_WITH_VERSIONS or found["validVersions"] == "none":
         return None
     structures: dict[str, tuple[DefinedField, ...]] = {}
@@ -153,7 +179,9 @@ def parse_definition(text: str) -> Definition | None:
     )
 
 
-def _fields(found: list[Json], structures: dict[str, tuple[DefinedField, ...]]) -> tuple[DefinedField, ...]:
+def _fields(
+    found: list[Json], structures: dict[str, tuple[DefinedField, ...]]
+) -> tuple[DefinedField, ...]:
     return tuple(_field(field, structures) for field in found)
 
 
@@ -166,9 +194,15 @@ def _field(found: Json, structures: dict[str, tuple[DefinedField, ...]]) -> Defi
         type=found["type"],
         versions=VersionRange.parse(found.get("versions") or found["taggedVersions"]),
         nullable=VersionRange.parse(found.get("nullableVersions", "none")),
-        default=None if default is None else str(default).lower() if isinstance(default, bool) else str(default),
+        default=None
+        if default is None
+        else str(default).lower()
+        if isinstance(default, bool)
+        else str(default),
         tag=None if found.get("tag") is None else int(found["tag"]),
         tagged=VersionRange.parse(found.get("taggedVersions", "none")),
         ignorable=bool(found.get("ignorable", False)),
-        flexible=VersionRange.parse(found["flexibleVersions"]) if "flexibleVersions" in found else None,
+        flexible=VersionRange.parse(found["flexibleVersions"])
+        if "flexibleVersions" in found
+        else None,
     )

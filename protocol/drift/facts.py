@@ -1,6 +1,7 @@
 """The facts file: the definitions in Apache Kafka's jars, one entry per message and shape.
 
-Names, types, versions, nullability, defaults and tags; none of Kafka's prose. Releases that define a message alike share an entry.
+Names, types, versions, nullability, defaults and tags; none of Kafka's prose. Releases that define
+a message alike share an entry.
 """
 
 import json
@@ -48,15 +49,21 @@ def write_facts(file: Path) -> None:
 def facts_text(facts: Facts) -> str:
     """Return the file as it is committed."""
     messages: dict[str, Json] = {
-        name: [{"releases": list(shape.releases), **shape.definition.facts()} for shape in shapes] for name, shapes in facts.items()
+        name: [{"releases": list(shape.releases), **shape.definition.facts()} for shape in shapes]
+        for name, shapes in facts.items()
     }
-    about = "Facts about Apache Kafka's message definitions. Made by: python -m protocol.drift extract tests/wire/definitions.json"
+    about = (
+        "Facts about Apache Kafka's message definitions. Made by: python -m protocol.drift "
+        "extract tests/wire/definitions.json"
+    )
     return json.dumps({"about": about, "messages": messages}, indent=1) + "\n"
 
 
 def load_facts(file: Path) -> Facts:
     """Read what `write_facts` wrote."""
     return {
-        name: [Shape(tuple(shape["releases"]), Definition.from_facts(name, shape)) for shape in shapes]
+        name: [
+            Shape(tuple(shape["releases"]), Definition.from_facts(name, shape)) for shape in shapes
+        ]
         for name, shapes in json.loads(file.read_text())["messages"].items()
     }

@@ -1,4 +1,5 @@
-"""Locates Apache Kafka's definitions: in the jars of the local Maven repository, which `mvn` can fill.
+"""Locates Apache Kafka's definitions: in the jars of the local Maven repository, which `mvn` can
+fill.
 
 Nothing here runs on import, and only `download` uses the network.
 """
@@ -14,7 +15,9 @@ from typing import Final
 from protocol.drift.definitions import Definition, parse_definition
 
 RELEASES = ("2.8.2", "3.9.1", "4.1.2", "4.4.0")
-"""The oldest release with KRaft's predecessors, the default profile, and two of the 4.x line; a declaration must agree with all of them."""
+"""The oldest release with KRaft's predecessors, the default profile, and two of the 4.x line; a
+declaration must agree with all of them.
+"""
 
 ARTIFACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka-clients": RELEASES,
@@ -39,17 +42,32 @@ def jar_path(artifact: str, release: str) -> Path:
 
 def missing_jars() -> list[tuple[str, str]]:
     """Return (artifact, release) of every missing jar."""
-    wanted = [(artifact, release) for artifact, releases in ARTIFACTS.items() for release in releases]
-    return [(artifact, release) for artifact, release in wanted if not jar_path(artifact, release).exists()]
+    wanted = [
+        (artifact, release) for artifact, releases in ARTIFACTS.items() for release in releases
+    ]
+    return [
+        (artifact, release)
+        for artifact, release in wanted
+        if not jar_path(artifact, release).exists()
+    ]
 
 
 def download() -> None:
-    """Download missing jars with Maven. Raises FileNotFoundError without `mvn`, CalledProcessError if it fails."""
+    """Download missing jars with Maven.
+
+    Raises FileNotFoundError without `mvn`, CalledProcessError if it fails.
+    """
     for artifact, release in missing_jars():
         maven = shutil.which("mvn")
         if maven is None:
             raise FileNotFoundError("mvn is needed to fetch Apache Kafka's jars")
-        arguments = ["-q", "-B", MAVEN_PLUGIN, f"-Dartifact=org.apache.kafka:{artifact}:{release}", "-Dtransitive=false"]
+        arguments = [
+            "-q",
+            "-B",
+            MAVEN_PLUGIN,
+            f"-Dartifact=org.apache.kafka:{artifact}:{release}",
+            "-Dtransitive=false",
+        ]
         subprocess.run([maven, *arguments], check=True, capture_output=True)
 
 
@@ -68,7 +86,11 @@ def read_definitions(source: Path) -> dict[str, Definition]:
         texts = [file.read_text() for file in sorted(source.glob("*.json"))]
     elif source.suffix == ".jar":
         with zipfile.ZipFile(source) as jar:
-            texts = [jar.read(name).decode() for name in sorted(jar.namelist()) if DEFINITION.fullmatch(name)]
+            texts = [
+                jar.read(name).decode()
+                for name in sorted(jar.namelist())
+                if DEFINITION.fullmatch(name)
+            ]
     else:
         texts = [source.read_text()]
     definitions = (parse_definition(text) for text in texts)

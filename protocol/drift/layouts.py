@@ -1,4 +1,6 @@
-"""The layout of one version, as a list of fields that can be compared: once from a declaration, once from a definition."""
+"""The layout of one version, as a list of fields that can be compared: once from a declaration,
+once from a definition.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -12,7 +14,9 @@ UNTAGGED = -1
 
 
 class Slot(NamedTuple):
-    """A field on the wire; `path` is Kafka's in lower case, `is_tagged` also of fields inside a tagged one."""
+    """A field on the wire; `path` is Kafka's in lower case, `is_tagged` also of fields inside a
+    tagged one.
+    """
 
     path: str
     type: str
@@ -23,7 +27,9 @@ class Slot(NamedTuple):
 
 
 def declared_layout(declaration: Declaration, version: int) -> list[Slot]:
-    """Return the fields of our declaration on the wire, nested ones after the field that contains them."""
+    """Return the fields of our declaration on the wire, nested ones after the field that contains
+    them.
+    """
 
     def walk(fields: Sequence[Field], path: str, is_tagged: bool) -> Iterator[Slot]:
         present = [field for field in fields if version in field.versions]
@@ -35,11 +41,14 @@ def declared_layout(declaration: Declaration, version: int) -> list[Slot]:
                 nullable=version in field.nullable,
                 tag=_tag(field, version),
                 is_tagged=is_tagged or version in field.tagged,
-                compact=version in (declaration.flexible if field.flexible is None else field.flexible),
+                compact=version
+                in (declaration.flexible if field.flexible is None else field.flexible),
             )
             yield slot
             if isinstance(element, StructureOf):
-                yield from walk(declaration_of(element.structure).fields, f"{slot.path}.", slot.is_tagged)
+                yield from walk(
+                    declaration_of(element.structure).fields, f"{slot.path}.", slot.is_tagged
+                )
 
     return list(walk(declaration.fields, "", False))
 
@@ -57,7 +66,8 @@ def defined_layout(definition: Definition, version: int) -> list[Slot]:
                 nullable=version in field.nullable,
                 tag=_tag(field, version),
                 is_tagged=is_tagged or version in field.tagged,
-                compact=version in (definition.flexible if field.flexible is None else field.flexible),
+                compact=version
+                in (definition.flexible if field.flexible is None else field.flexible),
             )
             yield slot
             if is_structure:
@@ -71,7 +81,9 @@ def _tag(field: Field | DefinedField, version: int) -> int:
 
 
 def _bare(kafka_type: str, is_structure: bool) -> str:
-    """Return the type without the name of its structure: releases rename structures, which does not change the wire."""
+    """Return the type without the name of its structure: releases rename structures, which does not
+    change the wire.
+    """
     if not is_structure:
         return kafka_type
     return "[]structure" if kafka_type.startswith("[]") else "structure"

@@ -1,7 +1,8 @@
-"""Prints a declaration from a definition: the first draft of a message file, which is then maintained manually.
+"""Prints a declaration from a definition: the first draft of a message file, which is then
+maintained manually.
 
-What no definition contains (the purpose of the message, what a version changed, its errors) is left as a gap to
-be filled.
+What no definition contains (the purpose of the message, what a version changed, its errors) is left
+as a gap to be filled.
 """
 
 from collections.abc import Iterable
@@ -9,18 +10,44 @@ from collections.abc import Iterable
 from protocol.declaration import LAST_VERSION, Fresh, Primitive, snake_case
 from protocol.drift.definitions import TOP, DefinedField, Definition
 
-FUNCTIONS = {primitive.value: primitive.value for primitive in Primitive} | {"bool": "boolean", "bytes": "byte_string"}
-PYTHON_TYPES = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", "uuid": "bytes", "records": "bytes | memoryview"}
+FUNCTIONS = {primitive.value: primitive.value for primitive in Primitive} | {
+    "bool": "boolean",
+    "bytes": "byte_string",
+}
+PYTHON_TYPES = {
+    "bool": "bool",
+    "float64": "float",
+    "string": "str",
+    "bytes": "bytes",
+    "uuid": "bytes",
+    "records": "bytes | memoryview",
+}
 GAP = '"""Say what it is for."""'
 
 
 def scaffold(definition: Definition) -> str:
     """Return the declaration as Python source, inner structures first."""
-    classes = [_class(name, _structure_decorator(), definition.structures[name]) for name in _inner_first(definition)]
-    classes.append(_class(definition.name, _message_decorator(definition), definition.structures[TOP]))
-    used = sorted({function for name in definition.structures for field in definition.structures[name] for function in _functions(field)})
+    classes = [
+        _class(name, _structure_decorator(), definition.structures[name])
+        for name in _inner_first(definition)
+    ]
+    classes.append(
+        _class(definition.name, _message_decorator(definition), definition.structures[TOP])
+    )
+    used = sorted(
+        {
+            function
+            for name in definition.structures
+            for field in definition.structures[name]
+            for function in _functions(field)
+        }
+    )
     decorators = ["message", *(["structure"] if len(definition.structures) > 1 else [])]
-    return f"from protocol.schema import {', '.join(sorted([*used, *decorators]))}\n\n\n" + "\n\n\n".join(classes) + "\n"
+    return (
+        f"from protocol.schema import {', '.join(sorted([*used, *decorators]))}\n\n\n"
+        + "\n\n\n".join(classes)
+        + "\n"
+    )
 
 
 def _inner_first(definition: Definition) -> list[str]:
@@ -69,7 +96,9 @@ def _field(field: DefinedField) -> str:
         options.append(f'nullable="{field.nullable}"')
     if field.default_value is None and field.type != "records":
         options.append("default=None")
-    elif field.default_value not in (0, "", b"", bytes(16), None) and not isinstance(field.default_value, Fresh):
+    elif field.default_value not in (0, "", b"", bytes(16), None) and not isinstance(
+        field.default_value, Fresh
+    ):
         options.append(f"default={field.default_value!r}")
     if field.ignorable:
         options.append("ignorable=True")
@@ -91,7 +120,9 @@ def _version_options(field: DefinedField) -> list[str]:
 
 
 def _annotation(field: DefinedField) -> str:
-    element = PYTHON_TYPES.get(field.element_type, "int" if field.element_type in FUNCTIONS else field.element_type)
+    element = PYTHON_TYPES.get(
+        field.element_type, "int" if field.element_type in FUNCTIONS else field.element_type
+    )
     whole = f"list[{element}]" if field.type.startswith("[]") else element
     return f"{whole} | None" if field.nullable or field.type == "records" else whole
 

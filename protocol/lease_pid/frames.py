@@ -1,6 +1,7 @@
 """Request and response headers of lease_pid, and the message of each API key.
 
-The header has Kafka's fields in Kafka's order, so that the API key alone distinguishes the two protocols.
+The header has Kafka's fields in Kafka's order, so that the API key alone distinguishes the two
+protocols.
 Source: the lease_pid draft; RequestHeader v1 of Kafka.
 """
 
@@ -8,7 +9,12 @@ from enum import IntEnum
 from typing import Final
 
 from protocol.lease_pid.leasing import LeasePidRequest, LeasePidResponse
-from protocol.lease_pid.reading import LeasedFetchRequest, LeasedFetchResponse, LeasedLeadersRequest, LeasedLeadersResponse
+from protocol.lease_pid.reading import (
+    LeasedFetchRequest,
+    LeasedFetchResponse,
+    LeasedLeadersRequest,
+    LeasedLeadersResponse,
+)
 from protocol.lease_pid.writing import LeasedProduceRequest, LeasedProduceResponse
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
@@ -53,12 +59,19 @@ RESPONSES: Final[dict[int, type]] = {
     LeaseApi.FETCH: LeasedFetchResponse,
     LeaseApi.LEADERS: LeasedLeadersResponse,
 }
-LATEST: Final[dict[int, int]] = {LeaseApi.LEASE_PID: 1, LeaseApi.PRODUCE: 0, LeaseApi.FETCH: 0, LeaseApi.LEADERS: 0}
+LATEST: Final[dict[int, int]] = {
+    LeaseApi.LEASE_PID: 1,
+    LeaseApi.PRODUCE: 0,
+    LeaseApi.FETCH: 0,
+    LeaseApi.LEADERS: 0,
+}
 
 
 def build_request(header: LeasedRequestHeader, body: Message) -> bytes:
     """Return the frame of a request, without its size."""
-    return compiled(LeasedRequestHeader, 0).encode(header) + compiled(type(body), header.api_version).encode(body)
+    return compiled(LeasedRequestHeader, 0).encode(header) + compiled(
+        type(body), header.api_version
+    ).encode(body)
 
 
 def parse_request(frame: bytes) -> tuple[LeasedRequestHeader, Message]:
@@ -67,7 +80,12 @@ def parse_request(frame: bytes) -> tuple[LeasedRequestHeader, Message]:
     header, position = compiled(LeasedRequestHeader, 0).decode(frame, 0)
     latest = LATEST.get(header.api_key)
     if latest is None or not 0 <= header.api_version <= latest:
-        raise MalformedMessage(header.api_key, header.api_version, "", "no such API of lease_pid, or no such version of it")
+        raise MalformedMessage(
+            header.api_key,
+            header.api_version,
+            "",
+            "no such API of lease_pid, or no such version of it",
+        )
     body: Message
     body, end = compiled(REQUESTS[header.api_key], header.api_version).decode(frame, position)
     _refuse_rest(header.api_key, header.api_version, frame, end)
@@ -76,9 +94,9 @@ def parse_request(frame: bytes) -> tuple[LeasedRequestHeader, Message]:
 
 def build_response(correlation_id: int, api_version: int, body: Message) -> bytes:
     """Return the frame of a response, without its size."""
-    return compiled(LeasedResponseHeader, 0).encode(LeasedResponseHeader(correlation_id=correlation_id)) + compiled(type(body), api_version).encode(
-        body
-    )
+    return compiled(LeasedResponseHeader, 0).encode(
+        LeasedResponseHeader(correlation_id=correlation_id)
+    ) + compiled(type(body), api_version).encode(body)
 
 
 def correlation_id_of(frame: bytes) -> int:
@@ -98,4 +116,6 @@ def parse_response(api_key: int, api_version: int, frame: bytes) -> Message:
 
 def _refuse_rest(api_key: int, api_version: int, frame: bytes, end: int) -> None:
     if end != len(frame):
-        raise MalformedMessage(api_key, api_version, "", f"{len(frame) - end} bytes behind the message")
+        raise MalformedMessage(
+            api_key, api_version, "", f"{len(frame) - end} bytes behind the message"
+        )

@@ -1,7 +1,9 @@
-"""lease_pid itself: a producer requests an id from the leader of a partition, to number its messages.
+"""lease_pid itself: a producer requests an id from the leader of a partition, to number its
+messages.
 
-Version 0 is the request of the draft, for one partition; version 1 is the batch that the draft mentions, and
-the check whether a lease still holds, where its text ends.   Source: the lease_pid draft.
+Version 0 is the request of the draft, for one partition; version 1 is the batch that the draft
+mentions, and the check whether a lease still holds, where its text ends.
+Source: the lease_pid draft.
 """
 
 from typing import Final
@@ -11,7 +13,10 @@ from protocol.schema import array, boolean, int16, int32, int64, message, string
 NOT_IDEMPOTENT: Final = 0
 """The id of unnumbered messages: generation and sequence have no meaning."""
 ASKS_FOR_ONE: Final = 2**32 - 1
-"""-1 in four bytes: the producer has no id yet. Ids are unsigned, since the draft assumes four billion of them."""
+"""-1 in four bytes: the producer has no id yet.
+
+Ids are unsigned, since the draft assumes four billion of them.
+"""
 
 
 @structure

@@ -1,4 +1,7 @@
-"""Reads by followers and consumers, and the leaders of partitions.   Source: none; the draft leaves both as in Kafka at the time."""
+"""Reads by followers and consumers, and the leaders of partitions.
+
+Source: none; the draft leaves both as in Kafka at the time.
+"""
 
 from protocol.lease_pid.writing import LeasedMessage
 from protocol.schema import array, int16, int32, int64, message, string, struct, structure
@@ -15,7 +18,10 @@ class FoundMessage:
 
 @message(kind="lease-pid", versions="0")
 class LeasedFetchRequest:
-    """Read from an offset on. A follower sends its replica id (-1: a consumer) and the leader epoch of the previous message."""
+    """Read from an offset on.
+
+    A follower sends its replica id (-1: a consumer) and the leader epoch of the previous message.
+    """
 
     replica_id: int = int32(default=-1)
     topic: str = string()
@@ -29,7 +35,9 @@ class LeasedFetchRequest:
 
 @message(kind="lease-pid", versions="0")
 class LeasedFetchResponse:
-    """`diverging_offset`: the follower's log diverges from here on, at the latest; it truncates its log there and fetches again."""
+    """`diverging_offset`: the follower's log diverges from here on, at the latest; it truncates its
+    log there and fetches again.
+    """
 
     error_code: int = int16(kafka_name="error")
     leader_epoch: int = int32(default=-1)

@@ -1,7 +1,9 @@
-"""The files of a lease_pid server: the messages of each partition, and one snapshot of all producer state.
+"""The files of a lease_pid server: the messages of each partition, and one snapshot of all producer
+state.
 
-A stored message follows its size and its checksum, so that a torn end is detected. The snapshot is the map of
-producers together with the vector of offsets that it covers.   Source: the lease_pid draft.
+A stored message follows its size and its checksum, so that a torn end is detected. The snapshot is
+the map of producers together with the vector of offsets that it covers.
+Source: the lease_pid draft.
 """
 
 from collections.abc import Iterator
@@ -28,7 +30,9 @@ class StoredMessage:
 
 @structure
 class StoredProducer:
-    """(pid, topic, partition) -> (generation, sequence high-water mark), and when this server received it first and last."""
+    """(pid, topic, partition) -> (generation, sequence high-water mark), and when this server
+    received it first and last.
+    """
 
     partition_index: int = int32()
     """Which of the snapshot's partitions."""
@@ -63,7 +67,9 @@ def build_stored(content: StoredMessage | StoredSnapshot) -> bytes:
 
 
 def split_stored(data: bytes) -> Iterator[tuple[StoredMessage, int]]:
-    """Yield each complete message of a log, with its end position; a torn or corrupt one ends it."""
+    """Yield each complete message of a log, with its end position; a torn or corrupt one ends
+    it.
+    """
     position = 0
     while (content := _whole(data, position)) is not None:
         position += SIZE_AND_CHECKSUM.size + len(content)

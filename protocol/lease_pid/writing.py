@@ -1,9 +1,21 @@
-"""Writes to a partition; each message identifies its producer: id, generation and sequence number are fields of the message itself.
+"""Writes to a partition; each message identifies its producer: id, generation and sequence number
+are fields of the message itself.
 
-So they are replicated with it, and the next leader has the state of the previous one.   Source: the lease_pid draft.
+So they are replicated with it, and the next leader has the state of the previous one.
+Source: the lease_pid draft.
 """
 
-from protocol.schema import array, byte_string, int16, int32, int64, message, string, structure, uint32
+from protocol.schema import (
+    array,
+    byte_string,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    structure,
+    uint32,
+)
 
 
 @structure
@@ -20,7 +32,9 @@ class LeasedMessage:
 
 @message(kind="lease-pid", versions="0")
 class LeasedProduceRequest:
-    """Append these messages, one after the other, to one partition; the first rejected one ends it."""
+    """Append these messages, one after the other, to one partition; the first rejected one ends
+    it.
+    """
 
     topic: str = string()
     partition: int = int32()
@@ -30,10 +44,11 @@ class LeasedProduceRequest:
 
 @message(kind="lease-pid", versions="0")
 class LeasedProduceResponse:
-    """`taken` of the messages are in the log, on every replica that may become leader: those appended now, from `base_offset` on, and duplicates.
+    """`taken` of the messages are in the log, on every replica that may become leader: those
+    appended now, from `base_offset` on, and duplicates.
 
-    `repeated` of them were duplicates. `error_code` is why the next one is not in the log. `generation` is the
-    one that the partition uses.
+    `repeated` of them were duplicates. `error_code` is why the next one is not in the log.
+    `generation` is the one that the partition uses.
     """
 
     error_code: int = int16(kafka_name="error")

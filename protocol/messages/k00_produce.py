@@ -1,13 +1,26 @@
 """Produce (0): append record batches to partitions, one batch each.
 
-A batch either is appended whole, is recognised as a duplicate, or is rejected; the response contains the result of each partition. With acks=0 no
-response is sent at all, and an error closes the connection.
-Source: KIP-13 (v1: throttling), KIP-32 (v2: timestamps), KIP-98 (v3), KIP-112 (v4), KIP-110 (v7: zstd), KIP-467 (v8: which records), KIP-951 (v10:
-who leads now), KIP-890 (v11, v12), KIP-516 (v13); ProduceRequest.json, ProduceResponse.json.
+A batch either is appended whole, is recognised as a duplicate, or is rejected; the response
+contains the result of each partition. With acks=0 no response is sent at all, and an error closes
+the connection.
+Source: KIP-13 (v1: throttling), KIP-32 (v2: timestamps), KIP-98 (v3), KIP-112 (v4), KIP-110 (v7:
+zstd), KIP-467 (v8: which records), KIP-951 (v10: who leads now), KIP-890 (v11, v12), KIP-516 (v13);
+ProduceRequest.json, ProduceResponse.json.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, int16, int32, int64, message, records, string, struct, structure, uuid
+from protocol.schema import (
+    array,
+    int16,
+    int32,
+    int64,
+    message,
+    records,
+    string,
+    struct,
+    structure,
+    uuid,
+)
 
 ACKS_ALL = -1
 ACKS_LEADER = 1
@@ -64,10 +77,11 @@ class TopicProduceData:
 
 @message(key=0, versions="0-13", flexible="9+")
 class ProduceRequest:
-    """v0 and v1 have message format 0, v2 format 1; since v3 only batches of format 2 are accepted, and the transactional id is a field.
+    """v0 and v1 have message format 0, v2 format 1; since v3 only batches of format 2 are accepted,
+    and the transactional id is a field.
 
-    v11 means that the producer understands TRANSACTION_ABORTABLE; since v12 partitions are added to the
-    transaction without AddPartitionsToTxn.
+    v11 means that the producer understands TRANSACTION_ABORTABLE; since v12 partitions are added to
+    the transaction without AddPartitionsToTxn.
     """
 
     transactional_id: str | None = string(since=3, nullable="3+", default=None)
@@ -94,14 +108,20 @@ class LeaderIdAndEpoch:
 
 @structure
 class PartitionProduceResponse:
-    """The result of one batch. With an error base_offset is NO_OFFSET; a duplicate returns the base offset of the original batch."""
+    """The result of one batch.
+
+    With an error base_offset is NO_OFFSET; a duplicate returns the base offset of the original
+    batch.
+    """
 
     index: int = int32()
     error_code: int = int16()
     base_offset: int = int64()
     log_append_time_ms: int = int64(since=2, default=-1, ignorable=True)
     log_start_offset: int = int64(since=5, default=-1, ignorable=True)
-    record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, since=8, ignorable=True)
+    record_errors: list[BatchIndexAndErrorMessage] = array(
+        BatchIndexAndErrorMessage, since=8, ignorable=True
+    )
     error_message: str | None = string(since=8, nullable="8+", default=None, ignorable=True)
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, tag=0, tagged="10+")
 
@@ -127,7 +147,9 @@ class NodeEndpoint:
 
 @message(key=0, versions="0-13", flexible="9+")
 class ProduceResponse:
-    """v2 adds LogAppendTime (-1 for CreateTime), v5 the log start offset, v8 the rejected records, v10 the current leader."""
+    """v2 adds LogAppendTime (-1 for CreateTime), v5 the log start offset, v8 the rejected records,
+    v10 the current leader.
+    """
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32(since=1, ignorable=True)

@@ -1,13 +1,29 @@
-"""Fetch (1): read batches from partitions; used by consumers, by followers to replicate, and by KRaft to replicate the metadata log.
+"""Fetch (1): read batches from partitions; used by consumers, by followers to replicate, and by
+KRaft to replicate the metadata log.
 
-The response contains whole batches as in the log, at least one if there is any; a consumer skips the records before its fetch offset.
-Source: KIP-13 (v1: throttling), KIP-32 (v2: timestamps), KIP-74 (v3: a limit for all partitions), KIP-98 (v4), KIP-107 (v5), KIP-227 (v7: sessions),
-KIP-110 (v10: zstd), KIP-392 (v11: nearest replica), KIP-595 (v12: diverging epochs), KIP-516 (v13: topic ids), KIP-405 (v14), KIP-903 (v15: replica
-epoch), KIP-951 (v16: who leads now), KIP-853 (v17), KIP-1166 (v18); FetchRequest.json, FetchResponse.json.
+The response contains whole batches as in the log, at least one if there is any; a consumer skips
+the records before its fetch offset.
+Source: KIP-13 (v1: throttling), KIP-32 (v2: timestamps), KIP-74 (v3: a limit for all partitions),
+KIP-98 (v4), KIP-107 (v5), KIP-227 (v7: sessions), KIP-110 (v10: zstd), KIP-392 (v11: nearest
+replica), KIP-595 (v12: diverging epochs), KIP-516 (v13: topic ids), KIP-405 (v14), KIP-903 (v15:
+replica epoch), KIP-951 (v16: who leads now), KIP-853 (v17), KIP-1166 (v18); FetchRequest.json,
+FetchResponse.json.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, int8, int16, int32, int64, message, records, string, struct, structure, uuid
+from protocol.schema import (
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    records,
+    string,
+    struct,
+    structure,
+    uuid,
+)
 
 CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
@@ -45,7 +61,9 @@ ERRORS = (
 
 @structure
 class ReplicaState:
-    """A follower that fetches; its broker epoch keeps a restarted broker's old requests out of the in-sync replicas."""
+    """A follower that fetches; its broker epoch keeps a restarted broker's old requests out of the
+    in-sync replicas.
+    """
 
     replica_id: int = int32(since=15, default=CONSUMER_REPLICA_ID)
     replica_epoch: int = int64(since=15, default=-1)
@@ -85,15 +103,19 @@ class ForgottenTopic:
 
 @message(key=1, versions="0-18", flexible="12+")
 class FetchRequest:
-    """Without a session every partition is listed; within one only those that are new or have changed.
+    """Without a session every partition is listed; within one only those that are new or have
+    changed.
 
-    The version also determines the message format: 0 up to v1, 1 up to v3. v3 limits the whole response, which is
-    filled in the order of the partitions; v4 adds isolation levels, v7 sessions, v9 leader epochs, v12 the last
-    fetched epoch (so that the response contains where to truncate a diverging log), v13 topic ids. The replica id is
-    a field of its own up to v14, then part of the replica state. A KRaft voter fills in the cluster id.
+    The version also determines the message format: 0 up to v1, 1 up to v3. v3 limits the whole
+    response, which is filled in the order of the partitions; v4 adds isolation levels, v7 sessions,
+    v9 leader epochs, v12 the last fetched epoch (so that the response contains where to truncate a
+    diverging log), v13 topic ids. The replica id is a field of its own up to v14, then part of the
+    replica state. A KRaft voter fills in the cluster id.
     """
 
-    cluster_id: str | None = string(tag=0, tagged="12+", nullable="12+", default=None, ignorable=True)
+    cluster_id: str | None = string(
+        tag=0, tagged="12+", nullable="12+", default=None, ignorable=True
+    )
     replica_id: int = int32(until=14, default=CONSUMER_REPLICA_ID)
     replica_state: ReplicaState = struct(ReplicaState, tag=1, tagged="15+")
     max_wait_ms: int = int32()
@@ -109,7 +131,9 @@ class FetchRequest:
 
 @structure
 class EpochEndOffset:
-    """The newest epoch that both logs can share, and its end offset (exclusive) in the leader's log."""
+    """The newest epoch that both logs can share, and its end offset (exclusive) in the leader's
+    log.
+    """
 
     epoch: int = int32(since=12, default=-1)
     end_offset: int = int64(since=12, default=-1)
@@ -125,7 +149,9 @@ class LeaderIdAndEpoch:
 
 @structure
 class SnapshotId:
-    """The snapshot to fetch instead, because the log start offset is higher than the fetch offset (metadata log only)."""
+    """The snapshot to fetch instead, because the log start offset is higher than the fetch offset
+    (metadata log only).
+    """
 
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
@@ -133,7 +159,9 @@ class SnapshotId:
 
 @structure
 class AbortedTransaction:
-    """An aborted transaction: its producer's records are to be skipped from first_offset on, until its marker."""
+    """An aborted transaction: its producer's records are to be skipped from first_offset on, until
+    its marker.
+    """
 
     producer_id: int = int64(since=4)
     first_offset: int = int64(since=4)
@@ -141,7 +169,9 @@ class AbortedTransaction:
 
 @structure
 class PartitionData:
-    """The fetched data. aborted_transactions is null unless read_committed; with an error all offsets are -1."""
+    """The fetched data. aborted_transactions is null unless read_committed; with an error all
+    offsets are -1.
+    """
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -151,7 +181,9 @@ class PartitionData:
     diverging_epoch: EpochEndOffset = struct(EpochEndOffset, tag=0, tagged="12+")
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, tag=1, tagged="12+")
     snapshot_id: SnapshotId = struct(SnapshotId, tag=2, tagged="12+")
-    aborted_transactions: list[AbortedTransaction] | None = array(AbortedTransaction, since=4, nullable="4+", ignorable=True)
+    aborted_transactions: list[AbortedTransaction] | None = array(
+        AbortedTransaction, since=4, nullable="4+", ignorable=True
+    )
     preferred_read_replica: int = int32(since=11, default=-1)
     records: bytes | memoryview | None = records(nullable="0+")
 
@@ -179,7 +211,8 @@ class NodeEndpoint:
 class FetchResponse:
     """Since v7 with a top-level error and the session; within a session only changed partitions.
 
-    The diverging epoch, the current leader and the snapshot of a partition are tagged fields since v12.
+    The diverging epoch, the current leader and the snapshot of a partition are tagged fields since
+    v12.
     """
 
     throttle_time_ms: int = int32(since=1, ignorable=True)

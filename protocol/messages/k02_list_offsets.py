@@ -1,14 +1,18 @@
 """ListOffsets (2): start and end offsets of a partition, and offsets by timestamp.
 
-Negative timestamps stand for positions. A timestamp that is not found is no error: offset and timestamp are -1.
-Source: KIP-79 (v1), KIP-98 (v2), KIP-320 (v4), KIP-734 (v7: largest timestamp), KIP-405 (v8: earliest local), KIP-1005 (v9: latest tiered),
-KIP-1075 (v10: time-out), KIP-1023 (v11); ListOffsetsRequest.json, ListOffsetsResponse.json.
+Negative timestamps stand for positions. A timestamp that is not found is no error: offset and
+timestamp are -1.
+Source: KIP-79 (v1), KIP-98 (v2), KIP-320 (v4), KIP-734 (v7: largest timestamp), KIP-405 (v8:
+earliest local), KIP-1005 (v9: latest tiered), KIP-1075 (v10: time-out), KIP-1023 (v11);
+ListOffsetsRequest.json, ListOffsetsResponse.json.
 """
 
 from protocol.errors import ErrorCode
 from protocol.schema import array, int8, int16, int32, int64, message, string, structure
 
-LATEST_TIMESTAMP = -1  # the high watermark; the last stable offset when committed records are asked for
+LATEST_TIMESTAMP = (
+    -1
+)  # the high watermark; the last stable offset when committed records are asked for
 EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL_TIMESTAMP = -4
@@ -55,7 +59,9 @@ class ListOffsetsTopic:
 
 @message(key=2, versions="0-11", flexible="6+")
 class ListOffsetsRequest:
-    """v2 adds the isolation level, v4 leader epochs, v10 the time-out for a remote storage lookup."""
+    """v2 adds the isolation level, v4 leader epochs, v10 the time-out for a remote storage
+    lookup.
+    """
 
     replica_id: int = int32()
     isolation_level: int = int8(since=2)

@@ -1,8 +1,9 @@
 """Metadata (3): the brokers, the topics, and the leader of each partition.
 
-A client uses it to find the broker for its requests; it may also auto-create a topic, if the broker allows that.
-Source: KIP-4 (v1), KIP-117 (v4), KIP-112 (v5), KIP-320 (v7), KIP-430 (v8), KIP-516 (v10, v12: topic ids), KIP-1102 (v13); MetadataRequest.json,
-MetadataResponse.json.
+A client uses it to find the broker for its requests; it may also auto-create a topic, if the broker
+allows that.
+Source: KIP-4 (v1), KIP-117 (v4), KIP-112 (v5), KIP-320 (v7), KIP-430 (v8), KIP-516 (v10, v12: topic
+ids), KIP-1102 (v13); MetadataRequest.json, MetadataResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -56,7 +57,9 @@ class MetadataResponseBroker:
 
 @structure
 class MetadataResponsePartition:
-    """A partition's leader and replicas; without a leader the error is LEADER_NOT_AVAILABLE, the rest is still filled in."""
+    """A partition's leader and replicas; without a leader the error is LEADER_NOT_AVAILABLE, the
+    rest is still filled in.
+    """
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -81,9 +84,11 @@ class MetadataResponseTopic:
 
 @message(key=3, versions="0-13", flexible="9+")
 class MetadataResponse:
-    """v1 adds the controller, v2 the cluster id, v7 leader epochs, v10 topic ids, v13 a top-level error.
+    """v1 adds the controller, v2 the cluster id, v7 leader epochs, v10 topic ids, v13 a top-level
+    error.
 
-    In KRaft mode the controller named here is some live broker, which forwards requests to the controller.
+    In KRaft mode the controller named here is some live broker, which forwards requests to the
+    controller.
     """
 
     throttle_time_ms: int = int32(since=3, ignorable=True)

@@ -1,12 +1,25 @@
-"""LeaderAndIsr (4): the ZooKeeper-mode controller sends a broker its partitions, and for each whether it is leader or follower.
+"""LeaderAndIsr (4): the ZooKeeper-mode controller sends a broker its partitions, and for each
+whether it is leader or follower.
 
 KRaft brokers read the metadata log instead. Removed in 4.0, where the key has no version any more.
-Source: KIP-112 (v1: new replicas), KIP-380 (v2: broker epochs), KIP-455 (v3: reassignments), KIP-516 (v5: topic ids), KIP-704 (v6: unclean recovery),
-KIP-866 (v7: migration to KRaft), KIP-896; LeaderAndIsrRequest.json, LeaderAndIsrResponse.json of 3.9.
+Source: KIP-112 (v1: new replicas), KIP-380 (v2: broker epochs), KIP-455 (v3: reassignments),
+KIP-516 (v5: topic ids), KIP-704 (v6: unclean recovery), KIP-866 (v7: migration to KRaft), KIP-896;
+LeaderAndIsrRequest.json, LeaderAndIsrResponse.json of 3.9.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, boolean, int8, int16, int32, int64, message, string, structure, uuid
+from protocol.schema import (
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    structure,
+    uuid,
+)
 
 NO_BROKER_EPOCH = -1
 NO_LEADER_ID = -1
@@ -19,7 +32,8 @@ RECOVERING = 1
 
 ERRORS = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # the broker is not among the replicas of the partition
-    ErrorCode.STALE_CONTROLLER_EPOCH,  # for the request, or for one partition whose leader epoch is not newer than the broker's
+    # for the request, or for one partition whose leader epoch is not newer than the broker's
+    ErrorCode.STALE_CONTROLLER_EPOCH,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.STALE_BROKER_EPOCH,
@@ -31,9 +45,9 @@ ERRORS = (
 class LeaderAndIsrPartitionState:
     """The state of a partition for a broker that hosts it.
 
-    controller_epoch is that of the controller which made this decision, not of the one that sends it.
-    partition_epoch (`zkVersion` up to 2.8) guards every change of the in-sync replicas. is_new: just created,
-    so that a missing log is no loss.
+    controller_epoch is that of the controller which made this decision, not of the one that sends
+    it. partition_epoch (`zkVersion` up to 2.8) guards every change of the in-sync replicas. is_new:
+    just created, so that a missing log is no loss.
     """
 
     topic_name: str = string(until=1, ignorable=True)
@@ -72,7 +86,8 @@ class LeaderAndIsrLiveLeader:
 class LeaderAndIsrRequest:
     """v2 groups partitions by topic and adds the broker epoch, v5 whether the list is complete.
 
-    v6 adds the recovery state of an uncleanly elected leader, v7 whether the sender is a KRaft controller during a migration.
+    v6 adds the recovery state of an uncleanly elected leader, v7 whether the sender is a KRaft
+    controller during a migration.
     """
 
     controller_id: int = int32()
@@ -80,7 +95,9 @@ class LeaderAndIsrRequest:
     controller_epoch: int = int32()
     broker_epoch: int = int64(since=2, default=NO_BROKER_EPOCH, ignorable=True)
     type: int = int8(since=5)
-    ungrouped_partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState, until=1)
+    ungrouped_partition_states: list[LeaderAndIsrPartitionState] = array(
+        LeaderAndIsrPartitionState, until=1
+    )
     topic_states: list[LeaderAndIsrTopicState] = array(LeaderAndIsrTopicState, since=2)
     live_leaders: list[LeaderAndIsrLiveLeader] = array(LeaderAndIsrLiveLeader)
 

@@ -1,7 +1,10 @@
-"""StopReplica (5): the ZooKeeper-mode controller makes a broker stop serving replicas, and optionally delete them.
+"""StopReplica (5): the ZooKeeper-mode controller makes a broker stop serving replicas, and
+optionally delete them.
 
-Sent when a topic is deleted, a reassignment removes a replica, or a broker shuts down; KRaft brokers read all that from the metadata log.
-Source: KIP-380 (v1: broker epochs), KIP-570 (v3: leader epochs), KIP-866 (v4), KIP-896; StopReplicaRequest.json, StopReplicaResponse.json of 3.9.
+Sent when a topic is deleted, a reassignment removes a replica, or a broker shuts down; KRaft
+brokers read all that from the metadata log.
+Source: KIP-380 (v1: broker epochs), KIP-570 (v3: leader epochs), KIP-866 (v4), KIP-896;
+StopReplicaRequest.json, StopReplicaResponse.json of 3.9.
 """
 
 from protocol.errors import ErrorCode
@@ -38,7 +41,9 @@ class StopReplicaTopicV1:
 
 @structure
 class StopReplicaPartitionState:
-    """A partition with its leader epoch as far as the controller knows, so that an old request cannot undo a newer one."""
+    """A partition with its leader epoch as far as the controller knows, so that an old request
+    cannot undo a newer one.
+    """
 
     partition_index: int = int32(since=3)
     leader_epoch: int = int32(since=3, default=NO_LEADER_EPOCH)

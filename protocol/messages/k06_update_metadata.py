@@ -1,12 +1,26 @@
-"""UpdateMetadata (6): the ZooKeeper-mode controller sends every broker the metadata for its Metadata responses.
+"""UpdateMetadata (6): the ZooKeeper-mode controller sends every broker the metadata for its
+Metadata responses.
 
-A broker's metadata of partitions that it does not host is only as recent as the last of these. KRaft brokers read the metadata log instead.
-Source: KIP-36 (v2: racks), KIP-103 (v3: listener names), KIP-112 (v4: offline replicas), KIP-380 (v5: broker epochs), KIP-516 (v7: topic ids),
-KIP-866 (v8), KIP-896; UpdateMetadataRequest.json, UpdateMetadataResponse.json of 3.9.
+A broker's metadata of partitions that it does not host is only as recent as the last of these.
+KRaft brokers read the metadata log instead.
+Source: KIP-36 (v2: racks), KIP-103 (v3: listener names), KIP-112 (v4: offline replicas), KIP-380
+(v5: broker epochs), KIP-516 (v7: topic ids), KIP-866 (v8), KIP-896; UpdateMetadataRequest.json,
+UpdateMetadataResponse.json of 3.9.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, boolean, int8, int16, int32, int64, message, string, structure, uuid
+from protocol.schema import (
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    structure,
+    uuid,
+)
 
 NO_BROKER_EPOCH = -1
 LEADER_DURING_DELETE = -2  # as the leader: remove the partition
@@ -24,7 +38,9 @@ ERRORS = (
 
 @structure
 class UpdateMetadataPartitionState:
-    """Leader, replicas and ISR of a partition; zk_version is what LeaderAndIsr calls the partition epoch."""
+    """Leader, replicas and ISR of a partition; zk_version is what LeaderAndIsr calls the partition
+    epoch.
+    """
 
     topic_name: str = string(until=4, ignorable=True)
     partition_index: int = int32()
@@ -43,12 +59,17 @@ class UpdateMetadataTopicState:
 
     topic_name: str = string(since=5)
     topic_id: bytes = uuid(since=7, ignorable=True)
-    partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, since=5)
+    partition_states: list[UpdateMetadataPartitionState] = array(
+        UpdateMetadataPartitionState, since=5
+    )
 
 
 @structure
 class UpdateMetadataEndpoint:
-    """One listener of a broker. Without a name (v1, v2) it has the name of its security protocol."""
+    """One listener of a broker.
+
+    Without a name (v1, v2) it has the name of its security protocol.
+    """
 
     port: int = int32(since=1)
     host: str = string(since=1)
@@ -71,7 +92,8 @@ class UpdateMetadataBroker:
 class UpdateMetadataRequest:
     """v1 lists all listeners of a broker, v2 its rack, v5 groups partitions by topic.
 
-    Live brokers are always complete; the partitions are those that changed, or all of them with type 2 in v8 (as in LeaderAndIsr).
+    Live brokers are always complete; the partitions are those that changed, or all of them with
+    type 2 in v8 (as in LeaderAndIsr).
     """
 
     controller_id: int = int32()
@@ -79,7 +101,9 @@ class UpdateMetadataRequest:
     type: int = int8(tag=0, tagged="8+")
     controller_epoch: int = int32()
     broker_epoch: int = int64(since=5, default=NO_BROKER_EPOCH, ignorable=True)
-    ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, until=4)
+    ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(
+        UpdateMetadataPartitionState, until=4
+    )
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, since=5)
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker)
 

@@ -1,8 +1,10 @@
-"""ControlledShutdown (7): a broker of a ZooKeeper-mode cluster asks the controller to move its leaderships away before it stops.
+"""ControlledShutdown (7): a broker of a ZooKeeper-mode cluster asks the controller to move its
+leaderships away before it stops.
 
-Retried until no partition remains or the retries are used up. A KRaft broker requests it in its heartbeat instead (KIP-631). v0 is the only request
-with header v0, without a client id.
-Source: KIP-380 (v2: broker epochs), KIP-896; ControlledShutdownRequest.json, ControlledShutdownResponse.json of 3.9.
+Retried until no partition remains or the retries are used up. A KRaft broker requests it in its
+heartbeat instead (KIP-631). v0 is the only request with header v0, without a client id.
+Source: KIP-380 (v2: broker epochs), KIP-896; ControlledShutdownRequest.json,
+ControlledShutdownResponse.json of 3.9.
 """
 
 from protocol.errors import ErrorCode

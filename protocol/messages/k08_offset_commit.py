@@ -1,9 +1,10 @@
 """OffsetCommit (8): a consumer group commits its offsets.
 
-The coordinator stores the offsets in `__consumer_offsets` and accepts them only from members of the current generation, or from any client while the
-group is empty; offsets of a transaction are sent by TxnOffsetCommit (28).
-Source: KIP-211 (v5: no retention time), KIP-320 (v6), KIP-345 (v7: static members), KIP-848 (v9: member epochs, v10: topic ids), KIP-896;
-OffsetCommitRequest.json, OffsetCommitResponse.json.
+The coordinator stores the offsets in `__consumer_offsets` and accepts them only from members of the
+current generation, or from any client while the group is empty; offsets of a transaction are sent
+by TxnOffsetCommit (28).
+Source: KIP-211 (v5: no retention time), KIP-320 (v6), KIP-345 (v7: static members), KIP-848 (v9:
+member epochs, v10: topic ids), KIP-896; OffsetCommitRequest.json, OffsetCommitResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -61,9 +62,11 @@ class OffsetCommitRequestTopic:
 
 @message(key=8, versions="0-10", flexible="8+")
 class OffsetCommitRequest:
-    """v1 adds the member and its generation, v2 to v4 have the retention time of the offsets, v7 adds the instance id.
+    """v1 adds the member and its generation, v2 to v4 have the retention time of the offsets, v7
+    adds the instance id.
 
-    v0 wrote to ZooKeeper. Since v9 the generation is a member epoch if the group uses the consumer protocol (KIP-848).
+    v0 wrote to ZooKeeper. Since v9 the generation is a member epoch if the group uses the consumer
+    protocol (KIP-848).
     """
 
     group_id: str = string()

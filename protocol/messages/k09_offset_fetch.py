@@ -1,9 +1,11 @@
 """OffsetFetch (9): the committed offsets of a group.
 
-A partition without a committed offset is no error: its offset is -1. With require_stable an error is returned while a transaction that commits the
-offset is open, so that two members never read the same records in two transactions.
-Source: KIP-88 (v2: all topics), KIP-320 (v5), KIP-447 (v7: stable offsets), KIP-709 (v8: several groups), KIP-848 (v9: member epochs, v10: topic
-ids), KIP-896; OffsetFetchRequest.json, OffsetFetchResponse.json.
+A partition without a committed offset is no error: its offset is -1. With require_stable an error
+is returned while a transaction that commits the offset is open, so that two members never read the
+same records in two transactions.
+Source: KIP-88 (v2: all topics), KIP-320 (v5), KIP-447 (v7: stable offsets), KIP-709 (v8: several
+groups), KIP-848 (v9: member epochs, v10: topic ids), KIP-896; OffsetFetchRequest.json,
+OffsetFetchResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -41,7 +43,9 @@ class OffsetFetchRequestTopic:
 
 @structure
 class OffsetFetchRequestTopics:
-    """Partitions of one topic, since v8; identified by its name up to v9 and by its id since v10."""
+    """Partitions of one topic, since v8; identified by its name up to v9 and by its id since
+    v10.
+    """
 
     name: str = string(since=8, until=9, ignorable=True)
     topic_id: bytes = uuid(since=10, ignorable=True)
@@ -50,24 +54,32 @@ class OffsetFetchRequestTopics:
 
 @structure
 class OffsetFetchRequestGroup:
-    """One group; topics null: all committed offsets. Member and epoch are checked only in groups of the consumer protocol (KIP-848)."""
+    """One group; topics null: all committed offsets.
+
+    Member and epoch are checked only in groups of the consumer protocol (KIP-848).
+    """
 
     group_id: str = string(since=8)
     member_id: str | None = string(since=9, nullable="9+", default=None, ignorable=True)
     member_epoch: int = int32(since=9, default=NO_MEMBER_EPOCH, ignorable=True)
-    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, since=8, nullable="8+")
+    topics: list[OffsetFetchRequestTopics] | None = array(
+        OffsetFetchRequestTopics, since=8, nullable="8+"
+    )
 
 
 @message(key=9, versions="0-10", flexible="6+")
 class OffsetFetchRequest:
-    """v0 reads from ZooKeeper, v1 from the coordinator; since v2 null topics request all, since v8 several groups can be requested.
+    """v0 reads from ZooKeeper, v1 from the coordinator; since v2 null topics request all, since v8
+    several groups can be requested.
 
-    require_stable (v7) rejects offsets that an open transaction may still replace, instead of returning the
-    previous ones.
+    require_stable (v7) rejects offsets that an open transaction may still replace, instead of
+    returning the previous ones.
     """
 
     group_id: str = string(until=7)
-    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, until=7, nullable="2-7")
+    topics: list[OffsetFetchRequestTopic] | None = array(
+        OffsetFetchRequestTopic, until=7, nullable="2-7"
+    )
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, since=8)
     require_stable: bool = boolean(since=7)
 
@@ -122,7 +134,9 @@ class OffsetFetchResponseGroup:
 
 @message(key=9, versions="0-10", flexible="6+")
 class OffsetFetchResponse:
-    """v0 and v1 repeat an error of the group in every partition, v2 has a top-level field for it."""
+    """v0 and v1 repeat an error of the group in every partition, v2 has a top-level field for
+    it.
+    """
 
     throttle_time_ms: int = int32(since=3, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, until=7)

@@ -1,9 +1,10 @@
 """FindCoordinator (10): the coordinator of a group, transactional id or share-partition.
 
-Any broker can answer: the key's hash determines a partition of an internal topic, whose leader is the coordinator. If
-the topic does not exist yet, the broker creates it and returns COORDINATOR_NOT_AVAILABLE.
-Source: KIP-98 (v1: transactions), KIP-699 (v4: several keys), KIP-890 (v5), KIP-932 (v6: share groups); FindCoordinatorRequest.json,
-FindCoordinatorResponse.json.
+Any broker can answer: the key's hash determines a partition of an internal topic, whose leader is
+the coordinator. If the topic does not exist yet, the broker creates it and returns
+COORDINATOR_NOT_AVAILABLE.
+Source: KIP-98 (v1: transactions), KIP-699 (v4: several keys), KIP-890 (v5), KIP-932 (v6: share
+groups); FindCoordinatorRequest.json, FindCoordinatorResponse.json.
 """
 
 from protocol.errors import ErrorCode

@@ -1,9 +1,10 @@
 """JoinGroup (11): a consumer joins its group, or rejoins because the group is rebalancing.
 
-The response waits until all known members have joined or timed out. The response of one member, the leader, then contains all members; it computes
-the assignment and sends it with SyncGroup (14).
-Source: KIP-62 (v1: rebalance time-out), KIP-394 (v4: ids first), KIP-345 (v5: static members), KIP-559 (v7: protocol type), KIP-800 (v8: reasons),
-KIP-814 (v9: no assignment); JoinGroupRequest.json, JoinGroupResponse.json.
+The response waits until all known members have joined or timed out. The response of one member, the
+leader, then contains all members; it computes the assignment and sends it with SyncGroup (14).
+Source: KIP-62 (v1: rebalance time-out), KIP-394 (v4: ids first), KIP-345 (v5: static members),
+KIP-559 (v7: protocol type), KIP-800 (v8: reasons), KIP-814 (v9: no assignment);
+JoinGroupRequest.json, JoinGroupResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -31,7 +32,9 @@ ERRORS = (
 
 @structure
 class JoinGroupRequestProtocol:
-    """An assignment protocol that the member supports (for consumers: an assignor), and its metadata for it."""
+    """An assignment protocol that the member supports (for consumers: an assignor), and its
+    metadata for it.
+    """
 
     name: str = string()
     metadata: bytes = byte_string()
@@ -41,13 +44,15 @@ class JoinGroupRequestProtocol:
 class JoinGroupRequest:
     """v1 adds the rebalance time-out (milliseconds), v5 the instance id, v8 the reason.
 
-    Protocols are in the order of the member's preference. A member without an id gets one and, since v4, has to
-    rejoin with it.
+    Protocols are in the order of the member's preference. A member without an id gets one and,
+    since v4, has to rejoin with it.
     """
 
     group_id: str = string()
     session_timeout_ms: int = int32()
-    rebalance_timeout_ms: int = int32(since=1, default=REBALANCE_TIMEOUT_IS_THE_SESSIONS, ignorable=True)
+    rebalance_timeout_ms: int = int32(
+        since=1, default=REBALANCE_TIMEOUT_IS_THE_SESSIONS, ignorable=True
+    )
     member_id: str = string()
     group_instance_id: str | None = string(since=5, nullable="5+", default=None)
     protocol_type: str = string()
@@ -68,8 +73,8 @@ class JoinGroupResponseMember:
 class JoinGroupResponse:
     """The new generation, and its leader. protocol_name is null (v7) or empty with an error.
 
-    skip_assignment (v9) is for a static leader that rejoined: the assignment stays, but it should watch the
-    metadata again.
+    skip_assignment (v9) is for a static leader that rejoined: the assignment stays, but it should
+    watch the metadata again.
     """
 
     throttle_time_ms: int = int32(since=2, ignorable=True)

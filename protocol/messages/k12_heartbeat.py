@@ -1,4 +1,5 @@
-"""Heartbeat (12): keeps the session of a classic group member alive; the error tells whether a rebalance is in progress.
+"""Heartbeat (12): keeps the session of a classic group member alive; the error tells whether a
+rebalance is in progress.
 
 Source: KIP-345 (v3: static members); HeartbeatRequest.json, HeartbeatResponse.json.
 """

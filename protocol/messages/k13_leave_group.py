@@ -1,6 +1,7 @@
 """LeaveGroup (13): members leave, or are removed, without waiting for their sessions to time out.
 
-Source: KIP-345 (v3: several members, static ones by their instance id), KIP-800 (v5: reasons); LeaveGroupRequest.json, LeaveGroupResponse.json.
+Source: KIP-345 (v3: several members, static ones by their instance id), KIP-800 (v5: reasons);
+LeaveGroupRequest.json, LeaveGroupResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -19,7 +20,9 @@ ERRORS = (
 
 @structure
 class MemberIdentity:
-    """A member by its id; an administrator removes a static member by its instance id alone, with an empty member id."""
+    """A member by its id; an administrator removes a static member by its instance id alone, with
+    an empty member id.
+    """
 
     member_id: str = string(since=3)
     group_instance_id: str | None = string(since=3, nullable="3+", default=None)

@@ -1,7 +1,9 @@
 """SyncGroup (14): the leader sends the assignments, and every member receives its own.
 
-The responses wait for the leader's request, and until its assignment is written to `__consumer_offsets`.
-Source: KIP-345 (v3: static members), KIP-559 (v5: protocol type and name); SyncGroupRequest.json, SyncGroupResponse.json.
+The responses wait for the leader's request, and until its assignment is written to
+`__consumer_offsets`.
+Source: KIP-345 (v3: static members), KIP-559 (v5: protocol type and name); SyncGroupRequest.json,
+SyncGroupResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -32,7 +34,9 @@ class SyncGroupRequestAssignment:
 
 @message(key=14, versions="0-5", flexible="4+")
 class SyncGroupRequest:
-    """assignments are the leader's; other members send none. v5 repeats the protocol that the member assumes to be selected."""
+    """assignments are the leader's; other members send none. v5 repeats the protocol that the
+    member assumes to be selected.
+    """
 
     group_id: str = string()
     generation_id: int = int32()

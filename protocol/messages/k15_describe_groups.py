@@ -1,7 +1,7 @@
 """DescribeGroups (15): state, protocol and members of classic groups, for administrators.
 
-Source: KIP-430 (v3: operations), KIP-345 (v4: static members), KIP-1043 (v6: unknown groups are an error); DescribeGroupsRequest.json,
-DescribeGroupsResponse.json.
+Source: KIP-430 (v3: operations), KIP-345 (v4: static members), KIP-1043 (v6: unknown groups are an
+error); DescribeGroupsRequest.json, DescribeGroupsResponse.json.
 """
 
 from protocol.errors import ErrorCode

@@ -1,4 +1,5 @@
-"""ListGroups (16): the groups this broker is the coordinator of; to list all groups, every broker has to be queried.
+"""ListGroups (16): the groups this broker is the coordinator of; to list all groups, every broker
+has to be queried.
 
 Source: KIP-518 (v4: states), KIP-848 (v5: types); ListGroupsRequest.json, ListGroupsResponse.json.
 """
@@ -14,7 +15,9 @@ ERRORS = (
 
 @message(key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest:
-    """An empty filter matches everything. v4 filters by state (`Stable`), v5 by type (`classic`, `consumer`), case-insensitively."""
+    """An empty filter matches everything. v4 filters by state (`Stable`), v5 by type (`classic`,
+    `consumer`), case-insensitively.
+    """
 
     states_filter: list[str] = array(string, since=4)
     types_filter: list[str] = array(string, since=5)

@@ -1,13 +1,16 @@
-"""CreateTopics (19): create topics; a KRaft broker forwards the request to the active controller in an Envelope.
+"""CreateTopics (19): create topics; a KRaft broker forwards the request to the active controller in
+an Envelope.
 
-Source: KIP-4, KIP-464 (v4: -1 means the broker's default), KIP-525 (v5: the created settings), KIP-516 (v7: topic ids); CreateTopicsRequest.json,
-CreateTopicsResponse.json.
+Source: KIP-4, KIP-464 (v4: -1 means the broker's default), KIP-525 (v5: the created settings),
+KIP-516 (v7: topic ids); CreateTopicsRequest.json, CreateTopicsResponse.json.
 """
 
 from protocol.errors import ErrorCode
 from protocol.schema import array, boolean, int8, int16, int32, message, string, structure, uuid
 
-BROKER_DEFAULT = -1  # for the partition count and the replication factor; also with a manual assignment
+BROKER_DEFAULT = (
+    -1
+)  # for the partition count and the replication factor; also with a manual assignment
 
 ERRORS = (
     ErrorCode.REQUEST_TIMED_OUT,
@@ -75,7 +78,9 @@ class CreatableTopicConfigs:
 
 @structure
 class CreatableTopicResult:
-    """The result of one topic. v5 adds its settings, v7 its id; configs are null if the client may not see them."""
+    """The result of one topic. v5 adds its settings, v7 its id; configs are null if the client may
+    not see them.
+    """
 
     name: str = string()
     topic_id: bytes = uuid(since=7, ignorable=True)
@@ -84,7 +89,9 @@ class CreatableTopicResult:
     topic_config_error_code: int = int16(tag=0, tagged="5+", ignorable=True)
     num_partitions: int = int32(since=5, default=-1, ignorable=True)
     replication_factor: int = int16(since=5, default=-1, ignorable=True)
-    configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, since=5, nullable="5+", ignorable=True)
+    configs: list[CreatableTopicConfigs] | None = array(
+        CreatableTopicConfigs, since=5, nullable="5+", ignorable=True
+    )
 
 
 @message(key=19, versions="0-7", flexible="5+")

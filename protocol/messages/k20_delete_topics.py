@@ -1,7 +1,8 @@
-"""DeleteTopics (20): delete topics and all their records; a KRaft broker forwards the request to the active controller in an Envelope.
+"""DeleteTopics (20): delete topics and all their records; a KRaft broker forwards the request to
+the active controller in an Envelope.
 
-Source: KIP-4, KIP-322 (v3: deletion is switched off), KIP-599 (v5: quotas), KIP-516 (v6: topic ids), KIP-896; DeleteTopicsRequest.json,
-DeleteTopicsResponse.json.
+Source: KIP-4, KIP-322 (v3: deletion is switched off), KIP-599 (v5: quotas), KIP-516 (v6: topic
+ids), KIP-896; DeleteTopicsRequest.json, DeleteTopicsResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -13,9 +14,11 @@ ERRORS = (
     ErrorCode.INVALID_TOPIC_EXCEPTION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.UNSUPPORTED_VERSION,  # topic ids, in a ZooKeeper-mode cluster with inter.broker.protocol.version 2.7
+    # topic ids, in a ZooKeeper-mode cluster with inter.broker.protocol.version 2.7
+    ErrorCode.UNSUPPORTED_VERSION,
     ErrorCode.NOT_CONTROLLER,
-    ErrorCode.INVALID_REQUEST,  # a topic twice, or by name and id at once; below v3 also TOPIC_DELETION_DISABLED
+    # a topic twice, or by name and id at once; below v3 also TOPIC_DELETION_DISABLED
+    ErrorCode.INVALID_REQUEST,
     ErrorCode.TOPIC_DELETION_DISABLED,  # since v3
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,  # since v5
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -41,7 +44,10 @@ class DeleteTopicsRequest:
 
 @structure
 class DeletableTopicResult:
-    """The result of one topic. A client that may not see the topic gets a null name, or a zero id."""
+    """The result of one topic.
+
+    A client that may not see the topic gets a null name, or a zero id.
+    """
 
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid(since=6, ignorable=True)

@@ -1,7 +1,9 @@
 """InitProducerId (22): a producer obtains its producer id and epoch.
 
-Without a transactional id any broker returns a new id; with one, the transaction coordinator bumps the epoch and so fences the previous producer.
-Source: KIP-98; KIP-360 (v3), KIP-588 (v4), KIP-890 (v5), KIP-939 (v6); InitProducerIdRequest.json, InitProducerIdResponse.json.
+Without a transactional id any broker returns a new id; with one, the transaction coordinator bumps
+the epoch and so fences the previous producer.
+Source: KIP-98; KIP-360 (v3), KIP-588 (v4), KIP-890 (v5), KIP-939 (v6); InitProducerIdRequest.json,
+InitProducerIdResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -11,7 +13,8 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 ERRORS = (
-    ErrorCode.REQUEST_TIMED_OUT,  # 3.0 to 3.3.1: no block of ids yet, which older clients took for the end (KAFKA-14417)
+    # 3.0 to 3.3.1: no block of ids yet, which older clients took for the end (KAFKA-14417)
+    ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,  # also while the broker waits for a block of ids
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -30,8 +33,9 @@ ERRORS = (
 class InitProducerIdRequest:
     """Obtain a producer id, or initialise a transactional id and fence its previous producer.
 
-    v3 lets a producer send its current id and epoch (KIP-360); v4 may return PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890).
-    v6, unstable in every release so far, is for two-phase commit (KIP-939).
+    v3 lets a producer send its current id and epoch (KIP-360); v4 may return PRODUCER_FENCED
+    (KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890). v6, unstable in every release so far, is for
+    two-phase commit (KIP-939).
     """
 
     transactional_id: str | None = string(nullable="0+")

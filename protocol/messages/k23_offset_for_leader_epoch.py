@@ -1,9 +1,9 @@
 """OffsetForLeaderEpoch (23): the end offset of a leader epoch in the leader's log.
 
-A follower or consumer with a diverging log learns from the response where to truncate, or that records it has read are lost. Newer followers
-get the same information in Fetch v12 (KIP-595).
-Source: KIP-101 (v0), KIP-279 (v1), KIP-320 (v2), KIP-392 (v3: replica id), KIP-896; OffsetForLeaderEpochRequest.json,
-OffsetForLeaderEpochResponse.json.
+A follower or consumer with a diverging log learns from the response where to truncate, or that
+records it has read are lost. Newer followers get the same information in Fetch v12 (KIP-595).
+Source: KIP-101 (v0), KIP-279 (v1), KIP-320 (v2), KIP-392 (v3: replica id), KIP-896;
+OffsetForLeaderEpochRequest.json, OffsetForLeaderEpochResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -29,7 +29,9 @@ ERRORS = (
 
 @structure
 class OffsetForLeaderPartition:
-    """leader_epoch is the requested one, current_leader_epoch the leader epoch that the sender knows (-1: not checked)."""
+    """leader_epoch is the requested one, current_leader_epoch the leader epoch that the sender
+    knows (-1: not checked).
+    """
 
     partition: int = int32()
     current_leader_epoch: int = int32(since=2, default=NO_LEADER_EPOCH, ignorable=True)
@@ -54,7 +56,10 @@ class OffsetForLeaderEpochRequest:
 
 @structure
 class EpochEndOffset:
-    """The newest epoch not above the requested one, and its end offset, which is exclusive. Both -1 if there is none."""
+    """The newest epoch not above the requested one, and its end offset, which is exclusive.
+
+    Both -1 if there is none.
+    """
 
     error_code: int = int16()
     partition: int = int32()

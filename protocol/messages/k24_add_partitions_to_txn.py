@@ -1,8 +1,10 @@
 """AddPartitionsToTxn (24): a transaction is about to write to these partitions.
 
-The coordinator must know a partition before the first batch arrives there, so that it can end the transaction in all of them. Since v4 brokers send
-this, too, to verify that a partition is in the transaction before they append (verify_only).
-Source: KIP-98 (v0), KIP-588 (v2), KIP-890 (v4, v5); AddPartitionsToTxnRequest.json, AddPartitionsToTxnResponse.json.
+The coordinator must know a partition before the first batch arrives there, so that it can end the
+transaction in all of them. Since v4 brokers send this, too, to verify that a partition is in the
+transaction before they append (verify_only).
+Source: KIP-98 (v0), KIP-588 (v2), KIP-890 (v4, v5); AddPartitionsToTxnRequest.json,
+AddPartitionsToTxnResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -23,7 +25,8 @@ ERRORS = (
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ErrorCode.OPERATION_NOT_ATTEMPTED,  # some other partition was refused: none is added
     ErrorCode.PRODUCER_FENCED,  # since v2
-    ErrorCode.TRANSACTION_ABORTABLE,  # since v5, verify_only: the partition is not in the transaction
+    # since v5, verify_only: the partition is not in the transaction
+    ErrorCode.TRANSACTION_ABORTABLE,
 )
 
 
@@ -53,7 +56,9 @@ class AddPartitionsToTxnRequest:
     v5 means that the sender understands TRANSACTION_ABORTABLE.
     """
 
-    transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, since=4)
+    transactions: list[AddPartitionsToTxnTransaction] = array(
+        AddPartitionsToTxnTransaction, since=4
+    )
     v3_and_below_transactional_id: str = string(until=3)
     v3_and_below_producer_id: int = int64(until=3)
     v3_and_below_producer_epoch: int = int16(until=3)
@@ -73,7 +78,9 @@ class AddPartitionsToTxnTopicResult:
     """Partitions of one topic."""
 
     name: str = string()
-    results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult)
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(
+        AddPartitionsToTxnPartitionResult
+    )
 
 
 @structure
@@ -81,14 +88,22 @@ class AddPartitionsToTxnResult:
     """The results of one transaction."""
 
     transactional_id: str = string(since=4)
-    topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, since=4)
+    topic_results: list[AddPartitionsToTxnTopicResult] = array(
+        AddPartitionsToTxnTopicResult, since=4
+    )
 
 
 @message(key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnResponse:
-    """All partitions of a transaction are added or none; error_code (v4) applies to all transactions."""
+    """All partitions of a transaction are added or none; error_code (v4) applies to all
+    transactions.
+    """
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=4, ignorable=True)
-    results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, since=4)
-    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, until=3)
+    results_by_transaction: list[AddPartitionsToTxnResult] = array(
+        AddPartitionsToTxnResult, since=4
+    )
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(
+        AddPartitionsToTxnTopicResult, until=3
+    )

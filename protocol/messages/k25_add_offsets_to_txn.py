@@ -1,8 +1,9 @@
 """AddOffsetsToTxn (25): a transaction is about to commit the offsets of a group.
 
-The partition of `__consumer_offsets` of the group is added to the transaction; TxnOffsetCommit (28) then writes there. Not needed any more where
-TxnOffsetCommit v5 does both.
-Source: KIP-98 (v0), KIP-588 (v2), KIP-890 (v4); AddOffsetsToTxnRequest.json, AddOffsetsToTxnResponse.json.
+The partition of `__consumer_offsets` of the group is added to the transaction; TxnOffsetCommit (28)
+then writes there. Not needed any more where TxnOffsetCommit v5 does both.
+Source: KIP-98 (v0), KIP-588 (v2), KIP-890 (v4); AddOffsetsToTxnRequest.json,
+AddOffsetsToTxnResponse.json.
 """
 
 from protocol.errors import ErrorCode

@@ -1,7 +1,8 @@
 """EndTxn (26): commit or abort a transaction.
 
-Answered as soon as the decision is in the transaction log; the markers follow. Since v5 the decision also bumps the producer's epoch, so that no
-late batch of the old transaction can slip into the next one (KIP-890).
+Answered as soon as the decision is in the transaction log; the markers follow. Since v5 the
+decision also bumps the producer's epoch, so that no late batch of the old transaction can slip into
+the next one (KIP-890).
 Source: KIP-98 (v0), KIP-588 (v2), KIP-890 (v4, v5); EndTxnRequest.json, EndTxnResponse.json.
 """
 
@@ -38,7 +39,9 @@ class EndTxnRequest:
 
 @message(key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """v5 adds the id and epoch to continue with; the id is a new one if the epochs of the old one are exhausted."""
+    """v5 adds the id and epoch to continue with; the id is a new one if the epochs of the old one
+    are exhausted.
+    """
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,8 +1,10 @@
-"""WriteTxnMarkers (27): the transaction coordinator makes leaders append the control batches that end a transaction.
+"""WriteTxnMarkers (27): the transaction coordinator makes leaders append the control batches that
+end a transaction.
 
-Sent to the leader of every partition in the transaction until each has appended its marker. An administration tool may send it, too, to end a
-hanging transaction (KIP-664).
-Source: KIP-98 (v0), KIP-1228 (v2), KIP-896; WriteTxnMarkersRequest.json, WriteTxnMarkersResponse.json.
+Sent to the leader of every partition in the transaction until each has appended its marker. An
+administration tool may send it, too, to end a hanging transaction (KIP-664).
+Source: KIP-98 (v0), KIP-1228 (v2), KIP-896; WriteTxnMarkersRequest.json,
+WriteTxnMarkersResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -20,9 +22,11 @@ ERRORS = (
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.INVALID_REQUIRED_ACKS,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,  # a log in message format 0 or 1 has no place for markers
+    # a log in message format 0 or 1 has no place for markers
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     ErrorCode.INVALID_PRODUCER_EPOCH,  # the partition has seen a newer epoch of the producer
-    ErrorCode.TRANSACTION_COORDINATOR_FENCED,  # the partition has seen a marker of a newer coordinator
+    # the partition has seen a marker of a newer coordinator
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
@@ -37,10 +41,12 @@ class WritableTxnMarkerTopic:
 
 @structure
 class WritableTxnMarker:
-    """One transaction to end. transaction_result: committed or not. A partition rejects a coordinator_epoch older than the last one.
+    """One transaction to end. transaction_result: committed or not.
 
-    transaction_version (v2) says whether the epoch was bumped with the decision (2), so that the partition can
-    require a greater one.
+    A partition rejects a coordinator_epoch older than the last one.
+
+    transaction_version (v2) says whether the epoch was bumped with the decision (2), so that the
+    partition can require a greater one.
     """
 
     producer_id: int = int64()

@@ -1,9 +1,11 @@
 """TxnOffsetCommit (28): a producer commits a consumer group's offsets as part of its transaction.
 
-The group coordinator appends them at once but returns them only after the commit marker: consumed input and produced
-output are atomic. Sent to the group coordinator, after AddOffsetsToTxn (25) to the transaction coordinator.
-Source: KIP-98 (v0), KIP-320 (v2), KIP-447 (v3: fencing by generation), KIP-890 (v4; v5: adds the partition itself), KIP-1319 (v6: topic ids);
-TxnOffsetCommitRequest.json, TxnOffsetCommitResponse.json.
+The group coordinator appends them at once but returns them only after the commit marker: consumed
+input and produced output are atomic. Sent to the group coordinator, after AddOffsetsToTxn (25) to
+the transaction coordinator.
+Source: KIP-98 (v0), KIP-320 (v2), KIP-447 (v3: fencing by generation), KIP-890 (v4; v5: adds the
+partition itself), KIP-1319 (v6: topic ids); TxnOffsetCommitRequest.json,
+TxnOffsetCommitResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -22,7 +24,8 @@ ERRORS = (
     ErrorCode.ILLEGAL_GENERATION,  # since v3
     ErrorCode.INVALID_GROUP_ID,
     ErrorCode.UNKNOWN_MEMBER_ID,  # since v3
-    ErrorCode.INVALID_COMMIT_OFFSET_SIZE,  # up to 3.x: the record would be larger than the offsets topic takes
+    # up to 3.x: the record would be larger than the offsets topic takes
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -60,9 +63,11 @@ class TxnOffsetCommitRequestTopic:
 
 @message(key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitRequest:
-    """v3 adds the member whose offsets these are, so that one that has lost its partitions cannot commit any more.
+    """v3 adds the member whose offsets these are, so that one that has lost its partitions cannot
+    commit any more.
 
-    Without a member (empty id, generation -1) only the producer is checked. v5 needs no AddOffsetsToTxn before it.
+    Without a member (empty id, generation -1) only the producer is checked. v5 needs no
+    AddOffsetsToTxn before it.
     """
 
     transactional_id: str = string()

@@ -1,6 +1,7 @@
 """DescribeAcls (29): the access control entries that match a filter.
 
-Source: KIP-140 (v0), KIP-290 (v1: pattern types), KIP-373 (v3: users as resources), KIP-896; DescribeAclsRequest.json, DescribeAclsResponse.json.
+Source: KIP-140 (v0), KIP-290 (v1: pattern types), KIP-373 (v3: users as resources), KIP-896;
+DescribeAclsRequest.json, DescribeAclsResponse.json.
 """
 
 from protocol.acls import AclPatternType
@@ -19,9 +20,11 @@ ERRORS = (
 
 @message(key=29, versions="0-3", flexible="2+")
 class DescribeAclsRequest:
-    """The filter: numbers of AclResourceType, AclPatternType, AclOperation and AclPermissionType; null and ANY match everything.
+    """The filter: numbers of AclResourceType, AclPatternType, AclOperation and AclPermissionType;
+    null and ANY match everything.
 
-    v0 supports literal names only, where a lone `*` is every resource; v3 adds the resource type USER.
+    v0 supports literal names only, where a lone `*` is every resource; v3 adds the resource type
+    USER.
     """
 
     resource_type_filter: int = int8()

@@ -1,7 +1,8 @@
 """CreateAcls (30): add access control entries; an existing one is no error.
 
 A KRaft broker forwards the request to the active controller in an Envelope.
-Source: KIP-140 (v0), KIP-290 (v1: pattern types), KIP-373 (v3: users as resources), KIP-896; CreateAclsRequest.json, CreateAclsResponse.json.
+Source: KIP-140 (v0), KIP-290 (v1: pattern types), KIP-373 (v3: users as resources), KIP-896;
+CreateAclsRequest.json, CreateAclsResponse.json.
 """
 
 from protocol.acls import AclPatternType
@@ -21,7 +22,9 @@ ERRORS = (
 
 @structure
 class AclCreation:
-    """One entry, with the values of AclResourceType, AclPatternType, AclOperation and AclPermissionType. v0 supports literal names only."""
+    """One entry, with the values of AclResourceType, AclPatternType, AclOperation and
+    AclPermissionType. v0 supports literal names only.
+    """
 
     resource_type: int = int8()
     resource_name: str = string()

@@ -1,7 +1,8 @@
 """DeleteAcls (31): remove the access control entries that match any of these filters.
 
 A KRaft broker forwards the request to the active controller in an Envelope.
-Source: KIP-140 (v0), KIP-290 (v1: pattern types), KIP-373 (v3: users as resources), KIP-896; DeleteAclsRequest.json, DeleteAclsResponse.json.
+Source: KIP-140 (v0), KIP-290 (v1: pattern types), KIP-373 (v3: users as resources), KIP-896;
+DeleteAclsRequest.json, DeleteAclsResponse.json.
 """
 
 from protocol.acls import AclPatternType

@@ -1,7 +1,8 @@
-"""DescribeConfigs (32): the configurations of topics, brokers, loggers, groups and client metrics, with where each value comes from.
+"""DescribeConfigs (32): the configurations of topics, brokers, loggers, groups and client metrics,
+with where each value comes from.
 
-Source: KIP-133 (v0), KIP-226 (v1: sources and synonyms), KIP-569 (v3: types and documentation), KIP-896; DescribeConfigsRequest.json,
-DescribeConfigsResponse.json.
+Source: KIP-133 (v0), KIP-226 (v1: sources and synonyms), KIP-569 (v3: types and documentation),
+KIP-896; DescribeConfigsRequest.json, DescribeConfigsResponse.json.
 """
 
 from protocol.config_resources import NO_CONFIG_SOURCE
@@ -15,13 +16,17 @@ ERRORS = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.INVALID_REQUEST,  # another broker's configurations, or a type of resource that the release does not know
+    # another broker's configurations, or a type of resource that the release does not know
+    ErrorCode.INVALID_REQUEST,
 )
 
 
 @structure
 class DescribeConfigsResource:
-    """A resource (ConfigResourceType and name); configuration_keys null: all. A broker's name is its id, or empty for all brokers."""
+    """A resource (ConfigResourceType and name); configuration_keys null: all.
+
+    A broker's name is its id, or empty for all brokers.
+    """
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -50,8 +55,8 @@ class DescribeConfigsSynonym:
 class DescribeConfigsResourceResult:
     """One configuration; the value is null if it is sensitive or not set.
 
-    v0 contains only whether the value is the default, v1 its source (ConfigSource), v3 its type (ConfigType)
-    and documentation.
+    v0 contains only whether the value is the default, v1 its source (ConfigSource), v3 its type
+    (ConfigType) and documentation.
     """
 
     name: str = string()

@@ -1,7 +1,8 @@
-"""AlterConfigs (33): replace all configurations of a resource; those that are not listed are reset to their default.
+"""AlterConfigs (33): replace all configurations of a resource; those that are not listed are reset
+to their default.
 
-Two clients that each change one configuration overwrite each other, so IncrementalAlterConfigs (44) replaced it. A KRaft broker forwards it to the
-active controller in an Envelope.
+Two clients that each change one configuration overwrite each other, so IncrementalAlterConfigs (44)
+replaced it. A KRaft broker forwards it to the active controller in an Envelope.
 Source: KIP-133, KIP-339; AlterConfigsRequest.json, AlterConfigsResponse.json.
 """
 
@@ -33,7 +34,10 @@ class AlterableConfig:
 
 @structure
 class AlterConfigsResource:
-    """The complete configuration of a resource (ConfigResourceType and name). A broker's name is its id, or empty for all brokers."""
+    """The complete configuration of a resource (ConfigResourceType and name).
+
+    A broker's name is its id, or empty for all brokers.
+    """
 
     resource_type: int = int8()
     resource_name: str = string()

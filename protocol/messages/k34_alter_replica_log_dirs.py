@@ -1,4 +1,5 @@
-"""AlterReplicaLogDirs (34): move this broker's replicas to another of its log directories, or choose the directory of a future replica.
+"""AlterReplicaLogDirs (34): move this broker's replicas to another of its log directories, or
+choose the directory of a future replica.
 
 The response only means that the move has started; DescribeLogDirs (35) shows its progress.
 Source: KIP-113, KIP-896; AlterReplicaLogDirsRequest.json, AlterReplicaLogDirsResponse.json.
@@ -10,7 +11,8 @@ from protocol.schema import array, int16, int32, message, string, structure
 ERRORS = (
     ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.REPLICA_NOT_AVAILABLE,  # the replica does not exist yet; it will be created in the requested directory
+    # the replica does not exist yet; it will be created in the requested directory
+    ErrorCode.REPLICA_NOT_AVAILABLE,
     ErrorCode.INVALID_TOPIC_EXCEPTION,  # a name too long for a directory that is being moved
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.KAFKA_STORAGE_ERROR,

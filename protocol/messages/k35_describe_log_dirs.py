@@ -1,7 +1,7 @@
 """DescribeLogDirs (35): this broker's log directories, their replicas, and their disk usage.
 
-Source: KIP-113 (v0), KIP-784 (v3: a top-level error), KIP-827 (v4: space), KIP-1066 (v5: cordoned), KIP-896; DescribeLogDirsRequest.json,
-DescribeLogDirsResponse.json.
+Source: KIP-113 (v0), KIP-784 (v3: a top-level error), KIP-827 (v4: space), KIP-1066 (v5: cordoned),
+KIP-896; DescribeLogDirsRequest.json, DescribeLogDirsResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -35,8 +35,9 @@ class DescribeLogDirsRequest:
 class DescribeLogDirsPartition:
     """A replica in this directory: its size in bytes, and its offset lag.
 
-    is_future_key: it is the future replica of a move, which replaces the current one when it has caught up. A
-    replica lags behind the high watermark, a future replica behind the current replica.
+    is_future_key: it is the future replica of a move, which replaces the current one when it has
+    caught up. A replica lags behind the high watermark, a future replica behind the current
+    replica.
     """
 
     partition_index: int = int32()
@@ -55,7 +56,9 @@ class DescribeLogDirsTopic:
 
 @structure
 class DescribeLogDirsResult:
-    """One directory. v4 adds the size and the free space of its volume in bytes, v5 whether it is cordoned."""
+    """One directory. v4 adds the size and the free space of its volume in bytes, v5 whether it is
+    cordoned.
+    """
 
     error_code: int = int16()
     log_dir: str = string()

@@ -1,4 +1,5 @@
-"""CreatePartitions (37): add partitions to topics; existing partitions stay unchanged, and partitions cannot be removed.
+"""CreatePartitions (37): add partitions to topics; existing partitions stay unchanged, and
+partitions cannot be removed.
 
 A KRaft broker forwards the request to the active controller in an Envelope.
 Source: KIP-195, KIP-599 (v3: quota); CreatePartitionsRequest.json, CreatePartitionsResponse.json.
@@ -32,11 +33,15 @@ class CreatePartitionsAssignment:
 
 @structure
 class CreatePartitionsTopic:
-    """The total number of partitions of the topic; assignments, if not null, are those of the new ones only, in order."""
+    """The total number of partitions of the topic; assignments, if not null, are those of the new
+    ones only, in order.
+    """
 
     name: str = string()
     count: int = int32()
-    assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable="0+")
+    assignments: list[CreatePartitionsAssignment] | None = array(
+        CreatePartitionsAssignment, nullable="0+"
+    )
 
 
 @message(key=37, versions="0-3", flexible="2+")

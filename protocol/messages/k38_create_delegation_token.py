@@ -1,7 +1,9 @@
-"""CreateDelegationToken (38): an authenticated client gets a token with which others can authenticate as it (SASL/SCRAM).
+"""CreateDelegationToken (38): an authenticated client gets a token with which others can
+authenticate as it (SASL/SCRAM).
 
 Rejected on unauthenticated connections, and on those that were authenticated by a token.
-Source: KIP-48, KIP-373 (v3: tokens for others); CreateDelegationTokenRequest.json, CreateDelegationTokenResponse.json.
+Source: KIP-48, KIP-373 (v3: tokens for others); CreateDelegationTokenRequest.json,
+CreateDelegationTokenResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -14,7 +16,8 @@ ERRORS = (
     ErrorCode.UNSUPPORTED_VERSION,  # KRaft before metadata.version 3.6
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,  # no delegation.token.secret.key
-    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,  # plain text, anonymous TLS, or logged in with a token
+    # plain text, anonymous TLS, or logged in with a token
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,  # v3: CREATE_TOKENS on the owner is missing
     ErrorCode.INVALID_PRINCIPAL_TYPE,  # a renewer that is no User
 )

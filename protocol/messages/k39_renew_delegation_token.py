@@ -22,7 +22,9 @@ ERRORS = (
 
 @message(key=39, versions="0-2", flexible="2+")
 class RenewDelegationTokenRequest:
-    """The token is identified by its HMAC; the period counts from now, -1 requests the server's default."""
+    """The token is identified by its HMAC; the period counts from now, -1 requests the server's
+    default.
+    """
 
     hmac: bytes = byte_string()
     renew_period_ms: int = int64()

@@ -22,7 +22,9 @@ ERRORS = (
 
 @message(key=40, versions="0-2", flexible="2+")
 class ExpireDelegationTokenRequest:
-    """The token is identified by its HMAC; the period counts from now, a negative one expires the token at once."""
+    """The token is identified by its HMAC; the period counts from now, a negative one expires the
+    token at once.
+    """
 
     hmac: bytes = byte_string()
     expiry_time_period_ms: int = int64()

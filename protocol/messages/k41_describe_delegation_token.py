@@ -1,7 +1,8 @@
 """DescribeDelegationToken (41): list tokens that the client owns, may renew or may describe.
 
 Any broker answers from its metadata; tokens that the client may not describe are left out silently.
-Source: KIP-48, KIP-373 (v3: requester); DescribeDelegationTokenRequest.json, DescribeDelegationTokenResponse.json.
+Source: KIP-48, KIP-373 (v3: requester); DescribeDelegationTokenRequest.json,
+DescribeDelegationTokenResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -26,7 +27,9 @@ class DescribeDelegationTokenOwner:
 class DescribeDelegationTokenRequest:
     """Null lists every owner's tokens, an empty list none."""
 
-    owners: list[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, nullable="0+")
+    owners: list[DescribeDelegationTokenOwner] | None = array(
+        DescribeDelegationTokenOwner, nullable="0+"
+    )
 
 
 @structure
@@ -39,7 +42,9 @@ class DescribedDelegationTokenRenewer:
 
 @structure
 class DescribedDelegationToken:
-    """One token, including its secret HMAC; times are in ms since 1970. v3 adds the requester, if that was not the owner."""
+    """One token, including its secret HMAC; times are in ms since 1970. v3 adds the requester, if
+    that was not the owner.
+    """
 
     principal_type: str = string()
     principal_name: str = string()

@@ -1,4 +1,5 @@
-"""DeleteGroups (42): delete empty consumer groups, with all their offsets; sent to the coordinator of each group.
+"""DeleteGroups (42): delete empty consumer groups, with all their offsets; sent to the coordinator
+of each group.
 
 Source: KIP-229, KIP-1331 (v3: messages); DeleteGroupsRequest.json, DeleteGroupsResponse.json.
 """
@@ -15,7 +16,8 @@ ERRORS = (
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.NON_EMPTY_GROUP,
     ErrorCode.GROUP_ID_NOT_FOUND,
-    ErrorCode.GROUP_DELETION_FAILED,  # v3: a plugin of the broker failed (KIP-1331); UNKNOWN_SERVER_ERROR before
+    # v3: a plugin of the broker failed (KIP-1331); UNKNOWN_SERVER_ERROR before
+    ErrorCode.GROUP_DELETION_FAILED,
 )
 
 

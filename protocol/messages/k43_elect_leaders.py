@@ -1,7 +1,9 @@
-"""ElectLeaders (43): make the controller elect leaders now, either the preferred ones or, if none is in sync, any live one.
+"""ElectLeaders (43): make the controller elect leaders now, either the preferred ones or, if none
+is in sync, any live one.
 
 v0 was called ElectPreferredLeaders. An unclean election may lose records that were acknowledged.
-Source: KIP-183, KIP-460 (v1: unclean elections); ElectLeadersRequest.json, ElectLeadersResponse.json.
+Source: KIP-183, KIP-460 (v1: unclean elections); ElectLeadersRequest.json,
+ElectLeadersResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -60,7 +62,9 @@ class ReplicaElectionResult:
 
 @message(key=43, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
-    """If all partitions were requested, those that needed no election are left out. v1 adds a top-level error."""
+    """If all partitions were requested, those that needed no election are left out. v1 adds a
+    top-level error.
+    """
 
     throttle_time_ms: int = int32()
     error_code: int = int16(since=1)

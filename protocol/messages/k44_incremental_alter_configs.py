@@ -1,7 +1,9 @@
-"""IncrementalAlterConfigs (44): change single configurations of topics, brokers, groups and the like, and leave all others unchanged.
+"""IncrementalAlterConfigs (44): change single configurations of topics, brokers, groups and the
+like, and leave all others unchanged.
 
 It replaces AlterConfigs (33), which resets all others.
-Source: KIP-339, KIP-714 (client metrics), KIP-848 (groups); IncrementalAlterConfigsRequest.json, IncrementalAlterConfigsResponse.json.
+Source: KIP-339, KIP-714 (client metrics), KIP-848 (groups); IncrementalAlterConfigsRequest.json,
+IncrementalAlterConfigsResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -31,7 +33,10 @@ ERRORS = (
 
 @structure
 class AlterableConfig:
-    """One operation on one configuration: SET, DELETE, APPEND or SUBTRACT. The value is null for DELETE."""
+    """One operation on one configuration: SET, DELETE, APPEND or SUBTRACT.
+
+    The value is null for DELETE.
+    """
 
     name: str = string()
     config_operation: int = int8()
@@ -40,7 +45,9 @@ class AlterableConfig:
 
 @structure
 class AlterConfigsResource:
-    """A resource (its type is a ConfigResourceType); the operations on one resource succeed or fail together."""
+    """A resource (its type is a ConfigResourceType); the operations on one resource succeed or fail
+    together.
+    """
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -49,7 +56,10 @@ class AlterConfigsResource:
 
 @message(key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest:
-    """validate_only validates without changing anything. Requests for a broker's loggers are sent to that broker, others to the controller."""
+    """validate_only validates without changing anything.
+
+    Requests for a broker's loggers are sent to that broker, others to the controller.
+    """
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()

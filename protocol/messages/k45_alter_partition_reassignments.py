@@ -1,7 +1,10 @@
-"""AlterPartitionReassignments (45): start to move partitions to other brokers, or cancel a reassignment.
+"""AlterPartitionReassignments (45): start to move partitions to other brokers, or cancel a
+reassignment.
 
-The controller adds the new replicas, waits until all of them are in sync, and only then removes the old ones.
-Source: KIP-455, KIP-860 (v1: keep the replication factor); AlterPartitionReassignmentsRequest.json, AlterPartitionReassignmentsResponse.json.
+The controller adds the new replicas, waits until all of them are in sync, and only then removes the
+old ones.
+Source: KIP-455, KIP-860 (v1: keep the replication factor); AlterPartitionReassignmentsRequest.json,
+AlterPartitionReassignmentsResponse.json.
 """
 
 from protocol.errors import ErrorCode

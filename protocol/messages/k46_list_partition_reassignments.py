@@ -27,12 +27,16 @@ class ListPartitionReassignmentsRequest:
     """Null means all topics; partitions that do not exist are skipped."""
 
     timeout_ms: int = int32(default=60000)
-    topics: list[ListPartitionReassignmentsTopics] | None = array(ListPartitionReassignmentsTopics, nullable="0+", default=None)
+    topics: list[ListPartitionReassignmentsTopics] | None = array(
+        ListPartitionReassignmentsTopics, nullable="0+", default=None
+    )
 
 
 @structure
 class OngoingPartitionReassignment:
-    """A partition with a reassignment in progress: all current replicas, the adding and the removing ones."""
+    """A partition with a reassignment in progress: all current replicas, the adding and the
+    removing ones.
+    """
 
     partition_index: int = int32()
     replicas: list[int] = array(int32)

@@ -1,4 +1,5 @@
-"""OffsetDelete (47): delete the committed offsets of a group for partitions that it no longer reads.
+"""OffsetDelete (47): delete the committed offsets of a group for partitions that it no longer
+reads.
 
 Source: KIP-496; OffsetDeleteRequest.json, OffsetDeleteResponse.json.
 """

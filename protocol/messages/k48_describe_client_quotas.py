@@ -1,6 +1,7 @@
 """DescribeClientQuotas (48): the quotas of users, client ids and addresses.
 
-Source: KIP-546, KIP-612 (quotas per address); DescribeClientQuotasRequest.json, DescribeClientQuotasResponse.json.
+Source: KIP-546, KIP-612 (quotas per address); DescribeClientQuotasRequest.json,
+DescribeClientQuotasResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -20,7 +21,9 @@ ERRORS = (
 
 @structure
 class ComponentData:
-    """A filter for one type of entity ("user", "client-id", "ip"); match is the name for EXACT_NAME, else null."""
+    """A filter for one type of entity ("user", "client-id", "ip"); match is the name for
+    EXACT_NAME, else null.
+    """
 
     entity_type: str = string()
     match_type: int = int8()
@@ -29,7 +32,10 @@ class ComponentData:
 
 @message(key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest:
-    """Quotas must match every filter. Strict also leaves out those for combinations with further types."""
+    """Quotas must match every filter.
+
+    Strict also leaves out those for combinations with further types.
+    """
 
     components: list[ComponentData] = array(ComponentData)
     strict: bool = boolean()

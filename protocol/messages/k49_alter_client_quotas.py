@@ -1,6 +1,7 @@
 """AlterClientQuotas (49): set and remove quotas of users, client ids and addresses.
 
-Source: KIP-546, KIP-612 (quotas per address); AlterClientQuotasRequest.json, AlterClientQuotasResponse.json.
+Source: KIP-546, KIP-612 (quotas per address); AlterClientQuotasRequest.json,
+AlterClientQuotasResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -11,7 +12,8 @@ ERRORS = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.NOT_CONTROLLER,
-    ErrorCode.INVALID_REQUEST,  # an entity or a quota twice, or a combination or value that cannot be
+    # an entity or a quota twice, or a combination or value that cannot be
+    ErrorCode.INVALID_REQUEST,
 )
 
 
@@ -34,7 +36,10 @@ class OpData:
 
 @structure(kafka_name="EntryData")
 class QuotaAlteration:
-    """The operations on one entity succeed or fail together. Users and client ids can be combined, an address cannot."""
+    """The operations on one entity succeed or fail together.
+
+    Users and client ids can be combined, an address cannot.
+    """
 
     entity: list[EntityData] = array(EntityData)
     ops: list[OpData] = array(OpData)

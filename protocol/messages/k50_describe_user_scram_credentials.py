@@ -1,6 +1,8 @@
-"""DescribeUserScramCredentials (50): the users with SASL/SCRAM credentials, with mechanism and iterations; never the credentials.
+"""DescribeUserScramCredentials (50): the users with SASL/SCRAM credentials, with mechanism and
+iterations; never the credentials.
 
-Source: KIP-554; DescribeUserScramCredentialsRequest.json, DescribeUserScramCredentialsResponse.json.
+Source: KIP-554; DescribeUserScramCredentialsRequest.json,
+DescribeUserScramCredentialsResponse.json.
 """
 
 from protocol.errors import ErrorCode

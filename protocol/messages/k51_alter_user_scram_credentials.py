@@ -1,7 +1,9 @@
 """AlterUserScramCredentials (51): set or delete SASL/SCRAM credentials of users.
 
-The password is never sent: the client salts and hashes it, and the server derives from that what it stores.
-Source: KIP-554, KIP-900 (KRaft); AlterUserScramCredentialsRequest.json, AlterUserScramCredentialsResponse.json.
+The password is never sent: the client salts and hashes it, and the server derives from that what it
+stores.
+Source: KIP-554, KIP-900 (KRaft); AlterUserScramCredentialsRequest.json,
+AlterUserScramCredentialsResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -33,7 +35,9 @@ class ScramCredentialDeletion:
 
 @structure
 class ScramCredentialUpsertion:
-    """A credential to create or replace: salted_password is PBKDF2 of the password with this salt and that many iterations."""
+    """A credential to create or replace: salted_password is PBKDF2 of the password with this salt
+    and that many iterations.
+    """
 
     name: str = string()
     mechanism: int = int8()

@@ -1,12 +1,26 @@
-"""Vote (52): a controller without a known leader asks the other voters of the metadata log to elect it.
+"""Vote (52): a controller without a known leader asks the other voters of the metadata log to elect
+it.
 
-A majority of the voters elects the leader of an epoch, and each of them grants one vote per epoch, so there is at most one. v2 first asks whether an
-election could be won at all (pre-vote), so that a node that was partitioned does not force the quorum into a new epoch when it reconnects.
-Source: KIP-595, KIP-853 (v1: directory ids), KIP-996 (v2: pre-vote); VoteRequest.json, VoteResponse.json; KafkaRaftClient.
+A majority of the voters elects the leader of an epoch, and each of them grants one vote per epoch,
+so there is at most one. v2 first asks whether an election could be won at all (pre-vote), so that a
+node that was partitioned does not force the quorum into a new epoch when it reconnects.
+Source: KIP-595, KIP-853 (v1: directory ids), KIP-996 (v2: pre-vote); VoteRequest.json,
+VoteResponse.json; KafkaRaftClient.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, boolean, int16, int32, int64, message, string, structure, uint16, uuid
+from protocol.schema import (
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    structure,
+    uint16,
+    uuid,
+)
 
 ANY_VOTER = -1  # the sender does not name the intended voter
 NO_LEADER = -1
@@ -16,7 +30,8 @@ ERRORS = (
     ErrorCode.INVALID_REQUEST,  # another partition, or offsets and epochs that cannot be
     ErrorCode.FENCED_LEADER_EPOCH,  # the election is over: the receiver is in a later epoch
     ErrorCode.INCONSISTENT_VOTER_SET,  # sender or receiver is no voter, up to 3.7
-    ErrorCode.INCONSISTENT_CLUSTER_ID,  # of the whole request, as is INVALID_REQUEST for another partition
+    # of the whole request, as is INVALID_REQUEST for another partition
+    ErrorCode.INCONSISTENT_CLUSTER_ID,
     ErrorCode.INVALID_VOTER_KEY,  # v1: meant for another node, or for another disk of this one
 )
 
@@ -25,11 +40,12 @@ ERRORS = (
 class VotePartition:
     """The candidacy: the sender, the epoch, and the end of its log.
 
-    replica_epoch is the epoch to be won, one above the last one that the candidate knew; in a pre-vote it is
-    the current epoch of the sender. last_offset is the end of its log (one past the last record),
-    last_offset_epoch the epoch of that last record (0 if there is none). A vote is granted only to a log that
-    is not behind the voter's own: the epoch of the last record decides, then the end. v1 adds the directory ids
-    of both sides; one of zeros is not compared. Up to 3.9 the sender's three fields were called candidate_*.
+    replica_epoch is the epoch to be won, one above the last one that the candidate knew; in a
+    pre-vote it is the current epoch of the sender. last_offset is the end of its log (one past the
+    last record), last_offset_epoch the epoch of that last record (0 if there is none). A vote is
+    granted only to a log that is not behind the voter's own: the epoch of the last record decides,
+    then the end. v1 adds the directory ids of both sides; one of zeros is not compared. Up to 3.9
+    the sender's three fields were called candidate_*.
     """
 
     partition_index: int = int32()
@@ -52,12 +68,15 @@ class VoteTopic:
 
 @message(key=52, versions="0-2", flexible="0+")
 class VoteRequest:
-    """One per voter and election. The receiver adopts a higher epoch even if it rejects the vote, and its vote is flushed before it responds.
+    """One per voter and election.
 
-    Granted by a voter that in this epoch has neither a leader nor voted for another. For a pre-vote (v2)
-    nothing is written, an earlier vote does not count, and only a leader and voters that have fetched from one
-    in this epoch reject it; a higher epoch is adopted, too. A null cluster id is not checked. v1 adds the voter
-    that the sender intends to reach.
+    The receiver adopts a higher epoch even if it rejects the vote, and its vote is flushed before
+    it responds.
+
+    Granted by a voter that in this epoch has neither a leader nor voted for another. For a pre-vote
+    (v2) nothing is written, an earlier vote does not count, and only a leader and voters that have
+    fetched from one in this epoch reject it; a higher epoch is adopted, too. A null cluster id is
+    not checked. v1 adds the voter that the sender intends to reach.
     """
 
     cluster_id: str | None = string(nullable="0+", default=None)

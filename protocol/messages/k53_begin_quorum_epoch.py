@@ -1,8 +1,11 @@
-"""BeginQuorumEpoch (53): a newly elected leader of the metadata log announces its epoch to the other voters.
+"""BeginQuorumEpoch (53): a newly elected leader of the metadata log announces its epoch to the
+other voters.
 
-Voters that did not take part in the election learn the leader to fetch from. The leader repeats it: up to 3.8 until a voter has responded, in
-3.9 for as long as it leads, in 4.x while a voter does not fetch.
-Source: KIP-595, KIP-853 (v1: directory ids, endpoints); BeginQuorumEpochRequest.json, BeginQuorumEpochResponse.json; KafkaRaftClient.
+Voters that did not take part in the election learn the leader to fetch from. The leader repeats it:
+up to 3.8 until a voter has responded, in 3.9 for as long as it leads, in 4.x while a voter does not
+fetch.
+Source: KIP-595, KIP-853 (v1: directory ids, endpoints); BeginQuorumEpochRequest.json,
+BeginQuorumEpochResponse.json; KafkaRaftClient.
 """
 
 from protocol.errors import ErrorCode
@@ -17,13 +20,16 @@ ERRORS = (
     ErrorCode.FENCED_LEADER_EPOCH,  # the receiver is in a later epoch
     ErrorCode.INCONSISTENT_VOTER_SET,  # leader or receiver is no voter, up to 3.7
     ErrorCode.INCONSISTENT_CLUSTER_ID,
-    ErrorCode.INVALID_VOTER_KEY,  # v1: meant for another node or disk; the receiver follows the leader nevertheless
+    # v1: meant for another node or disk; the receiver follows the leader nevertheless
+    ErrorCode.INVALID_VOTER_KEY,
 )
 
 
 @structure(kafka_name="PartitionData")
 class BeginQuorumPartition:
-    """The leader and its epoch. v1 adds the directory id of the receiver; one of zeros is not compared."""
+    """The leader and its epoch. v1 adds the directory id of the receiver; one of zeros is not
+    compared.
+    """
 
     partition_index: int = int32()
     voter_directory_id: bytes = uuid(since=1, ignorable=True)
@@ -50,10 +56,12 @@ class LeaderEndpoint:
 
 @message(key=53, versions="0-1", flexible="1+")
 class BeginQuorumEpochRequest:
-    """The receiver becomes a follower of this leader. One epoch cannot have two leaders: a node that learns of a second one exits.
+    """The receiver becomes a follower of this leader.
 
-    A null cluster id is not checked. v1 is flexible and adds the leader's endpoints, which a receiver may not
-    know otherwise.
+    One epoch cannot have two leaders: a node that learns of a second one exits.
+
+    A null cluster id is not checked. v1 is flexible and adds the leader's endpoints, which a
+    receiver may not know otherwise.
     """
 
     cluster_id: str | None = string(nullable="0+", default=None)

@@ -1,7 +1,10 @@
-"""EndQuorumEpoch (54): a resigning leader of the metadata log asks the other voters to elect a new one without waiting for a timeout.
+"""EndQuorumEpoch (54): a resigning leader of the metadata log asks the other voters to elect a new
+one without waiting for a timeout.
 
-It lists them in the order of their log end offsets: the first starts an election at once, the others back off increasingly.
-Source: KIP-595, KIP-853 (v1: directory ids, endpoints); EndQuorumEpochRequest.json, EndQuorumEpochResponse.json; KafkaRaftClient.
+It lists them in the order of their log end offsets: the first starts an election at once, the
+others back off increasingly.
+Source: KIP-595, KIP-853 (v1: directory ids, endpoints); EndQuorumEpochRequest.json,
+EndQuorumEpochResponse.json; KafkaRaftClient.
 """
 
 from protocol.errors import ErrorCode
@@ -28,13 +31,18 @@ class PreferredCandidate:
 
 @structure(kafka_name="PartitionData")
 class EndQuorumPartition:
-    """The resigning leader and its epoch. The best successor is the first; v0 lists them by id alone, v1 with their directories."""
+    """The resigning leader and its epoch.
+
+    The best successor is the first; v0 lists them by id alone, v1 with their directories.
+    """
 
     partition_index: int = int32()
     leader_id: int = int32()
     leader_epoch: int = int32()
     preferred_successors: list[int] = array(int32, until=0, ignorable=True)
-    preferred_candidates: list[PreferredCandidate] = array(PreferredCandidate, since=1, ignorable=True)
+    preferred_candidates: list[PreferredCandidate] = array(
+        PreferredCandidate, since=1, ignorable=True
+    )
 
 
 @structure(kafka_name="TopicData")
@@ -56,7 +64,9 @@ class LeaderEndpoint:
 
 @message(key=54, versions="0-1", flexible="1+")
 class EndQuorumEpochRequest:
-    """Repeated until the receiver has responded or a new leader is known. Only a follower of this very leader starts or delays an election for it.
+    """Repeated until the receiver has responded or a new leader is known.
+
+    Only a follower of this very leader starts or delays an election for it.
 
     A null cluster id is not checked. v1 is flexible and adds the endpoints of the leader.
     """

@@ -1,7 +1,9 @@
-"""DescribeQuorum (55): the leader of the metadata log, and how far each controller and broker has fetched it.
+"""DescribeQuorum (55): the leader of the metadata log, and how far each controller and broker has
+fetched it.
 
 Only the leader answers: other controllers reject it, a broker forwards it to the leader.
-Source: KIP-595, KIP-836 (v1: times), KIP-853 (v2: directories, nodes); DescribeQuorumRequest.json, DescribeQuorumResponse.json.
+Source: KIP-595, KIP-836 (v1: times), KIP-853 (v2: directories, nodes); DescribeQuorumRequest.json,
+DescribeQuorumResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -44,8 +46,9 @@ class DescribeQuorumRequest:
 class ReplicaState:
     """How far a replica has fetched, as the leader saw it.
 
-    log_end_offset is the offset it fetches next, -1 before its first fetch. v1 adds times of the leader's clock in ms (-1: never): of the last fetch,
-    and of when it last had everything; for the leader itself both are now. v2 adds the directory id, zeros where the voter set is a fixed one.
+    log_end_offset is the offset it fetches next, -1 before its first fetch. v1 adds times of the
+    leader's clock in ms (-1: never): of the last fetch, and of when it last had everything; for the
+    leader itself both are now. v2 adds the directory id, zeros where the voter set is a fixed one.
     """
 
     replica_id: int = int32()
@@ -57,7 +60,10 @@ class ReplicaState:
 
 @structure(kafka_name="PartitionData")
 class DescribeQuorumPartitionResult:
-    """The quorum. The high watermark is the end of what a majority has. Observers are brokers, and controllers that do not vote.
+    """The quorum.
+
+    The high watermark is the end of what a majority has. Observers are brokers, and controllers
+    that do not vote.
 
     With an error all fields are zero or empty. v2 adds a message.
     """
@@ -99,7 +105,9 @@ class DescribeQuorumNode:
 
 @message(key=55, versions="0-2", flexible="0+")
 class DescribeQuorumResponse:
-    """v2 adds messages, which are empty (not null) without an error, and the nodes of the voters."""
+    """v2 adds messages, which are empty (not null) without an error, and the nodes of the
+    voters.
+    """
 
     error_code: int = int16()
     error_message: str | None = string(since=2, nullable="2+", ignorable=True)

@@ -1,9 +1,11 @@
 """AlterPartition (56): the leader of a partition asks the controller to expand or shrink the ISR.
 
-The leader counts a joining replica at once for the high watermark, but drops a leaving one only when the controller has accepted it: at no time is a
-record committed that a later leader might lack. v0 was called AlterIsr.
-Source: KIP-497, KIP-704 (v1: recovery from unclean elections), KIP-841 (v2: topic ids), KIP-903 (v3: broker epochs); AlterPartitionRequest.json,
-AlterPartitionResponse.json; 2.8: AlterIsrRequest.json, AlterIsrResponse.json.
+The leader counts a joining replica at once for the high watermark, but drops a leaving one only
+when the controller has accepted it: at no time is a record committed that a later leader might
+lack. v0 was called AlterIsr.
+Source: KIP-497, KIP-704 (v1: recovery from unclean elections), KIP-841 (v2: topic ids), KIP-903
+(v3: broker epochs); AlterPartitionRequest.json, AlterPartitionResponse.json; 2.8:
+AlterIsrRequest.json, AlterIsrResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -41,7 +43,8 @@ class BrokerState:
 class AlterPartitionData:
     """The requested ISR, including the leader, provided that the partition epoch is unchanged.
 
-    v1 adds the leader recovery state, v3 the broker epochs, so that a restarted broker does not join by an old fetch.
+    v1 adds the leader recovery state, v3 the broker epochs, so that a restarted broker does not
+    join by an old fetch.
     """
 
     partition_index: int = int32()

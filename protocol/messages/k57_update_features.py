@@ -1,7 +1,9 @@
-"""UpdateFeatures (57): finalize the levels of features for the whole cluster, such as metadata.version or transaction.version.
+"""UpdateFeatures (57): finalize the levels of features for the whole cluster, such as
+metadata.version or transaction.version.
 
 The controller accepts it only if every registered broker and controller supports the level.
-Source: KIP-584, KIP-778 (v1: kinds of downgrade), KIP-1022 (v2: all or nothing); UpdateFeaturesRequest.json, UpdateFeaturesResponse.json.
+Source: KIP-584, KIP-778 (v1: kinds of downgrade), KIP-1022 (v2: all or nothing);
+UpdateFeaturesRequest.json, UpdateFeaturesResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -24,7 +26,9 @@ ERRORS = (
 
 @structure
 class FeatureUpdateKey:
-    """The new level of a feature; below 1 the feature is removed. v0 allows downgrades or not, v1 distinguishes safe from unsafe ones."""
+    """The new level of a feature; below 1 the feature is removed. v0 allows downgrades or not, v1
+    distinguishes safe from unsafe ones.
+    """
 
     feature: str = string()
     max_version_level: int = int16()
@@ -34,7 +38,9 @@ class FeatureUpdateKey:
 
 @message(key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesRequest:
-    """Up to 3.9 each feature changes or fails independently, since 4.0 all change together or none does. v1 adds validate_only."""
+    """Up to 3.9 each feature changes or fails independently, since 4.0 all change together or none
+    does. v1 adds validate_only.
+    """
 
     timeout_ms: int = int32(default=60000, kafka_name="timeoutMs")
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
@@ -52,7 +58,9 @@ class UpdatableFeatureResult:
 
 @message(key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesResponse:
-    """Up to v1 one result per feature; since v2 only a top-level error, which names the first feature that could not change."""
+    """Up to v1 one result per feature; since v2 only a top-level error, which names the first
+    feature that could not change.
+    """
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

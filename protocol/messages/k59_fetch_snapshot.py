@@ -1,17 +1,33 @@
-"""FetchSnapshot (59): a replica of the metadata log that is too far behind fetches a snapshot of it, piece by piece.
+"""FetchSnapshot (59): a replica of the metadata log that is too far behind fetches a snapshot of
+it, piece by piece.
 
-A Fetch (1) response contained the snapshot id, because the leader's log start offset is too high for the replica. It replaces the replica's log.
-Source: KIP-630, KIP-853 (v1: directory ids, endpoints); FetchSnapshotRequest.json, FetchSnapshotResponse.json; KafkaRaftClient.
+A Fetch (1) response contained the snapshot id, because the leader's log start offset is too high
+for the replica. It replaces the replica's log.
+Source: KIP-630, KIP-853 (v1: directory ids, endpoints); FetchSnapshotRequest.json,
+FetchSnapshotResponse.json; KafkaRaftClient.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, int16, int32, int64, message, records, string, struct, structure, uint16, uuid
+from protocol.schema import (
+    array,
+    int16,
+    int32,
+    int64,
+    message,
+    records,
+    string,
+    struct,
+    structure,
+    uint16,
+    uuid,
+)
 
 NO_REPLICA = -1
 NO_LEADER = -1
 
 ERRORS = (
-    ErrorCode.UNKNOWN_SERVER_ERROR,  # 3.9 answers this, with no topics, for every error of a partition
+    # 3.9 answers this, with no topics, for every error of a partition
+    ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.BROKER_NOT_AVAILABLE,  # the leader is shutting down
@@ -27,7 +43,9 @@ ERRORS = (
 
 @structure
 class SnapshotId:
-    """A snapshot: it contains the state of everything before end_offset (exclusive); epoch is that of the last record in it."""
+    """A snapshot: it contains the state of everything before end_offset (exclusive); epoch is that
+    of the last record in it.
+    """
 
     end_offset: int = int64()
     epoch: int = int32()
@@ -35,7 +53,9 @@ class SnapshotId:
 
 @structure(kafka_name="PartitionSnapshot")
 class FetchPartitionSnapshot:
-    """Snapshot id and position. current_leader_epoch is the epoch in which the replica considers the receiver the leader."""
+    """Snapshot id and position. current_leader_epoch is the epoch in which the replica considers
+    the receiver the leader.
+    """
 
     partition: int = int32()
     current_leader_epoch: int = int32()
@@ -54,7 +74,10 @@ class FetchTopicSnapshot:
 
 @message(key=59, versions="0-1", flexible="0+")
 class FetchSnapshotRequest:
-    """Keeps a voter's session alive, as a Fetch does. A null cluster id is not checked. v1 adds the directory id of the replica."""
+    """Keeps a voter's session alive, as a Fetch does.
+
+    A null cluster id is not checked. v1 adds the directory id of the replica.
+    """
 
     cluster_id: str | None = string(tag=0, tagged="0+", nullable="0+", default=None)
     replica_id: int = int32(default=NO_REPLICA)
@@ -72,9 +95,11 @@ class LeaderIdAndEpoch:
 
 @structure
 class PartitionSnapshot:
-    """The bytes from position on, and the total size; the snapshot is complete when position and bytes add up to it.
+    """The bytes from position on, and the total size; the snapshot is complete when position and
+    bytes add up to it.
 
-    The piece may end in the middle of a batch: unaligned_records must be reassembled before they are read.
+    The piece may end in the middle of a batch: unaligned_records must be reassembled before they
+    are read.
     """
 
     index: int = int32()

@@ -1,7 +1,9 @@
 """DescribeCluster (60): the cluster id and the brokers, or on a controller the controllers.
 
-The content of Metadata (3) without the topics; admin clients use it, and since v1 may connect to controllers directly.
-Source: KIP-700, KIP-919 (v1: controllers), KIP-1073 (v2: fenced brokers); DescribeClusterRequest.json, DescribeClusterResponse.json.
+The content of Metadata (3) without the topics; admin clients use it, and since v1 may connect to
+controllers directly.
+Source: KIP-700, KIP-919 (v1: controllers), KIP-1073 (v2: fenced brokers);
+DescribeClusterRequest.json, DescribeClusterResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -43,7 +45,8 @@ class DescribeClusterBroker:
 
 @message(key=60, versions="0-2", flexible="0+")
 class DescribeClusterResponse:
-    """controller_id is the active controller on a controller, on a KRaft broker a random broker, which forwards requests.
+    """controller_id is the active controller on a controller, on a KRaft broker a random broker,
+    which forwards requests.
 
     Operations are bits by number of the AclOperation, 0 if the client may not see them.
     """

@@ -1,6 +1,7 @@
 """DescribeProducers (61): the producer state of a partition, and open transactions.
 
-Sent to the partition's leader. With ListTransactions (66) and DescribeTransactions (65) it finds hanging transactions.
+Sent to the partition's leader. With ListTransactions (66) and DescribeTransactions (65) it finds
+hanging transactions.
 Source: KIP-664; DescribeProducersRequest.json, DescribeProducersResponse.json.
 """
 
@@ -39,8 +40,9 @@ class DescribeProducersRequest:
 class ProducerState:
     """The state of a producer.
 
-    last_timestamp is that of its last batch, in ms; coordinator_epoch that of its last transaction marker, -1 before the first.
-    current_txn_start_offset is the first offset of its open transaction, -1 if there is none. The epoch is wider here (int32) than anywhere else.
+    last_timestamp is that of its last batch, in ms; coordinator_epoch that of its last transaction
+    marker, -1 before the first. current_txn_start_offset is the first offset of its open
+    transaction, -1 if there is none. The epoch is wider here (int32) than anywhere else.
     """
 
     producer_id: int = int64()

@@ -1,12 +1,25 @@
 """BrokerRegistration (62): a broker registers with the active controller and gets its broker epoch.
 
-The epoch is the offset of the registration record, and identifies the broker's incarnation in every later request.
-Source: KIP-631, KIP-866 (v1: migration), KIP-858 (v2: log directories), KIP-966 (v3: previous epoch), KAFKA-17011 (v4: features whose lowest level is
-0); BrokerRegistrationRequest.json, BrokerRegistrationResponse.json.
+The epoch is the offset of the registration record, and identifies the broker's incarnation in every
+later request.
+Source: KIP-631, KIP-866 (v1: migration), KIP-858 (v2: log directories), KIP-966 (v3: previous
+epoch), KAFKA-17011 (v4: features whose lowest level is 0); BrokerRegistrationRequest.json,
+BrokerRegistrationResponse.json.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, boolean, int16, int32, int64, message, string, structure, uint16, uuid
+from protocol.schema import (
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    structure,
+    uint16,
+    uuid,
+)
 
 NO_BROKER_EPOCH = -1
 
@@ -24,7 +37,9 @@ ERRORS = (
 
 @structure
 class Listener:
-    """An endpoint of the broker, and its security protocol (0 plain text, 1 TLS, 2 SASL, 3 both)."""
+    """An endpoint of the broker, and its security protocol (0 plain text, 1 TLS, 2 SASL, 3
+    both).
+    """
 
     name: str = string()
     host: str = string()
@@ -43,7 +58,9 @@ class Feature:
 
 @message(key=62, versions="0-4", flexible="0+")
 class BrokerRegistrationRequest:
-    """The incarnation id is random at every start; it distinguishes a retry from a second broker with the same id."""
+    """The incarnation id is random at every start; it distinguishes a retry from a second broker
+    with the same id.
+    """
 
     broker_id: int = int32()
     cluster_id: str = string()

@@ -1,8 +1,10 @@
-"""BrokerHeartbeat (63): a broker keeps its session with the active controller alive, and reports its metadata offset and requested state.
+"""BrokerHeartbeat (63): a broker keeps its session with the active controller alive, and reports
+its metadata offset and requested state.
 
-The controller fences a broker without heartbeats, unfences one that has caught up, and lets one shut down that leads no partition any more.
-Source: KIP-631, KIP-858 (v1: failed log directories), KIP-1066 (v2: cordoned log directories); BrokerHeartbeatRequest.json,
-BrokerHeartbeatResponse.json.
+The controller fences a broker without heartbeats, unfences one that has caught up, and lets one
+shut down that leads no partition any more.
+Source: KIP-631, KIP-858 (v1: failed log directories), KIP-1066 (v2: cordoned log directories);
+BrokerHeartbeatRequest.json, BrokerHeartbeatResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -26,12 +28,16 @@ class BrokerHeartbeatRequest:
     want_fence: bool = boolean()
     want_shut_down: bool = boolean()
     offline_log_dirs: list[bytes] = array(uuid, tag=0, tagged="1+")
-    cordoned_log_dirs: list[bytes] | None = array(uuid, tag=1, tagged="2+", nullable="2+", default=None)
+    cordoned_log_dirs: list[bytes] | None = array(
+        uuid, tag=1, tagged="2+", nullable="2+", default=None
+    )
 
 
 @message(key=63, versions="0-2", flexible="0+")
 class BrokerHeartbeatResponse:
-    """The state of the broker in the controller; a broker treats itself as fenced until it reads otherwise."""
+    """The state of the broker in the controller; a broker treats itself as fenced until it reads
+    otherwise.
+    """
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,6 +1,7 @@
 """UnregisterBroker (64): remove the registration of a broker that was permanently removed.
 
-Its id is removed from all ISRs. A live broker can be unregistered, too; it is unknown until it registers again.
+Its id is removed from all ISRs. A live broker can be unregistered, too; it is unknown until it
+registers again.
 Source: KIP-631; UnregisterBrokerRequest.json, UnregisterBrokerResponse.json.
 """
 

@@ -1,4 +1,5 @@
-"""DescribeTransactions (65): the state of transactional ids, sent to the transaction coordinator of each.
+"""DescribeTransactions (65): the state of transactional ids, sent to the transaction coordinator of
+each.
 
 Source: KIP-664; DescribeTransactionsRequest.json, DescribeTransactionsResponse.json.
 """
@@ -37,9 +38,10 @@ class TopicData:
 class TransactionState:
     """The last transaction of a transactional id.
 
-    It is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, PrepareEpochFence or Dead. The
-    start is in ms since 1970, -1 if none was started. Partitions are those that still wait for their marker, none
-    once it is complete. Topics that the client may not see are left out.
+    It is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort,
+    PrepareEpochFence or Dead. The start is in ms since 1970, -1 if none was started. Partitions are
+    those that still wait for their marker, none once it is complete. Topics that the client may not
+    see are left out.
     """
 
     error_code: int = int16()

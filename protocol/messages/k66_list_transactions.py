@@ -1,6 +1,9 @@
-"""ListTransactions (66): the transactional ids that a broker coordinates. To list all, every broker is queried.
+"""ListTransactions (66): the transactional ids that a broker coordinates.
 
-Source: KIP-664, KIP-994 (v1: duration), KIP-1152 (v2: pattern); ListTransactionsRequest.json, ListTransactionsResponse.json.
+To list all, every broker is queried.
+
+Source: KIP-664, KIP-994 (v1: duration), KIP-1152 (v2: pattern); ListTransactionsRequest.json,
+ListTransactionsResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -17,9 +20,11 @@ ERRORS = (
 
 @message(key=66, versions="0-2", flexible="0+")
 class ListTransactionsRequest:
-    """All given filters must match; an empty list, a negative duration and a null or empty pattern match everything.
+    """All given filters must match; an empty list, a negative duration and a null or empty pattern
+    match everything.
 
-    v1 adds the minimum duration of the transaction in ms, v2 a regular expression (RE2) for the whole id.
+    v1 adds the minimum duration of the transaction in ms, v2 a regular expression (RE2) for the
+    whole id.
     """
 
     state_filters: list[str] = array(string)
@@ -39,7 +44,10 @@ class ListedTransaction:
 
 @message(key=66, versions="0-2", flexible="0+")
 class ListTransactionsResponse:
-    """Unknown states in the filter are returned by name. Ids that the client may not see are left out."""
+    """Unknown states in the filter are returned by name.
+
+    Ids that the client may not see are left out.
+    """
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,6 +1,7 @@
 """AllocateProducerIds (67): a broker requests a block of producer ids from the active controller.
 
-A block is allocated to one broker permanently: ids that a broker does not assign before it stops are never used.
+A block is allocated to one broker permanently: ids that a broker does not assign before it stops
+are never used.
 Source: KIP-730; AllocateProducerIdsRequest.json, AllocateProducerIdsResponse.json.
 """
 

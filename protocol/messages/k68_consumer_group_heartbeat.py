@@ -1,9 +1,11 @@
-"""ConsumerGroupHeartbeat (68): the single request with which a consumer joins, stays in and leaves a group of the consumer protocol.
+"""ConsumerGroupHeartbeat (68): the single request with which a consumer joins, stays in and leaves
+a group of the consumer protocol.
 
-The coordinator computes the assignment and reconciles each member step by step: a revoked partition is assigned to others only after the
-member has acknowledged the revocation. Fields that have not changed since the last heartbeat are left out (null, -1).
-Source: KIP-848 (v1: regular expressions), KIP-1082 (v1: client-generated member ids); ConsumerGroupHeartbeatRequest.json,
-ConsumerGroupHeartbeatResponse.json.
+The coordinator computes the assignment and reconciles each member step by step: a revoked partition
+is assigned to others only after the member has acknowledged the revocation. Fields that have not
+changed since the last heartbeat are left out (null, -1).
+Source: KIP-848 (v1: regular expressions), KIP-1082 (v1: client-generated member ids);
+ConsumerGroupHeartbeatRequest.json, ConsumerGroupHeartbeatResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -44,10 +46,12 @@ class TopicPartitions:
 
 @message(key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest:
-    """The first heartbeat contains every field, most later ones only ids and epoch. topic_partitions are those that the member still owns.
+    """The first heartbeat contains every field, most later ones only ids and epoch.
+    topic_partitions are those that the member still owns.
 
-    The rebalance timeout is in ms: how long the member may take to revoke partitions. v1 adds a regular
-    expression (RE2) for topics, and every member generates its own id; in v0 the coordinator generates it.
+    The rebalance timeout is in ms: how long the member may take to revoke partitions. v1 adds a
+    regular expression (RE2) for topics, and every member generates its own id; in v0 the
+    coordinator generates it.
     """
 
     group_id: str = string()
@@ -59,7 +63,9 @@ class ConsumerGroupHeartbeatRequest:
     subscribed_topic_names: list[str] | None = array(string, nullable="0+", default=None)
     subscribed_topic_regex: str | None = string(since=1, nullable="1+", default=None)
     server_assignor: str | None = string(nullable="0+", default=None)
-    topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+", default=None)
+    topic_partitions: list[TopicPartitions] | None = array(
+        TopicPartitions, nullable="0+", default=None
+    )
 
 
 @structure
@@ -71,7 +77,10 @@ class Assignment:
 
 @message(key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatResponse:
-    """The member epoch, and the heartbeat interval in ms. A null assignment: nothing has changed."""
+    """The member epoch, and the heartbeat interval in ms.
+
+    A null assignment: nothing has changed.
+    """
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,10 +1,22 @@
 """ConsumerGroupDescribe (69): groups of the consumer protocol, sent to each group's coordinator.
 
-Source: KIP-848, KIP-1099 (v1: types of members); ConsumerGroupDescribeRequest.json, ConsumerGroupDescribeResponse.json.
+Source: KIP-848, KIP-1099 (v1: types of members); ConsumerGroupDescribeRequest.json,
+ConsumerGroupDescribeResponse.json.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, boolean, int8, int16, int32, message, string, struct, structure, uuid
+from protocol.schema import (
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    message,
+    string,
+    struct,
+    structure,
+    uuid,
+)
 
 OPERATIONS_NOT_ASKED_FOR = -(2**31)
 UNKNOWN_MEMBER_TYPE = -1
@@ -69,8 +81,8 @@ class Member:
 class DescribedGroup:
     """A group. Its state is Empty, Assigning, Reconciling, Stable or Dead.
 
-    The group epoch counts changes of members and subscriptions, the assignment epoch is the group epoch for which the target was computed. Operations
-    are bits by number of the AclOperation.
+    The group epoch counts changes of members and subscriptions, the assignment epoch is the group
+    epoch for which the target was computed. Operations are bits by number of the AclOperation.
     """
 
     error_code: int = int16()

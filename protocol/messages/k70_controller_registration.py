@@ -1,6 +1,8 @@
-"""ControllerRegistration (70): a controller registers its endpoints and supported features with the active controller.
+"""ControllerRegistration (70): a controller registers its endpoints and supported features with the
+active controller.
 
-It lets admin clients find the controllers, and prevents finalizing a feature that some controller lacks.
+It lets admin clients find the controllers, and prevents finalizing a feature that some controller
+lacks.
 Source: KIP-919; ControllerRegistrationRequest.json, ControllerRegistrationResponse.json.
 """
 
@@ -17,7 +19,9 @@ ERRORS = (
 
 @structure
 class Listener:
-    """An endpoint of the controller, and its security protocol (0 plain text, 1 TLS, 2 SASL, 3 both)."""
+    """An endpoint of the controller, and its security protocol (0 plain text, 1 TLS, 2 SASL, 3
+    both).
+    """
 
     name: str = string()
     host: str = string()
@@ -36,7 +40,9 @@ class Feature:
 
 @message(key=70, versions="0", flexible="0+")
 class ControllerRegistrationRequest:
-    """Sent after every start: each process has a new random incarnation id. zk_migration_ready has no meaning since 4.0."""
+    """Sent after every start: each process has a new random incarnation id. zk_migration_ready has
+    no meaning since 4.0.
+    """
 
     controller_id: int = int32()
     incarnation_id: bytes = uuid()

@@ -1,4 +1,5 @@
-"""GetTelemetrySubscriptions (71): a client obtains the metrics that the cluster's operator has subscribed to.
+"""GetTelemetrySubscriptions (71): a client obtains the metrics that the cluster's operator has
+subscribed to.
 
 Source: KIP-714; GetTelemetrySubscriptionsRequest.json, GetTelemetrySubscriptionsResponse.json.
 """
@@ -16,18 +17,21 @@ ERRORS = (
 
 @message(key=71, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsRequest:
-    """All zeros request a client instance id, which the client sends whenever the interval is over or a push was rejected."""
+    """All zeros request a client instance id, which the client sends whenever the interval is over
+    or a push was rejected.
+    """
 
     client_instance_id: bytes = uuid()
 
 
 @message(key=71, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsResponse:
-    """The subscription: push interval (ms), maximum bytes, metrics, and whether counters are pushed as deltas.
+    """The subscription: push interval (ms), maximum bytes, metrics, and whether counters are pushed
+    as deltas.
 
-    Requested metrics are prefixes of names: an empty list selects none, one empty string selects all. The
-    subscription id changes with any of these. Compression types are numbered as in record batches, in the order
-    of preference.
+    Requested metrics are prefixes of names: an empty list selects none, one empty string selects
+    all. The subscription id changes with any of these. Compression types are numbered as in record
+    batches, in the order of preference.
     """
 
     throttle_time_ms: int = int32()

@@ -1,4 +1,5 @@
-"""PushTelemetry (72): a client sends its metrics to the broker, which passes them to the metrics plugin.
+"""PushTelemetry (72): a client sends its metrics to the broker, which passes them to the metrics
+plugin.
 
 Source: KIP-714; PushTelemetryRequest.json, PushTelemetryResponse.json.
 """
@@ -20,7 +21,10 @@ ERRORS = (
 
 @message(key=72, versions="0", flexible="0+")
 class PushTelemetryRequest:
-    """Metrics are OpenTelemetry's MetricsData v1 (protobuf), compressed as declared. The terminating push is the last one and need not wait."""
+    """Metrics are OpenTelemetry's MetricsData v1 (protobuf), compressed as declared.
+
+    The terminating push is the last one and need not wait.
+    """
 
     client_instance_id: bytes = uuid()
     subscription_id: int = int32()

@@ -1,4 +1,5 @@
-"""AssignReplicasToDirs (73): a broker with several log directories reports the directory of each replica to the controller.
+"""AssignReplicasToDirs (73): a broker with several log directories reports the directory of each
+replica to the controller.
 
 With it the controller knows the replicas that a failed directory affects.
 Source: KIP-858; AssignReplicasToDirsRequest.json, AssignReplicasToDirsResponse.json.
@@ -37,7 +38,10 @@ class AssignedTopic:
 
 @structure(kafka_name="DirectoryData")
 class AssignedDirectory:
-    """The replicas in one directory. A directory that the broker did not register counts as failed: leaders move away."""
+    """The replicas in one directory.
+
+    A directory that the broker did not register counts as failed: leaders move away.
+    """
 
     id: bytes = uuid()
     topics: list[AssignedTopic] = array(AssignedTopic)

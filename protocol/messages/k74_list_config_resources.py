@@ -1,8 +1,9 @@
 """ListConfigResources (74): the names of resources that can have configurations of their own.
 
 v0 was called ListClientMetricsResources and lists only those.
-Source: KIP-1000, KIP-1142 (v1: any type); ListConfigResourcesRequest.json, ListConfigResourcesResponse.json;
-3.9: ListClientMetricsResourcesRequest.json, ListClientMetricsResourcesResponse.json.
+Source: KIP-1000, KIP-1142 (v1: any type); ListConfigResourcesRequest.json,
+ListConfigResourcesResponse.json; 3.9: ListClientMetricsResourcesRequest.json,
+ListClientMetricsResourcesResponse.json.
 """
 
 from protocol.config_resources import ConfigResourceType
@@ -28,12 +29,16 @@ class ConfigResource:
     """A resource and its ConfigResourceType, which is implicit in v0."""
 
     resource_name: str = string()
-    resource_type: int = int8(since=1, default=ConfigResourceType.CLIENT_METRICS.value, ignorable=True)
+    resource_type: int = int8(
+        since=1, default=ConfigResourceType.CLIENT_METRICS.value, ignorable=True
+    )
 
 
 @message(key=74, versions="0-1", flexible="0+")
 class ListConfigResourcesResponse:
-    """Resources are listed whether or not anything is configured for them, except client metrics and groups, which exist by their configuration."""
+    """Resources are listed whether or not anything is configured for them, except client metrics
+    and groups, which exist by their configuration.
+    """
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

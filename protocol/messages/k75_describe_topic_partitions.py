@@ -1,4 +1,5 @@
-"""DescribeTopicPartitions (75): the partitions of topics, page by page, with their eligible leader replicas.
+"""DescribeTopicPartitions (75): the partitions of topics, page by page, with their eligible leader
+replicas.
 
 The topics of Metadata (3), for clusters with more partitions than one response should contain.
 Source: KIP-966; DescribeTopicPartitionsRequest.json, DescribeTopicPartitionsResponse.json.
@@ -37,7 +38,11 @@ class Cursor:
 
 @message(key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest:
-    """No topics mean all. A null cursor starts at the beginning. A page may have fewer partitions than requested, never more."""
+    """No topics mean all.
+
+    A null cursor starts at the beginning. A page may have fewer partitions than requested, never
+    more.
+    """
 
     topics: list[DescribeTopic] = array(DescribeTopic)
     response_partition_limit: int = int32(default=2000)
@@ -48,8 +53,8 @@ class DescribeTopicPartitionsRequest:
 class DescribeTopicPartitionsResponsePartition:
     """A partition; without a leader it is -1.
 
-    Eligible leader replicas are out of sync but have everything committed; the last known ones had it once.
-    Null: not returned.
+    Eligible leader replicas are out of sync but have everything committed; the last known ones had
+    it once. Null: not returned.
     """
 
     error_code: int = int16()
@@ -71,7 +76,9 @@ class DescribeTopicPartitionsResponseTopic:
     name: str | None = string(nullable="0+")
     topic_id: bytes = uuid(ignorable=True)
     is_internal: bool = boolean(ignorable=True)
-    partitions: list[DescribeTopicPartitionsResponsePartition] = array(DescribeTopicPartitionsResponsePartition)
+    partitions: list[DescribeTopicPartitionsResponsePartition] = array(
+        DescribeTopicPartitionsResponsePartition
+    )
     topic_authorized_operations: int = int32(default=OPERATIONS_NOT_ASKED_FOR)
 
 

@@ -1,7 +1,10 @@
-"""ShareGroupHeartbeat (76): keeps the session of a share group member alive, and returns its assignment.
+"""ShareGroupHeartbeat (76): keeps the session of a share group member alive, and returns its
+assignment.
 
-Members of a share group read the same partitions concurrently, like workers of a queue; the coordinator computes the assignment.
-Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); ShareGroupHeartbeatRequest.json, ShareGroupHeartbeatResponse.json.
+Members of a share group read the same partitions concurrently, like workers of a queue; the
+coordinator computes the assignment.
+Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); ShareGroupHeartbeatRequest.json,
+ShareGroupHeartbeatResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -25,7 +28,9 @@ ERRORS = (
 
 @message(key=76, versions="0-1", flexible="0+")
 class ShareGroupHeartbeatRequest:
-    """Join with member epoch 0, leave with -1; fields that did not change since the last heartbeat are null."""
+    """Join with member epoch 0, leave with -1; fields that did not change since the last heartbeat
+    are null.
+    """
 
     group_id: str = string()
     member_id: str = string()

@@ -1,7 +1,8 @@
 """ShareGroupDescribe (77): the state of share groups and their members, from their coordinator.
 
 For administration tools; read-only.
-Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); ShareGroupDescribeRequest.json, ShareGroupDescribeResponse.json.
+Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); ShareGroupDescribeRequest.json,
+ShareGroupDescribeResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -60,7 +61,9 @@ class Member:
 
 @structure
 class DescribedGroup:
-    """A group; authorized operations are a bit field, or its lowest value if they were not requested."""
+    """A group; authorized operations are a bit field, or its lowest value if they were not
+    requested.
+    """
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

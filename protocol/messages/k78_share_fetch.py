@@ -1,14 +1,29 @@
-"""ShareFetch (78): acquire records of a share-partition for a limited time, and acknowledge those acquired before.
+"""ShareFetch (78): acquire records of a share-partition for a limited time, and acknowledge those
+acquired before.
 
-Acquired records are locked for this member; those that it neither acknowledges nor renews in time are delivered to another.
-Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); KIP-1206 and KIP-1222 (v2: acquire mode, renewal); ShareFetchRequest.json,
-ShareFetchResponse.json.
+Acquired records are locked for this member; those that it neither acknowledges nor renews in time
+are delivered to another.
+Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); KIP-1206 and KIP-1222 (v2:
+acquire mode, renewal); ShareFetchRequest.json, ShareFetchResponse.json.
 """
 
 from enum import IntEnum
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, boolean, int8, int16, int32, int64, message, records, string, struct, structure, uuid
+from protocol.schema import (
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    records,
+    string,
+    struct,
+    structure,
+    uuid,
+)
 
 FIRST_SESSION_EPOCH = 0  # open a session
 FINAL_SESSION_EPOCH = -1  # close it
@@ -42,7 +57,9 @@ class AcknowledgeType(IntEnum):
 
 @structure
 class AcknowledgementBatch:
-    """Offsets, both inclusive, and their acknowledgement: one type for all, or one per offset (see AcknowledgeType)."""
+    """Offsets, both inclusive, and their acknowledgement: one type for all, or one per offset (see
+    AcknowledgeType).
+    """
 
     first_offset: int = int64()
     last_offset: int = int64()
@@ -76,7 +93,9 @@ class ForgottenTopic:
 
 @message(key=78, versions="0-2", flexible="0+")
 class ShareFetchRequest:
-    """A session stores the partitions, so that only changes are sent; the member increments its epoch."""
+    """A session stores the partitions, so that only changes are sent; the member increments its
+    epoch.
+    """
 
     group_id: str | None = string(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+")

@@ -1,12 +1,25 @@
-"""ShareAcknowledge (79): acknowledge records that a share group member has acquired, without acquiring new ones.
+"""ShareAcknowledge (79): acknowledge records that a share group member has acquired, without
+acquiring new ones.
 
 The next ShareFetch can contain the same; this is for a member that pauses or leaves.
-Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); KIP-1222 (v2: renewal); ShareAcknowledgeRequest.json,
-ShareAcknowledgeResponse.json.
+Source: KIP-932 (v0 in the early access of 4.0 only, v1 from 4.1); KIP-1222 (v2: renewal);
+ShareAcknowledgeRequest.json, ShareAcknowledgeResponse.json.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, boolean, int8, int16, int32, int64, message, string, struct, structure, uuid
+from protocol.schema import (
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    struct,
+    structure,
+    uuid,
+)
 
 ERRORS = (
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -25,7 +38,9 @@ ERRORS = (
 
 @structure
 class AcknowledgementBatch:
-    """Offsets, both inclusive, and their acknowledgement: one type for all, or one per offset (AcknowledgeType of ShareFetch)."""
+    """Offsets, both inclusive, and their acknowledgement: one type for all, or one per offset
+    (AcknowledgeType of ShareFetch).
+    """
 
     first_offset: int = int64()
     last_offset: int = int64()

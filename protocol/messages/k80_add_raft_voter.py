@@ -1,7 +1,9 @@
 """AddRaftVoter (80): make a controller a voter of the metadata quorum.
 
-The leader first waits until the new voter has caught up, then writes the new voter set; one change at a time prevents two disjoint majorities.
-Source: KIP-853; KIP-1186 (v1: response before the change is committed); AddVoterHandler, AddRaftVoterRequest.json, AddRaftVoterResponse.json.
+The leader first waits until the new voter has caught up, then writes the new voter set; one change
+at a time prevents two disjoint majorities.
+Source: KIP-853; KIP-1186 (v1: response before the change is committed); AddVoterHandler,
+AddRaftVoterRequest.json, AddRaftVoterResponse.json.
 """
 
 from protocol.errors import ErrorCode
@@ -31,7 +33,9 @@ class Listener:
 
 @message(key=80, versions="0-1", flexible="0+")
 class AddRaftVoterRequest:
-    """A voter is a node id together with a directory id: a node that lost its disk is another voter."""
+    """A voter is a node id together with a directory id: a node that lost its disk is another
+    voter.
+    """
 
     cluster_id: str | None = string(nullable="0+")
     timeout_ms: int = int32()

@@ -14,7 +14,8 @@ ERRORS = (
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.BROKER_NOT_AVAILABLE,
-    ErrorCode.INVALID_REQUEST,  # no address for the default listener, or the kraft.version in force is not supported
+    # no address for the default listener, or the kraft.version in force is not supported
+    ErrorCode.INVALID_REQUEST,
     ErrorCode.VOTER_NOT_FOUND,
     ErrorCode.REQUEST_TIMED_OUT,  # another change is under way
 )

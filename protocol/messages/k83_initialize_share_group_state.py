@@ -1,4 +1,5 @@
-"""InitializeShareGroupState (83): a group coordinator makes the share coordinator initialize the state of a share-partition.
+"""InitializeShareGroupState (83): a group coordinator makes the share coordinator initialize the
+state of a share-partition.
 
 The share coordinator stores the delivery state of every (group, partition) in __share_group_state.
 Source: KIP-932; InitializeShareGroupStateRequest.json, InitializeShareGroupStateResponse.json.

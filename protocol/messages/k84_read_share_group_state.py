@@ -1,4 +1,5 @@
-"""ReadShareGroupState (84): the leader of a partition reads its delivery state from the share coordinator.
+"""ReadShareGroupState (84): the leader of a partition reads its delivery state from the share
+coordinator.
 
 It does so when a group first reads the partition from it; the request also fences previous leaders.
 Source: KIP-932; ReadShareGroupStateRequest.json, ReadShareGroupStateResponse.json.

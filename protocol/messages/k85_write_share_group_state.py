@@ -1,7 +1,9 @@
-"""WriteShareGroupState (85): the leader of a partition makes the share coordinator store its delivery state.
+"""WriteShareGroupState (85): the leader of a partition makes the share coordinator store its
+delivery state.
 
 Only changes are sent; the coordinator responds when they are in its log.
-Source: KIP-932; KIP-1226 (v1: how many are complete); WriteShareGroupStateRequest.json, WriteShareGroupStateResponse.json.
+Source: KIP-932; KIP-1226 (v1: how many are complete); WriteShareGroupStateRequest.json,
+WriteShareGroupStateResponse.json.
 """
 
 from protocol.errors import ErrorCode

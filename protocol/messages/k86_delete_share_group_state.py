@@ -1,4 +1,5 @@
-"""DeleteShareGroupState (86): a group coordinator makes the share coordinator delete the state of share-partitions.
+"""DeleteShareGroupState (86): a group coordinator makes the share coordinator delete the state of
+share-partitions.
 
 Sent when a group or a topic is deleted; a tombstone removes the state.
 Source: KIP-932; DeleteShareGroupStateRequest.json, DeleteShareGroupStateResponse.json.

@@ -1,7 +1,8 @@
 """ReadShareGroupStateSummary (87): the start offsets of a share group, without the state batches.
 
 A group coordinator sends it to answer DescribeShareGroupOffsets.
-Source: KIP-932; KIP-1226 (v1: how many are complete); ReadShareGroupStateSummaryRequest.json, ReadShareGroupStateSummaryResponse.json.
+Source: KIP-932; KIP-1226 (v1: how many are complete); ReadShareGroupStateSummaryRequest.json,
+ReadShareGroupStateSummaryResponse.json.
 """
 
 from protocol.errors import ErrorCode

@@ -1,13 +1,28 @@
-"""StreamsGroupHeartbeat (88): keeps the session of a Kafka Streams member alive, and returns its tasks.
+"""StreamsGroupHeartbeat (88): keeps the session of a Kafka Streams member alive, and returns its
+tasks.
 
-The broker knows the topology and assigns tasks (active, standby, warm-up), which up to 4.0 a client-side assignor did.
-Source: KIP-1071 (v0), KIP-1331 (v1: topology description); StreamsGroupHeartbeatRequest.json, StreamsGroupHeartbeatResponse.json.
+The broker knows the topology and assigns tasks (active, standby, warm-up), which up to 4.0 a
+client-side assignor did.
+Source: KIP-1071 (v0), KIP-1331 (v1: topology description); StreamsGroupHeartbeatRequest.json,
+StreamsGroupHeartbeatResponse.json.
 """
 
 from enum import IntEnum
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, boolean, int8, int16, int32, int64, message, string, struct, structure, uint16
+from protocol.schema import (
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    struct,
+    structure,
+    uint16,
+)
 
 JOINING_MEMBER_EPOCH = 0
 LEAVING_MEMBER_EPOCH = -1
@@ -107,7 +122,9 @@ class TaskOffset:
 
 @message(key=88, versions="0-1", flexible="0+")
 class StreamsGroupHeartbeatRequest:
-    """Join with member epoch 0, leave with -1, leave temporarily with -2; unchanged fields are null."""
+    """Join with member epoch 0, leave with -1, leave temporarily with -2; unchanged fields are
+    null.
+    """
 
     group_id: str = string()
     member_id: str = string()
@@ -184,4 +201,6 @@ class StreamsGroupHeartbeatResponse:
     warmup_tasks: list[TaskIds] | None = array(TaskIds, nullable="0+", default=None)
     topology_description_required: bool = boolean(since=1)
     endpoint_information_epoch: int = int32()
-    partitions_by_user_endpoint: list[EndpointToPartitions] | None = array(EndpointToPartitions, nullable="0+", default=None)
+    partitions_by_user_endpoint: list[EndpointToPartitions] | None = array(
+        EndpointToPartitions, nullable="0+", default=None
+    )

@@ -1,12 +1,25 @@
-"""StreamsGroupDescribe (89): topology, members and tasks of Kafka Streams applications, from their coordinator.
+"""StreamsGroupDescribe (89): topology, members and tasks of Kafka Streams applications, from their
+coordinator.
 
 For administration tools; read-only.
-Source: KIP-1071 (v0), KIP-1331 and KIP-1357 (v1: topology description, assignor); StreamsGroupDescribeRequest.json,
-StreamsGroupDescribeResponse.json.
+Source: KIP-1071 (v0), KIP-1331 and KIP-1357 (v1: topology description, assignor);
+StreamsGroupDescribeRequest.json, StreamsGroupDescribeResponse.json.
 """
 
 from protocol.errors import ErrorCode
-from protocol.schema import array, boolean, int8, int16, int32, int64, message, string, struct, structure, uint16
+from protocol.schema import (
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    struct,
+    structure,
+    uint16,
+)
 
 OPERATIONS_NOT_ASKED_FOR = -(2**31)
 
@@ -155,13 +168,19 @@ class TopologyDescriptionGlobalStore:
 class TopologyDescription:
     """The complete topology."""
 
-    subtopologies: list[TopologyDescriptionSubtopology] = array(TopologyDescriptionSubtopology, since=1)
-    global_stores: list[TopologyDescriptionGlobalStore] = array(TopologyDescriptionGlobalStore, since=1)
+    subtopologies: list[TopologyDescriptionSubtopology] = array(
+        TopologyDescriptionSubtopology, since=1
+    )
+    global_stores: list[TopologyDescriptionGlobalStore] = array(
+        TopologyDescriptionGlobalStore, since=1
+    )
 
 
 @structure
 class DescribedGroup:
-    """A group; topology_description is set if and only if its status is 3 (1: not stored, 2: not readable)."""
+    """A group; topology_description is set if and only if its status is 3 (1: not stored, 2: not
+    readable).
+    """
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
@@ -172,7 +191,9 @@ class DescribedGroup:
     topology: Topology | None = struct(Topology, nullable="0+", default=None)
     members: list[Member] = array(Member)
     authorized_operations: int = int32(default=-2147483648)
-    topology_description: TopologyDescription | None = struct(TopologyDescription, since=1, nullable="1+", default=None)
+    topology_description: TopologyDescription | None = struct(
+        TopologyDescription, since=1, nullable="1+", default=None
+    )
     topology_description_status: int = int8(since=1)
     assignor_name: str | None = string(since=1, nullable="1+", default=None, ignorable=True)
 

@@ -1,7 +1,8 @@
 """DescribeShareGroupOffsets (90): the start offsets of share groups.
 
 A share group has no committed offset; it has a start offset before which everything is done.
-Source: KIP-932; KIP-1226 (v1: lag); DescribeShareGroupOffsetsRequest.json, DescribeShareGroupOffsetsResponse.json.
+Source: KIP-932; KIP-1226 (v1: lag); DescribeShareGroupOffsetsRequest.json,
+DescribeShareGroupOffsetsResponse.json.
 """
 
 from protocol.errors import ErrorCode

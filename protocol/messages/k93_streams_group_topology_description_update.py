@@ -1,7 +1,9 @@
-"""StreamsGroupTopologyDescriptionUpdate (93): a member sends the complete topology of its Kafka Streams application to the broker.
+"""StreamsGroupTopologyDescriptionUpdate (93): a member sends the complete topology of its Kafka
+Streams application to the broker.
 
 The broker requests it in a heartbeat response, and stores it for StreamsGroupDescribe.
-Source: KIP-1331; StreamsGroupTopologyDescriptionUpdateRequest.json, StreamsGroupTopologyDescriptionUpdateResponse.json.
+Source: KIP-1331; StreamsGroupTopologyDescriptionUpdateRequest.json,
+StreamsGroupTopologyDescriptionUpdateResponse.json.
 """
 
 from protocol.errors import ErrorCode

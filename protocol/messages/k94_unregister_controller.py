@@ -1,7 +1,9 @@
 """UnregisterController (94): remove the registration of a controller that was permanently removed.
 
-Controller registrations limit which feature levels may be finalized, so a stale one would block upgrades.
-Source: ClusterControlManager and QuorumController of 4.4; UnregisterControllerRequest.json, UnregisterControllerResponse.json.
+Controller registrations limit which feature levels may be finalized, so a stale one would block
+upgrades.
+Source: ClusterControlManager and QuorumController of 4.4; UnregisterControllerRequest.json,
+UnregisterControllerResponse.json.
 """
 
 from protocol.errors import ErrorCode

@@ -1,6 +1,8 @@
-"""Finds the request and the response of an API key, which are declared in a file `kNN_name.py` of this package.
+"""Finds the request and the response of an API key, which are declared in a file `kNN_name.py` of
+this package.
 
-Modules are imported on first use: a node uses few of them, and no codec is compiled before its first message.
+Modules are imported on first use: a node uses few of them, and no codec is compiled before its
+first message.
 """
 
 import importlib
@@ -34,7 +36,11 @@ def response_class(api_key: int) -> type:
 
 @cache
 def versions_of(api_key: int) -> tuple[int, int]:
-    """Return the first and the last declared version, both inclusive; a node's advertised versions depend on its release. Raises KeyError."""
+    """Return the first and the last declared version, both inclusive; a node's advertised versions
+    depend on its release.
+
+    Raises KeyError.
+    """
     versions = declaration_of(request_class(api_key)).versions
     return versions.first, versions.last
 
@@ -56,5 +62,7 @@ def _class_of(api_key: int, suffix: str) -> type:
     module = importlib.import_module(f"protocol.messages.{module_name}")
     name = name_in_kafka(module_name) + suffix
     found = getattr(module, name)
-    assert isinstance(found, type) and declaration_of(found).api_key == api_key, f"{module_name} does not declare {name}"
+    assert isinstance(found, type) and declaration_of(found).api_key == api_key, (
+        f"{module_name} does not declare {name}"
+    )
     return found

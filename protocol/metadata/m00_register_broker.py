@@ -1,10 +1,22 @@
 """RegisterBrokerRecord (0): a broker is registered with a new broker epoch.
 
-The epoch is the offset of this very record. v1 was added in 3.3 (controlled shutdown), v2 in 3.4 (migration), v3 in 3.7 (directories), v4 in 4.3.
+The epoch is the offset of this very record. v1 was added in 3.3 (controlled shutdown), v2 in 3.4
+(migration), v3 in 3.7 (directories), v4 in 4.3.
 Source: KIP-631, KIP-866, KIP-858, KIP-1066; RegisterBrokerRecord.json.
 """
 
-from protocol.schema import array, boolean, int16, int32, int64, message, string, structure, uint16, uuid
+from protocol.schema import (
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    structure,
+    uint16,
+    uuid,
+)
 
 
 @structure
@@ -40,4 +52,6 @@ class RegisterBrokerRecord:
     fenced: bool = boolean(default=True)
     in_controlled_shutdown: bool = boolean(since=1)
     log_dirs: list[bytes] = array(uuid, tag=0, tagged="3+")
-    cordoned_log_dirs: list[bytes] | None = array(uuid, tag=1, tagged="4+", nullable="4+", default=None)
+    cordoned_log_dirs: list[bytes] | None = array(
+        uuid, tag=1, tagged="4+", nullable="4+", default=None
+    )

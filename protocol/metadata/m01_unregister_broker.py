@@ -1,4 +1,7 @@
-"""UnregisterBrokerRecord (1): a broker was unregistered by an operator.   Source: KIP-631, UnregisterBrokerRecord.json."""
+"""UnregisterBrokerRecord (1): a broker was unregistered by an operator.
+
+Source: KIP-631, UnregisterBrokerRecord.json.
+"""
 
 from protocol.schema import int32, int64, message
 

@@ -1,4 +1,7 @@
-"""TopicRecord (2): a topic exists; its partitions follow in records of their own.   Source: KIP-516, KIP-631, TopicRecord.json."""
+"""TopicRecord (2): a topic exists; its partitions follow in records of their own.
+
+Source: KIP-516, KIP-631, TopicRecord.json.
+"""
 
 from protocol.schema import message, string, uuid
 

@@ -1,4 +1,7 @@
-"""FenceBrokerRecord (7): a broker is fenced and may not lead; since 3.3 replaced by record 17.   Source: KIP-631, FenceBrokerRecord.json."""
+"""FenceBrokerRecord (7): a broker is fenced and may not lead; since 3.3 replaced by record 17.
+
+Source: KIP-631, FenceBrokerRecord.json.
+"""
 
 from protocol.schema import int32, int64, message
 

@@ -1,4 +1,7 @@
-"""UnfenceBrokerRecord (8): a broker is unfenced and may lead; since 3.3 replaced by record 17.   Source: KIP-631, UnfenceBrokerRecord.json."""
+"""UnfenceBrokerRecord (8): a broker is unfenced and may lead; since 3.3 replaced by record 17.
+
+Source: KIP-631, UnfenceBrokerRecord.json.
+"""
 
 from protocol.schema import int32, int64, message
 

@@ -1,4 +1,7 @@
-"""RemoveTopicRecord (9): a topic and all its partitions are deleted.   Source: KIP-631, RemoveTopicRecord.json."""
+"""RemoveTopicRecord (9): a topic and all its partitions are deleted.
+
+Source: KIP-631, RemoveTopicRecord.json.
+"""
 
 from protocol.schema import message, uuid
 

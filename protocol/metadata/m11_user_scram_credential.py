@@ -1,4 +1,7 @@
-"""UserScramCredentialRecord (11): the data to verify a SCRAM password (3.5).   Source: KIP-900, UserScramCredentialRecord.json."""
+"""UserScramCredentialRecord (11): the data to verify a SCRAM password (3.5).
+
+Source: KIP-900, UserScramCredentialRecord.json.
+"""
 
 from protocol.schema import byte_string, int8, int32, message, string
 

@@ -1,6 +1,8 @@
-"""FeatureLevelRecord (12): the finalized level of a feature, such as metadata.version, for the whole cluster.
+"""FeatureLevelRecord (12): the finalized level of a feature, such as metadata.version, for the
+whole cluster.
 
-Up to 3.2 the same number and version had other fields (a lowest and a highest level); such logs were never used in production.
+Up to 3.2 the same number and version had other fields (a lowest and a highest level); such logs
+were never used in production.
 Source: KIP-584, KIP-778; FeatureLevelRecord.json.
 """
 

@@ -1,4 +1,7 @@
-"""ClientQuotaRecord (14): a quota of a user, a client id, or an address is set or deleted.   Source: KIP-546, KIP-631, ClientQuotaRecord.json."""
+"""ClientQuotaRecord (14): a quota of a user, a client id, or an address is set or deleted.
+
+Source: KIP-546, KIP-631, ClientQuotaRecord.json.
+"""
 
 from protocol.schema import array, boolean, float64, message, string, structure
 

@@ -1,7 +1,9 @@
-"""ProducerIdsRecord (15): all producer ids below next_producer_id are allocated, the last block of them to this broker.
+"""ProducerIdsRecord (15): all producer ids below next_producer_id are allocated, the last block of
+them to this broker.
 
-next_producer_id is the first id of the *following* block: exclusive. 3.0 and 3.1 called the field ProducerIdsEnd and described it as
-inclusive, but wrote the same value.   Source: KIP-730, KAFKA-15552 (what the mix-up did in a migration); ProducerIdsRecord.json.
+next_producer_id is the first id of the *following* block: exclusive. 3.0 and 3.1 called the field
+ProducerIdsEnd and described it as inclusive, but wrote the same value.
+Source: KIP-730, KAFKA-15552 (what the mix-up did in a migration); ProducerIdsRecord.json.
 """
 
 from protocol.schema import int32, int64, message

@@ -1,4 +1,7 @@
-"""RemoveAccessControlEntryRecord (19): an entry of record 18 was deleted.   Source: KIP-801, RemoveAccessControlEntryRecord.json."""
+"""RemoveAccessControlEntryRecord (19): an entry of record 18 was deleted.
+
+Source: KIP-801, RemoveAccessControlEntryRecord.json.
+"""
 
 from protocol.schema import message, uuid
 

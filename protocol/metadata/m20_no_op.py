@@ -1,4 +1,8 @@
-"""NoOpRecord (20): the active controller is alive; written if nothing else was for half a second (3.3).   Source: KIP-835, NoOpRecord.json."""
+"""NoOpRecord (20): the active controller is alive; written if nothing else was for half a second
+(3.3).
+
+Source: KIP-835, NoOpRecord.json.
+"""
 
 from protocol.schema import message
 

@@ -1,9 +1,14 @@
-"""ZkMigrationStateRecord (21): the state of the migration from ZooKeeper (3.4).   Source: KIP-866, KAFKA-14805, ZkMigrationRecord.json."""
+"""ZkMigrationStateRecord (21): the state of the migration from ZooKeeper (3.4).
+
+Source: KIP-866, KAFKA-14805, ZkMigrationRecord.json.
+"""
 
 from protocol.schema import int8, message
 
 NONE = 0
-MIGRATION = 1  # 3.4 calls this PRE_MIGRATION and never advances to 2, so that a cluster of that release is treated as migrated
+# 3.4 calls this PRE_MIGRATION and never advances to 2, so that a cluster of that release is treated
+# as migrated
+MIGRATION = 1
 PRE_MIGRATION = 2
 POST_MIGRATION = 3
 

@@ -1,4 +1,7 @@
-"""RemoveUserScramCredentialRecord (22): a SCRAM credential was deleted.   Source: KIP-900, RemoveUserScramCredentialRecord.json."""
+"""RemoveUserScramCredentialRecord (22): a SCRAM credential was deleted.
+
+Source: KIP-900, RemoveUserScramCredentialRecord.json.
+"""
 
 from protocol.schema import int8, message, string
 

@@ -1,4 +1,5 @@
-"""BeginTransactionRecord (23): the following records take effect only when the metadata transaction ends (3.6).
+"""BeginTransactionRecord (23): the following records take effect only when the metadata transaction
+ends (3.6).
 
 Source: KIP-868, BeginTransactionRecord.json.
 """

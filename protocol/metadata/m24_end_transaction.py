@@ -1,4 +1,7 @@
-"""EndTransactionRecord (24): the metadata transaction takes effect.   Source: KIP-868, EndTransactionRecord.json."""
+"""EndTransactionRecord (24): the metadata transaction takes effect.
+
+Source: KIP-868, EndTransactionRecord.json.
+"""
 
 from protocol.schema import message
 

@@ -1,6 +1,7 @@
 """AbortTransactionRecord (25): the metadata transaction is discarded.
 
-Written by a new active controller that finds an open one.   Source: KIP-868, AbortTransactionRecord.json.
+Written by a new active controller that finds an open one.
+Source: KIP-868, AbortTransactionRecord.json.
 """
 
 from protocol.schema import message, string

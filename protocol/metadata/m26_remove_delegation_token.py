@@ -1,4 +1,7 @@
-"""RemoveDelegationTokenRecord (26): a delegation token expired or was deleted.   Source: KIP-48, KAFKA-15219, RemoveDelegationTokenRecord.json."""
+"""RemoveDelegationTokenRecord (26): a delegation token expired or was deleted.
+
+Source: KIP-48, KAFKA-15219, RemoveDelegationTokenRecord.json.
+"""
 
 from protocol.schema import message, string
 

@@ -1,4 +1,7 @@
-"""ClearElrRecord (28): clears the eligible leader replicas (4.0).   Source: KIP-966, ClearElrRecord.json."""
+"""ClearElrRecord (28): clears the eligible leader replicas (4.0).
+
+Source: KIP-966, ClearElrRecord.json.
+"""
 
 from protocol.schema import message, string
 

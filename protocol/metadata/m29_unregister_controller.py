@@ -1,4 +1,7 @@
-"""UnregisterControllerRecord (29): a controller was unregistered (4.4).   Source: UnregisterControllerRecord.json."""
+"""UnregisterControllerRecord (29): a controller was unregistered (4.4).
+
+Source: UnregisterControllerRecord.json.
+"""
 
 from protocol.schema import int32, message
 

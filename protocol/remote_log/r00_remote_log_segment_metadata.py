@@ -1,9 +1,22 @@
 """RemoteLogSegmentMetadataRecord (0): the upload of a segment to remote storage has started.
 
-It can be read from there once record 1 marks it as finished.   Source: KIP-405; RemoteLogSegmentMetadataRecord.json.
+It can be read from there once record 1 marks it as finished.
+Source: KIP-405; RemoteLogSegmentMetadataRecord.json.
 """
 
-from protocol.schema import array, boolean, byte_string, int8, int32, int64, message, string, struct, structure, uuid
+from protocol.schema import (
+    array,
+    boolean,
+    byte_string,
+    int8,
+    int32,
+    int64,
+    message,
+    string,
+    struct,
+    structure,
+    uuid,
+)
 
 
 @structure

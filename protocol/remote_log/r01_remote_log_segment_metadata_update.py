@@ -1,9 +1,20 @@
-"""RemoteLogSegmentMetadataUpdateRecord (1): the upload of a segment has finished, or its deletion has started or finished.
+"""RemoteLogSegmentMetadataUpdateRecord (1): the upload of a segment has finished, or its deletion
+has started or finished.
 
 Source: KIP-405; RemoteLogSegmentState, RemoteLogSegmentMetadataUpdateRecord.json.
 """
 
-from protocol.schema import byte_string, int8, int32, int64, message, string, struct, structure, uuid
+from protocol.schema import (
+    byte_string,
+    int8,
+    int32,
+    int64,
+    message,
+    string,
+    struct,
+    structure,
+    uuid,
+)
 
 
 @structure

@@ -1,4 +1,5 @@
-"""RemotePartitionDeleteMetadataRecord (2): all segments of a partition are marked for deletion, being deleted, or deleted.
+"""RemotePartitionDeleteMetadataRecord (2): all segments of a partition are marked for deletion,
+being deleted, or deleted.
 
 Source: KIP-405; RemotePartitionDeleteState, RemotePartitionDeleteMetadataRecord.json.
 """

@@ -1,9 +1,21 @@
-"""RemoteLogSegmentMetadataSnapshotRecord (3): a segment in a local snapshot of the metadata of a partition's remote log.
+"""RemoteLogSegmentMetadataSnapshotRecord (3): a segment in a local snapshot of the metadata of a
+partition's remote log.
 
-The file is for one partition, which is not a field.   Source: KIP-405; RemoteLogSegmentMetadataSnapshotRecord.json.
+The file is for one partition, which is not a field.
+Source: KIP-405; RemoteLogSegmentMetadataSnapshotRecord.json.
 """
 
-from protocol.schema import array, boolean, byte_string, int8, int32, int64, message, structure, uuid
+from protocol.schema import (
+    array,
+    boolean,
+    byte_string,
+    int8,
+    int32,
+    int64,
+    message,
+    structure,
+    uuid,
+)
 
 
 @structure

@@ -1,4 +1,5 @@
-"""Frames the records of `__remote_log_metadata` and finds their classes, which are declared in files `rNN_name.py` of this package.
+"""Frames the records of `__remote_log_metadata` and finds their classes, which are declared in
+files `rNN_name.py` of this package.
 
 The frame is that of `record_frames`, with numbers of their own; the key of a log record is null.
 Source: KIP-405; RemoteLogMetadataSerde, BytesApiMessageSerde.
@@ -45,7 +46,10 @@ class RemotePartitionDeleteState(IntEnum):
 
 
 def parse_record(value: bytes) -> Message:
-    """Return the record in the value of a log record; `record_version` returns its version. Raises MalformedMessage."""
+    """Return the record in the value of a log record; `record_version` returns its version.
+
+    Raises MalformedMessage.
+    """
     return parse_frame(value, record_class)
 
 
@@ -61,7 +65,9 @@ def record_class(number: int) -> type:
     module_name = _module_names()[number]
     module = importlib.import_module(f"protocol.remote_log.{module_name}")
     found = getattr(module, name_in_kafka(module_name) + "Record")
-    assert isinstance(found, type) and declaration_of(found).api_key == number, f"{module_name} does not declare record {number}"
+    assert isinstance(found, type) and declaration_of(found).api_key == number, (
+        f"{module_name} does not declare record {number}"
+    )
     return found
 
 

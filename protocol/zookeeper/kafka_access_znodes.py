@@ -1,6 +1,8 @@
-"""Security data of Apache Kafka in ZooKeeper: ACLs, SCRAM credentials, delegation tokens, the names of entities.
+"""Security data of Apache Kafka in ZooKeeper: ACLs, SCRAM credentials, delegation tokens, the names
+of entities.
 
-Source: kafka.zk.{ZkAclStore, ResourceZNode, DelegationTokenInfoZNode}, AclEntry, DelegationTokenManagerZk, ScramCredentialUtils, Sanitizer.
+Source: kafka.zk.{ZkAclStore, ResourceZNode, DelegationTokenInfoZNode}, AclEntry,
+DelegationTokenManagerZk, ScramCredentialUtils, Sanitizer.
 """
 
 import base64
@@ -13,7 +15,13 @@ from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclRe
 from protocol.malformed import MalformedMessage
 from protocol.message_json import Json
 from protocol.zookeeper.map_orders import immutable_map_order
-from protocol.zookeeper.znode_json import integer_of, json_text, nullable_text_of, parse_object, texts_of
+from protocol.zookeeper.znode_json import (
+    integer_of,
+    json_text,
+    nullable_text_of,
+    parse_object,
+    texts_of,
+)
 
 ACLS: Final = "/kafka-acl"
 EXTENDED_ACLS: Final = "/kafka-acl-extended"
@@ -62,14 +70,18 @@ def acl_path(resource: AclResourceType, pattern: AclPatternType, name: str) -> s
 
 def acl_change_path(pattern: AclPatternType) -> str:
     """Return the path of ACL change notifications; a sequence number is appended to it."""
-    return f"{ACL_CHANGES if pattern is AclPatternType.LITERAL else EXTENDED_ACL_CHANGES}/{ACL_CHANGE}"
+    return (
+        f"{ACL_CHANGES if pattern is AclPatternType.LITERAL else EXTENDED_ACL_CHANGES}/{ACL_CHANGE}"
+    )
 
 
 def build_acl_change(resource: AclResourceType, pattern: AclPatternType, name: str) -> bytes:
     """Return the text of a notification for the resource whose ACLs have changed."""
     if pattern is AclPatternType.LITERAL:
         return f"{resource.name}:{name}".encode()
-    return json_text({"version": 1, "resourceType": resource.name, "name": name, "patternType": pattern.name})
+    return json_text(
+        {"version": 1, "resourceType": resource.name, "name": name, "patternType": pattern.name}
+    )
 
 
 def parse_acl_change(data: bytes) -> tuple[AclResourceType, AclPatternType, str]:
@@ -79,7 +91,11 @@ def parse_acl_change(data: bytes) -> tuple[AclResourceType, AclPatternType, str]
             kind, _, name = data.decode().partition(":")
             return AclResourceType[kind.upper()], AclPatternType.LITERAL, name
         found = parse_object(data, EXTENDED_ACL_CHANGES)
-        return AclResourceType[str(found.get("resourceType"))], AclPatternType[str(found.get("patternType"))], str(found.get("name"))
+        return (
+            AclResourceType[str(found.get("resourceType"))],
+            AclPatternType[str(found.get("patternType"))],
+            str(found.get("name")),
+        )
     except (KeyError, UnicodeDecodeError) as unknown:
         raise MalformedMessage(None, None, ACL_CHANGES, f"{data!r} names no resource") from unknown
 
@@ -125,7 +141,9 @@ def parse_acls(data: bytes | None) -> list[AclRule]:
             if isinstance(row, dict)
         ]
     except KeyError as missing:
-        raise MalformedMessage(None, None, ACLS, f"a rule lacks or does not know {missing}") from missing
+        raise MalformedMessage(
+            None, None, ACLS, f"a rule lacks or does not know {missing}"
+        ) from missing
 
 
 _OPERATIONS: Final = {pascal_case(operation.name).upper(): operation for operation in AclOperation}
@@ -142,7 +160,10 @@ class ScramText:
 
     def build(self) -> str:
         """Return the text."""
-        salt, stored, server = (base64.b64encode(part).decode() for part in (self.salt, self.stored_key, self.server_key))
+        salt, stored, server = (
+            base64.b64encode(part).decode()
+            for part in (self.salt, self.stored_key, self.server_key)
+        )
         return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
 
     @classmethod
@@ -157,7 +178,9 @@ class ScramText:
                 iterations=int(parts["iterations"]),
             )
         except (KeyError, ValueError) as wrong:
-            raise MalformedMessage(None, None, "SCRAM credential", f"no credential: {wrong}") from wrong
+            raise MalformedMessage(
+                None, None, "SCRAM credential", f"no credential: {wrong}"
+            ) from wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +219,9 @@ class DelegationTokenZnode:
             token_id=nullable_text_of(found, "tokenId") or "",
             owner=owner,
             requester=owner if requester is None else desanitized(requester),
-            renewers=[desanitized(renewer) for renewer in texts_of(found.get("renewers"), "renewers")],
+            renewers=[
+                desanitized(renewer) for renewer in texts_of(found.get("renewers"), "renewers")
+            ],
             issue_timestamp=integer_of(found, "issueTimestamp"),
             max_timestamp=integer_of(found, "maxTimestamp"),
             expiry_timestamp=integer_of(found, "expiryTimestamp"),

@@ -1,8 +1,9 @@
-"""Requests to a controller by znodes: reassignments, elections, deletions; and notifications from brokers.
+"""Requests to a controller by znodes: reassignments, elections, deletions; and notifications from
+brokers.
 
 Reassignments and elections are protocol requests since 2.4; the znodes still work in 3.9.
-Source: kafka.zk.{ReassignPartitionsZNode, PreferredReplicaElectionZNode, DeleteTopicsTopicZNode, IsrChangeNotificationSequenceZNode,
-LogDirEventNotificationSequenceZNode}.
+Source: kafka.zk.{ReassignPartitionsZNode, PreferredReplicaElectionZNode, DeleteTopicsTopicZNode,
+IsrChangeNotificationSequenceZNode, LogDirEventNotificationSequenceZNode}.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,13 @@ from typing import Final
 from protocol.malformed import MalformedMessage
 from protocol.message_json import Json
 from protocol.zookeeper.kafka_znodes import DELETE_TOPICS, LOG_DIRECTORY_EVENTS
-from protocol.zookeeper.znode_json import integer_of, integers_of, json_text, nullable_text_of, parse_object
+from protocol.zookeeper.znode_json import (
+    integer_of,
+    integers_of,
+    json_text,
+    nullable_text_of,
+    parse_object,
+)
 
 LOG_DIRECTORY_EVENT: Final = f"{LOG_DIRECTORY_EVENTS}/log_dir_event_"
 FAILED: Final = 1
@@ -25,7 +32,10 @@ def delete_topic_path(topic: str) -> str:
 
 def build_reassignments(moves: Mapping[TopicPartition, Sequence[int]]) -> bytes:
     """Return the text that requests reassignments of some partitions."""
-    rows: list[Json] = [{"topic": topic, "partition": partition, "replicas": list(replicas)} for (topic, partition), replicas in moves.items()]
+    rows: list[Json] = [
+        {"topic": topic, "partition": partition, "replicas": list(replicas)}
+        for (topic, partition), replicas in moves.items()
+    ]
     return json_text({"version": 1, "partitions": rows})
 
 

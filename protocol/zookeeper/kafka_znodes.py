@@ -1,6 +1,9 @@
-"""The znodes of Apache Kafka: paths, and the JSON texts. Readers use key names; written texts have Kafka's own order of keys.
+"""The znodes of Apache Kafka: paths, and the JSON texts.
 
-Source: kafka.zk.ZkData, kafka.cluster.Broker, ZkMigrationLeadershipState, KIP-98, KIP-866; texts taken from a broker of 3.9.1.
+Readers use key names; written texts have Kafka's own order of keys.
+
+Source: kafka.zk.ZkData, kafka.cluster.Broker, ZkMigrationLeadershipState, KIP-98, KIP-866; texts
+taken from a broker of 3.9.1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +14,15 @@ from protocol.malformed import MalformedMessage
 from protocol.message_json import Json
 from protocol.uuids import parse_uuid_text, uuid_text
 from protocol.zookeeper.map_orders import mutable_map_order, properties_order
-from protocol.zookeeper.znode_json import decimal_of, integer_of, integers_of, json_text, nullable_text_of, parse_object, texts_of
+from protocol.zookeeper.znode_json import (
+    decimal_of,
+    integer_of,
+    integers_of,
+    json_text,
+    nullable_text_of,
+    parse_object,
+    texts_of,
+)
 
 CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"
@@ -67,7 +78,9 @@ def state_path(topic: str, partition: int) -> str:
 
 
 def config_path(entity_type: str, *names: str) -> str:
-    """Return the path of the configuration of a topic, broker, user or client; `names` may continue with another type: (user, "clients", client)."""
+    """Return the path of the configuration of a topic, broker, user or client; `names` may continue
+    with another type: (user, "clients", client).
+    """
     return "/".join((CONFIG, entity_type, *names))
 
 
@@ -82,7 +95,9 @@ class ProducerIdBlockZnode:
     def build(self) -> bytes:
         """Return the text."""
         first, last = str(self.first_producer_id), str(self.last_producer_id)
-        return json_text({"version": 1, "broker": self.broker_id, "block_start": first, "block_end": last})
+        return json_text(
+            {"version": 1, "broker": self.broker_id, "block_start": first, "block_end": last}
+        )
 
     @classmethod
     def parse(cls, data: bytes) -> "ProducerIdBlockZnode":
@@ -131,9 +146,16 @@ class BrokerZnode:
     def parse(cls, data: bytes) -> "BrokerZnode":
         """Decode the text, for versions from 2 on. Raises MalformedMessage."""
         found = parse_object(data, BROKER_IDS)
-        endpoints = texts_of(found.get("endpoints") or [f"PLAINTEXT://{found.get('host')}:{found.get('port')}"], "endpoints")
+        endpoints = texts_of(
+            found.get("endpoints") or [f"PLAINTEXT://{found.get('host')}:{found.get('port')}"],
+            "endpoints",
+        )
         protocols = found.get("listener_security_protocol_map")
-        named = protocols if isinstance(protocols, dict) else {each.partition("://")[0]: each.partition("://")[0] for each in endpoints}
+        named = (
+            protocols
+            if isinstance(protocols, dict)
+            else {each.partition("://")[0]: each.partition("://")[0] for each in endpoints}
+        )
         features = found.get("features")
         return cls(
             host=nullable_text_of(found, "host"),
@@ -150,7 +172,11 @@ class BrokerZnode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerZnode:
-    """The controller. A KRaft controller contains its own epoch; a ZooKeeper-mode controller has -1, and before 3.4 no epoch."""
+    """The controller.
+
+    A KRaft controller contains its own epoch; a ZooKeeper-mode controller has -1, and before 3.4 no
+    epoch.
+    """
 
     broker_id: int
     timestamp_ms: int
@@ -159,15 +185,30 @@ class ControllerZnode:
     def build(self) -> bytes:
         """Return the text."""
         if self.kraft_epoch is None:
-            return json_text({"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)})
-        return json_text({"version": 2, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms), "kraftControllerEpoch": self.kraft_epoch})
+            return json_text(
+                {"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)}
+            )
+        return json_text(
+            {
+                "version": 2,
+                "brokerid": self.broker_id,
+                "timestamp": str(self.timestamp_ms),
+                "kraftControllerEpoch": self.kraft_epoch,
+            }
+        )
 
     @classmethod
     def parse(cls, data: bytes) -> "ControllerZnode":
         """Decode the text. Raises MalformedMessage."""
         found = parse_object(data, CONTROLLER)
-        epoch = integer_of(found, "kraftControllerEpoch") if "kraftControllerEpoch" in found else None
-        return cls(broker_id=integer_of(found, "brokerid"), timestamp_ms=decimal_of(found, "timestamp"), kraft_epoch=epoch)
+        epoch = (
+            integer_of(found, "kraftControllerEpoch") if "kraftControllerEpoch" in found else None
+        )
+        return cls(
+            broker_id=integer_of(found, "brokerid"),
+            timestamp_ms=decimal_of(found, "timestamp"),
+            kraft_epoch=epoch,
+        )
 
 
 def parse_controller_epoch(data: bytes | None) -> int:
@@ -190,9 +231,19 @@ class TopicZnode:
     def build(self) -> bytes:
         """Return the text."""
         partitions = _by_partition(self.partitions)
-        adding, removing = _by_partition(self.adding_replicas), _by_partition(self.removing_replicas)
+        adding, removing = (
+            _by_partition(self.adding_replicas),
+            _by_partition(self.removing_replicas),
+        )
         if self.topic_id is None:
-            return json_text({"version": 2, "partitions": partitions, "adding_replicas": adding, "removing_replicas": removing})
+            return json_text(
+                {
+                    "version": 2,
+                    "partitions": partitions,
+                    "adding_replicas": adding,
+                    "removing_replicas": removing,
+                }
+            )
         return json_text(
             {
                 "partitions": partitions,
@@ -228,9 +279,17 @@ class PartitionStateZnode:
 
     def build(self) -> bytes:
         """Return the text."""
-        recovering: dict[str, Json] = {"leader_recovery_state": RECOVERING} if self.is_recovering else {}
-        head: dict[str, Json] = {"controller_epoch": self.controller_epoch, "leader": self.leader, "version": 1}
-        return json_text({**head, **recovering, "leader_epoch": self.leader_epoch, "isr": list(self.isr)})
+        recovering: dict[str, Json] = (
+            {"leader_recovery_state": RECOVERING} if self.is_recovering else {}
+        )
+        head: dict[str, Json] = {
+            "controller_epoch": self.controller_epoch,
+            "leader": self.leader,
+            "version": 1,
+        }
+        return json_text(
+            {**head, **recovering, "leader_epoch": self.leader_epoch, "isr": list(self.isr)}
+        )
 
     @classmethod
     def parse(cls, data: bytes) -> "PartitionStateZnode":
@@ -282,7 +341,9 @@ class MigrationZnode:
 
 def build_config(config: Mapping[str, str]) -> bytes:
     """Return the text of a topic's, broker's, user's or client's configuration."""
-    return json_text({"version": 1, "config": {name: config[name] for name in properties_order(list(config))}})
+    return json_text(
+        {"version": 1, "config": {name: config[name] for name in properties_order(list(config))}}
+    )
 
 
 def parse_config(data: bytes) -> dict[str, str]:
@@ -321,7 +382,11 @@ def parse_cluster_id(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureZnode:
-    """The finalized features. Before 2.7-IV0 they are disabled; before 3.3-IV0 (version 1) it has minimum levels, too, equal to the maximum."""
+    """The finalized features.
+
+    Before 2.7-IV0 they are disabled; before 3.3-IV0 (version 1) it has minimum levels, too, equal
+    to the maximum.
+    """
 
     levels: Mapping[str, int] = field(default_factory=dict)
     is_enabled: bool = True
@@ -338,15 +403,25 @@ class FeatureZnode:
         features = found.get("features")
         version = integer_of(found, "version")
         if not isinstance(features, dict) or version not in (1, 2):
-            raise MalformedMessage(None, None, FEATURE, f"version {version} with features {features!r}")
-        levels = {name: integer_of(level, "max_version_level") for name, level in features.items() if isinstance(level, dict)}
+            raise MalformedMessage(
+                None, None, FEATURE, f"version {version} with features {features!r}"
+            )
+        levels = {
+            name: integer_of(level, "max_version_level")
+            for name, level in features.items()
+            if isinstance(level, dict)
+        }
         return cls(levels=levels, is_enabled=integer_of(found, "status") == 1, version=version)
 
 
-def build_features(levels: Mapping[str, int], *, is_enabled: bool = True, version: int = 2) -> bytes:
+def build_features(
+    levels: Mapping[str, int], *, is_enabled: bool = True, version: int = 2
+) -> bytes:
     """Return the text of the finalized features."""
     features: Json = {
-        name: {"max_version_level": level, "min_version_level": level} if version == 1 else {"max_version_level": level}
+        name: {"max_version_level": level, "min_version_level": level}
+        if version == 1
+        else {"max_version_level": level}
         for name, level in levels.items()
     }
     return json_text({"features": features, "version": version, "status": int(is_enabled)})
@@ -356,8 +431,14 @@ def _replicas(found: Mapping[str, Json], name: str) -> dict[int, list[int]]:
     partitions = found.get(name, {})
     if not isinstance(partitions, dict):
         raise MalformedMessage(None, None, name, f"{partitions!r} is no object")
-    return {decimal_of({name: partition}, name): integers_of(replicas, name) for partition, replicas in partitions.items()}
+    return {
+        decimal_of({name: partition}, name): integers_of(replicas, name)
+        for partition, replicas in partitions.items()
+    }
 
 
 def _by_partition(replicas: Mapping[int, Sequence[int]]) -> dict[str, Json]:
-    return {number: list(replicas[int(number)]) for number in mutable_map_order([str(partition) for partition in replicas])}
+    return {
+        number: list(replicas[int(number)])
+        for number in mutable_map_order([str(partition) for partition in replicas])
+    }

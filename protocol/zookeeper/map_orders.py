@@ -1,6 +1,8 @@
-"""The iteration order of JVM maps, which is the order of keys in znodes; nothing else depends on it.
+"""The iteration order of JVM maps, which is the order of keys in znodes; nothing else depends on
+it.
 
-Source: scala.collection.mutable.HashMap, scala.collection.immutable.HashMap (2.13), java.util.concurrent.ConcurrentHashMap; texts of Kafka 3.9.1.
+Source: scala.collection.mutable.HashMap, scala.collection.immutable.HashMap (2.13),
+java.util.concurrent.ConcurrentHashMap; texts of Kafka 3.9.1.
 """
 
 from collections.abc import Sequence
@@ -38,7 +40,9 @@ def properties_order(names: Sequence[str]) -> list[str]:
 
 
 def immutable_map_order(names: Sequence[str]) -> list[str]:
-    """Return keys in the order of an immutable map: a hash trie, whose nodes iterate over their own keys first."""
+    """Return keys in the order of an immutable map: a hash trie, whose nodes iterate over their own
+    keys first.
+    """
     return list(names) if len(names) <= SMALL_MAP_MAX else _trie_order(names, 0)
 
 
@@ -48,7 +52,13 @@ def _trie_order(names: Sequence[str], shift: int) -> list[str]:
         slots.setdefault((_improved(name) >> shift) & ((1 << BITS) - 1), []).append(name)
     own = [slots[slot][0] for slot in sorted(slots) if len(slots[slot]) == 1]
     deeper = [slots[slot] for slot in sorted(slots) if len(slots[slot]) > 1]
-    return own + [name for group in deeper for name in (_trie_order(group, shift + BITS) if shift + BITS < WORD.bit_length() else group)]
+    return own + [
+        name
+        for group in deeper
+        for name in (
+            _trie_order(group, shift + BITS) if shift + BITS < WORD.bit_length() else group
+        )
+    ]
 
 
 def _spread(name: str) -> int:

@@ -1,4 +1,5 @@
-"""Several requests that are applied atomically: each after its own header, an empty header at the end.
+"""Several requests that are applied atomically: each after its own header, an empty header at the
+end.
 
 Source: org.apache.zookeeper.{MultiOperationRecord, MultiResponse}.
 """
@@ -35,7 +36,9 @@ class MultiHeader:
 
 @message(kind="zookeeper", versions="0")
 class ErrorResult:
-    """The error of one that failed, or 0 for one before it, or -2 (runtime inconsistency) for one after it."""
+    """The error of one that failed, or 0 for one before it, or -2 (runtime inconsistency) for one
+    after it.
+    """
 
     error: int = int32(kafka_name="err")
 
@@ -64,14 +67,20 @@ RESULTS: Final[dict[int, type | None]] = {
     OpCode.ERROR: ErrorResult,
 }
 """The result of each; None: only its header."""
-RESULT_TYPES: Final[dict[int, int]] = {OpCode.CREATE_CONTAINER: OpCode.CREATE_2, OpCode.CREATE_TTL: OpCode.CREATE_2}
+RESULT_TYPES: Final[dict[int, int]] = {
+    OpCode.CREATE_CONTAINER: OpCode.CREATE_2,
+    OpCode.CREATE_TTL: OpCode.CREATE_2,
+}
 """Results with the type of another one."""
 Asked = tuple[OpCode, Message]
 Result = tuple[OpCode, Message | None]
 
 
 def parse_multi(content: bytes, position: int, kinds: dict[int, type]) -> list[Asked]:
-    """Return the requests. Raises MalformedMessage, also for types that are not among `kinds` (WRITES or READS)."""
+    """Return the requests.
+
+    Raises MalformedMessage, also for types that are not among `kinds` (WRITES or READS).
+    """
     asked: list[Asked] = []
     decode_header = compiled(MultiHeader, 0).decode
     while True:
@@ -80,7 +89,13 @@ def parse_multi(content: bytes, position: int, kinds: dict[int, type]) -> list[A
             return asked
         cls = kinds.get(header.op_code)
         if cls is None:
-            raise MalformedMessage(None, None, f"operations[{len(asked)}]", f"type {header.op_code} cannot be one of several", position)
+            raise MalformedMessage(
+                None,
+                None,
+                f"operations[{len(asked)}]",
+                f"type {header.op_code} cannot be one of several",
+                position,
+            )
         body: Message
         body, position = compiled(cls, 0).decode(content, position)
         asked.append((OpCode(header.op_code), body))
@@ -88,7 +103,12 @@ def parse_multi(content: bytes, position: int, kinds: dict[int, type]) -> list[A
 
 def build_multi(asked: Iterable[Asked]) -> bytes:
     """Return the bytes of several requests."""
-    return b"".join((*(_header(op_code) + compiled(type(body), 0).encode(body) for op_code, body in asked), compiled(MultiHeader, 0).encode(END)))
+    return b"".join(
+        (
+            *(_header(op_code) + compiled(type(body), 0).encode(body) for op_code, body in asked),
+            compiled(MultiHeader, 0).encode(END),
+        )
+    )
 
 
 def build_multi_results(results: Sequence[Result]) -> bytes:
@@ -96,7 +116,10 @@ def build_multi_results(results: Sequence[Result]) -> bytes:
     pieces: list[bytes] = []
     for op_code, body in results:
         error = body.error if isinstance(body, ErrorResult) else 0
-        pieces += (_header(RESULT_TYPES.get(op_code, op_code), error), compiled(type(body), 0).encode(body) if body is not None else b"")
+        pieces += (
+            _header(RESULT_TYPES.get(op_code, op_code), error),
+            compiled(type(body), 0).encode(body) if body is not None else b"",
+        )
     return b"".join((*pieces, compiled(MultiHeader, 0).encode(END)))
 
 
@@ -109,7 +132,13 @@ def parse_multi_results(content: bytes, position: int) -> list[Result]:
         if header.done:
             return results
         if header.op_code not in RESULTS:
-            raise MalformedMessage(None, None, f"results[{len(results)}]", f"type {header.op_code} is none of a result", position)
+            raise MalformedMessage(
+                None,
+                None,
+                f"results[{len(results)}]",
+                f"type {header.op_code} is none of a result",
+                position,
+            )
         cls = RESULTS[header.op_code]
         body: Message = None
         if cls is not None:

@@ -1,6 +1,7 @@
 """ZooKeeper's request types, errors and watch events, by number.
 
-Source: org.apache.zookeeper.ZooDefs.{OpCode, Perms}, KeeperException.Code, Watcher.Event, CreateMode.
+Source: org.apache.zookeeper.ZooDefs.{OpCode, Perms}, KeeperException.Code, Watcher.Event,
+CreateMode.
 """
 
 from enum import IntEnum, IntFlag
@@ -126,7 +127,11 @@ class CreateMode(IntEnum):
     @property
     def is_sequential(self) -> bool:
         """Return whether a sequence number is appended to the name."""
-        return self in (CreateMode.PERSISTENT_SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL, CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL)
+        return self in (
+            CreateMode.PERSISTENT_SEQUENTIAL,
+            CreateMode.EPHEMERAL_SEQUENTIAL,
+            CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL,
+        )
 
     @property
     def has_ttl(self) -> bool:
@@ -153,7 +158,9 @@ NOTIFICATION_XID: Final = -1
 PING_XID: Final = -2
 AUTH_XID: Final = -4
 SET_WATCHES_XID: Final = -8
-"""Requests that the client library sends by itself, and messages without a request, have special numbers."""
+"""Requests that the client library sends by itself, and messages without a request, have special
+numbers.
+"""
 ANY_VERSION: Final = -1
 FRAME_BYTES_MAX: Final = 0xFFFFF
 """jute.maxbuffer."""

@@ -1,11 +1,17 @@
-"""Session establishment, and request and response headers. Source: zookeeper.jute, org.apache.zookeeper.proto."""
+"""Session establishment, and request and response headers.
+
+Source: zookeeper.jute, org.apache.zookeeper.proto.
+"""
 
 from protocol.schema import boolean, byte_string, int32, int64, message, ustring
 
 
 @message(kind="zookeeper", versions="0-1")
 class ConnectRequest:
-    """The first frame of a client, without a header. Clients before 3.4 do not send the last field: that is version 0 here."""
+    """The first frame of a client, without a header.
+
+    Clients before 3.4 do not send the last field: that is version 0 here.
+    """
 
     protocol_version: int = int32()
     last_zxid_seen: int = int64()

@@ -1,9 +1,11 @@
-"""`snapshot.<zxid>`: all sessions and znodes after a transaction, so that the log before it is not needed.
+"""`snapshot.<zxid>`: all sessions and znodes after a transaction, so that the log before it is not
+needed.
 
-Access control lists are in a table, and znodes refer to them by number (-1: all permissions for everyone).
-Znodes follow from the root down, each with its path, "/" after the last; a checksum and "/" end the file.
-Source: org.apache.zookeeper.server.persistence.{FileSnap, SnapStream}, SerializeUtils, DataTree.serialize,
-ReferenceCountedACLCache.
+Access control lists are in a table, and znodes refer to them by number (-1: all permissions for
+everyone). Znodes follow from the root down, each with its path, "/" after the last; a checksum and
+"/" end the file.
+Source: org.apache.zookeeper.server.persistence.{FileSnap, SnapStream}, SerializeUtils,
+DataTree.serialize, ReferenceCountedACLCache.
 """
 
 import zlib
@@ -81,21 +83,33 @@ class _Path:
 
 @dataclass(slots=True)
 class ZookeeperSnapshot:
-    """The content of the file: znodes by path (the root's is empty), parents before their children."""
+    """The content of the file: znodes by path (the root's is empty), parents before their
+    children.
+    """
 
     sessions: dict[int, int]
     acls: dict[int, list[AclEntry]]
     znodes: dict[str, PersistedZnode] = field(default_factory=dict)
 
 
-def build_snapshot(sessions: Mapping[int, int], acls: Mapping[int, list[AclEntry]], znodes: Iterable[tuple[str, PersistedZnode]]) -> bytes:
+def build_snapshot(
+    sessions: Mapping[int, int],
+    acls: Mapping[int, list[AclEntry]],
+    znodes: Iterable[tuple[str, PersistedZnode]],
+) -> bytes:
     """Return the file."""
     head = SnapshotHead(
-        sessions=[PersistedSession(session=session, timeout_ms=timeout_ms) for session, timeout_ms in sessions.items()],
+        sessions=[
+            PersistedSession(session=session, timeout_ms=timeout_ms)
+            for session, timeout_ms in sessions.items()
+        ],
         acls=[PersistedAcl(number=number, entries=entries) for number, entries in acls.items()],
     )
     encode_path, encode_znode = compiled(_Path, 0).encode, compiled(PersistedZnode, 0).encode
-    pieces = [compiled(FileHeader, 0).encode(FileHeader(magic=SNAPSHOT_MAGIC, dbid=NO_DATABASE)), compiled(SnapshotHead, 0).encode(head)]
+    pieces = [
+        compiled(FileHeader, 0).encode(FileHeader(magic=SNAPSHOT_MAGIC, dbid=NO_DATABASE)),
+        compiled(SnapshotHead, 0).encode(head),
+    ]
     for path, znode in znodes:
         pieces += (encode_path(_Path(path=path)), encode_znode(znode))
     end = encode_path(_Path(path=END_OF_ZNODES))
@@ -104,18 +118,29 @@ def build_snapshot(sessions: Mapping[int, int], acls: Mapping[int, list[AclEntry
 
 
 def parse_snapshot(data: bytes) -> ZookeeperSnapshot:
-    """Decode the file; data after its checksum from newer servers is ignored. Raises MalformedMessage, also if it is torn."""
+    """Decode the file; data after its checksum from newer servers is ignored.
+
+    Raises MalformedMessage, also if it is torn.
+    """
     header = compiled(FileHeader, 0).decode(data, 0)[0]
     if header.magic != SNAPSHOT_MAGIC or header.version != FILE_VERSION:
-        raise MalformedMessage(None, None, "magic", "this is no snapshot of ZooKeeper's version 2", 0)
+        raise MalformedMessage(
+            None, None, "magic", "this is no snapshot of ZooKeeper's version 2", 0
+        )
     head, position = compiled(SnapshotHead, 0).decode(data, HEADER_BYTES)
-    found = ZookeeperSnapshot({each.session: each.timeout_ms for each in head.sessions}, {each.number: each.entries for each in head.acls})
+    found = ZookeeperSnapshot(
+        {each.session: each.timeout_ms for each in head.sessions},
+        {each.number: each.entries for each in head.acls},
+    )
     decode_path, decode_znode = compiled(_Path, 0).decode, compiled(PersistedZnode, 0).decode
     while True:
         named, position = decode_path(data, position)
         if named.path == END_OF_ZNODES:
             break
         found.znodes[named.path], position = decode_znode(data, position)
-    if len(data) < position + _LONG.size or zlib.adler32(data[:position]) != _LONG.unpack_from(data, position)[0]:
+    if (
+        len(data) < position + _LONG.size
+        or zlib.adler32(data[:position]) != _LONG.unpack_from(data, position)[0]
+    ):
         raise MalformedMessage(None, None, "checksum", "the snapshot is not whole", position)
     return found

@@ -1,7 +1,8 @@
-"""The files of a ZooKeeper server: a transaction log (`log.<zxid>`), and snapshots (`snapshot.<zxid>`).
+"""The files of a ZooKeeper server: a transaction log (`log.<zxid>`), and snapshots
+(`snapshot.<zxid>`).
 
-A transaction in the log: Adler-32 in eight bytes, size, content, the letter B. The log may be torn anywhere after the flushed part, and may end with
-preallocated zeros.
+A transaction in the log: Adler-32 in eight bytes, size, content, the letter B. The log may be torn
+anywhere after the flushed part, and may end with preallocated zeros.
 Source: org.apache.zookeeper.server.persistence.{FileTxnLog, FileSnap, FileHeader, Util}.
 """
 
@@ -44,7 +45,10 @@ def build_log_record(header: TxnHeader, record: Message) -> bytes:
 
 
 def split_log(data: bytes) -> Iterator[tuple[TxnHeader, Message, int]]:
-    """Yield the transactions of a log, and the end of each, up to the first incomplete one. Raises MalformedMessage if it is no log."""
+    """Yield the transactions of a log, and the end of each, up to the first incomplete one.
+
+    Raises MalformedMessage if it is no log.
+    """
     header = compiled(FileHeader, 0).decode(data, 0)[0]
     if header.magic != LOG_MAGIC or header.version != FILE_VERSION:
         raise MalformedMessage(None, None, "magic", "this is no log of ZooKeeper's version 2", 0)

@@ -7,7 +7,17 @@ from typing import Final
 
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
-from protocol.schema import Message, array, boolean, byte_string, int32, int64, message, structure, ustring
+from protocol.schema import (
+    Message,
+    array,
+    boolean,
+    byte_string,
+    int32,
+    int64,
+    message,
+    structure,
+    ustring,
+)
 from protocol.zookeeper.op_codes import OpCode
 from protocol.zookeeper.znodes import AclEntry
 
@@ -135,7 +145,10 @@ def build_txn(header: TxnHeader, record: Message) -> bytes:
 
 
 def parse_txn(content: bytes) -> tuple[TxnHeader, Message]:
-    """Return header and record; trailing bytes (a digest, since 3.6) are ignored. Raises MalformedMessage."""
+    """Return header and record; trailing bytes (a digest, since 3.6) are ignored.
+
+    Raises MalformedMessage.
+    """
     header, position = compiled(TxnHeader, 0).decode(content, 0)
     if header.op_code == OpCode.CLOSE_SESSION and position == len(content):
         return header, CloseSessionTxn()  # before 3.6 the record was empty

@@ -1,4 +1,7 @@
-"""Watches: notifications from the server, and how a reconnected client sets them again. Source: zookeeper.jute."""
+"""Watches: notifications from the server, and how a reconnected client sets them again.
+
+Source: zookeeper.jute.
+"""
 
 from protocol.schema import array, int32, int64, message, ustring
 

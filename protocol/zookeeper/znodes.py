@@ -1,6 +1,19 @@
-"""Requests for znodes, and their responses. Source: zookeeper.jute, org.apache.zookeeper.{data, proto}."""
+"""Requests for znodes, and their responses.
 
-from protocol.schema import array, boolean, byte_string, int32, int64, message, struct, structure, ustring
+Source: zookeeper.jute, org.apache.zookeeper.{data, proto}.
+"""
+
+from protocol.schema import (
+    array,
+    boolean,
+    byte_string,
+    int32,
+    int64,
+    message,
+    struct,
+    structure,
+    ustring,
+)
 
 
 @structure

@@ -1,6 +1,8 @@
-"""Histories, clean and violating, with the expected result of each invariant: the table behind the tests of both forms.
+"""Histories, clean and violating, with the expected result of each invariant: the table behind the
+tests of both forms.
 
-A row has the invariant, the events (node, event, or node, incarnation, event), the outcome, and the keys of the violations.
+A row has the invariant, the events (node, event, or node, incarnation, event), the outcome, and the
+keys of the violations.
 """
 
 from typing import NamedTuple
@@ -74,7 +76,9 @@ class Case(NamedTuple):
             *incarnation, event = rest
             assert isinstance(event, Event)
             number = incarnation[0] if incarnation and isinstance(incarnation[0], int) else 1
-            history.emit(node, event, incarnation=number, after_ns=max(STEP_NS, self.between_ms * NS_PER_MS))
+            history.emit(
+                node, event, incarnation=number, after_ns=max(STEP_NS, self.between_ms * NS_PER_MS)
+            )
         return history
 
 
@@ -87,7 +91,15 @@ OK, VIOLATED, UNKNOWN, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.UNKNOWN, 
 CASES = [
     # --- producer ids
     Case("each id once", UNIQUE, broker(returned(0), returned(1), returned(2)), OK, 3),
-    Case("an id twice", UNIQUE, [("a", returned(5)), ("b", returned(5))], VIOLATED, 2, ("5",), (("a.1.0", "b.1.0"),)),
+    Case(
+        "an id twice",
+        UNIQUE,
+        [("a", returned(5)), ("b", returned(5))],
+        VIOLATED,
+        2,
+        ("5",),
+        (("a.1.0", "b.1.0"),),
+    ),
     Case(
         "an id three times is one violation",
         UNIQUE,
@@ -97,12 +109,37 @@ CASES = [
         ("5",),
         (("b.1.0", "b.1.2"),),
     ),
-    Case("two ids twice", UNIQUE, broker(returned(5), returned(4), returned(4), returned(5)), VIOLATED, 4, ("4", "5")),
-    Case("an id returned to its owner again", UNIQUE, broker(returned(5), returned(5, fresh=False), returned(5, fresh=False)), OK, 1),
+    Case(
+        "two ids twice",
+        UNIQUE,
+        broker(returned(5), returned(4), returned(4), returned(5)),
+        VIOLATED,
+        4,
+        ("4", "5"),
+    ),
+    Case(
+        "an id returned to its owner again",
+        UNIQUE,
+        broker(returned(5), returned(5, fresh=False), returned(5, fresh=False)),
+        OK,
+        1,
+    ),
     Case("only ids that were there before", UNIQUE, broker(returned(5, fresh=False)), VACUOUS, 0),
     # --- blocks
-    Case("blocks side by side", DISJOINT, broker(allocated(0, 1000), allocated(1000, 2000), allocated(5000, 6000)), OK, 3),
-    Case("blocks in any order", DISJOINT, broker(allocated(2000, 3000), allocated(0, 1000), allocated(1000, 2000)), OK, 3),
+    Case(
+        "blocks side by side",
+        DISJOINT,
+        broker(allocated(0, 1000), allocated(1000, 2000), allocated(5000, 6000)),
+        OK,
+        3,
+    ),
+    Case(
+        "blocks in any order",
+        DISJOINT,
+        broker(allocated(2000, 3000), allocated(0, 1000), allocated(1000, 2000)),
+        OK,
+        3,
+    ),
     Case("no blocks", DISJOINT, [], VACUOUS, 0),
     Case(
         "one id shared",
@@ -113,11 +150,31 @@ CASES = [
         ("b.1.1",),
         (("b.1.0", "b.1.1"),),
     ),
-    Case("the same block twice", DISJOINT, [("a", allocated(0, 1000)), ("a", 2, allocated(0, 1000))], VIOLATED, 2, ("a.2.0",), (("a.1.0", "a.2.0"),)),
     Case(
-        "a block inside an earlier one", DISJOINT, broker(allocated(0, 9000), allocated(9000, 9001), allocated(4000, 5000)), VIOLATED, 3, ("b.1.2",)
+        "the same block twice",
+        DISJOINT,
+        [("a", allocated(0, 1000)), ("a", 2, allocated(0, 1000))],
+        VIOLATED,
+        2,
+        ("a.2.0",),
+        (("a.1.0", "a.2.0"),),
     ),
-    Case("a block around two earlier ones", DISJOINT, broker(allocated(10, 20), allocated(30, 40), allocated(0, 50)), VIOLATED, 3, ("b.1.2",)),
+    Case(
+        "a block inside an earlier one",
+        DISJOINT,
+        broker(allocated(0, 9000), allocated(9000, 9001), allocated(4000, 5000)),
+        VIOLATED,
+        3,
+        ("b.1.2",),
+    ),
+    Case(
+        "a block around two earlier ones",
+        DISJOINT,
+        broker(allocated(10, 20), allocated(30, 40), allocated(0, 50)),
+        VIOLATED,
+        3,
+        ("b.1.2",),
+    ),
     Case(
         "the earliest of several is named",
         DISJOINT,
@@ -127,19 +184,82 @@ CASES = [
         ("b.1.2", "b.1.3"),
         (("b.1.0", "b.1.2"), ("b.1.0", "b.1.3")),
     ),
-    Case("an overlap behind a long block", DISJOINT, broker(allocated(0, 100), allocated(1, 2), allocated(90, 95)), VIOLATED, 3, ("b.1.1", "b.1.2")),
+    Case(
+        "an overlap behind a long block",
+        DISJOINT,
+        broker(allocated(0, 100), allocated(1, 2), allocated(90, 95)),
+        VIOLATED,
+        3,
+        ("b.1.1", "b.1.2"),
+    ),
     # --- the metadata log
     Case("next ids grow", MONOTONIC, broker(allocated(0, 1000), allocated(1000, 2000)), OK, 2),
-    Case("a next id again", MONOTONIC, [("a", allocated(0, 1000)), ("b", allocated(0, 1000))], VIOLATED, 2, ("b.1.0",), (("a.1.0", "b.1.0"),)),
-    Case("it goes back and continues from there", MONOTONIC, broker(allocated(0, 9), allocated(5, 8), allocated(8, 9)), VIOLATED, 3, ("b.1.1",)),
-    Case("what a broker allocates by itself", MONOTONIC, broker(allocated(0, 9), allocated(90, 99, given_by="itself"), allocated(9, 12)), OK, 2),
+    Case(
+        "a next id again",
+        MONOTONIC,
+        [("a", allocated(0, 1000)), ("b", allocated(0, 1000))],
+        VIOLATED,
+        2,
+        ("b.1.0",),
+        (("a.1.0", "b.1.0"),),
+    ),
+    Case(
+        "it goes back and continues from there",
+        MONOTONIC,
+        broker(allocated(0, 9), allocated(5, 8), allocated(8, 9)),
+        VIOLATED,
+        3,
+        ("b.1.1",),
+    ),
+    Case(
+        "what a broker allocates by itself",
+        MONOTONIC,
+        broker(allocated(0, 9), allocated(90, 99, given_by="itself"), allocated(9, 12)),
+        OK,
+        2,
+    ),
     Case("nothing allocated", MONOTONIC, broker(received(0, 1000)), VACUOUS, 0),
     # --- owned blocks
-    Case("ids of own blocks", OWNED, broker(received(0, 3), returned(0), returned(2), received(5, 8), returned(5), returned(1)), OK, 4),
-    Case("the first id after a block", OWNED, broker(received(0, 3), returned(3)), VIOLATED, 1, ("b.1.1",), (("b.1.1",),)),
-    Case("an id below all blocks", OWNED, broker(received(5, 8), returned(4)), VIOLATED, 1, ("b.1.1",)),
-    Case("an id between two blocks", OWNED, broker(received(0, 3), received(5, 8), returned(4), returned(7)), VIOLATED, 2, ("b.1.2",)),
-    Case("an id of another broker's block", OWNED, [("a", received(0, 3)), ("b", received(3, 6)), ("b", returned(1))], VIOLATED, 1, ("b.1.1",)),
+    Case(
+        "ids of own blocks",
+        OWNED,
+        broker(received(0, 3), returned(0), returned(2), received(5, 8), returned(5), returned(1)),
+        OK,
+        4,
+    ),
+    Case(
+        "the first id after a block",
+        OWNED,
+        broker(received(0, 3), returned(3)),
+        VIOLATED,
+        1,
+        ("b.1.1",),
+        (("b.1.1",),),
+    ),
+    Case(
+        "an id below all blocks",
+        OWNED,
+        broker(received(5, 8), returned(4)),
+        VIOLATED,
+        1,
+        ("b.1.1",),
+    ),
+    Case(
+        "an id between two blocks",
+        OWNED,
+        broker(received(0, 3), received(5, 8), returned(4), returned(7)),
+        VIOLATED,
+        2,
+        ("b.1.2",),
+    ),
+    Case(
+        "an id of another broker's block",
+        OWNED,
+        [("a", received(0, 3)), ("b", received(3, 6)), ("b", returned(1))],
+        VIOLATED,
+        1,
+        ("b.1.1",),
+    ),
     Case(
         "an id of a block of an earlier incarnation",
         OWNED,
@@ -149,12 +269,39 @@ CASES = [
         ("b.2.0",),
     ),
     Case("an existing id may be of any block", OWNED, broker(returned(7, fresh=False)), VACUOUS, 0),
-    Case("an id of a block received later", OWNED, broker(returned(1), received(0, 3), returned(2)), VIOLATED, 2, ("b.1.0",)),
-    Case("an id inside a long block behind a short one", OWNED, broker(received(0, 100), received(10, 20), returned(50)), OK, 1),
+    Case(
+        "an id of a block received later",
+        OWNED,
+        broker(returned(1), received(0, 3), returned(2)),
+        VIOLATED,
+        2,
+        ("b.1.0",),
+    ),
+    Case(
+        "an id inside a long block behind a short one",
+        OWNED,
+        broker(received(0, 100), received(10, 20), returned(50)),
+        OK,
+        1,
+    ),
     # --- one append per sequence
-    Case("each sequence once", ONE_APPEND, broker(appended(0, 4, A), appended(5, 5, B), appended(6, 6)), OK, 2),
+    Case(
+        "each sequence once",
+        ONE_APPEND,
+        broker(appended(0, 4, A), appended(5, 5, B), appended(6, 6)),
+        OK,
+        2,
+    ),
     Case("no producer ids", ONE_APPEND, broker(appended(0, 4), appended(5, 5)), VACUOUS, 0),
-    Case("a sequence twice", ONE_APPEND, broker(appended(0, 4, A), appended(5, 9, A)), VIOLATED, 2, ("t/0/7/0/0",), (("b.1.0", "b.1.1"),)),
+    Case(
+        "a sequence twice",
+        ONE_APPEND,
+        broker(appended(0, 4, A), appended(5, 9, A)),
+        VIOLATED,
+        2,
+        ("t/0/7/0/0",),
+        (("b.1.0", "b.1.1"),),
+    ),
     Case(
         "three appends are one violation",
         ONE_APPEND,
@@ -168,16 +315,37 @@ CASES = [
         "other epochs, partitions and topics are other sequences",
         ONE_APPEND,
         [
-            *broker(appended(0, 0, A), appended(1, 1, (7, 1, 0)), appended(0, 0, A, partition=1), appended(0, 0, A, topic="u")),
+            *broker(
+                appended(0, 0, A),
+                appended(1, 1, (7, 1, 0)),
+                appended(0, 0, A, partition=1),
+                appended(0, 0, A, topic="u"),
+            ),
         ],
         OK,
         4,
     ),
-    Case("lost and appended again at the same place", ONE_APPEND, [("b", appended(0, 4, A)), ("b", 2, appended(0, 4, A))], OK, 2),
     Case(
-        "lost, its place taken, appended again", ONE_APPEND, broker(appended(0, 0, A), appended(1, 1, B), appended(0, 0, B), appended(1, 1, A)), OK, 4
+        "lost and appended again at the same place",
+        ONE_APPEND,
+        [("b", appended(0, 4, A)), ("b", 2, appended(0, 4, A))],
+        OK,
+        2,
     ),
-    Case("overwritten by a batch that starts inside it", ONE_APPEND, broker(appended(0, 4, A), appended(3, 3), appended(4, 8, A)), OK, 2),
+    Case(
+        "lost, its place taken, appended again",
+        ONE_APPEND,
+        broker(appended(0, 0, A), appended(1, 1, B), appended(0, 0, B), appended(1, 1, A)),
+        OK,
+        4,
+    ),
+    Case(
+        "overwritten by a batch that starts inside it",
+        ONE_APPEND,
+        broker(appended(0, 4, A), appended(3, 3), appended(4, 8, A)),
+        OK,
+        2,
+    ),
     Case(
         "the batch below the lost one still exists",
         ONE_APPEND,
@@ -211,7 +379,17 @@ CASES = [
         ("t/0/7/0/0",),
         (("b.1.1", "b.1.2"),),
     ),
-    Case("once in the final log", ONE_APPEND, [*broker(appended(0, 4, A)), ("final", final_batch(0, 4, A)), ("final", final_batch(5, 5, B))], OK, 3),
+    Case(
+        "once in the final log",
+        ONE_APPEND,
+        [
+            *broker(appended(0, 4, A)),
+            ("final", final_batch(0, 4, A)),
+            ("final", final_batch(5, 5, B)),
+        ],
+        OK,
+        3,
+    ),
     Case(
         "twice in the final log, independent of the events",
         ONE_APPEND,
@@ -239,7 +417,13 @@ CASES = [
         ("t/0/7/0/0",),
         (("b.1.0", "b.1.1"),),
     ),
-    Case("replicas hold the same batch", ONE_APPEND, [("final", final_batch(0, 4, A)), ("final", final_batch(0, 4, A, broker="c"))], OK, 2),
+    Case(
+        "replicas hold the same batch",
+        ONE_APPEND,
+        [("final", final_batch(0, 4, A)), ("final", final_batch(0, 4, A, broker="c"))],
+        OK,
+        2,
+    ),
     # --- acknowledged records
     Case(
         "all there",
@@ -254,11 +438,22 @@ CASES = [
         OK,
         2,
     ),
-    Case("nothing acknowledged", ACKNOWLEDGED, [("final", final_log(1, 1)), ("final", final_record(0, "x"))], VACUOUS, 0),
+    Case(
+        "nothing acknowledged",
+        ACKNOWLEDGED,
+        [("final", final_log(1, 1)), ("final", final_record(0, "x"))],
+        VACUOUS,
+        0,
+    ),
     Case(
         "one lost at the end",
         ACKNOWLEDGED,
-        [("c", acknowledged(0, "x")), ("c", acknowledged(1, "y")), ("final", final_log(1, 1)), ("final", final_record(0, "x"))],
+        [
+            ("c", acknowledged(0, "x")),
+            ("c", acknowledged(1, "y")),
+            ("final", final_log(1, 1)),
+            ("final", final_record(0, "x")),
+        ],
         VIOLATED,
         2,
         ("t/0/y/1",),
@@ -283,7 +478,12 @@ CASES = [
     Case(
         "acknowledged twice at two offsets, present once",
         ACKNOWLEDGED,
-        [("c", acknowledged(0, "x")), ("c", acknowledged(1, "x")), ("final", final_log(1, 1)), ("final", final_record(0, "x"))],
+        [
+            ("c", acknowledged(0, "x")),
+            ("c", acknowledged(1, "x")),
+            ("final", final_log(1, 1)),
+            ("final", final_record(0, "x")),
+        ],
         VIOLATED,
         2,
         ("t/0/x/1",),
@@ -291,7 +491,12 @@ CASES = [
     Case(
         "without an offset it may be anywhere",
         ACKNOWLEDGED,
-        [("c", acknowledged(-1, "x")), ("c", acknowledged(-1, "z")), ("final", final_log(3, 1)), ("final", final_record(2, "x"))],
+        [
+            ("c", acknowledged(-1, "x")),
+            ("c", acknowledged(-1, "z")),
+            ("final", final_log(3, 1)),
+            ("final", final_record(2, "x")),
+        ],
         VIOLATED,
         2,
         ("t/0/z/-1",),
@@ -299,17 +504,39 @@ CASES = [
     Case(
         "deleted by retention",
         ACKNOWLEDGED,
-        [("c", acknowledged(0, "x")), ("c", acknowledged(5, "y")), ("final", final_log(6, 1, log_start_offset=5)), ("final", final_record(5, "y"))],
+        [
+            ("c", acknowledged(0, "x")),
+            ("c", acknowledged(5, "y")),
+            ("final", final_log(6, 1, log_start_offset=5)),
+            ("final", final_record(5, "y")),
+        ],
         OK,
         2,
     ),
-    Case("an empty final log", ACKNOWLEDGED, [("c", acknowledged(0, "x")), ("final", final_log(0, 0))], VIOLATED, 1, ("t/0/x/0",)),
+    Case(
+        "an empty final log",
+        ACKNOWLEDGED,
+        [("c", acknowledged(0, "x")), ("final", final_log(0, 0))],
+        VIOLATED,
+        1,
+        ("t/0/x/0",),
+    ),
     Case("the final log was not read", ACKNOWLEDGED, [("c", acknowledged(0, "x"))], UNKNOWN, 1),
-    Case("the final log was read without its records", ACKNOWLEDGED, [("c", acknowledged(0, "x")), ("final", final_log(1, -1))], UNKNOWN, 1),
+    Case(
+        "the final log was read without its records",
+        ACKNOWLEDGED,
+        [("c", acknowledged(0, "x")), ("final", final_log(1, -1))],
+        UNKNOWN,
+        1,
+    ),
     Case(
         "one log lost a record, another was not read",
         ACKNOWLEDGED,
-        [("c", acknowledged(0, "x")), ("c", acknowledged(0, "x", topic="u")), ("final", final_log(0, 0))],
+        [
+            ("c", acknowledged(0, "x")),
+            ("c", acknowledged(0, "x", topic="u")),
+            ("final", final_log(0, 0)),
+        ],
         VIOLATED,
         2,
         ("t/0/x/0",),
@@ -317,7 +544,10 @@ CASES = [
     Case(
         "hostile names",
         ACKNOWLEDGED,
-        [("c", acknowledged(0, "'; DROP VIEW x; --\u2028</script>", topic="a/b")), ("final", final_log(0, 0, topic="a/b"))],
+        [
+            ("c", acknowledged(0, "'; DROP VIEW x; --\u2028</script>", topic="a/b")),
+            ("final", final_log(0, 0, topic="a/b")),
+        ],
         VIOLATED,
         1,
         ("a/b/0/'; DROP VIEW x; --\u2028</script>/0",),
@@ -326,14 +556,23 @@ CASES = [
     Case(
         "each as often as it was sent",
         ONCE,
-        [("c", sent("x")), ("c", sent("y")), ("d", sent("y")), *(("final", final_record(offset, key)) for offset, key in enumerate("xyy"))],
+        [
+            ("c", sent("x")),
+            ("c", sent("y")),
+            ("d", sent("y")),
+            *(("final", final_record(offset, key)) for offset, key in enumerate("xyy")),
+        ],
         OK,
         3,
     ),
     Case(
         "once more than it was sent",
         ONCE,
-        [("c", sent("x")), ("c", sent("y")), *(("final", final_record(offset, key)) for offset, key in enumerate("xyxx"))],
+        [
+            ("c", sent("x")),
+            ("c", sent("y")),
+            *(("final", final_record(offset, key)) for offset, key in enumerate("xyxx")),
+        ],
         VIOLATED,
         4,
         ("b/t/0/x",),
@@ -342,16 +581,31 @@ CASES = [
     Case(
         "once in each replica's log",
         ONCE,
-        [("c", sent("x")), ("final", final_record(0, "x", broker="broker-1")), ("final", final_record(0, "x", broker="broker-2"))],
+        [
+            ("c", sent("x")),
+            ("final", final_record(0, "x", broker="broker-1")),
+            ("final", final_record(0, "x", broker="broker-2")),
+        ],
         OK,
         2,
     ),
-    Case("records of other clients", ONCE, [("c", sent("x")), ("final", final_record(0, "")), ("final", final_record(1, ""))], VACUOUS, 0),
+    Case(
+        "records of other clients",
+        ONCE,
+        [("c", sent("x")), ("final", final_record(0, "")), ("final", final_record(1, ""))],
+        VACUOUS,
+        0,
+    ),
     # --- blocks and incarnations
     Case(
         "a block for each incarnation",
         PRESENT,
-        [("a", registered(1)), ("a", allocated(0, 10)), ("a", registered(11)), ("a", allocated(10, 20, 1, 11))],
+        [
+            ("a", registered(1)),
+            ("a", allocated(0, 10)),
+            ("a", registered(11)),
+            ("a", allocated(10, 20, 1, 11)),
+        ],
         OK,
         2,
     ),
@@ -364,17 +618,70 @@ CASES = [
         ("10",),
         (("a.1.1", "a.1.3"),),
     ),
-    Case("a block allocated before", PRESENT, [("a", registered(1)), ("a", registered(15)), ("a", allocated(0, 10))], OK, 1),
-    Case("another broker registered", PRESENT, [("a", registered(1)), ("a", registered(5, broker_id=2)), ("a", allocated(0, 10))], OK, 1),
-    # --- liveness
-    Case("all in time", SETTLES, [("h", settled("leader", 400)), ("h", settled("brokers", 10_000))], OK, 2),
     Case(
-        "never", SETTLES, [("h", settled("leader", 400)), ("h", settled("brokers", 10_000, is_settled=False))], VIOLATED, 2, ("h.1.1",), (("h.1.1",),)
+        "a block allocated before",
+        PRESENT,
+        [("a", registered(1)), ("a", registered(15)), ("a", allocated(0, 10))],
+        OK,
+        1,
     ),
-    Case("too late", SETTLES, [("h", settled("leader", 10_001))], VIOLATED, 1, ("h.1.0",), (("h.1.0",),)),
+    Case(
+        "another broker registered",
+        PRESENT,
+        [("a", registered(1)), ("a", registered(5, broker_id=2)), ("a", allocated(0, 10))],
+        OK,
+        1,
+    ),
+    # --- liveness
+    Case(
+        "all in time",
+        SETTLES,
+        [("h", settled("leader", 400)), ("h", settled("brokers", 10_000))],
+        OK,
+        2,
+    ),
+    Case(
+        "never",
+        SETTLES,
+        [("h", settled("leader", 400)), ("h", settled("brokers", 10_000, is_settled=False))],
+        VIOLATED,
+        2,
+        ("h.1.1",),
+        (("h.1.1",),),
+    ),
+    Case(
+        "too late",
+        SETTLES,
+        [("h", settled("leader", 10_001))],
+        VIOLATED,
+        1,
+        ("h.1.0",),
+        (("h.1.0",),),
+    ),
     Case("a run without a second phase", SETTLES, [("c", acknowledged(0, "x"))], VACUOUS, 0),
     # --- the quorum of controllers
-    *(Case(*row) for row in (*QUORUM_ROWS, *REPLICA_ROWS, *CLEANED_ROWS, *MIGRATION_ROWS, *TRANSACTION_ROWS, *EPOCH_ROWS, *COORDINATOR_ROWS)),
-    *(Case(*row) for row in (*TIERED_ROWS, *CONNECTION_ROWS, *METADATA_LOG_ROWS, *DURABLE_METADATA_ROWS, *BROKER_ROWS, *ELECTION_ROWS)),
+    *(
+        Case(*row)
+        for row in (
+            *QUORUM_ROWS,
+            *REPLICA_ROWS,
+            *CLEANED_ROWS,
+            *MIGRATION_ROWS,
+            *TRANSACTION_ROWS,
+            *EPOCH_ROWS,
+            *COORDINATOR_ROWS,
+        )
+    ),
+    *(
+        Case(*row)
+        for row in (
+            *TIERED_ROWS,
+            *CONNECTION_ROWS,
+            *METADATA_LOG_ROWS,
+            *DURABLE_METADATA_ROWS,
+            *BROKER_ROWS,
+            *ELECTION_ROWS,
+        )
+    ),
     *(Case(*row) for row in (*TURN_ROWS, *JOINING_ROWS, *READING_ROWS, *OVERTAKEN_ROWS)),
 ]

@@ -4,15 +4,43 @@ from kraftsim.events.event import Event
 from kraftsim.events.nodes import SegmentsCleaned
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.coordinator_cases import read_back
-from tests.analysis.event_factories import acknowledged, appended, final_batch, final_log, final_record
-from tests.analysis.replica_cases import EQUAL, EVERYWHERE, IN_FINAL_LOG, MATCHING, ONE, TWO, Row, in_sync, log_of, on, replicated
-from tests.analysis.transaction_cases import MARKERS, STATES, LoggedEvent, batch, changed, marker, state
+from tests.analysis.event_factories import (
+    acknowledged,
+    appended,
+    final_batch,
+    final_log,
+    final_record,
+)
+from tests.analysis.replica_cases import (
+    EQUAL,
+    EVERYWHERE,
+    IN_FINAL_LOG,
+    MATCHING,
+    ONE,
+    TWO,
+    Row,
+    in_sync,
+    log_of,
+    on,
+    replicated,
+)
+from tests.analysis.transaction_cases import (
+    MARKERS,
+    STATES,
+    LoggedEvent,
+    batch,
+    changed,
+    marker,
+    state,
+)
 
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 
 
 def cleaned(until: int, *, topic: str = "t", partition: int = 0) -> Event:
-    return SegmentsCleaned(topic=topic, partition=partition, first_offset=0, next_offset=until, segment_count=3)
+    return SegmentsCleaned(
+        topic=topic, partition=partition, first_offset=0, next_offset=until, segment_count=3
+    )
 
 
 def states_are_clean(until: int) -> list[LoggedEvent]:
@@ -48,7 +76,10 @@ CLEANED_ROWS: list[Row] = [
     (
         "nor in a log that was not cleaned",
         STATES,
-        [*on(ONE, cleaned(9, topic="__transaction_state", partition=1), cleaned(9)), *on("final", state(0, 1), state(4, 4))],
+        [
+            *on(ONE, cleaned(9, topic="__transaction_state", partition=1), cleaned(9)),
+            *on("final", state(0, 1), state(4, 4)),
+        ],
         VIOLATED,
         2,
         ("id/4",),
@@ -57,21 +88,35 @@ CLEANED_ROWS: list[Row] = [
     (
         "removed decisions are known from events",
         MARKERS,
-        [*on(ONE, changed(1, 1, partitions="out-0"), changed(2)), *states_are_clean(4), *on("final", state(4, 4), batch(0), marker(1))],
+        [
+            *on(ONE, changed(1, 1, partitions="out-0"), changed(2)),
+            *states_are_clean(4),
+            *on("final", state(4, 4), batch(0), marker(1)),
+        ],
         OK,
         2,
     ),
     (
         "or loaded by the next coordinator",
         MARKERS,
-        [*on(ONE, changed(2)), *on(TWO, read_back(1, 1, partitions="out-0")), *states_are_clean(4), *on("final", state(4, 4), batch(0), marker(1))],
+        [
+            *on(ONE, changed(2)),
+            *on(TWO, read_back(1, 1, partitions="out-0")),
+            *states_are_clean(4),
+            *on("final", state(4, 4), batch(0), marker(1)),
+        ],
         OK,
         2,
     ),
     (
         "not those loaded from a complete log",
         MARKERS,
-        [*on(ONE, changed(2)), *on(TWO, read_back(4, 1, partitions="out-0")), *states_are_clean(4), *on("final", state(5, 4), batch(0), marker(1))],
+        [
+            *on(ONE, changed(2)),
+            *on(TWO, read_back(4, 1, partitions="out-0")),
+            *states_are_clean(4),
+            *on("final", state(5, 4), batch(0), marker(1)),
+        ],
         VIOLATED,
         2,
         ("out-0/0",),
@@ -80,7 +125,11 @@ CLEANED_ROWS: list[Row] = [
     (
         "not those of another epoch",
         MARKERS,
-        [*on(ONE, changed(1, 1, partitions="out-0"), changed(2)), *states_are_clean(4), *on("final", state(4, 4), batch(0), marker(1, epoch=1))],
+        [
+            *on(ONE, changed(1, 1, partitions="out-0"), changed(2)),
+            *states_are_clean(4),
+            *on("final", state(4, 4), batch(0), marker(1, epoch=1)),
+        ],
         VIOLATED,
         2,
         ("out-0/1",),
@@ -102,7 +151,11 @@ CLEANED_ROWS: list[Row] = [
     (
         "an event about a complete log must match a record in it",
         MARKERS,
-        [*on(ONE, changed(4, 1, partitions="out-0"), changed(5)), *states_are_clean(4), *on("final", state(6, 4), batch(0), marker(1))],
+        [
+            *on(ONE, changed(4, 1, partitions="out-0"), changed(5)),
+            *states_are_clean(4),
+            *on("final", state(6, 4), batch(0), marker(1)),
+        ],
         VIOLATED,
         2,
         ("out-0/0", "out-0/1"),
@@ -111,14 +164,22 @@ CLEANED_ROWS: list[Row] = [
     (
         "a later record of its key replaces it",
         IN_FINAL_LOG,
-        [*on(ONE, cleaned(5)), ("x", acknowledged(0, "k")), *on("final", final_log(9, 1), final_record(7, "k"))],
+        [
+            *on(ONE, cleaned(5)),
+            ("x", acknowledged(0, "k")),
+            *on("final", final_log(9, 1), final_record(7, "k")),
+        ],
         OK,
         1,
     ),
     (
         "an earlier one does not",
         IN_FINAL_LOG,
-        [*on(ONE, cleaned(5)), ("x", acknowledged(4, "k")), *on("final", final_log(9, 1), final_record(3, "k"))],
+        [
+            *on(ONE, cleaned(5)),
+            ("x", acknowledged(4, "k")),
+            *on("final", final_log(9, 1), final_record(3, "k")),
+        ],
         VIOLATED,
         1,
         ("t/0/k/4",),
@@ -127,7 +188,11 @@ CLEANED_ROWS: list[Row] = [
     (
         "nor one of another key",
         IN_FINAL_LOG,
-        [*on(ONE, cleaned(5)), ("x", acknowledged(4, "k")), *on("final", final_log(9, 1), final_record(7, "l"))],
+        [
+            *on(ONE, cleaned(5)),
+            ("x", acknowledged(4, "k")),
+            *on("final", final_log(9, 1), final_record(7, "l")),
+        ],
         VIOLATED,
         1,
         ("t/0/k/4",),
@@ -136,7 +201,11 @@ CLEANED_ROWS: list[Row] = [
     (
         "nothing is removed where no log was cleaned",
         IN_FINAL_LOG,
-        [*on(ONE, cleaned(5), cleaned(9, partition=1)), ("x", acknowledged(5, "k")), *on("final", final_log(9, 1), final_record(7, "k"))],
+        [
+            *on(ONE, cleaned(5), cleaned(9, partition=1)),
+            ("x", acknowledged(5, "k")),
+            *on("final", final_log(9, 1), final_record(7, "k")),
+        ],
         VIOLATED,
         1,
         ("t/0/k/5",),
@@ -149,7 +218,14 @@ CLEANED_ROWS: list[Row] = [
             *on(ONE, cleaned(5)),
             *in_sync("b", "c", "d"),
             ("x", acknowledged(0, "k")),
-            *on("final", log_of("b", 9), final_record(7, "k"), log_of("c", 9), final_record(0, "k", broker="c"), log_of("d", 9)),
+            *on(
+                "final",
+                log_of("b", 9),
+                final_record(7, "k"),
+                log_of("c", 9),
+                final_record(0, "k", broker="c"),
+                log_of("d", 9),
+            ),
         ],
         VIOLATED,
         3,
@@ -162,7 +238,14 @@ CLEANED_ROWS: list[Row] = [
         [
             *on(ONE, cleaned(5)),
             *in_sync("b", "c"),
-            *on("final", log_of("b", 10), final_batch(0, 4), final_batch(5, 9), log_of("c", 10), final_batch(5, 9, broker="c")),
+            *on(
+                "final",
+                log_of("b", 10),
+                final_batch(0, 4),
+                final_batch(5, 9),
+                log_of("c", 10),
+                final_batch(5, 9, broker="c"),
+            ),
         ],
         OK,
         2,
@@ -170,7 +253,11 @@ CLEANED_ROWS: list[Row] = [
     (
         "after the cleaned section they are equal",
         EQUAL,
-        [*on(ONE, cleaned(5)), *in_sync("b", "c"), *on("final", log_of("b", 10), final_batch(5, 9), log_of("c", 10))],
+        [
+            *on(ONE, cleaned(5)),
+            *in_sync("b", "c"),
+            *on("final", log_of("b", 10), final_batch(5, 9), log_of("c", 10)),
+        ],
         VIOLATED,
         1,
         ("t/0/b/c/5",),
@@ -179,7 +266,10 @@ CLEANED_ROWS: list[Row] = [
     (
         "replicated from a cleaned log",
         MATCHING,
-        [*on(ONE, appended(0, 4), appended(5, 9), cleaned(5)), *on(TWO, replicated(0, 4, crc=9), replicated(5, 9))],
+        [
+            *on(ONE, appended(0, 4), appended(5, 9), cleaned(5)),
+            *on(TWO, replicated(0, 4, crc=9), replicated(5, 9)),
+        ],
         OK,
         3,
     ),

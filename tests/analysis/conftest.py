@@ -1,4 +1,6 @@
-"""One Spark session for all tests of the analysis: its Java takes longer to start than all tests together."""
+"""One Spark session for all tests of the analysis: its Java takes longer to start than all tests
+together.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

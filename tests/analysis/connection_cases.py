@@ -1,4 +1,6 @@
-"""Histories of connections and refused requests, clean and violating: rows for the table in `cases.py`."""
+"""Histories of connections and refused requests, clean and violating: rows for the table in
+`cases.py`.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -19,11 +21,19 @@ def begun(mode: str) -> RunStarted:
 
 def refused(reason: str = "a frame of -5 bytes", *, action: str = "closed") -> RequestRefused:
     """A request that cannot be parsed or served."""
-    return RequestRefused(connection=1, api_key=-1, api_version=-1, correlation_id=-1, reason=reason, action=action)
+    return RequestRefused(
+        connection=1, api_key=-1, api_version=-1, correlation_id=-1, reason=reason, action=action
+    )
 
 
 CONNECTION_ROWS: list[Row] = [
-    ("connections on which every request is understood", UNDERSTOOD, [*on("h", begun("sim")), *on("b", OPENED, OPENED)], OK, 2),
+    (
+        "connections on which every request is understood",
+        UNDERSTOOD,
+        [*on("h", begun("sim")), *on("b", OPENED, OPENED)],
+        OK,
+        2,
+    ),
     (
         "a connection out of step",
         UNDERSTOOD,
@@ -33,10 +43,28 @@ CONNECTION_ROWS: list[Row] = [
         ("b.1.1", "b.1.2"),
         (("b.1.1",), ("b.1.2",)),
     ),
-    ("a refusal with a response", UNDERSTOOD, [*on("h", begun("sim")), *on("b", OPENED, refused(action="answered"))], OK, 1),
-    ("a real node may receive anything", UNDERSTOOD, [*on("h", begun("process")), *on("b", OPENED, refused())], VACUOUS, 0),
+    (
+        "a refusal with a response",
+        UNDERSTOOD,
+        [*on("h", begun("sim")), *on("b", OPENED, refused(action="answered"))],
+        OK,
+        1,
+    ),
+    (
+        "a real node may receive anything",
+        UNDERSTOOD,
+        [*on("h", begun("process")), *on("b", OPENED, refused())],
+        VACUOUS,
+        0,
+    ),
     ("no run at all", UNDERSTOOD, on("b", OPENED, refused()), VACUOUS, 0),
-    ("before the run", UNDERSTOOD, [*on("b", OPENED, refused()), *on("h", begun("sim")), *on("b", OPENED)], OK, 1),
+    (
+        "before the run",
+        UNDERSTOOD,
+        [*on("b", OPENED, refused()), *on("h", begun("sim")), *on("b", OPENED)],
+        OK,
+        1,
+    ),
 ]
 
 

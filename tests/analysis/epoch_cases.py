@@ -1,4 +1,6 @@
-"""Histories of the producer epochs of one transactional id: rows of `transaction-transitions-valid` for the table in `cases.py`."""
+"""Histories of the producer epochs of one transactional id: rows of `transaction-transitions-valid`
+for the table in `cases.py`.
+"""
 
 from kraftsim.events.event import Event
 from kraftsim.events.transactions import TransactionChangeGivenUp
@@ -6,26 +8,106 @@ from tests.analysis.transaction_cases import OK, ONE, STATES, VIOLATED, Row, on,
 
 
 def abandoned(offset: int, *, name: str = "id") -> Event:
-    return TransactionChangeGivenUp(transactional_id=name, partition=0, coordinator_epoch=0, offset=offset, error_code=7)
+    return TransactionChangeGivenUp(
+        transactional_id=name, partition=0, coordinator_epoch=0, offset=offset, error_code=7
+    )
 
 
 EPOCH_ROWS: list[Row] = [
-    ("epochs burned", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=7)), VIOLATED, 2, ("id/1",), (("final.1.0", "final.1.1"),)),
-    ("a fence and one more", STATES, on("final", state(0, 4, epoch=4), state(1, 0, epoch=6)), VIOLATED, 2, ("id/1",)),
-    ("a fence", STATES, on("final", state(0, 4, epoch=4), state(1, 0, epoch=5), state(2, 0, epoch=6)), OK, 3),
-    ("a commit, which does not fence", STATES, on("final", state(0, 1, epoch=4), state(1, 2, epoch=6)), VIOLATED, 2, ("id/1",)),
+    (
+        "epochs burned",
+        STATES,
+        on("final", state(0, 1, epoch=4), state(1, 3, epoch=7)),
+        VIOLATED,
+        2,
+        ("id/1",),
+        (("final.1.0", "final.1.1"),),
+    ),
+    (
+        "a fence and one more",
+        STATES,
+        on("final", state(0, 4, epoch=4), state(1, 0, epoch=6)),
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
+    (
+        "a fence",
+        STATES,
+        on("final", state(0, 4, epoch=4), state(1, 0, epoch=5), state(2, 0, epoch=6)),
+        OK,
+        3,
+    ),
+    (
+        "a commit, which does not fence",
+        STATES,
+        on("final", state(0, 1, epoch=4), state(1, 2, epoch=6)),
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
     ("an abort of nothing", STATES, on("final", state(0, 4, epoch=4), state(1, 3, epoch=5)), OK, 2),
-    ("an abort of nothing, and one more", STATES, on("final", state(0, 0, epoch=4), state(1, 3, epoch=6)), VIOLATED, 2, ("id/1",)),
-    ("partitions added at another epoch", STATES, on("final", state(0, 1, epoch=4), state(1, 1, epoch=5)), VIOLATED, 2, ("id/1",)),
-    ("a transaction begun at another epoch", STATES, on("final", state(0, 0, epoch=4), state(1, 1, epoch=5)), VIOLATED, 2, ("id/1",)),
-    ("completed at another epoch", STATES, on("final", state(0, 2, epoch=4), state(1, 4, epoch=5)), VIOLATED, 2, ("id/1",)),
-    ("an abort, which fences", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=5)), OK, 2),
-    ("an abort, and one more", STATES, on("final", state(0, 1, epoch=4), state(1, 3, epoch=6)), VIOLATED, 2, ("id/1",)),
-    ("an abandoned fence, and an end", STATES, [*on(ONE, abandoned(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))], OK, 2),
+    (
+        "an abort of nothing, and one more",
+        STATES,
+        on("final", state(0, 0, epoch=4), state(1, 3, epoch=6)),
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
+    (
+        "partitions added at another epoch",
+        STATES,
+        on("final", state(0, 1, epoch=4), state(1, 1, epoch=5)),
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
+    (
+        "a transaction begun at another epoch",
+        STATES,
+        on("final", state(0, 0, epoch=4), state(1, 1, epoch=5)),
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
+    (
+        "completed at another epoch",
+        STATES,
+        on("final", state(0, 2, epoch=4), state(1, 4, epoch=5)),
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
+    (
+        "an abort, which fences",
+        STATES,
+        on("final", state(0, 1, epoch=4), state(1, 3, epoch=5)),
+        OK,
+        2,
+    ),
+    (
+        "an abort, and one more",
+        STATES,
+        on("final", state(0, 1, epoch=4), state(1, 3, epoch=6)),
+        VIOLATED,
+        2,
+        ("id/1",),
+    ),
+    (
+        "an abandoned fence, and an end",
+        STATES,
+        [*on(ONE, abandoned(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))],
+        OK,
+        2,
+    ),
     (
         "two abandoned fences, and an end",
         STATES,
-        [*on(ONE, abandoned(-1), abandoned(-1)), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=7))],
+        [
+            *on(ONE, abandoned(-1), abandoned(-1)),
+            *on("final", state(0, 1, epoch=4), state(1, 3, epoch=7)),
+        ],
         VIOLATED,
         2,
         ("id/1",),
@@ -33,7 +115,10 @@ EPOCH_ROWS: list[Row] = [
     (
         "an abandoned fence of another id, and an end",
         STATES,
-        [*on(ONE, abandoned(-1, name="other")), *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6))],
+        [
+            *on(ONE, abandoned(-1, name="other")),
+            *on("final", state(0, 1, epoch=4), state(1, 3, epoch=6)),
+        ],
         VIOLATED,
         2,
         ("id/1",),
@@ -47,6 +132,20 @@ EPOCH_ROWS: list[Row] = [
         ("id/1",),
         (("final.1.0", "final.1.1"),),
     ),
-    ("another producer id begins at 0", STATES, on("final", state(0, 4, epoch=32767), state(1, 0, producer_id=51)), OK, 2),
-    ("no epoch", STATES, on("final", state(0, 1, epoch=5), state(1, 3, epoch=-32768)), VIOLATED, 2, ("id/1",), (("final.1.0", "final.1.1"),)),
+    (
+        "another producer id begins at 0",
+        STATES,
+        on("final", state(0, 4, epoch=32767), state(1, 0, producer_id=51)),
+        OK,
+        2,
+    ),
+    (
+        "no epoch",
+        STATES,
+        on("final", state(0, 1, epoch=5), state(1, 3, epoch=-32768)),
+        VIOLATED,
+        2,
+        ("id/1",),
+        (("final.1.0", "final.1.1"),),
+    ),
 ]

@@ -1,9 +1,15 @@
-"""Factories of events: the fields that matter to an invariant are parameters, the rest have fixed values."""
+"""Factories of events: the fields that matter to an invariant are parameters, the rest have fixed
+values.
+"""
 
 from kraftsim.events.clients import RecordAcknowledged, RecordSent
 from kraftsim.events.metadata import BrokerRegistered, ControllerElected
 from kraftsim.events.partitions import BatchAppended, FinalBatch, FinalLog, FinalRecord
-from kraftsim.events.producer_ids import ProducerIdBlockAllocated, ProducerIdBlockReceived, ProducerIdReturned
+from kraftsim.events.producer_ids import (
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    ProducerIdReturned,
+)
 from kraftsim.events.raft import (
     FinalMetadata,
     FinalMetadataLog,
@@ -27,7 +33,12 @@ def registered(broker_epoch: int, broker_id: int = 1) -> BrokerRegistered:
 
 
 def allocated(
-    first_producer_id: int, next_producer_id: int, broker_id: int = 1, broker_epoch: int = 1, *, given_by: str = "controller"
+    first_producer_id: int,
+    next_producer_id: int,
+    broker_id: int = 1,
+    broker_epoch: int = 1,
+    *,
+    given_by: str = "controller",
 ) -> ProducerIdBlockAllocated:
     return ProducerIdBlockAllocated(
         broker_id=broker_id,
@@ -40,12 +51,16 @@ def allocated(
 
 
 def allocated_by_quorum(first_producer_id: int, next_producer_id: int) -> ProducerIdBlockAllocated:
-    """A block of a KRaft controller, whose record is at the offset equal to the next producer id."""
+    """A block of a KRaft controller, whose record is at the offset equal to the next producer
+    id.
+    """
     return allocated(first_producer_id, next_producer_id, broker_id=9, given_by="quorum")
 
 
 def received(first_producer_id: int, next_producer_id: int) -> ProducerIdBlockReceived:
-    return ProducerIdBlockReceived(first_producer_id=first_producer_id, next_producer_id=next_producer_id)
+    return ProducerIdBlockReceived(
+        first_producer_id=first_producer_id, next_producer_id=next_producer_id
+    )
 
 
 def returned(producer_id: int, *, fresh: bool = True) -> ProducerIdReturned:
@@ -53,7 +68,12 @@ def returned(producer_id: int, *, fresh: bool = True) -> ProducerIdReturned:
 
 
 def appended(
-    first_offset: int, last_offset: int, producer: tuple[int, int, int] = NO_PRODUCER, *, topic: str = "t", partition: int = 0
+    first_offset: int,
+    last_offset: int,
+    producer: tuple[int, int, int] = NO_PRODUCER,
+    *,
+    topic: str = "t",
+    partition: int = 0,
 ) -> BatchAppended:
     """`producer` is producer id, epoch and base sequence."""
     producer_id, producer_epoch, base_sequence = producer
@@ -74,7 +94,12 @@ def appended(
 
 
 def final_batch(
-    first_offset: int, last_offset: int, producer: tuple[int, int, int] = NO_PRODUCER, *, topic: str = "t", broker: str = "b"
+    first_offset: int,
+    last_offset: int,
+    producer: tuple[int, int, int] = NO_PRODUCER,
+    *,
+    topic: str = "t",
+    broker: str = "b",
 ) -> FinalBatch:
     producer_id, producer_epoch, base_sequence = producer
     return FinalBatch(
@@ -93,14 +118,26 @@ def final_batch(
     )
 
 
-def final_log(next_offset: int, record_count: int, *, log_start_offset: int = 0, topic: str = "t") -> FinalLog:
+def final_log(
+    next_offset: int, record_count: int, *, log_start_offset: int = 0, topic: str = "t"
+) -> FinalLog:
     return FinalLog(
-        topic=topic, partition=0, log_start_offset=log_start_offset, next_offset=next_offset, batch_count=1, broker="b", record_count=record_count
+        topic=topic,
+        partition=0,
+        log_start_offset=log_start_offset,
+        next_offset=next_offset,
+        batch_count=1,
+        broker="b",
+        record_count=record_count,
     )
 
 
-def final_record(offset: int, record_key: str, *, topic: str = "t", broker: str = "b") -> FinalRecord:
-    return FinalRecord(topic=topic, partition=0, offset=offset, record_key=record_key, broker=broker)
+def final_record(
+    offset: int, record_key: str, *, topic: str = "t", broker: str = "b"
+) -> FinalRecord:
+    return FinalRecord(
+        topic=topic, partition=0, offset=offset, record_key=record_key, broker=broker
+    )
 
 
 def sent(record_key: str, *, topic: str = "t") -> RecordSent:
@@ -108,7 +145,9 @@ def sent(record_key: str, *, topic: str = "t") -> RecordSent:
 
 
 def acknowledged(offset: int, record_key: str, *, topic: str = "t") -> RecordAcknowledged:
-    return RecordAcknowledged(client_id="c", topic=topic, partition=0, record_key=record_key, offset=offset)
+    return RecordAcknowledged(
+        client_id="c", topic=topic, partition=0, record_key=record_key, offset=offset
+    )
 
 
 def elected(leader_epoch: int) -> ControllerElected:
@@ -128,10 +167,14 @@ def wrote_snapshot(end_offset: int) -> SnapshotWritten:
 
 
 def holds(leader_epoch: int, epoch: int, first_offset: int, end_offset: int) -> LeaderLogHeld:
-    return LeaderLogHeld(leader_epoch=leader_epoch, epoch=epoch, first_offset=first_offset, end_offset=end_offset)
+    return LeaderLogHeld(
+        leader_epoch=leader_epoch, epoch=epoch, first_offset=first_offset, end_offset=end_offset
+    )
 
 
-def committed(leader_epoch: int, high_watermark: int, last_epoch: int | None = None, *, is_leader: bool = True) -> HighWatermarkMoved:
+def committed(
+    leader_epoch: int, high_watermark: int, last_epoch: int | None = None, *, is_leader: bool = True
+) -> HighWatermarkMoved:
     return HighWatermarkMoved(
         leader_epoch=leader_epoch,
         high_watermark=high_watermark,
@@ -141,7 +184,14 @@ def committed(leader_epoch: int, high_watermark: int, last_epoch: int | None = N
     )
 
 
-def written(epoch: int, first_offset: int, crc: int = 0, *, last_offset: int | None = None, previous_epoch: int = 1) -> MetadataWritten:
+def written(
+    epoch: int,
+    first_offset: int,
+    crc: int = 0,
+    *,
+    last_offset: int | None = None,
+    previous_epoch: int = 1,
+) -> MetadataWritten:
     return MetadataWritten(
         epoch=epoch,
         first_offset=first_offset,
@@ -168,8 +218,16 @@ def left(end_offset: int, *, controller: str = "a") -> FinalMetadataLog:
     return FinalMetadataLog(controller=controller, first_offset=0, end_offset=end_offset)
 
 
-def said(from_offset: int, end_offset: int, digest: str, *, epoch: int = 1, controller: str = "a") -> FinalMetadata:
-    return FinalMetadata(controller=controller, from_offset=from_offset, end_offset=end_offset, epoch=epoch, digest=digest)
+def said(
+    from_offset: int, end_offset: int, digest: str, *, epoch: int = 1, controller: str = "a"
+) -> FinalMetadata:
+    return FinalMetadata(
+        controller=controller,
+        from_offset=from_offset,
+        end_offset=end_offset,
+        epoch=epoch,
+        digest=digest,
+    )
 
 
 def settled(what: str, after_ms: int, *, is_settled: bool = True) -> Settled:

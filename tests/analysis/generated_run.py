@@ -1,4 +1,6 @@
-"""A generated run that looks like a real one: frames, blocks, ids, appends, two faults, and a block that is allocated twice."""
+"""A generated run that looks like a real one: frames, blocks, ids, appends, two faults, and a block
+that is allocated twice.
+"""
 
 import heapq
 from collections.abc import Callable
@@ -10,8 +12,19 @@ from kraftsim.events.event import Event
 from kraftsim.events.metadata import ControllerElected, MetadataAppended, MetadataCommitted
 from kraftsim.events.nodes import ListenerOpened, NodeReady, NodeStarted, NodeStopped
 from kraftsim.events.partitions import DuplicateAnswered
-from kraftsim.events.producer_ids import ProducerIdBlockAllocated, ProducerIdBlockReceived, ProducerIdReturned
-from kraftsim.events.runs import FaultArmed, FaultEnded, FaultInjected, PhaseBegan, RunEnded, RunStarted
+from kraftsim.events.producer_ids import (
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    ProducerIdReturned,
+)
+from kraftsim.events.runs import (
+    FaultArmed,
+    FaultEnded,
+    FaultInjected,
+    PhaseBegan,
+    RunEnded,
+    RunStarted,
+)
 from tests.analysis.event_factories import appended, final_batch, final_log, final_record
 from tests.analysis.history import History
 
@@ -23,7 +36,9 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 class GeneratedRun:
     """Executes a queue of (time, action)."""
 
-    def __init__(self, *, seed: int, seconds: float, topic: str, clients: tuple[str, ...], violated: bool) -> None:
+    def __init__(
+        self, *, seed: int, seconds: float, topic: str, clients: tuple[str, ...], violated: bool
+    ) -> None:
         self.random = Random(seed)
         self.topic, self.clients, self.violated = topic, clients, violated
         self.end_ns = int(seconds * 1e9)
@@ -56,7 +71,14 @@ class GeneratedRun:
         )
 
     def send(
-        self, source: str, target: str, api_key: int, then: Callable[[], None], *, is_response: bool = False, correlation_id: int | None = None
+        self,
+        source: str,
+        target: str,
+        api_key: int,
+        then: Callable[[], None],
+        *,
+        is_response: bool = False,
+        correlation_id: int | None = None,
     ) -> int:
         """Log a frame as sent, and a little later as received if both ends are up."""
         if correlation_id is None:
@@ -84,21 +106,33 @@ class GeneratedRun:
 
     def run(self) -> History:
         """Run all actions and return the history."""
-        self.emit("harness", RunStarted(scenario="producer_ids_survive_failover", mode="sim", seed=1729))
+        self.emit(
+            "harness", RunStarted(scenario="producer_ids_survive_failover", mode="sim", seed=1729)
+        )
         self.at(0, lambda: self.start(CONTROLLER, "controller"))
         for number, broker in enumerate(BROKERS):
             self.at((3 + number) * MS, lambda broker=broker: self.start(broker, "broker"))
         for number, client in enumerate(self.clients):
-            self.at((40 + 5 * number) * MS, lambda client=client: self.emit(client, ClientStarted(client_id=client, library="kraftsim")))
+            self.at(
+                (40 + 5 * number) * MS,
+                lambda client=client: self.emit(
+                    client, ClientStarted(client_id=client, library="kraftsim")
+                ),
+            )
             for turn in range(int(self.end_ns / (12 * MS))):
                 t_ns = int((60 + 12 * turn + self.random.random() * 9) * MS)
                 self.at(t_ns, lambda client=client, number=number: self.produce(client, number % 3))
             self.at((50 + number) * MS, lambda client=client: self.initialize(client))
             for turn in range(int(self.end_ns / (90 * MS))):
-                self.at(int((80 + 90 * turn + self.random.random() * 60) * MS), lambda client=client: self.initialize(client))
+                self.at(
+                    int((80 + 90 * turn + self.random.random() * 60) * MS),
+                    lambda client=client: self.initialize(client),
+                )
         self.at(55 * MS, lambda: self.emit("harness", PhaseBegan(phase="faults")))
         self.fault("broker-2", int(self.end_ns * 0.28), int(self.end_ns * 0.12), "restart")
-        self.fault(CONTROLLER, int(self.end_ns * 0.55), int(self.end_ns * 0.08), "restart", power_loss=True)
+        self.fault(
+            CONTROLLER, int(self.end_ns * 0.55), int(self.end_ns * 0.08), "restart", power_loss=True
+        )
         self.at(int(self.end_ns * 0.8), lambda: self.emit("harness", PhaseBegan(phase="liveness")))
         while self._queue and self._queue[0][0] <= self.end_ns:
             self.now_ns, _, action = heapq.heappop(self._queue)
@@ -117,13 +151,25 @@ class GeneratedRun:
 
     def start(self, node: str, role: str) -> None:
         self.down[node] = False
-        self.emit(node, NodeStarted(role=role, node_id=int(node.rpartition("-")[2]), release="3.9", cluster_id="x"))
+        self.emit(
+            node,
+            NodeStarted(
+                role=role, node_id=int(node.rpartition("-")[2]), release="3.9", cluster_id="x"
+            ),
+        )
         self.emit(node, ListenerOpened(listener="PLAINTEXT", host=node, port=9092))
         if role == "controller":
-            self.emit(node, ControllerElected(leader_epoch=self.incarnation[node], epoch_start_offset=self.metadata_offset))
+            self.emit(
+                node,
+                ControllerElected(
+                    leader_epoch=self.incarnation[node], epoch_start_offset=self.metadata_offset
+                ),
+            )
         self.after(8 * MS, lambda: None if self.down[node] else self.emit(node, NodeReady()))
 
-    def fault(self, node: str, at_ns: int, down_ns: int, kind: str, *, power_loss: bool = False) -> None:
+    def fault(
+        self, node: str, at_ns: int, down_ns: int, kind: str, *, power_loss: bool = False
+    ) -> None:
         trigger = "after the flush of metadata-log" if power_loss else "at a time"
 
         def inject() -> None:
@@ -138,7 +184,10 @@ class GeneratedRun:
             self.emit("harness", FaultEnded(fault=kind, target=node))
             self.start(node, "controller" if node == CONTROLLER else "broker")
 
-        self.at(30 * MS, lambda: self.emit("harness", FaultArmed(fault=kind, target=node, trigger=trigger)))
+        self.at(
+            30 * MS,
+            lambda: self.emit("harness", FaultArmed(fault=kind, target=node, trigger=trigger)),
+        )
         self.at(at_ns, inject)
         self.at(at_ns + down_ns, heal)
 
@@ -148,20 +197,40 @@ class GeneratedRun:
             return
         self.correlation_id += 1
         correlation_id = self.correlation_id
-        self.send(client, broker, 22, lambda: self.answer_id(client, broker, correlation_id), correlation_id=correlation_id)
+        self.send(
+            client,
+            broker,
+            22,
+            lambda: self.answer_id(client, broker, correlation_id),
+            correlation_id=correlation_id,
+        )
 
     def answer_id(self, client: str, broker: str, correlation_id: int) -> None:
         if not self.left[broker]:
             if not self.down[CONTROLLER]:
                 self.correlation_id += 1
                 asked = self.correlation_id
-                self.send(broker, CONTROLLER, 67, lambda: self.allocate(broker, asked), correlation_id=asked)
+                self.send(
+                    broker,
+                    CONTROLLER,
+                    67,
+                    lambda: self.allocate(broker, asked),
+                    correlation_id=asked,
+                )
             return
         producer_id = self.left[broker].pop(0)
-        self.emit(broker, ProducerIdReturned(producer_id=producer_id, producer_epoch=0, fresh=True, client_id=client))
+        self.emit(
+            broker,
+            ProducerIdReturned(
+                producer_id=producer_id, producer_epoch=0, fresh=True, client_id=client
+            ),
+        )
 
         def held() -> None:
-            self.emit(client, ClientInitialized(client_id=client, producer_id=producer_id, producer_epoch=0))
+            self.emit(
+                client,
+                ClientInitialized(client_id=client, producer_id=producer_id, producer_epoch=0),
+            )
 
         self.send(broker, client, 22, held, is_response=True, correlation_id=correlation_id)
 
@@ -170,12 +239,25 @@ class GeneratedRun:
         self.metadata_offset += 1
         self.emit(
             CONTROLLER,
-            MetadataAppended(leader_epoch=1, first_offset=self.metadata_offset, last_offset=self.metadata_offset, record_kinds="ProducerIdsRecord"),
+            MetadataAppended(
+                leader_epoch=1,
+                first_offset=self.metadata_offset,
+                last_offset=self.metadata_offset,
+                record_kinds="ProducerIdsRecord",
+            ),
         )
-        self.emit(CONTROLLER, MetadataCommitted(leader_epoch=1, high_watermark=self.metadata_offset + 1))
+        self.emit(
+            CONTROLLER, MetadataCommitted(leader_epoch=1, high_watermark=self.metadata_offset + 1)
+        )
         number = int(broker.rpartition("-")[2])
         block = {"first_producer_id": first, "next_producer_id": first + 10}
-        given = ProducerIdBlockAllocated(broker_id=number, broker_epoch=1, offset=self.metadata_offset, given_by="controller", **block)
+        given = ProducerIdBlockAllocated(
+            broker_id=number,
+            broker_epoch=1,
+            offset=self.metadata_offset,
+            given_by="controller",
+            **block,
+        )
         self.emit(CONTROLLER, given)
 
         def take() -> None:
@@ -200,11 +282,22 @@ class GeneratedRun:
             sequence = (partition, 0, offset)
             self.emit(broker, appended(offset, offset, sequence, topic=topic))
             if self.random.random() < 0.02:
-                ends = {"first_offset": offset, "base_sequence": offset, "last_sequence": offset, "producer_id": partition, "producer_epoch": 0}
+                ends = {
+                    "first_offset": offset,
+                    "base_sequence": offset,
+                    "last_sequence": offset,
+                    "producer_id": partition,
+                    "producer_epoch": 0,
+                }
                 self.emit(broker, DuplicateAnswered(topic=topic, partition=0, **ends))
 
             def respond() -> None:
-                self.emit(client, RecordAcknowledged(client_id=client, topic=topic, partition=0, record_key=key, offset=offset))
+                self.emit(
+                    client,
+                    RecordAcknowledged(
+                        client_id=client, topic=topic, partition=0, record_key=key, offset=offset
+                    ),
+                )
 
             self.send(broker, client, 0, respond, is_response=True, correlation_id=correlation_id)
 
@@ -220,4 +313,6 @@ def generated_run(
     violated: bool = True,
 ) -> History:
     """Return the history of a run of this many seconds."""
-    return GeneratedRun(seed=seed, seconds=seconds, topic=topic, clients=clients, violated=violated).run()
+    return GeneratedRun(
+        seed=seed, seconds=seconds, topic=topic, clients=clients, violated=violated
+    ).run()

@@ -1,4 +1,6 @@
-"""Builds histories for tests: events on nodes, with the envelopes of a real run, in memory or written as the event log of a run."""
+"""Builds histories for tests: events on nodes, with the envelopes of a real run, in memory or
+written as the event log of a run.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -21,7 +23,9 @@ class History:
         self._next_n: Counter[tuple[str, int]] = Counter()
         self._now_ns = 0
 
-    def emit(self, node: str, event: Event, *, incarnation: int = 1, after_ns: int = STEP_NS) -> str:
+    def emit(
+        self, node: str, event: Event, *, incarnation: int = 1, after_ns: int = STEP_NS
+    ) -> str:
         """Add an event and return its id."""
         self._now_ns += after_ns
         n = self._next_n[node, incarnation]
@@ -40,7 +44,9 @@ class History:
         lines: dict[str, list[bytes]] = {}
         for envelope, event in self.events:
             encoder = LineEncoder(self.run, envelope.node, envelope.incarnation)
-            lines.setdefault(file_name(envelope.node, envelope.incarnation), []).append(encoder.line(envelope.n, envelope.t_ns, 0, event))
+            lines.setdefault(file_name(envelope.node, envelope.incarnation), []).append(
+                encoder.line(envelope.n, envelope.t_ns, 0, event)
+            )
         for name, content in lines.items():
             (run / "events" / name).write_bytes(b"".join(content))
 

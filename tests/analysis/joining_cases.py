@@ -1,4 +1,6 @@
-"""Histories of replicas that join the ISR, clean and violating: rows for the table in `cases.py`."""
+"""Histories of replicas that join the ISR, clean and violating: rows for the table in
+`cases.py`.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -9,7 +11,21 @@ from kraftsim.events.event import Event
 from kraftsim.events.partitions import IsrChangeAsked
 from tests.analysis.event_factories import appended
 from tests.analysis.history import History
-from tests.analysis.replica_cases import OK, ONE, THREE, TWO, VACUOUS, VIOLATED, Row, agreed, follows, leads, on, replicated, truncated
+from tests.analysis.replica_cases import (
+    OK,
+    ONE,
+    THREE,
+    TWO,
+    VACUOUS,
+    VIOLATED,
+    Row,
+    agreed,
+    follows,
+    leads,
+    on,
+    replicated,
+    truncated,
+)
 
 JOINS = "isr-joined-after-epoch-start"
 
@@ -22,14 +38,20 @@ JOINING_ROWS: list[Row] = [
     (
         "it has the log of the leader at the start of its epoch",
         JOINS,
-        [*on(TWO, replicated(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))],
+        [
+            *on(TWO, replicated(0, 4)),
+            *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1)),
+        ],
         OK,
         1,
     ),
     (
         "it lacks a part of that",
         JOINS,
-        [*on(TWO, replicated(0, 3)), *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1))],
+        [
+            *on(TWO, replicated(0, 3)),
+            *on(ONE, leads(1, 5), agreed("1", epoch=1), asks("1,2", epoch=1)),
+        ],
         VIOLATED,
         1,
         ("broker-1.1.2/broker-2",),
@@ -51,21 +73,32 @@ JOINING_ROWS: list[Row] = [
     (
         "appends of this epoch may be missing",
         JOINS,
-        [*on(TWO, replicated(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), appended(5, 9), asks("1,2", epoch=1))],
+        [
+            *on(TWO, replicated(0, 4)),
+            *on(ONE, leads(1, 5), agreed("1", epoch=1), appended(5, 9), asks("1,2", epoch=1)),
+        ],
         OK,
         1,
     ),
     (
         "the replica was in the ISR before, or leaves it",
         JOINS,
-        [*on(TWO, follows(1, 1)), *on(ONE, leads(1, 5), agreed("1,2,3", epoch=1), asks("1,2", epoch=1))],
+        [
+            *on(TWO, follows(1, 1)),
+            *on(ONE, leads(1, 5), agreed("1,2,3", epoch=1), asks("1,2", epoch=1)),
+        ],
         VACUOUS,
         0,
     ),
     (
         "it left the ISR in this epoch, and rejoins too early",
         JOINS,
-        [*on(TWO, follows(1, 1)), *on(ONE, leads(1, 5), agreed("1,2", epoch=1), agreed("1", epoch=1), asks("1,2", epoch=1))],
+        [
+            *on(TWO, follows(1, 1)),
+            *on(
+                ONE, leads(1, 5), agreed("1,2", epoch=1), agreed("1", epoch=1), asks("1,2", epoch=1)
+            ),
+        ],
         VIOLATED,
         1,
         ("broker-1.1.3/broker-2",),
@@ -74,21 +107,39 @@ JOINING_ROWS: list[Row] = [
     (
         "it already follows a later leader, unknown to the one that expands the ISR",
         JOINS,
-        [*on(ONE, leads(1, 5), agreed("1", epoch=1)), *on(TWO, follows(3, 2, 5), truncated(3, epoch=2)), *on(ONE, asks("1,2", epoch=1))],
+        [
+            *on(ONE, leads(1, 5), agreed("1", epoch=1)),
+            *on(TWO, follows(3, 2, 5), truncated(3, epoch=2)),
+            *on(ONE, asks("1,2", epoch=1)),
+        ],
         VACUOUS,
         0,
     ),
     (
         "it led a later epoch",
         JOINS,
-        [*on(ONE, leads(1, 5), agreed("1", epoch=1)), *on(TWO, leads(2, 3)), *on(ONE, asks("1,2", epoch=1))],
+        [
+            *on(ONE, leads(1, 5), agreed("1", epoch=1)),
+            *on(TWO, leads(2, 3)),
+            *on(ONE, asks("1,2", epoch=1)),
+        ],
         VACUOUS,
         0,
     ),
     (
         "another epoch of the same leader started at a higher offset",
         JOINS,
-        [*on(TWO, replicated(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1), leads(2, 9), agreed("1", epoch=2), asks("1,2", epoch=2))],
+        [
+            *on(TWO, replicated(0, 4)),
+            *on(
+                ONE,
+                leads(1, 5),
+                agreed("1", epoch=1),
+                leads(2, 9),
+                agreed("1", epoch=2),
+                asks("1,2", epoch=2),
+            ),
+        ],
         VIOLATED,
         1,
         ("broker-1.1.4/broker-2",),
@@ -97,15 +148,29 @@ JOINING_ROWS: list[Row] = [
     (
         "it lost data in a power loss, and reported less",
         JOINS,
-        [*on(TWO, replicated(0, 4)), *on(ONE, leads(1, 5), agreed("1", epoch=1)), (TWO, 2, follows(1, 1, 2)), *on(ONE, asks("1,2", epoch=1))],
+        [
+            *on(TWO, replicated(0, 4)),
+            *on(ONE, leads(1, 5), agreed("1", epoch=1)),
+            (TWO, 2, follows(1, 1, 2)),
+            *on(ONE, asks("1,2", epoch=1)),
+        ],
         OK,
         1,
     ),
-    ("the start offset of the epoch is unknown", JOINS, [*on(TWO, follows(1, 1)), *on(ONE, agreed("1", epoch=1), asks("1,2", epoch=1))], VACUOUS, 0),
+    (
+        "the start offset of the epoch is unknown",
+        JOINS,
+        [*on(TWO, follows(1, 1)), *on(ONE, agreed("1", epoch=1), asks("1,2", epoch=1))],
+        VACUOUS,
+        0,
+    ),
     (
         "broker-11 is not broker-1",
         JOINS,
-        [*on("broker-11", follows(2, 1)), *on(TWO, leads(1, 5), agreed("2", epoch=1), asks("2,1", epoch=1))],
+        [
+            *on("broker-11", follows(2, 1)),
+            *on(TWO, leads(1, 5), agreed("2", epoch=1), asks("2,1", epoch=1)),
+        ],
         VACUOUS,
         0,
     ),
@@ -113,7 +178,9 @@ JOINING_ROWS: list[Row] = [
 
 
 def add_join_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let one of three replicas leave and rejoin the ISR under changing leaders, in its own topic."""
+    """Let one of three replicas leave and rejoin the ISR under changing leaders, in its own
+    topic.
+    """
 
     def emit(node: str, event: Event) -> None:
         history.emit(node, replace(event, topic="j"))
@@ -136,7 +203,12 @@ def add_join_events(history: History, random: Random, slip: Callable[[], bool]) 
         for node in nodes:
             if node != leader:
                 emit(leader, asks(f"{number},{nodes.index(node) + 1}", epoch=epoch))
-                emit(leader, agreed(f"{number},{nodes.index(node) + 1}" if slip() else str(number), epoch=epoch))
+                emit(
+                    leader,
+                    agreed(
+                        f"{number},{nodes.index(node) + 1}" if slip() else str(number), epoch=epoch
+                    ),
+                )
         end_offset += 3
         for node in nodes:
             if node != leader:

@@ -10,7 +10,14 @@ from kraftsim.events.nodes import NodeStarted
 from kraftsim.events.producer_ids import InitProducerIdRefused
 from kraftsim.events.runs import OnlyRetriableErrorsExpected
 from kraftsim.events.transactional_clients import TransactionErred
-from tests.analysis.event_factories import acknowledged, allocated_by_quorum, committed, flushed, returned, said
+from tests.analysis.event_factories import (
+    acknowledged,
+    allocated_by_quorum,
+    committed,
+    flushed,
+    returned,
+    said,
+)
 from tests.analysis.history import History
 from tests.analysis.metadata_log_cases import replicated
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
@@ -23,7 +30,12 @@ TIMED_OUT, LOADING, OUT_OF_ORDER, NOT_LEADER, FENCED = 7, 14, 45, 6, 90
 
 def compared(offset: int, what: str = "", *, controller: str = "a") -> ZookeeperCompared:
     """A comparison with ZooKeeper at an offset."""
-    return ZookeeperCompared(controller=controller, offset=offset, differences=len(what.split(",")) if what else 0, what=what)
+    return ZookeeperCompared(
+        controller=controller,
+        offset=offset,
+        differences=len(what.split(",")) if what else 0,
+        what=what,
+    )
 
 
 def started(release: str) -> NodeStarted:
@@ -38,29 +50,64 @@ def refused(error_code: int) -> InitProducerIdRefused:
 
 def failed(error_code: int) -> RecordFailed:
     """A client fails a record."""
-    return RecordFailed(client_id="c", topic="t", partition=0, record_key="k", error_code=error_code, reason="r")
+    return RecordFailed(
+        client_id="c", topic="t", partition=0, record_key="k", error_code=error_code, reason="r"
+    )
 
 
 def erred(error_code: int) -> TransactionErred:
     """A transaction fails."""
-    return TransactionErred(client_id="c", transactional_id="x", transaction="x/1", error_code=error_code, is_fatal=False)
+    return TransactionErred(
+        client_id="c",
+        transactional_id="x",
+        transaction="x/1",
+        error_code=error_code,
+        is_fatal=False,
+    )
 
 
 MIGRATION_ROWS: list[Row] = [
     (
         "a retriable error",
         PASSING,
-        [*on("h", EXPECTED), *on("b", refused(LOADING), returned(1)), *on("c", acknowledged(0, "k"), failed(NOT_LEADER), erred(NOT_LEADER))],
+        [
+            *on("h", EXPECTED),
+            *on("b", refused(LOADING), returned(1)),
+            *on("c", acknowledged(0, "k"), failed(NOT_LEADER), erred(NOT_LEADER)),
+        ],
         OK,
         5,
     ),
-    ("no expectation was declared", PASSING, on("b", refused(OUT_OF_ORDER), failed(OUT_OF_ORDER)), VACUOUS, 0),
-    ("before the expectation was declared", PASSING, [*on("b", refused(OUT_OF_ORDER)), *on("h", EXPECTED), *on("b", returned(1))], OK, 1),
-    ("a release that is known to time out", PASSING, [*on("b", started("3.1")), *on("h", EXPECTED), *on("b", refused(TIMED_OUT))], OK, 1),
+    (
+        "no expectation was declared",
+        PASSING,
+        on("b", refused(OUT_OF_ORDER), failed(OUT_OF_ORDER)),
+        VACUOUS,
+        0,
+    ),
+    (
+        "before the expectation was declared",
+        PASSING,
+        [*on("b", refused(OUT_OF_ORDER)), *on("h", EXPECTED), *on("b", returned(1))],
+        OK,
+        1,
+    ),
+    (
+        "a release that is known to time out",
+        PASSING,
+        [*on("b", started("3.1")), *on("h", EXPECTED), *on("b", refused(TIMED_OUT))],
+        OK,
+        1,
+    ),
     (
         "a release that is not known to time out",
         PASSING,
-        [*on("b", started("3.5")), *on("a", started("3.1")), *on("h", EXPECTED), *on("b", refused(TIMED_OUT))],
+        [
+            *on("b", started("3.5")),
+            *on("a", started("3.1")),
+            *on("h", EXPECTED),
+            *on("b", refused(TIMED_OUT)),
+        ],
         VIOLATED,
         1,
         ("b.1.1",),
@@ -69,7 +116,12 @@ MIGRATION_ROWS: list[Row] = [
     (
         "the next incarnation of a node has another release",
         PASSING,
-        [("b", 1, started("3.1")), ("b", 2, started("3.6")), ("h", EXPECTED), ("b", 2, refused(TIMED_OUT))],
+        [
+            ("b", 1, started("3.1")),
+            ("b", 2, started("3.6")),
+            ("h", EXPECTED),
+            ("b", 2, refused(TIMED_OUT)),
+        ],
         VIOLATED,
         1,
         ("b.2.1",),
@@ -78,12 +130,22 @@ MIGRATION_ROWS: list[Row] = [
     (
         "an error that is not retriable",
         PASSING,
-        [*on("h", EXPECTED), *on("b", refused(OUT_OF_ORDER)), *on("c", failed(OUT_OF_ORDER), erred(FENCED))],
+        [
+            *on("h", EXPECTED),
+            *on("b", refused(OUT_OF_ORDER)),
+            *on("c", failed(OUT_OF_ORDER), erred(FENCED)),
+        ],
         VIOLATED,
         3,
         ("b.1.0", "c.1.0", "c.1.1"),
     ),
-    ("ZooKeeper matches the log", MIRRORS, on("harness", compared(5), compared(9), compared(9, controller="b")), OK, 3),
+    (
+        "ZooKeeper matches the log",
+        MIRRORS,
+        on("harness", compared(5), compared(9), compared(9, controller="b")),
+        OK,
+        3,
+    ),
     (
         "a topic is not in ZooKeeper",
         MIRRORS,
@@ -109,7 +171,9 @@ def add_migration_events(history: History, random: Random, slip: Callable[[], bo
         if not slip():
             history.emit("controller-9", committed(99, last_id + 1))
         history.emit("controller-9", allocated_by_quorum(first_id, last_id))
-        history.emit("harness", compared(step, "topic t" if slip() else "", controller="controller-9"))
+        history.emit(
+            "harness", compared(step, "topic t" if slip() else "", controller="controller-9")
+        )
         first_id = last_id
     add_error_events(history, random, slip)
 
@@ -120,7 +184,11 @@ def add_error_events(history: History, random: Random, slip: Callable[[], bool])
         history.emit("harness", EXPECTED)
     for incarnation in (1, 2):
         if not slip():
-            history.emit("broker-8", started(random.choice(("3.1", "3.5"))), incarnation=incarnation)
+            history.emit(
+                "broker-8", started(random.choice(("3.1", "3.5"))), incarnation=incarnation
+            )
         for _ in range(random.randrange(1, 4)):
-            event: Event = random.choice((refused, failed, erred))(random.choice((TIMED_OUT, OUT_OF_ORDER, FENCED)) if slip() else LOADING)
+            event: Event = random.choice((refused, failed, erred))(
+                random.choice((TIMED_OUT, OUT_OF_ORDER, FENCED)) if slip() else LOADING
+            )
             history.emit("broker-8", event, incarnation=incarnation)

@@ -16,11 +16,18 @@ def found_by_duckdb(parquet: Path, invariants: Sequence[Invariant]) -> Mapping[s
         connection.execute(f"CREATE VIEW {EVENTS_VIEW} AS SELECT * FROM read_parquet('{parquet}')")
         for name, query in view_queries():
             connection.execute(f"CREATE VIEW {name} AS {query}")
-        return gather([Row(*row) for row in connection.execute(verdict_query(invariants)).fetchall()], invariants)
+        return gather(
+            [Row(*row) for row in connection.execute(verdict_query(invariants)).fetchall()],
+            invariants,
+        )
 
 
-def found_of_all_by_duckdb(parquets: Mapping[str, Path], invariants: Sequence[Invariant]) -> Mapping[str, Mapping[str, Found]]:
-    """Return the findings of several runs with one query; the keys are the values of `run` in the views."""
+def found_of_all_by_duckdb(
+    parquets: Mapping[str, Path], invariants: Sequence[Invariant]
+) -> Mapping[str, Mapping[str, Found]]:
+    """Return the findings of several runs with one query; the keys are the values of `run` in the
+    views.
+    """
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE {EVENTS_VIEW} AS {_all_of(parquets)}")
         for name, query in view_queries(are_many=True):
@@ -30,11 +37,16 @@ def found_of_all_by_duckdb(parquets: Mapping[str, Path], invariants: Sequence[In
 
 
 def as_one(parquets: Mapping[str, Path], target: Path) -> Path:
-    """Write the events of several runs to one Parquet file, in which `run` is their keys, and return it."""
+    """Write the events of several runs to one Parquet file, in which `run` is their keys, and
+    return it.
+    """
     with duckdb.connect() as connection:
         connection.execute(f"COPY ({_all_of(parquets)}) TO '{target}' (FORMAT parquet)")
     return target
 
 
 def _all_of(parquets: Mapping[str, Path]) -> str:
-    return " UNION ALL ".join(f"SELECT * REPLACE ('{run}' AS run) FROM read_parquet('{parquet}')" for run, parquet in parquets.items())
+    return " UNION ALL ".join(
+        f"SELECT * REPLACE ('{run}' AS run) FROM read_parquet('{parquet}')"
+        for run, parquet in parquets.items()
+    )

@@ -1,4 +1,6 @@
-"""Random histories of transactions, mostly correct with occasional errors, to compare the check and the SQL of an invariant."""
+"""Random histories of transactions, mostly correct with occasional errors, to compare the check and
+the SQL of an invariant.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -40,7 +42,9 @@ from tests.analysis.transaction_cases import (
 
 
 def add_transaction_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let an app consume and produce in transactions, mostly correctly, and a reader check the output."""
+    """Let an app consume and produce in transactions, mostly correctly, and a reader check the
+    output.
+    """
 
     def emit(node: str, *events: Event) -> None:
         for event in events:
@@ -101,7 +105,9 @@ def add_transaction_events(history: History, random: Random, slip: Callable[[], 
     _log_final(history, random, slip, walk, log, offsets)
 
 
-def _log_states(history: History, slip: Callable[[], bool], walk: list[tuple[int, int, str]], position: int) -> int:
+def _log_states(
+    history: History, slip: Callable[[], bool], walk: list[tuple[int, int, str]], position: int
+) -> int:
     """Log the state changes of the coordinator since the last call; return the new position."""
     for offset, (status, epoch, partitions) in list(enumerate(walk))[position:]:
         if not slip():
@@ -128,9 +134,21 @@ def _log_final(
     for broker in (ONE, TWO):
         for offset, epoch, is_commit in log:
             if is_commit is None:
-                history.emit("final", batch(offset, epoch=max(0, epoch - (1 if slip() else 0)), broker=broker))
+                history.emit(
+                    "final",
+                    batch(offset, epoch=max(0, epoch - (1 if slip() else 0)), broker=broker),
+                )
             else:
-                history.emit("final", marker(offset, epoch=epoch, is_commit=is_commit, coordinator_epoch=1 if slip() else 0, broker=broker))
+                history.emit(
+                    "final",
+                    marker(
+                        offset,
+                        epoch=epoch,
+                        is_commit=is_commit,
+                        coordinator_epoch=1 if slip() else 0,
+                        broker=broker,
+                    ),
+                )
         clean_until = random.randrange(len(walk)) if random.random() < 0.3 else 0
         if clean_until and not slip():
             history.emit(broker, cleaned(clean_until, topic="__transaction_state"))
@@ -138,7 +156,25 @@ def _log_final(
             if offset < clean_until and random.random() < 0.7:
                 continue
             shown = random.randrange(6) if slip() else status
-            history.emit("final", state(offset, shown, epoch=epoch + (3 if slip() else 0), partitions=partitions, broker=broker))
+            history.emit(
+                "final",
+                state(
+                    offset,
+                    shown,
+                    epoch=epoch + (3 if slip() else 0),
+                    partitions=partitions,
+                    broker=broker,
+                ),
+            )
         for committed_offset, log_offset in offsets:
             history.emit("final", logged(committed_offset, log_offset, PID, broker))
-            history.emit("final", marker(log_offset + 1, topic=OFFSETS, is_commit=not slip(), broker=broker, producer_id=PID))
+            history.emit(
+                "final",
+                marker(
+                    log_offset + 1,
+                    topic=OFFSETS,
+                    is_commit=not slip(),
+                    broker=broker,
+                    producer_id=PID,
+                ),
+            )

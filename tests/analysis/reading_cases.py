@@ -1,4 +1,6 @@
-"""Histories of consumers that read up to and beyond the high watermark: rows for the table in `cases.py`."""
+"""Histories of consumers that read up to and beyond the high watermark: rows for the table in
+`cases.py`.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -9,13 +11,31 @@ from kraftsim.events.clients import RecordRead
 from kraftsim.events.event import Event
 from tests.analysis.event_factories import appended
 from tests.analysis.history import History
-from tests.analysis.replica_cases import OK, ONE, TWO, VACUOUS, VIOLATED, Row, follows, moved, on, uncleanly
+from tests.analysis.replica_cases import (
+    OK,
+    ONE,
+    TWO,
+    VACUOUS,
+    VIOLATED,
+    Row,
+    follows,
+    moved,
+    on,
+    uncleanly,
+)
 
 BELOW = "reads-below-high-watermark"
 
 
 def reads(offset: int, *, partition: int = 0, is_read_committed: bool = False) -> Event:
-    return RecordRead(client_id="x", topic="t", partition=partition, record_key="k", offset=offset, is_read_committed=is_read_committed)
+    return RecordRead(
+        client_id="x",
+        topic="t",
+        partition=partition,
+        record_key="k",
+        offset=offset,
+        is_read_committed=is_read_committed,
+    )
 
 
 def placed(replicas: str) -> Event:
@@ -24,7 +44,13 @@ def placed(replicas: str) -> Event:
 
 
 READING_ROWS: list[Row] = [
-    ("below it", BELOW, [*on(TWO, follows(1, 0)), *on(ONE, appended(0, 9), moved(5)), *on("x", reads(4), reads(0))], OK, 2),
+    (
+        "below it",
+        BELOW,
+        [*on(TWO, follows(1, 0)), *on(ONE, appended(0, 9), moved(5)), *on("x", reads(4), reads(0))],
+        OK,
+        2,
+    ),
     (
         "at it",
         BELOW,
@@ -54,15 +80,30 @@ READING_ROWS: list[Row] = [
     (
         "the high watermark of a follower counts, and so does an earlier one that was higher",
         BELOW,
-        [*on(TWO, follows(1, 0), moved(9, is_leader=False)), *on(ONE, moved(5)), *on("x", reads(8))],
+        [
+            *on(TWO, follows(1, 0), moved(9, is_leader=False)),
+            *on(ONE, moved(5)),
+            *on("x", reads(8)),
+        ],
         OK,
         1,
     ),
-    ("a partition without a leader", BELOW, [*on(ONE, appended(0, 9), follows(-1, 0)), *on("x", reads(9))], VACUOUS, 0),
+    (
+        "a partition without a leader",
+        BELOW,
+        [*on(ONE, appended(0, 9), follows(-1, 0)), *on("x", reads(9))],
+        VACUOUS,
+        0,
+    ),
     (
         "a partition that had one replica once",
         BELOW,
-        [*on("c", placed("1")), *on("c", placed("1,2")), *on(TWO, follows(1, 0)), *on("x", reads(9))],
+        [
+            *on("c", placed("1")),
+            *on("c", placed("1,2")),
+            *on(TWO, follows(1, 0)),
+            *on("x", reads(9)),
+        ],
         VACUOUS,
         0,
     ),
@@ -77,7 +118,11 @@ READING_ROWS: list[Row] = [
     (
         "that of another partition does not count",
         BELOW,
-        [*on(TWO, follows(1, 0)), *on(ONE, replace(moved(9), partition=1)), *on("x", reads(3), reads(8, partition=1))],  # type: ignore[type-var]
+        [
+            *on(TWO, follows(1, 0)),
+            *on(ONE, replace(moved(9), partition=1)),
+            *on("x", reads(3), reads(8, partition=1)),
+        ],  # type: ignore[type-var]
         VIOLATED,
         1,
         ("x.1.0",),
@@ -97,5 +142,8 @@ def add_read_events(history: History, random: Random, slip: Callable[[], bool]) 
     high_watermark = 0
     for _ in range(random.randrange(1, 12)):
         high_watermark += random.randrange(1, 4)
-        emit(random.choice((ONE, TWO)), moved(max(0, high_watermark - (2 if slip() else 0)), is_leader=not slip()))
+        emit(
+            random.choice((ONE, TWO)),
+            moved(max(0, high_watermark - (2 if slip() else 0)), is_leader=not slip()),
+        )
         emit("x", reads(random.randrange(high_watermark) + (3 if slip() else 0)))

@@ -1,4 +1,6 @@
-"""Histories of batches that arrive out of sequence, clean and violating: rows for the table in `cases.py`."""
+"""Histories of batches that arrive out of sequence, clean and violating: rows for the table in
+`cases.py`.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -17,10 +19,14 @@ LAST_SEQUENCE = 2**31 - 1
 PLAIN = RecordSent(client_id="c", topic="turns", partition=0, record_key="k")
 NAMED = ClientInitialized(client_id="c", producer_id=7, producer_epoch=0)
 IN_TRANSACTION = replace(PLAIN, transaction="x/1")
-GIVEN_UP = RecordFailed(client_id="c", topic="turns", partition=0, record_key="k", error_code=10, reason="r")
+GIVEN_UP = RecordFailed(
+    client_id="c", topic="turns", partition=0, record_key="k", error_code=10, reason="r"
+)
 
 
-def early(base_sequence: int, producer_epoch: int = 0, *, error_code: int = OUT_OF_ORDER) -> ProduceRefused:
+def early(
+    base_sequence: int, producer_epoch: int = 0, *, error_code: int = OUT_OF_ORDER
+) -> ProduceRefused:
     """A batch of one record is refused."""
     return ProduceRefused(
         topic="turns",
@@ -40,10 +46,36 @@ def taken(base_sequence: int, producer_epoch: int = 0) -> BatchAppended:
 
 AGAIN, RENUMBERED = "turns-0/7/0/3/again", "turns-0/7/0/3/renumbered"
 TURN_ROWS: list[Row] = [
-    ("a batch is retried until it is in sequence", TURN, on("b", NAMED, PLAIN, early(3), early(4), taken(2), taken(3), early(4), taken(4)), OK, 6),
-    ("refused as often as requests are in flight", TURN, on("b", NAMED, PLAIN, *[early(3)] * 5, taken(2), taken(3)), OK, 7),
-    ("refused once more than that", TURN, on("b", NAMED, PLAIN, *[early(3)] * 8), VIOLATED, 8, (AGAIN,), (("b.1.2", "b.1.7"),)),
-    ("refused for another reason", TURN, on("b", NAMED, PLAIN, *[early(3, error_code=FENCED)] * 8, taken(0)), OK, 1),
+    (
+        "a batch is retried until it is in sequence",
+        TURN,
+        on("b", NAMED, PLAIN, early(3), early(4), taken(2), taken(3), early(4), taken(4)),
+        OK,
+        6,
+    ),
+    (
+        "refused as often as requests are in flight",
+        TURN,
+        on("b", NAMED, PLAIN, *[early(3)] * 5, taken(2), taken(3)),
+        OK,
+        7,
+    ),
+    (
+        "refused once more than that",
+        TURN,
+        on("b", NAMED, PLAIN, *[early(3)] * 8),
+        VIOLATED,
+        8,
+        (AGAIN,),
+        (("b.1.2", "b.1.7"),),
+    ),
+    (
+        "refused for another reason",
+        TURN,
+        on("b", NAMED, PLAIN, *[early(3, error_code=FENCED)] * 8, taken(0)),
+        OK,
+        1,
+    ),
     (
         "an epoch bump, although the batch was in sequence",
         TURN,
@@ -69,25 +101,85 @@ TURN_ROWS: list[Row] = [
         OK,
         5,
     ),
-    ("an epoch bump, because it was refused although in sequence", TURN, on("b", NAMED, PLAIN, early(3), taken(2), early(3), taken(0, 1)), OK, 4),
     (
-        "an epoch bump, because its producer state expired",
+        "an epoch bump, because it was refused although in sequence",
         TURN,
-        on("b", NAMED, PLAIN, early(3), taken(2), early(3, error_code=UNKNOWN_PRODUCER), taken(0, 1)),
+        on("b", NAMED, PLAIN, early(3), taken(2), early(3), taken(0, 1)),
         OK,
         4,
     ),
-    ("an epoch bump after it is in the log", TURN, on("b", NAMED, PLAIN, early(3), taken(2), taken(3), taken(0, 1)), OK, 4),
-    ("an epoch bump, because a batch failed", TURN, on("b", NAMED, PLAIN, early(3), taken(2), GIVEN_UP, taken(0, 1)), OK, 3),
-    ("the epoch of another producer", TURN, on("b", NAMED, PLAIN, early(3), taken(2), appended(1, 1, (8, 1, 0), topic="turns"), taken(3)), OK, 3),
-    ("in a transaction", TURN, on("b", NAMED, PLAIN, early(3), IN_TRANSACTION, *[early(3)] * 8, taken(2), taken(0, 1)), OK, 1),
-    ("no producer of kraftsim writes there", TURN, on("b", NAMED, *[early(3)] * 8, taken(0)), VACUOUS, 0),
-    ("the producer does not log its identity", TURN, on("b", PLAIN, *[early(3)] * 8, taken(0)), VACUOUS, 0),
+    (
+        "an epoch bump, because its producer state expired",
+        TURN,
+        on(
+            "b",
+            NAMED,
+            PLAIN,
+            early(3),
+            taken(2),
+            early(3, error_code=UNKNOWN_PRODUCER),
+            taken(0, 1),
+        ),
+        OK,
+        4,
+    ),
+    (
+        "an epoch bump after it is in the log",
+        TURN,
+        on("b", NAMED, PLAIN, early(3), taken(2), taken(3), taken(0, 1)),
+        OK,
+        4,
+    ),
+    (
+        "an epoch bump, because a batch failed",
+        TURN,
+        on("b", NAMED, PLAIN, early(3), taken(2), GIVEN_UP, taken(0, 1)),
+        OK,
+        3,
+    ),
+    (
+        "the epoch of another producer",
+        TURN,
+        on(
+            "b",
+            NAMED,
+            PLAIN,
+            early(3),
+            taken(2),
+            appended(1, 1, (8, 1, 0), topic="turns"),
+            taken(3),
+        ),
+        OK,
+        3,
+    ),
+    (
+        "in a transaction",
+        TURN,
+        on("b", NAMED, PLAIN, early(3), IN_TRANSACTION, *[early(3)] * 8, taken(2), taken(0, 1)),
+        OK,
+        1,
+    ),
+    (
+        "no producer of kraftsim writes there",
+        TURN,
+        on("b", NAMED, *[early(3)] * 8, taken(0)),
+        VACUOUS,
+        0,
+    ),
+    (
+        "the producer does not log its identity",
+        TURN,
+        on("b", PLAIN, *[early(3)] * 8, taken(0)),
+        VACUOUS,
+        0,
+    ),
 ]
 
 
 def add_sequence_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let a producer send several batches at once, some of which arrive out of sequence; mostly they are retried until they are in sequence."""
+    """Let a producer send several batches at once, some of which arrive out of sequence; mostly
+    they are retried until they are in sequence.
+    """
     history.emit("client", NAMED)
     history.emit("client", PLAIN)
     producer_epoch, sequence = 0, random.choice((0, LAST_SEQUENCE - 2))

@@ -29,10 +29,16 @@ class NoSpark:
 
 @pytest.fixture
 def by_duckdb(monkeypatch: pytest.MonkeyPatch) -> "SparkSession":
-    """Let DuckDB run the queries instead of Spark: only the engine differs, and a test takes less than a second."""
+    """Let DuckDB run the queries instead of Spark: only the engine differs, and a test takes less
+    than a second.
+    """
     from tests.analysis.oracle_by_duckdb import found_by_duckdb
 
-    monkeypatch.setattr(analyze, "find_verdicts", lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants))
+    monkeypatch.setattr(
+        analyze,
+        "find_verdicts",
+        lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants),
+    )
     return NoSpark()  # type: ignore[return-value]
 
 
@@ -47,7 +53,16 @@ def clean(run: Path) -> History:
 
 def described(run: Path, **facts: object) -> Path:
     (run / "run.json").write_text(
-        json.dumps({"scenario": "tale", "mode": "sim", "seed": 7, "command": "kraftsim scenario tale", **facts}), encoding="utf-8"
+        json.dumps(
+            {
+                "scenario": "tale",
+                "mode": "sim",
+                "seed": 7,
+                "command": "kraftsim scenario tale",
+                **facts,
+            }
+        ),
+        encoding="utf-8",
     )
     return run
 
@@ -56,10 +71,14 @@ def outcomes(analysis: Analysis) -> dict[str, str]:
     return {result.invariant: result.outcome.value for result in analysis.judgements}
 
 
-def test_a_clean_run_is_ok_and_lists_invariants_that_do_not_apply(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+def test_a_clean_run_is_ok_and_lists_invariants_that_do_not_apply(
+    tmp_path: Path, by_duckdb: "SparkSession"
+) -> None:
     """Exit code 0; an invariant that is not required and examined nothing is not applicable."""
     clean(tmp_path).write(tmp_path)
-    analysis = analyze_run(described(tmp_path, must_exercise=["producer-id-unique"]), spark=by_duckdb)
+    analysis = analyze_run(
+        described(tmp_path, must_exercise=["producer-id-unique"]), spark=by_duckdb
+    )
     assert (analysis.verdict, analysis.exit_code) == (Outcome.OK, 0)
     assert outcomes(analysis)["producer-id-unique"] == "ok"
     assert outcomes(analysis)["one-append-per-sequence"] == "not applicable"
@@ -67,29 +86,43 @@ def test_a_clean_run_is_ok_and_lists_invariants_that_do_not_apply(tmp_path: Path
     assert not any("replay" in line for line in analysis.lines())
 
 
-def test_a_violated_run_names_its_evidence_events_and_the_replay_command(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+def test_a_violated_run_names_its_evidence_events_and_the_replay_command(
+    tmp_path: Path, by_duckdb: "SparkSession"
+) -> None:
     """Exit code 1, the worst result first."""
     history = clean(tmp_path)
     history.emit("broker-2", returned(1))
     history.write(tmp_path)
     analysis = analyze_run(described(tmp_path), spark=by_duckdb)
     assert (analysis.verdict, analysis.exit_code) == (Outcome.VIOLATED, 1)
-    (unique,) = [result for result in analysis.judgements if result.invariant == "producer-id-unique"]
+    (unique,) = [
+        result for result in analysis.judgements if result.invariant == "producer-id-unique"
+    ]
     (violation,) = unique.breaches
     assert [evidence.event_id for evidence in violation.witnesses] == ["broker.1.2", "broker-2.1.0"]
     assert violation.witnesses[0].fields == {"producer_id": 1, "producer_epoch": 0, "fresh": True}
     text = "\n".join(analysis.lines())
-    assert "violated" in analysis.lines()[2] and "broker-2.1.0" in text and "replay: kraftsim scenario tale" in text
+    assert (
+        "violated" in analysis.lines()[2]
+        and "broker-2.1.0" in text
+        and "replay: kraftsim scenario tale" in text
+    )
 
 
-def test_a_required_invariant_with_nothing_to_examine_is_vacuous(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+def test_a_required_invariant_with_nothing_to_examine_is_vacuous(
+    tmp_path: Path, by_duckdb: "SparkSession"
+) -> None:
     """Exit code 2: the scenario declares the invariant as one that it exercises."""
     clean(tmp_path).write(tmp_path)
-    analysis = analyze_run(described(tmp_path, must_exercise=["one-append-per-sequence"]), spark=by_duckdb)
+    analysis = analyze_run(
+        described(tmp_path, must_exercise=["one-append-per-sequence"]), spark=by_duckdb
+    )
     assert (analysis.verdict, analysis.exit_code) == (Outcome.VACUOUS, 2)
 
 
-def test_lost_event_lines_turn_ok_into_unknown_but_not_violated(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+def test_lost_event_lines_turn_ok_into_unknown_but_not_violated(
+    tmp_path: Path, by_duckdb: "SparkSession"
+) -> None:
     """An incomplete history cannot prove that an invariant held."""
     history = clean(tmp_path)
     history.lose("broker")
@@ -97,14 +130,20 @@ def test_lost_event_lines_turn_ok_into_unknown_but_not_violated(tmp_path: Path, 
     history.emit("broker", received(5000, 6000))
     history.write(tmp_path)
     found = outcomes(analyze_run(tmp_path, spark=by_duckdb))
-    assert (found["producer-id-unique"], found["producer-id-blocks-disjoint"], found["one-append-per-sequence"]) == (
+    assert (
+        found["producer-id-unique"],
+        found["producer-id-blocks-disjoint"],
+        found["one-append-per-sequence"],
+    ) == (
         "violated",
         "unknown",
         "not applicable",
     )
 
 
-def test_acknowledgements_without_a_final_log_are_unknown(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+def test_acknowledgements_without_a_final_log_are_unknown(
+    tmp_path: Path, by_duckdb: "SparkSession"
+) -> None:
     """Exit code 2, with the reason."""
     history = clean(tmp_path)
     history.emit("client", acknowledged(0, "x"))
@@ -117,7 +156,9 @@ def test_acknowledgements_without_a_final_log_are_unknown(tmp_path: Path, by_duc
 def test_one_invariant_can_be_selected(tmp_path: Path, by_duckdb: "SparkSession") -> None:
     """A misspelt name is an error that lists the known ones."""
     clean(tmp_path).write(tmp_path)
-    assert list(outcomes(analyze_run(tmp_path, ("producer-id-unique",), spark=by_duckdb))) == ["producer-id-unique"]
+    assert list(outcomes(analyze_run(tmp_path, ("producer-id-unique",), spark=by_duckdb))) == [
+        "producer-id-unique"
+    ]
     with pytest.raises(KeyError, match="producer-id-unique"):
         analyze_run(tmp_path, ("producer-id-uniq",), spark=by_duckdb)
     with pytest.raises(KeyError, match="no invariant is called flying"):
@@ -133,7 +174,9 @@ def test_a_directory_that_is_no_run_is_reported(tmp_path: Path, by_duckdb: "Spar
         analyze_run(tmp_path, spark=by_duckdb)
 
 
-def test_the_summary_has_at_most_forty_lines_and_escapes_names(tmp_path: Path, by_duckdb: "SparkSession") -> None:
+def test_the_summary_has_at_most_forty_lines_and_escapes_names(
+    tmp_path: Path, by_duckdb: "SparkSession"
+) -> None:
     """Clients choose topics and keys; their control characters must not reach a terminal."""
     history = History()
     for number in range(50):
@@ -147,10 +190,14 @@ def test_the_summary_has_at_most_forty_lines_and_escapes_names(tmp_path: Path, b
     assert len(analysis.lines()) == SUMMARY_LINES_MAX
     assert all(line.isprintable() for line in analysis.lines())
     (lost,) = [result for result in analysis.judgements if result.violation_count == 50]
-    assert lost.breaches[0].message.startswith("t\r-0: record key\n\x1b[31m0 was"), "only the text is escaped, the data is unchanged"
+    assert lost.breaches[0].message.startswith("t\r-0: record key\n\x1b[31m0 was"), (
+        "only the text is escaped, the data is unchanged"
+    )
 
 
-def test_the_result_is_cached_until_the_run_changes(tmp_path: Path, by_duckdb: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_cached_until_the_run_changes(
+    tmp_path: Path, by_duckdb: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So the report of an analyzed run needs no Spark."""
     clean(tmp_path).write(tmp_path)
     analysis = analyze_run(described(tmp_path), spark=by_duckdb)
@@ -168,7 +215,9 @@ def test_a_run_directory_without_a_description_is_accepted(tmp_path: Path) -> No
 
 
 @pytest.mark.spark
-def test_analyze_gives_the_same_result_with_spark_and_duckdb(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analyze_gives_the_same_result_with_spark_and_duckdb(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """End to end, once, with the engine that users have."""
     history = clean(tmp_path)
     history.emit("broker-2", returned(1))
@@ -176,6 +225,10 @@ def test_analyze_gives_the_same_result_with_spark_and_duckdb(spark: "SparkSessio
     found = analyze_run(described(tmp_path), spark=spark)
     from tests.analysis.oracle_by_duckdb import found_by_duckdb
 
-    monkeypatch.setattr(analyze, "find_verdicts", lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants))
+    monkeypatch.setattr(
+        analyze,
+        "find_verdicts",
+        lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants),
+    )
     assert found == analyze_run(tmp_path, spark=spark)
     assert found.verdict == "violated" and len(found.judgements) == len(INVARIANTS.names())

@@ -1,4 +1,6 @@
-"""A campaign on Spark: tasks simulate in child processes, SQL checks every run, and the results must equal those of the online checks."""
+"""A campaign on Spark: tasks simulate in child processes, SQL checks every run, and the results
+must equal those of the online checks.
+"""
 
 import json
 from pathlib import Path
@@ -23,8 +25,12 @@ SEEDS = range(1, 3)
 
 
 @pytest.mark.spark
-def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(spark: "SparkSession", tmp_path: Path) -> None:
-    """The same findings as on one machine, events of each run in its partition, and no differing result."""
+def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """The same findings as on one machine, events of each run in its partition, and no differing
+    result.
+    """
     words = [
         "sweep",
         NAME,
@@ -45,25 +51,41 @@ def test_seeds_run_in_spark_tasks_and_sql_agrees_with_python_checks(spark: "Spar
     found = json.loads((tmp_path / "found.json").read_text())
     here = sweep(NAME, seeds=SEEDS, terms=Terms(bugs=(BUG,)), keep_going=True, workers=1)
     there = next(each for each in found["sweeps"] if each["scenario"] == NAME)
-    assert [(run["seed"], run["events_sha256"], tuple(run["violations"])) for run in there["found"]] == [
-        (run.seed, run.events_sha256, run.violations) for run in here.found
+    assert [
+        (run["seed"], run["events_sha256"], tuple(run["violations"])) for run in there["found"]
+    ] == [(run.seed, run.events_sha256, run.violations) for run in here.found]
+    assert found["judged"] and all(
+        each["online"] == each["offline"] == "violated" for each in found["judged"]
+    )
+    assert found["verdicts"] > 2 * len(SEEDS) * len(found["judged"]) / len(there["found"]) > 0, (
+        "clean results were compared too"
+    )
+    assert all(
+        f"  {each['seed']:>8}  {each['invariant']}" in done.output for each in found["judged"]
+    )
+    counts = [
+        pq.read_metadata(events_of(tmp_path, name, seed)).num_rows
+        for name in (NAME, CHEAP)
+        for seed in SEEDS
     ]
-    assert found["judged"] and all(each["online"] == each["offline"] == "violated" for each in found["judged"])
-    assert found["verdicts"] > 2 * len(SEEDS) * len(found["judged"]) / len(there["found"]) > 0, "clean results were compared too"
-    assert all(f"  {each['seed']:>8}  {each['invariant']}" in done.output for each in found["judged"])
-    counts = [pq.read_metadata(events_of(tmp_path, name, seed)).num_rows for name in (NAME, CHEAP) for seed in SEEDS]
     assert sum(counts) == found["events"] and min(counts) > 0
     assert (Path(there["found"][0]["out"]) / "replay.json").exists()
 
 
 @pytest.mark.spark
-def test_differing_results_of_the_two_forms_are_a_finding(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the SQL found nothing, a comparing campaign must report it; the Spark worker itself is unchanged, since runs are in child processes."""
+def test_differing_results_of_the_two_forms_are_a_finding(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the SQL found nothing, a comparing campaign must report it; the Spark worker itself is
+    unchanged, since runs are in child processes.
+    """
     monkeypatch.setattr(campaign_spark, "find_verdicts_of_all", lambda *asked: {})
     result = sweep_on_spark((CHEAP,), seeds=[1], master="local[2]", out=tmp_path, spark=spark)
     assert result.has_violations and not any(each.is_agreed for each in result.judged)
     assert {(each.online, each.offline) for each in result.judged} >= {("ok", "vacuous")}
-    assert spark.sparkContext.parallelize([1]).map(_uses_what_simulations_forbid).collect() == [True]
+    assert spark.sparkContext.parallelize([1]).map(_uses_what_simulations_forbid).collect() == [
+        True
+    ]
 
 
 def _uses_what_simulations_forbid(number: int) -> bool:

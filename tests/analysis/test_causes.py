@@ -12,12 +12,31 @@ from kraftsim.events.connections import FrameReceived, FrameSent
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import NodeReady
 from kraftsim.events.partitions import BatchAppended
-from kraftsim.events.producer_ids import ProducerIdBlockAllocated, ProducerIdBlockReceived, ProducerIdReturned
+from kraftsim.events.producer_ids import (
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    ProducerIdReturned,
+)
 from tests.analysis.history import History
 
 
-def frame(kind: type[FrameSent] | type[FrameReceived], correlation_id: int, *, link: str = "a:1>b:2", is_response: bool = False) -> Event:
-    return kind(connection=0, peer="", api_key=0, api_version=0, correlation_id=correlation_id, is_response=is_response, size_bytes=9, link=link)
+def frame(
+    kind: type[FrameSent] | type[FrameReceived],
+    correlation_id: int,
+    *,
+    link: str = "a:1>b:2",
+    is_response: bool = False,
+) -> Event:
+    return kind(
+        connection=0,
+        peer="",
+        api_key=0,
+        api_version=0,
+        correlation_id=correlation_id,
+        is_response=is_response,
+        size_bytes=9,
+        link=link,
+    )
 
 
 def appended(first_offset: int, last_offset: int, topic: str = "t") -> BatchAppended:
@@ -38,10 +57,14 @@ def appended(first_offset: int, last_offset: int, topic: str = "t") -> BatchAppe
 
 
 def acknowledged(offset: int, topic: str = "t") -> RecordAcknowledged:
-    return RecordAcknowledged(client_id="c", topic=topic, partition=0, record_key="k", offset=offset)
+    return RecordAcknowledged(
+        client_id="c", topic=topic, partition=0, record_key="k", offset=offset
+    )
 
 
-def derived(tmp_path: Path, events: Sequence[tuple[str, Event]]) -> tuple[list[int | None], list[int]]:
+def derived(
+    tmp_path: Path, events: Sequence[tuple[str, Event]]
+) -> tuple[list[int | None], list[int]]:
     history = History()
     for node, event in events:
         history.emit(node, event)
@@ -52,7 +75,9 @@ def derived(tmp_path: Path, events: Sequence[tuple[str, Event]]) -> tuple[list[i
 
 
 def test_a_received_frame_is_caused_by_the_last_matching_sent_frame(tmp_path: Path) -> None:
-    """Ephemeral ports and correlation ids are reused; a lost frame must not shift the pairs after it."""
+    """Ephemeral ports and correlation ids are reused; a lost frame must not shift the pairs after
+    it.
+    """
     causes, lamport = derived(
         tmp_path,
         [
@@ -76,7 +101,16 @@ def test_events_that_name_each_other_are_causes_where_no_frames_were_logged(tmp_
     causes, _ = derived(
         tmp_path,
         [
-            ("controller", ProducerIdBlockAllocated(broker_id=1, broker_epoch=1, first_producer_id=0, next_producer_id=1000, offset=9)),  # 0
+            (
+                "controller",
+                ProducerIdBlockAllocated(
+                    broker_id=1,
+                    broker_epoch=1,
+                    first_producer_id=0,
+                    next_producer_id=1000,
+                    offset=9,
+                ),
+            ),  # 0
             ("b", ProducerIdBlockReceived(first_producer_id=0, next_producer_id=1000)),  # 1 <- 0
             ("b", ProducerIdReturned(producer_id=0, producer_epoch=0, fresh=True)),  # 2
             ("client", ClientInitialized(client_id="c", producer_id=0, producer_epoch=0)),  # 3 <- 2
@@ -115,7 +149,9 @@ def test_logical_clocks_agree_with_a_reference_implementation(tmp_path: Path) ->
         expected: list[int] = []
         clock = {f"n{node}": 0 for node in range(4)}
         for place, (name, _) in enumerate(events):
-            clock[name] = max(clock[name], expected[cause_of[place]] if place in cause_of else 0) + 1
+            clock[name] = (
+                max(clock[name], expected[cause_of[place]] if place in cause_of else 0) + 1
+            )
             expected.append(clock[name])
         run = tmp_path / str(round_number)
         run.mkdir()

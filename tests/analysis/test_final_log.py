@@ -1,4 +1,6 @@
-"""The final log is what a broker would recover from its disk: complete, intact batches in order, up to the first that is not."""
+"""The final log is what a broker would recover from its disk: complete, intact batches in order, up
+to the first that is not.
+"""
 
 import pytest
 
@@ -8,11 +10,18 @@ from protocol.batches import build_batch
 from protocol.records import Record
 
 
-def batch(base_offset: int, keys: list[str], *, control: bool = False, base_sequence: int = -1) -> bytes:
+def batch(
+    base_offset: int, keys: list[str], *, control: bool = False, base_sequence: int = -1
+) -> bytes:
     records = [Record(timestamp=1, key=key.encode(), value=b"v") for key in keys]
     producer_id, producer_epoch = (-1, -1) if base_sequence < 0 else (7, 0)
     return build_batch(
-        records, base_offset=base_offset, control=control, base_sequence=base_sequence, producer_id=producer_id, producer_epoch=producer_epoch
+        records,
+        base_offset=base_offset,
+        control=control,
+        base_sequence=base_sequence,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
     )
 
 
@@ -33,25 +42,60 @@ WHOLE = batch(0, ["a", "b"]) + batch(2, ["c"])
         pytest.param({path(0): b""}, 0, [], id="an empty log"),
         pytest.param({path(0): WHOLE}, 3, ["a", "b", "c"], id="whole"),
         pytest.param({path(0): WHOLE + batch(3, ["d"])[:-1]}, 3, ["a", "b", "c"], id="torn tail"),
-        pytest.param({path(0): WHOLE + flipped(batch(3, ["d"]))}, 3, ["a", "b", "c"], id="wrong checksum"),
-        pytest.param({path(0): WHOLE + bytes(200)}, 3, ["a", "b", "c"], id="zeros after a power loss"),
-        pytest.param({path(0): WHOLE + batch(1, ["d"])}, 3, ["a", "b", "c"], id="offsets that go back"),
-        pytest.param({path(0): WHOLE, path(3): batch(3, ["d"])}, 4, ["a", "b", "c", "d"], id="two segments"),
-        pytest.param({path(0): flipped(WHOLE), path(3): batch(3, ["d"])}, 2, ["a", "b"], id="nothing after a broken segment counts"),
-        pytest.param({path(5): batch(5, ["f"])}, 6, ["f"], id="a log whose start was deleted"),
-        pytest.param({path(0): batch(0, ["a"]) + batch(1, ["x"], control=True)}, 2, ["a"], id="control batches have no records of clients"),
         pytest.param(
-            {path(0): WHOLE, "broker-1/meta.properties": b"x", "broker-1/letters-0/leader-epoch-checkpoint": b"0"}, 3, ["a", "b", "c"], id="others"
+            {path(0): WHOLE + flipped(batch(3, ["d"]))}, 3, ["a", "b", "c"], id="wrong checksum"
+        ),
+        pytest.param(
+            {path(0): WHOLE + bytes(200)}, 3, ["a", "b", "c"], id="zeros after a power loss"
+        ),
+        pytest.param(
+            {path(0): WHOLE + batch(1, ["d"])}, 3, ["a", "b", "c"], id="offsets that go back"
+        ),
+        pytest.param(
+            {path(0): WHOLE, path(3): batch(3, ["d"])}, 4, ["a", "b", "c", "d"], id="two segments"
+        ),
+        pytest.param(
+            {path(0): flipped(WHOLE), path(3): batch(3, ["d"])},
+            2,
+            ["a", "b"],
+            id="nothing after a broken segment counts",
+        ),
+        pytest.param({path(5): batch(5, ["f"])}, 6, ["f"], id="a log whose start was deleted"),
+        pytest.param(
+            {path(0): batch(0, ["a"]) + batch(1, ["x"], control=True)},
+            2,
+            ["a"],
+            id="control batches have no records of clients",
+        ),
+        pytest.param(
+            {
+                path(0): WHOLE,
+                "broker-1/meta.properties": b"x",
+                "broker-1/letters-0/leader-epoch-checkpoint": b"0",
+            },
+            3,
+            ["a", "b", "c"],
+            id="others",
         ),
     ],
 )
-def test_a_log_ends_after_its_last_intact_batch(files: dict[str, bytes], next_offset: int, keys: list[str]) -> None:
+def test_a_log_ends_after_its_last_intact_batch(
+    files: dict[str, bytes], next_offset: int, keys: list[str]
+) -> None:
     """Recovery truncates a log at its first invalid batch (LogSegment.recover)."""
     log, *rest = final_log_events(files)
     records = [event for event in rest if isinstance(event, FinalRecord)]
-    first = min(int(name.rpartition("/")[2].removesuffix(".log")) for name in files if name.endswith(".log"))
+    first = min(
+        int(name.rpartition("/")[2].removesuffix(".log")) for name in files if name.endswith(".log")
+    )
     assert isinstance(log, FinalLog)
-    assert (log.broker, log.topic, log.partition, log.log_start_offset, log.next_offset) == ("broker-1", "letters", 0, first, next_offset)
+    assert (log.broker, log.topic, log.partition, log.log_start_offset, log.next_offset) == (
+        "broker-1",
+        "letters",
+        0,
+        first,
+        next_offset,
+    )
     assert log.record_count == len(records)
     assert [record.record_key for record in records] == keys
     assert log.batch_count == sum(isinstance(event, FinalBatch) for event in rest)
@@ -66,10 +110,21 @@ def test_logs_are_sorted_and_batches_have_producer_id_and_sequence() -> None:
     }
     events = list(final_log_events(files))
     assert events == list(final_log_events(dict(reversed(files.items()))))
-    logs = [(event.broker, event.topic, event.partition) for event in events if isinstance(event, FinalLog)]
+    logs = [
+        (event.broker, event.topic, event.partition)
+        for event in events
+        if isinstance(event, FinalLog)
+    ]
     assert logs == [("broker-1", "with-dash", 10), ("broker-1", "z", 0), ("broker-2", "z", 1)]
-    (stamped,) = [event for event in events if isinstance(event, FinalBatch) and event.broker == "broker-2"]
-    assert (stamped.producer_id, stamped.producer_epoch, stamped.base_sequence, stamped.last_sequence) == (7, 0, 5, 5)
+    (stamped,) = [
+        event for event in events if isinstance(event, FinalBatch) and event.broker == "broker-2"
+    ]
+    assert (
+        stamped.producer_id,
+        stamped.producer_epoch,
+        stamped.base_sequence,
+        stamped.last_sequence,
+    ) == (7, 0, 5, 5)
 
 
 def test_records_can_be_omitted_and_the_log_is_marked() -> None:

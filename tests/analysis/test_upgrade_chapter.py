@@ -10,14 +10,46 @@ from protocol.errors import ErrorCode
 OF_ONE = [
     {"kind": "NodeStarted", "node": "broker-1", "incarnation": 1, "t_ns": 0, "release": "3.5"},
     {"kind": "NodeStarted", "node": "broker-2", "incarnation": 1, "t_ns": 1, "release": "3.5"},
-    {"kind": "ProducerIdBlockAllocated", "node": "controller-101", "incarnation": 1, "t_ns": 2, "broker_id": 1, "given_by": "quorum"},
+    {
+        "kind": "ProducerIdBlockAllocated",
+        "node": "controller-101",
+        "incarnation": 1,
+        "t_ns": 2,
+        "broker_id": 1,
+        "given_by": "quorum",
+    },
 ]
 UPGRADED = [
     *OF_ONE,
-    {"kind": "PhaseBegan", "node": "harness", "incarnation": 1, "t_ns": 10, "phase": "brokers-to-<3.6>"},
-    {"kind": "NodeStarted", "node": "broker-1", "incarnation": 2, "t_ns": 2_000_000_000, "release": "3.6"},
-    {"kind": "ProducerIdBlockAllocated", "node": "controller-101", "incarnation": 1, "t_ns": 2_000_000_001, "broker_id": 1, "given_by": "broker"},
-    {"kind": "InitProducerIdRefused", "node": "broker-1", "incarnation": 2, "t_ns": 2_000_000_002, "error_code": 14},
+    {
+        "kind": "PhaseBegan",
+        "node": "harness",
+        "incarnation": 1,
+        "t_ns": 10,
+        "phase": "brokers-to-<3.6>",
+    },
+    {
+        "kind": "NodeStarted",
+        "node": "broker-1",
+        "incarnation": 2,
+        "t_ns": 2_000_000_000,
+        "release": "3.6",
+    },
+    {
+        "kind": "ProducerIdBlockAllocated",
+        "node": "controller-101",
+        "incarnation": 1,
+        "t_ns": 2_000_000_001,
+        "broker_id": 1,
+        "given_by": "broker",
+    },
+    {
+        "kind": "InitProducerIdRefused",
+        "node": "broker-1",
+        "incarnation": 2,
+        "t_ns": 2_000_000_002,
+        "error_code": 14,
+    },
     {
         "kind": "FeatureLevelChanged",
         "node": "controller-101",
@@ -49,23 +81,42 @@ def test_the_chapter_lists_phases_releases_levels_blocks_and_errors() -> None:
         Counted(BEFORE_ALL, "for broker 1, allocated by the quorum", 1),
         Counted("brokers-to-<3.6>", "for broker 1, allocated by the broker", 1),
     )
-    assert chapter.errors == (Counted("brokers-to-<3.6>", "InitProducerIdRefused: COORDINATOR_LOAD_IN_PROGRESS", 1),)
+    assert chapter.errors == (
+        Counted("brokers-to-<3.6>", "InitProducerIdRefused: COORDINATOR_LOAD_IN_PROGRESS", 1),
+    )
     page = upgrade_html(chapter)
     assert "brokers-to-&lt;3.6&gt;" in page and "<td>3.000</td>" in page
 
 
 def test_a_known_error_of_a_release_is_marked_as_known() -> None:
-    """3.0 to 3.3.1 return REQUEST_TIMED_OUT where others return COORDINATOR_LOAD_IN_PROGRESS (KAFKA-14417)."""
+    """3.0 to 3.3.1 return REQUEST_TIMED_OUT where others return COORDINATOR_LOAD_IN_PROGRESS
+    (KAFKA-14417).
+    """
     rows = [
         {"kind": "NodeStarted", "node": "broker-1", "incarnation": 1, "t_ns": 0, "release": "3.1"},
         {"kind": "NodeStarted", "node": "broker-2", "incarnation": 1, "t_ns": 1, "release": "3.5"},
-        {"kind": "InitProducerIdRefused", "node": "broker-1", "incarnation": 1, "t_ns": 2, "error_code": 7},
-        {"kind": "InitProducerIdRefused", "node": "broker-2", "incarnation": 1, "t_ns": 3, "error_code": 7},
+        {
+            "kind": "InitProducerIdRefused",
+            "node": "broker-1",
+            "incarnation": 1,
+            "t_ns": 2,
+            "error_code": 7,
+        },
+        {
+            "kind": "InitProducerIdRefused",
+            "node": "broker-2",
+            "incarnation": 1,
+            "t_ns": 3,
+            "error_code": 7,
+        },
     ]
     chapter = upgrade_of(rows)
     assert chapter is not None
     known, unknown = (each.what for each in chapter.errors)
-    assert known == f"{unknown}, which 3.1 is known to return when no block of ids arrives in time; it is fatal to a producer"
+    assert known == (
+        f"{unknown}, which 3.1 is known to return when no block of ids arrives in time; it "
+        "is fatal to a producer"
+    )
     assert unknown == "InitProducerIdRefused: REQUEST_TIMED_OUT"
 
 
@@ -73,4 +124,7 @@ def test_the_invariant_uses_the_error_codes_and_releases_of_kraftsim() -> None:
     """It reads only events, so it has its own lists."""
     assert tuple(sorted(int(error) for error in ErrorCode if error.retriable)) == RETRIABLE
     broker_client = [known for known in releases() if known.has(RPC_PRODUCER_IDS)]
-    assert tuple(known.name for known in broker_client if not known.has(RETRIABLE_BLOCK_TIMEOUT)) == TIMING_OUT
+    assert (
+        tuple(known.name for known in broker_client if not known.has(RETRIABLE_BLOCK_TIMEOUT))
+        == TIMING_OUT
+    )

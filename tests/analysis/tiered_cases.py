@@ -4,7 +4,11 @@ from collections.abc import Callable
 from random import Random
 
 from kraftsim.events.event import Event
-from kraftsim.events.tiered_storage import LocalLogStartMoved, ProducerStateCompared, RemoteCopyFinished
+from kraftsim.events.tiered_storage import (
+    LocalLogStartMoved,
+    ProducerStateCompared,
+    RemoteCopyFinished,
+)
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.history import History
 from tests.analysis.replica_cases import ONE, THREE, TWO, Row, on
@@ -15,19 +19,43 @@ OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 
 
 def whole(first_offset: int, last_offset: int, *, partition: int = 0) -> Event:
-    return RemoteCopyFinished(topic="t", partition=partition, segment_id="s", first_offset=first_offset, last_offset=last_offset)
+    return RemoteCopyFinished(
+        topic="t",
+        partition=partition,
+        segment_id="s",
+        first_offset=first_offset,
+        last_offset=last_offset,
+    )
 
 
 def begins(local_start_offset: int, log_start_offset: int = 0, *, partition: int = 0) -> Event:
-    return LocalLogStartMoved(topic="t", partition=partition, local_start_offset=local_start_offset, log_start_offset=log_start_offset)
+    return LocalLogStartMoved(
+        topic="t",
+        partition=partition,
+        local_start_offset=local_start_offset,
+        log_start_offset=log_start_offset,
+    )
 
 
 def knows(next_offset: int, digest: str, *, promised: bool = True) -> Event:
-    return ProducerStateCompared(topic="t", partition=0, next_offset=next_offset, producer_count=1, digest=digest, promised=promised)
+    return ProducerStateCompared(
+        topic="t",
+        partition=0,
+        next_offset=next_offset,
+        producer_count=1,
+        digest=digest,
+        promised=promised,
+    )
 
 
 TIERED_ROWS: list[Row] = [
-    ("segments are deleted after their upload", GO, [*on(ONE, whole(0, 4), whole(5, 9), begins(10)), *on(TWO, begins(5))], OK, 2),
+    (
+        "segments are deleted after their upload",
+        GO,
+        [*on(ONE, whole(0, 4), whole(5, 9), begins(10)), *on(TWO, begins(5))],
+        OK,
+        2,
+    ),
     ("the local start may equal the log start", GO, on(ONE, begins(7, 7)), VACUOUS, 0),
     (
         "a segment is deleted before its upload",
@@ -38,10 +66,38 @@ TIERED_ROWS: list[Row] = [
         ("broker-1.1.1",),
         (("broker-1.1.1",),),
     ),
-    ("a segment is deleted without an upload", GO, on(TWO, begins(5)), VIOLATED, 1, ("broker-2.1.0",), (("broker-2.1.0",),)),
-    ("an upload of another partition", GO, on(ONE, whole(0, 9, partition=1), begins(5)), VIOLATED, 1, ("broker-1.1.1",), (("broker-1.1.1",),)),
-    ("both have the same producer state", EQUAL, [*on(ONE, knows(5, "a"), knows(9, "b")), *on(TWO, knows(5, "a"), knows(9, "b"))], OK, 4),
-    ("a replica that guarantees nothing is not compared", EQUAL, [*on(ONE, knows(5, "a")), *on(TWO, knows(5, "b", promised=False))], OK, 1),
+    (
+        "a segment is deleted without an upload",
+        GO,
+        on(TWO, begins(5)),
+        VIOLATED,
+        1,
+        ("broker-2.1.0",),
+        (("broker-2.1.0",),),
+    ),
+    (
+        "an upload of another partition",
+        GO,
+        on(ONE, whole(0, 9, partition=1), begins(5)),
+        VIOLATED,
+        1,
+        ("broker-1.1.1",),
+        (("broker-1.1.1",),),
+    ),
+    (
+        "both have the same producer state",
+        EQUAL,
+        [*on(ONE, knows(5, "a"), knows(9, "b")), *on(TWO, knows(5, "a"), knows(9, "b"))],
+        OK,
+        4,
+    ),
+    (
+        "a replica that guarantees nothing is not compared",
+        EQUAL,
+        [*on(ONE, knows(5, "a")), *on(TWO, knows(5, "b", promised=False))],
+        OK,
+        1,
+    ),
     (
         "a follower has another producer",
         EQUAL,
@@ -55,7 +111,9 @@ TIERED_ROWS: list[Row] = [
 
 
 def add_tiering_events(history: History, random: Random, slip: Callable[[], bool]) -> None:
-    """Let a leader upload segments and delete them, and followers start after them, mostly correctly."""
+    """Let a leader upload segments and delete them, and followers start after them, mostly
+    correctly.
+    """
     replicated = 0
     for segment in range(1, random.randrange(2, 5)):
         end = segment * 10
@@ -65,4 +123,6 @@ def add_tiering_events(history: History, random: Random, slip: Callable[[], bool
         local_start = replicated + (5 if slip() else 0)
         for node in ("broker-1", "broker-2"):
             history.emit(node, begins(local_start))
-            history.emit(node, knows(end, "other" if slip() else "same", promised=random.random() < 0.9))
+            history.emit(
+                node, knows(end, "other" if slip() else "same", promised=random.random() < 0.9)
+            )

@@ -1,4 +1,6 @@
-"""Histories of transactions, clean and violating, with the expected results: rows for the table in `cases.py`."""
+"""Histories of transactions, clean and violating, with the expected results: rows for the table in
+`cases.py`.
+"""
 
 from kraftsim.events.clients import RecordAcknowledged, RecordRead, RecordSent
 from kraftsim.events.event import Event
@@ -13,9 +15,23 @@ from kraftsim.events.groups import (
     PendingOffsetDropped,
 )
 from kraftsim.events.partition_transactions import LastStableOffsetMoved, MarkerAppended
-from kraftsim.events.partitions import BatchAppended, BatchReplicated, FinalBatch, FinalMarker, FinalOffset, FinalTransaction, PartitionTruncated
+from kraftsim.events.partitions import (
+    BatchAppended,
+    BatchReplicated,
+    FinalBatch,
+    FinalMarker,
+    FinalOffset,
+    FinalTransaction,
+    PartitionTruncated,
+)
 from kraftsim.events.runs import Settled
-from kraftsim.events.transactional_clients import CopyExpected, CopyRead, TransactionalIdTaken, TransactionEndAsked, TransactionEnded
+from kraftsim.events.transactional_clients import (
+    CopyExpected,
+    CopyRead,
+    TransactionalIdTaken,
+    TransactionEndAsked,
+    TransactionEnded,
+)
 from kraftsim.events.transactions import TransactionStateChanged
 from kraftsim.invariants.verdict import Outcome
 
@@ -32,7 +48,8 @@ EQUAL = "group-offsets-equal-log"
 
 LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
 Row = (
-    tuple[str, str, list[LoggedEvent], Outcome, int] | tuple[str, str, list[LoggedEvent], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
+    tuple[str, str, list[LoggedEvent], Outcome, int]
+    | tuple[str, str, list[LoggedEvent], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
 )
 OK, VIOLATED, UNKNOWN, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS
 ONE, TWO = "broker-1", "broker-2"
@@ -44,7 +61,8 @@ def on(node: str, *events: Event) -> list[LoggedEvent]:
     return [(node, event) for event in events]
 
 
-# Clients ----------------------------------------------------------------------------------------------------------------------------------------
+# Clients
+# --------------------------------------------------------------------------------------------------
 
 
 def expected() -> Event:
@@ -56,15 +74,26 @@ def filled(key: str, offset: int = 0) -> Event:
 
 
 def sent(key: str, transaction: str) -> Event:
-    return RecordSent(client_id="c", topic="out", partition=0, record_key=key, transaction=transaction)
+    return RecordSent(
+        client_id="c", topic="out", partition=0, record_key=key, transaction=transaction
+    )
 
 
 def acknowledged(key: str, offset: int) -> Event:
-    return RecordAcknowledged(client_id="c", topic="out", partition=0, record_key=key, offset=offset)
+    return RecordAcknowledged(
+        client_id="c", topic="out", partition=0, record_key=key, offset=offset
+    )
 
 
 def read(key: str, offset: int, *, is_read_committed: bool = True) -> Event:
-    return RecordRead(client_id="a", topic="out", partition=0, record_key=key, offset=offset, is_read_committed=is_read_committed)
+    return RecordRead(
+        client_id="a",
+        topic="out",
+        partition=0,
+        record_key=key,
+        offset=offset,
+        is_read_committed=is_read_committed,
+    )
 
 
 def through() -> Event:
@@ -72,23 +101,36 @@ def through() -> Event:
 
 
 def taken(epoch: int) -> Event:
-    return TransactionalIdTaken(client_id="c", transactional_id="id", producer_id=PID, producer_epoch=epoch)
+    return TransactionalIdTaken(
+        client_id="c", transactional_id="id", producer_id=PID, producer_epoch=epoch
+    )
 
 
 def asked(transaction: str, *, is_commit: bool = True) -> Event:
-    return TransactionEndAsked(client_id="c", transactional_id="id", transaction=transaction, is_commit=is_commit)
+    return TransactionEndAsked(
+        client_id="c", transactional_id="id", transaction=transaction, is_commit=is_commit
+    )
 
 
 def ended(transaction: str, outcome: str, *, epoch: int = 0) -> Event:
     return TransactionEnded(
-        client_id="c", transactional_id="id", transaction=transaction, producer_id=PID, producer_epoch=epoch, outcome=outcome, error_code=0
+        client_id="c",
+        transactional_id="id",
+        transaction=transaction,
+        producer_id=PID,
+        producer_epoch=epoch,
+        outcome=outcome,
+        error_code=0,
     )
 
 
-# Brokers ----------------------------------------------------------------------------------------------------------------------------------------
+# Brokers
+# --------------------------------------------------------------------------------------------------
 
 
-def appended(first: int, last: int, *, epoch: int = 0, producer_id: int = PID, is_transactional: bool = True) -> Event:
+def appended(
+    first: int, last: int, *, epoch: int = 0, producer_id: int = PID, is_transactional: bool = True
+) -> Event:
     return BatchAppended(
         topic="out",
         partition=0,
@@ -135,21 +177,33 @@ def marked(offset: int, *, is_commit: bool = True, epoch: int = 0, producer_id: 
 
 
 def stable(offset: int, high_watermark: int = 99) -> Event:
-    return LastStableOffsetMoved(topic="out", partition=0, leader_epoch=0, offset=offset, high_watermark=high_watermark)
+    return LastStableOffsetMoved(
+        topic="out", partition=0, leader_epoch=0, offset=offset, high_watermark=high_watermark
+    )
 
 
 def truncated_to(end_offset: int) -> Event:
-    return PartitionTruncated(topic="out", partition=0, leader_epoch=0, former_end_offset=99, log_end_offset=end_offset, high_watermark=0)
+    return PartitionTruncated(
+        topic="out",
+        partition=0,
+        leader_epoch=0,
+        former_end_offset=99,
+        log_end_offset=end_offset,
+        high_watermark=0,
+    )
 
 
-# Final logs ------------------------------------------------------------------------------------------------------------------------------------
+# Final logs
+# --------------------------------------------------------------------------------------------------
 
 
 def quiet() -> Event:
     return Settled(what="transactions", after_ms=1, limit_ms=2, is_settled=True)
 
 
-def batch(first: int, *, epoch: int = 0, broker: str = ONE, is_control: bool = False, partition: int = 0) -> Event:
+def batch(
+    first: int, *, epoch: int = 0, broker: str = ONE, is_control: bool = False, partition: int = 0
+) -> Event:
     return FinalBatch(
         topic="out",
         partition=partition,
@@ -168,7 +222,14 @@ def batch(first: int, *, epoch: int = 0, broker: str = ONE, is_control: bool = F
 
 
 def marker(
-    offset: int, *, is_commit: bool = True, epoch: int = 0, coordinator_epoch: int = 0, topic: str = "out", broker: str = ONE, producer_id: int = PID
+    offset: int,
+    *,
+    is_commit: bool = True,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+    topic: str = "out",
+    broker: str = ONE,
+    producer_id: int = PID,
 ) -> Event:
     return FinalMarker(
         topic=topic,
@@ -182,7 +243,16 @@ def marker(
     )
 
 
-def state(offset: int, status: int, *, epoch: int = 0, partitions: str = "", producer_id: int = PID, broker: str = ONE, name: str = "id") -> Event:
+def state(
+    offset: int,
+    status: int,
+    *,
+    epoch: int = 0,
+    partitions: str = "",
+    producer_id: int = PID,
+    broker: str = ONE,
+    name: str = "id",
+) -> Event:
     return FinalTransaction(
         partition=0,
         offset=offset,
@@ -199,7 +269,15 @@ def states(*statuses: int) -> list[LoggedEvent]:
     return on("final", *(state(offset, status) for offset, status in enumerate(statuses)))
 
 
-def changed(offset: int, status: int = 2, *, epoch: int = 0, coordinator_epoch: int = 0, partitions: str = "", name: str = "id") -> Event:
+def changed(
+    offset: int,
+    status: int = 2,
+    *,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+    partitions: str = "",
+    name: str = "id",
+) -> Event:
     return TransactionStateChanged(
         transactional_id=name,
         producer_id=PID,
@@ -212,11 +290,19 @@ def changed(offset: int, status: int = 2, *, epoch: int = 0, coordinator_epoch: 
     )
 
 
-# Groups -----------------------------------------------------------------------------------------------------------------------------------------
+# Groups
+# --------------------------------------------------------------------------------------------------
 
 
 def place(offset: int, record_offset: int) -> dict[str, str | int]:
-    return {"coordinator_partition": 0, "group_id": "g", "topic": "in", "partition": 0, "offset": offset, "record_offset": record_offset}
+    return {
+        "coordinator_partition": 0,
+        "group_id": "g",
+        "topic": "in",
+        "partition": 0,
+        "offset": offset,
+        "record_offset": record_offset,
+    }
 
 
 def committed(offset: int, record_offset: int) -> Event:
@@ -228,20 +314,33 @@ def loaded(offset: int, record_offset: int, producer_id: int = -1) -> Event:
 
 
 def pending(offset: int, record_offset: int, producer_id: int = PID) -> Event:
-    return PendingOffsetAdded(**place(offset, record_offset), producer_id=producer_id, producer_epoch=0)  # type: ignore[arg-type]
+    return PendingOffsetAdded(
+        **place(offset, record_offset), producer_id=producer_id, producer_epoch=0
+    )  # type: ignore[arg-type]
 
 
 def materialised(offset: int, record_offset: int, producer_id: int = PID) -> Event:
-    settled = {"producer_id": producer_id, "producer_epoch": 0, "marker_offset": 9, "is_current": True}
+    settled = {
+        "producer_id": producer_id,
+        "producer_epoch": 0,
+        "marker_offset": 9,
+        "is_current": True,
+    }
     return OffsetMaterialised(**place(offset, record_offset), **settled)  # type: ignore[arg-type]
 
 
 def dropped(offset: int, record_offset: int, producer_id: int = PID) -> Event:
-    return PendingOffsetDropped(**place(offset, record_offset), producer_id=producer_id, producer_epoch=0, marker_offset=9)  # type: ignore[arg-type]
+    return PendingOffsetDropped(
+        **place(offset, record_offset), producer_id=producer_id, producer_epoch=0, marker_offset=9
+    )  # type: ignore[arg-type]
 
 
-def fetch(offset: int, record_offset: int, *, require_stable: bool = True, error_code: int = 0) -> Event:
-    return OffsetReturned(**place(offset, record_offset), require_stable=require_stable, error_code=error_code)  # type: ignore[arg-type]
+def fetch(
+    offset: int, record_offset: int, *, require_stable: bool = True, error_code: int = 0
+) -> Event:
+    return OffsetReturned(
+        **place(offset, record_offset), require_stable=require_stable, error_code=error_code
+    )  # type: ignore[arg-type]
 
 
 def logged(offset: int, log_offset: int, producer_id: int = -1, broker: str = ONE) -> Event:
@@ -259,13 +358,49 @@ def logged(offset: int, log_offset: int, producer_id: int = -1, broker: str = ON
 
 FORGOTTEN = OffsetForgotten(coordinator_partition=0, group_id="g", topic="in", partition=0)
 OFFSETS = "__consumer_offsets"
-SENT_AND_COMMITTED = on("c", sent("x", "c/1"), acknowledged("x", 0), sent("y", "c/1"), acknowledged("y", 1), asked("c/1"), ended("c/1", "committed"))
+SENT_AND_COMMITTED = on(
+    "c",
+    sent("x", "c/1"),
+    acknowledged("x", 0),
+    sent("y", "c/1"),
+    acknowledged("y", 1),
+    asked("c/1"),
+    ended("c/1", "committed"),
+)
 TRANSACTION_ROWS: list[Row] = [
     # --- outputs
-    ("each once", OUTPUT, on("c", expected(), filled("x"), filled("y"), read("x", 0), read("y", 2), through()), OK, 2),
-    ("one is missing", OUTPUT, on("c", expected(), filled("x"), through()), VIOLATED, 1, ("out/a/x",), (("c.1.1", "c.1.2"),)),
-    ("one twice", OUTPUT, on("c", expected(), filled("x"), read("x", 0), read("x", 3), through()), VIOLATED, 1, ("out/a/x",), (("c.1.2", "c.1.3"),)),
-    ("one record read twice is no second output", OUTPUT, on("c", expected(), filled("x"), read("x", 0), read("x", 0), through()), OK, 1),
+    (
+        "each once",
+        OUTPUT,
+        on("c", expected(), filled("x"), filled("y"), read("x", 0), read("y", 2), through()),
+        OK,
+        2,
+    ),
+    (
+        "one is missing",
+        OUTPUT,
+        on("c", expected(), filled("x"), through()),
+        VIOLATED,
+        1,
+        ("out/a/x",),
+        (("c.1.1", "c.1.2"),),
+    ),
+    (
+        "one twice",
+        OUTPUT,
+        on("c", expected(), filled("x"), read("x", 0), read("x", 3), through()),
+        VIOLATED,
+        1,
+        ("out/a/x",),
+        (("c.1.2", "c.1.3"),),
+    ),
+    (
+        "one record read twice is no second output",
+        OUTPUT,
+        on("c", expected(), filled("x"), read("x", 0), read("x", 0), through()),
+        OK,
+        1,
+    ),
     (
         "a record read uncommitted is no output",
         OUTPUT,
@@ -277,22 +412,65 @@ TRANSACTION_ROWS: list[Row] = [
     ),
     ("the output was not read", OUTPUT, on("c", expected(), filled("x"), read("x", 0)), UNKNOWN, 0),
     # --- atomic
-    ("committed and readable", ATOMIC, [*SENT_AND_COMMITTED, *on("a", read("x", 0), read("y", 1), through())], OK, 1),
-    ("committed and partly readable", ATOMIC, [*SENT_AND_COMMITTED, *on("a", read("x", 0), through())], VIOLATED, 1, ("c/1",), (("c.1.5",),)),
+    (
+        "committed and readable",
+        ATOMIC,
+        [*SENT_AND_COMMITTED, *on("a", read("x", 0), read("y", 1), through())],
+        OK,
+        1,
+    ),
+    (
+        "committed and partly readable",
+        ATOMIC,
+        [*SENT_AND_COMMITTED, *on("a", read("x", 0), through())],
+        VIOLATED,
+        1,
+        ("c/1",),
+        (("c.1.5",),),
+    ),
     (
         "aborted and readable",
         ATOMIC,
-        on("c", sent("x", "c/1"), acknowledged("x", 0), ended("c/1", "aborted"), read("x", 0), through()),
+        on(
+            "c",
+            sent("x", "c/1"),
+            acknowledged("x", 0),
+            ended("c/1", "aborted"),
+            read("x", 0),
+            through(),
+        ),
         VIOLATED,
         1,
         ("c/1",),
         (("c.1.2",),),
     ),
-    ("unknown and readable", ATOMIC, on("c", sent("x", "c/1"), acknowledged("x", 0), ended("c/1", "unknown"), read("x", 0), through()), OK, 1),
+    (
+        "unknown and readable",
+        ATOMIC,
+        on(
+            "c",
+            sent("x", "c/1"),
+            acknowledged("x", 0),
+            ended("c/1", "unknown"),
+            read("x", 0),
+            through(),
+        ),
+        OK,
+        1,
+    ),
     (
         "unknown and partly readable",
         ATOMIC,
-        on("c", sent("x", "c/1"), acknowledged("x", 0), sent("y", "c/1"), acknowledged("y", 1), ended("c/1", "unknown"), read("x", 0), through()),
+        on(
+            "c",
+            sent("x", "c/1"),
+            acknowledged("x", 0),
+            sent("y", "c/1"),
+            acknowledged("y", 1),
+            ended("c/1", "unknown"),
+            read("x", 0),
+            through(),
+        ),
         VIOLATED,
         1,
         ("c/1",),
@@ -317,8 +495,22 @@ TRANSACTION_ROWS: list[Row] = [
     ),
     ("no reader has read everything", ATOMIC, SENT_AND_COMMITTED, VACUOUS, 0),
     # --- reads
-    ("read after EndTxn was sent", READS, on("c", sent("x", "c/1"), acknowledged("x", 0), asked("c/1"), read("x", 0)), OK, 1),
-    ("read before", READS, on("c", sent("x", "c/1"), acknowledged("x", 0), read("x", 0), asked("c/1")), VIOLATED, 1, ("c/1/out/0/0",), (("c.1.2",),)),
+    (
+        "read after EndTxn was sent",
+        READS,
+        on("c", sent("x", "c/1"), acknowledged("x", 0), asked("c/1"), read("x", 0)),
+        OK,
+        1,
+    ),
+    (
+        "read before",
+        READS,
+        on("c", sent("x", "c/1"), acknowledged("x", 0), read("x", 0), asked("c/1")),
+        VIOLATED,
+        1,
+        ("c/1/out/0/0",),
+        (("c.1.2",),),
+    ),
     (
         "read before it was acknowledged",
         READS,
@@ -331,23 +523,90 @@ TRANSACTION_ROWS: list[Row] = [
     (
         "read, and aborted",
         READS,
-        on("c", sent("x", "c/1"), acknowledged("x", 0), asked("c/1", is_commit=False), ended("c/1", "aborted"), read("x", 0)),
+        on(
+            "c",
+            sent("x", "c/1"),
+            acknowledged("x", 0),
+            asked("c/1", is_commit=False),
+            ended("c/1", "aborted"),
+            read("x", 0),
+        ),
         VIOLATED,
         1,
         ("c/1/out/0/0",),
         (("c.1.4",),),
     ),
-    ("read uncommitted", READS, on("c", sent("x", "c/1"), acknowledged("x", 0), read("x", 0, is_read_committed=False)), VACUOUS, 0),
-    ("no transaction", READS, on("c", sent("x", ""), acknowledged("x", 0), read("x", 0)), VACUOUS, 0),
+    (
+        "read uncommitted",
+        READS,
+        on("c", sent("x", "c/1"), acknowledged("x", 0), read("x", 0, is_read_committed=False)),
+        VACUOUS,
+        0,
+    ),
+    (
+        "no transaction",
+        READS,
+        on("c", sent("x", ""), acknowledged("x", 0), read("x", 0)),
+        VACUOUS,
+        0,
+    ),
     # --- last stable offset
-    ("waits for the marker", STABLE, on(ONE, appended(5, 6), stable(5), marked(7), stable(8)), OK, 2),
-    ("advances past an open transaction", STABLE, on(ONE, appended(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
-    ("above the high watermark", STABLE, on(ONE, stable(7, 6)), VIOLATED, 1, ("out/0/7",), ((f"{ONE}.1.0",),)),
-    ("another replica's transaction", STABLE, [*on(TWO, replicated(5, 6)), *on(ONE, stable(7))], OK, 1),
-    ("a replicated transaction", STABLE, on(ONE, replicated(5, 6), stable(7)), VIOLATED, 1, ("out/0/50/5",), ((f"{ONE}.1.0", f"{ONE}.1.1"),)),
-    ("records outside of transactions", STABLE, on(ONE, appended(5, 6, is_transactional=False), stable(7)), OK, 1),
+    (
+        "waits for the marker",
+        STABLE,
+        on(ONE, appended(5, 6), stable(5), marked(7), stable(8)),
+        OK,
+        2,
+    ),
+    (
+        "advances past an open transaction",
+        STABLE,
+        on(ONE, appended(5, 6), stable(7)),
+        VIOLATED,
+        1,
+        ("out/0/50/5",),
+        ((f"{ONE}.1.0", f"{ONE}.1.1"),),
+    ),
+    (
+        "above the high watermark",
+        STABLE,
+        on(ONE, stable(7, 6)),
+        VIOLATED,
+        1,
+        ("out/0/7",),
+        ((f"{ONE}.1.0",),),
+    ),
+    (
+        "another replica's transaction",
+        STABLE,
+        [*on(TWO, replicated(5, 6)), *on(ONE, stable(7))],
+        OK,
+        1,
+    ),
+    (
+        "a replicated transaction",
+        STABLE,
+        on(ONE, replicated(5, 6), stable(7)),
+        VIOLATED,
+        1,
+        ("out/0/50/5",),
+        ((f"{ONE}.1.0", f"{ONE}.1.1"),),
+    ),
+    (
+        "records outside of transactions",
+        STABLE,
+        on(ONE, appended(5, 6, is_transactional=False), stable(7)),
+        OK,
+        1,
+    ),
     ("truncated records", STABLE, on(ONE, appended(5, 6), truncated_to(5), stable(6)), OK, 1),
-    ("records overwritten after a loss", STABLE, on(ONE, appended(5, 6), appended(4, 8, is_transactional=False), stable(9)), OK, 1),
+    (
+        "records overwritten after a loss",
+        STABLE,
+        on(ONE, appended(5, 6), appended(4, 8, is_transactional=False), stable(9)),
+        OK,
+        1,
+    ),
     (
         "the next transaction",
         STABLE,
@@ -358,9 +617,29 @@ TRANSACTION_ROWS: list[Row] = [
         ((f"{ONE}.1.2", f"{ONE}.1.4"),),
     ),
     # --- hanging
-    ("all ended", HANGS, on("final", quiet(), batch(0), batch(1), marker(2), state(0, 1), state(1, 2), state(2, 4)), OK, 2),
-    ("no marker", HANGS, on("final", quiet(), batch(0), marker(1), batch(2)), VIOLATED, 2, ("out/0/50",), (("final.1.3",),)),
-    ("another replica has the marker", HANGS, on("final", quiet(), batch(0), batch(0, broker=TWO), marker(1, broker=TWO)), OK, 2),
+    (
+        "all ended",
+        HANGS,
+        on("final", quiet(), batch(0), batch(1), marker(2), state(0, 1), state(1, 2), state(2, 4)),
+        OK,
+        2,
+    ),
+    (
+        "no marker",
+        HANGS,
+        on("final", quiet(), batch(0), marker(1), batch(2)),
+        VIOLATED,
+        2,
+        ("out/0/50",),
+        (("final.1.3",),),
+    ),
+    (
+        "another replica has the marker",
+        HANGS,
+        on("final", quiet(), batch(0), batch(0, broker=TWO), marker(1, broker=TWO)),
+        OK,
+        2,
+    ),
     (
         "decided and not completed",
         HANGS,
@@ -374,12 +653,42 @@ TRANSACTION_ROWS: list[Row] = [
     # --- states
     ("two transactions", STATES, states(0, 1, 1, 2, 4, 1, 3, 5, 0), OK, 9),
     ("a record twice", STATES, states(0, 1, 2, 2, 4, 4), OK, 6),
-    ("an end twice", STATES, [*on(ONE, changed(3), changed(4)), *states(0, 1, 2, 4, 4)], VIOLATED, 5, ("id/4",), (("final.1.3", "final.1.4"),)),
-    ("completed without a decision", STATES, states(0, 1, 4), VIOLATED, 3, ("id/2",), (("final.1.1", "final.1.2"),)),
+    (
+        "an end twice",
+        STATES,
+        [*on(ONE, changed(3), changed(4)), *states(0, 1, 2, 4, 4)],
+        VIOLATED,
+        5,
+        ("id/4",),
+        (("final.1.3", "final.1.4"),),
+    ),
+    (
+        "completed without a decision",
+        STATES,
+        states(0, 1, 4),
+        VIOLATED,
+        3,
+        ("id/2",),
+        (("final.1.1", "final.1.2"),),
+    ),
     ("a decision that was never committed", STATES, states(0, 1, 2, 3, 5), OK, 5),
-    ("another decision", STATES, [*on(ONE, changed(2)), *states(0, 1, 2, 3, 5)], VIOLATED, 5, ("id/3",), (("final.1.2", "final.1.3"),)),
+    (
+        "another decision",
+        STATES,
+        [*on(ONE, changed(2)), *states(0, 1, 2, 3, 5)],
+        VIOLATED,
+        5,
+        ("id/3",),
+        (("final.1.2", "final.1.3"),),
+    ),
     # --- markers
-    ("as decided", MARKERS, on("final", state(0, 1, partitions="out-0"), state(1, 2), batch(0), marker(1)), OK, 2),
+    (
+        "as decided",
+        MARKERS,
+        on("final", state(0, 1, partitions="out-0"), state(1, 2), batch(0), marker(1)),
+        OK,
+        2,
+    ),
     (
         "not as decided",
         MARKERS,
@@ -398,8 +707,22 @@ TRANSACTION_ROWS: list[Row] = [
         ("out-0/2",),
         (("final.1.1",),),
     ),
-    ("of an older epoch", MARKERS, on("final", marker(1, epoch=3), marker(2, epoch=2)), VIOLATED, 2, ("out-0/2",), (("final.1.1",),)),
-    ("of another producer", MARKERS, on("final", marker(1, coordinator_epoch=3), marker(2, coordinator_epoch=2, producer_id=51)), OK, 2),
+    (
+        "of an older epoch",
+        MARKERS,
+        on("final", marker(1, epoch=3), marker(2, epoch=2)),
+        VIOLATED,
+        2,
+        ("out-0/2",),
+        (("final.1.1",),),
+    ),
+    (
+        "of another producer",
+        MARKERS,
+        on("final", marker(1, coordinator_epoch=3), marker(2, coordinator_epoch=2, producer_id=51)),
+        OK,
+        2,
+    ),
     (
         "records of a partition that was not added",
         MARKERS,
@@ -411,7 +734,18 @@ TRANSACTION_ROWS: list[Row] = [
     ),
     ("a producer that no coordinator knows", MARKERS, on("final", batch(0), marker(1)), OK, 2),
     # --- fenced
-    ("epochs increase", FENCED, [*on("c", taken(0)), *on(ONE, appended(0, 0)), *on("c", taken(1)), *on("final", batch(0), batch(1, epoch=1))], OK, 2),
+    (
+        "epochs increase",
+        FENCED,
+        [
+            *on("c", taken(0)),
+            *on(ONE, appended(0, 0)),
+            *on("c", taken(1)),
+            *on("final", batch(0), batch(1, epoch=1)),
+        ],
+        OK,
+        2,
+    ),
     (
         "an epoch goes back in a log",
         FENCED,
@@ -430,9 +764,29 @@ TRANSACTION_ROWS: list[Row] = [
         ("out-0/0",),
         (("c.1.0", f"{ONE}.1.0"),),
     ),
-    ("written after the fence by an outdated leader", FENCED, [*on("c", taken(1)), *on(ONE, appended(0, 0))], OK, 1),
-    ("committed after the fence", FENCED, on("c", taken(1), asked("c/1"), ended("c/1", "committed")), VIOLATED, 1, ("c/1",), (("c.1.1", "c.1.2"),)),
-    ("requested before the fence", FENCED, on("c", asked("c/1"), taken(1), ended("c/1", "committed")), OK, 1),
+    (
+        "written after the fence by an outdated leader",
+        FENCED,
+        [*on("c", taken(1)), *on(ONE, appended(0, 0))],
+        OK,
+        1,
+    ),
+    (
+        "committed after the fence",
+        FENCED,
+        on("c", taken(1), asked("c/1"), ended("c/1", "committed")),
+        VIOLATED,
+        1,
+        ("c/1",),
+        (("c.1.1", "c.1.2"),),
+    ),
+    (
+        "requested before the fence",
+        FENCED,
+        on("c", asked("c/1"), taken(1), ended("c/1", "committed")),
+        OK,
+        1,
+    ),
     # --- offsets returned by OffsetFetch
     ("a committed offset", FETCHED, on(ONE, committed(5, 0), fetch(5, 0)), OK, 1),
     (
@@ -453,11 +807,35 @@ TRANSACTION_ROWS: list[Row] = [
         ("g/in/0/0",),
         ((f"{ONE}.1.1", f"{ONE}.1.2"),),
     ),
-    ("an old client does not wait", FETCHED, on(ONE, committed(5, 0), pending(7, 1), fetch(5, 0, require_stable=False)), OK, 1),
+    (
+        "an old client does not wait",
+        FETCHED,
+        on(ONE, committed(5, 0), pending(7, 1), fetch(5, 0, require_stable=False)),
+        OK,
+        1,
+    ),
     ("after the marker", FETCHED, on(ONE, pending(7, 1), materialised(7, 1), fetch(7, 1)), OK, 1),
-    ("after the abort", FETCHED, on(ONE, committed(5, 0), pending(7, 1), dropped(7, 1), fetch(5, 0)), OK, 1),
-    ("after the pending commit was removed", FETCHED, on(ONE, committed(5, 0), pending(7, 1), FORGOTTEN, fetch(5, 0)), OK, 1),
-    ("pending on another broker", FETCHED, [*on(TWO, pending(7, 1)), *on(ONE, loaded(5, 0), fetch(5, 0))], OK, 1),
+    (
+        "after the abort",
+        FETCHED,
+        on(ONE, committed(5, 0), pending(7, 1), dropped(7, 1), fetch(5, 0)),
+        OK,
+        1,
+    ),
+    (
+        "after the pending commit was removed",
+        FETCHED,
+        on(ONE, committed(5, 0), pending(7, 1), FORGOTTEN, fetch(5, 0)),
+        OK,
+        1,
+    ),
+    (
+        "pending on another broker",
+        FETCHED,
+        [*on(TWO, pending(7, 1)), *on(ONE, loaded(5, 0), fetch(5, 0))],
+        OK,
+        1,
+    ),
     (
         "loaded and pending",
         FETCHED,
@@ -467,14 +845,35 @@ TRANSACTION_ROWS: list[Row] = [
         ("g/in/0/0",),
         ((f"{ONE}.1.1", f"{ONE}.1.2"),),
     ),
-    ("the group was unloaded and loaded again", FETCHED, on(ONE, committed(5, 0), pending(7, 1), GroupsUnloaded(partition=0), fetch(5, 0)), OK, 1),
-    ("an error returns no offset", FETCHED, on(ONE, pending(7, 1), fetch(-1, -1, error_code=88)), VACUOUS, 0),
+    (
+        "the group was unloaded and loaded again",
+        FETCHED,
+        on(ONE, committed(5, 0), pending(7, 1), GroupsUnloaded(partition=0), fetch(5, 0)),
+        OK,
+        1,
+    ),
+    (
+        "an error returns no offset",
+        FETCHED,
+        on(ONE, pending(7, 1), fetch(-1, -1, error_code=88)),
+        VACUOUS,
+        0,
+    ),
     # --- equal
-    ("as in the log", EQUAL, [*on(ONE, fetch(7, 1)), *on("final", logged(5, 0), logged(7, 1))], OK, 1),
+    (
+        "as in the log",
+        EQUAL,
+        [*on(ONE, fetch(7, 1)), *on("final", logged(5, 0), logged(7, 1))],
+        OK,
+        1,
+    ),
     (
         "by the offset of its marker",
         EQUAL,
-        [*on(ONE, fetch(5, 0)), *on("final", logged(5, 0, PID), logged(7, 1), marker(2, topic=OFFSETS))],
+        [
+            *on(ONE, fetch(5, 0)),
+            *on("final", logged(5, 0, PID), logged(7, 1), marker(2, topic=OFFSETS)),
+        ],
         VIOLATED,
         1,
         ("g/in/0",),
@@ -483,11 +882,34 @@ TRANSACTION_ROWS: list[Row] = [
     (
         "an aborted one",
         EQUAL,
-        [*on(ONE, fetch(5, 0)), *on("final", logged(5, 0), logged(7, 1, PID), marker(2, topic=OFFSETS, is_commit=False))],
+        [
+            *on(ONE, fetch(5, 0)),
+            *on(
+                "final", logged(5, 0), logged(7, 1, PID), marker(2, topic=OFFSETS, is_commit=False)
+            ),
+        ],
         OK,
         1,
     ),
-    ("an undecided one", EQUAL, [*on(ONE, fetch(5, 0)), *on("final", logged(5, 0), logged(7, 1, PID))], OK, 1),
-    ("forgotten", EQUAL, [*on(ONE, fetch(-1, -1)), *on("final", logged(5, 0), logged(-1, 1))], OK, 1),
-    ("committed after it was returned", EQUAL, [*on(ONE, fetch(5, 0), committed(7, 1)), *on("final", logged(5, 0), logged(7, 1))], VACUOUS, 0),
+    (
+        "an undecided one",
+        EQUAL,
+        [*on(ONE, fetch(5, 0)), *on("final", logged(5, 0), logged(7, 1, PID))],
+        OK,
+        1,
+    ),
+    (
+        "forgotten",
+        EQUAL,
+        [*on(ONE, fetch(-1, -1)), *on("final", logged(5, 0), logged(-1, 1))],
+        OK,
+        1,
+    ),
+    (
+        "committed after it was returned",
+        EQUAL,
+        [*on(ONE, fetch(5, 0), committed(7, 1)), *on("final", logged(5, 0), logged(7, 1))],
+        VACUOUS,
+        0,
+    ),
 ]

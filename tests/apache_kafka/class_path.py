@@ -1,4 +1,5 @@
-"""Locates the jars of an Apache Kafka release: Maven downloads them once, and the class path is cached in a file.
+"""Locates the jars of an Apache Kafka release: Maven downloads them once, and the class path is
+cached in a file.
 
 kraftsim does not depend on Apache Kafka; tests and benches compare both with the same requests.
 """
@@ -17,7 +18,9 @@ PROJECT_ROOT = Path(__file__).parents[2]
 CACHE = PROJECT_ROOT / "build" / "apache_kafka"
 DEFAULT_RELEASE = "3.9.1"
 NEWEST_RELEASE = "4.4.0"
-"""The newest release that is run here; its message definitions are beside those of 4.1.2 in tests/wire/definitions.json."""
+"""The newest release that is run here; its message definitions are beside those of 4.1.2 in
+tests/wire/definitions.json.
+"""
 MAVEN_SECONDS = 900
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -49,7 +52,9 @@ SHELL_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 """
 OLD_LINE = "2.3."
-"""It was not built for Scala 2.13, and its ZooKeeper client 3.4 parses host names from a text that Java formats differently since 14."""
+"""It was not built for Scala 2.13, and its ZooKeeper client 3.4 parses host names from a text that
+Java formats differently since 14.
+"""
 NEWER_ZOOKEEPER = """
     <dependency><groupId>org.apache.zookeeper</groupId><artifactId>zookeeper</artifactId><version>3.5.9</version></dependency>"""
 NO_TOOLS = """
@@ -64,12 +69,18 @@ def java() -> Path:
     """Return the Java to run Apache Kafka with. Raises Missing."""
     found = java_program()
     if found is None:
-        raise Missing("Apache Kafka needs Java 17 or newer, and none is in JAVA_HOME or on the search path")
+        raise Missing(
+            "Apache Kafka needs Java 17 or newer, and none is in JAVA_HOME or on the search path"
+        )
     return found[0]
 
 
 def class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
-    """Return the jars of a release with all dependencies, including kafka-clients, kafka-metadata and the tools. Raises Missing."""
+    """Return the jars of a release with all dependencies, including kafka-clients, kafka-metadata
+    and the tools.
+
+    Raises Missing.
+    """
     remembered = CACHE / release / "class_path.txt"
     if not _is_there(remembered):
         java()
@@ -92,7 +103,9 @@ def shell_class_path(release: str = DEFAULT_RELEASE) -> list[Path]:
 
 
 def has_tools(release: str) -> bool:
-    """Return whether the jars of a release contain the command-line tools: for some releases the registry has only the server."""
+    """Return whether the jars of a release contain the command-line tools: for some releases the
+    registry has only the server.
+    """
     return any(jar.name == f"kafka-tools-{release}.jar" for jar in class_path(release))
 
 
@@ -152,8 +165,24 @@ def _resolve(program: str, project: str, remembered: Path) -> str:
     remembered.parent.mkdir(parents=True, exist_ok=True)
     pom, fresh = remembered.with_suffix(".pom"), remembered.with_suffix(".new")
     pom.write_text(project)
-    command = [program, "-B", "-q", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={fresh}", "-Dmdep.pathSeparator=\n"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_SECONDS, check=False, stdin=subprocess.DEVNULL)
+    command = [
+        program,
+        "-B",
+        "-q",
+        "-f",
+        str(pom),
+        "dependency:build-classpath",
+        f"-Dmdep.outputFile={fresh}",
+        "-Dmdep.pathSeparator=\n",
+    ]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=MAVEN_SECONDS,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
     if done.returncode != 0:
         return (done.stdout + done.stderr).strip() or f"exit code {done.returncode}"
     fresh.replace(remembered)

@@ -1,6 +1,8 @@
-"""Writes kraftsim/core/metadata/config_facts/ from the jars of every release line: `python -m tests.apache_kafka.config_facts`.
+"""Writes kraftsim/core/metadata/config_facts/ from the jars of every release line: `python -m
+tests.apache_kafka.config_facts`.
 
-Names, types, defaults, update modes and valid values are read from the classes (ConfigFacts.java); documentation is not copied.
+Names, types, defaults, update modes and valid values are read from the classes (ConfigFacts.java);
+documentation is not copied.
 """
 
 import subprocess
@@ -11,10 +13,17 @@ from typing import Final, TypeAlias
 
 from kraftsim.core.metadata.config_facts import topics
 from kraftsim.core.metadata.config_releases import BROKER_GONE, BROKER_ROWS, rows_until
-from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, PROJECT_ROOT, class_path, java
+from tests.apache_kafka.class_path import (
+    DEFAULT_RELEASE,
+    NEWEST_RELEASE,
+    PROJECT_ROOT,
+    class_path,
+    java,
+)
 
 RELEASES: Final = (
-    "2.3.1", "2.4.1", "2.5.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2", "3.2.3", "3.3.2", "3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.8.1",
+    "2.3.1", "2.4.1", "2.5.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2", "3.2.3", "3.3.2",
+    "3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.8.1",
     DEFAULT_RELEASE, "4.0.2", "4.1.2", "4.2.2", "4.3.1", NEWEST_RELEASE,
 )  # fmt: skip
 """The newest patch of each release line that kraftsim emulates."""
@@ -37,10 +46,20 @@ def line_of(release: str) -> str:
 
 
 def definitions_of(release: str) -> dict[str, dict[str, Row]]:
-    """Return the definitions of a release: `brokers` and `topics`, by name, in the order of validation."""
+    """Return the definitions of a release: `brokers` and `topics`, by name, in the order of
+    validation.
+    """
     jars = ":".join(map(str, class_path(release)))
-    command = [str(java()), "-XX:TieredStopAtLevel=1", "-cp", jars, str(Path(__file__).parent / "ConfigFacts.java")]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    command = [
+        str(java()),
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        jars,
+        str(Path(__file__).parent / "ConfigFacts.java"),
+    ]
+    answer = subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
     assert answer.returncode == 0, answer.stderr
     found: dict[str, dict[str, Row]] = {"brokers": {}, "topics": {}}
     for line in answer.stdout.splitlines():
@@ -48,18 +67,33 @@ def definitions_of(release: str) -> dict[str, dict[str, Row]]:
         if kind in (BROKER, INTERNAL):
             found["brokers"][words[0]] = _row(words, INTERNAL if kind == INTERNAL else words[6])
         elif kind in (TOPIC, INTERNAL_TOPIC):
-            behind = INTERNAL if kind == INTERNAL_TOPIC else "" if words[0].endswith(THROTTLED) else words[6]
+            behind = (
+                INTERNAL
+                if kind == INTERNAL_TOPIC
+                else ""
+                if words[0].endswith(THROTTLED)
+                else words[6]
+            )
             found["topics"][words[0]] = _row(words, behind)
     return found
 
 
 def _row(words: Sequence[str], last: str) -> Row:
     _, kind, has, default, valid, _ = words[:6]
-    return (kind, default if has == "true" else None, "" if last == "read-only" else last, "versions" if valid.startswith(VERSIONS) else valid)
+    return (
+        kind,
+        default if has == "true" else None,
+        "" if last == "read-only" else last,
+        "versions" if valid.startswith(VERSIONS) else valid,
+    )
 
 
-def _changes(tables: Tables) -> tuple[dict[str, dict[str, Row]], dict[str, list[str]], dict[str, list[str]]]:
-    """Return new and changed configs of each line, removed ones, and the order of names where it is not that of introduction."""
+def _changes(
+    tables: Tables,
+) -> tuple[dict[str, dict[str, Row]], dict[str, list[str]], dict[str, list[str]]]:
+    """Return new and changed configs of each line, removed ones, and the order of names where it is
+    not that of introduction.
+    """
     changed: dict[str, dict[str, Row]] = {}
     gone: dict[str, list[str]] = {}
     orders: dict[str, list[str]] = {}
@@ -78,7 +112,10 @@ def _literal(name: str, row: Row) -> str:
     fields: list[str | None] = [name, *row]
     while fields[-1] == "":
         fields.pop()
-    words = ["None" if each is None else '"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"' for each in fields]
+    words = [
+        "None" if each is None else '"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        for each in fields
+    ]
     if len(whole := f"        ({', '.join(words)}),") <= WIDTH:
         return whole
     return "        (\n" + "".join(_wrapped(word) for word in words) + "        ),"
@@ -88,18 +125,35 @@ def _wrapped(word: str) -> str:
     """Return a literal on one line, or split over several."""
     room = WIDTH - 16
     pieces = [word[at : at + room] for at in range(0, len(word), room)]
-    return f"            {chr(34).join(pieces[:1])}" + "".join(f'"\n            "{piece}' for piece in pieces[1:]) + ",\n"
+    return (
+        f"            {chr(34).join(pieces[:1])}"
+        + "".join(f'"\n            "{piece}' for piece in pieces[1:])
+        + ",\n"
+    )
 
 
 def _module(sentence: str, tables: Tables, of_file: str) -> str:
     changed, gone, orders = _changes(tables)
-    lines = [f'"""{sentence} Data only; written by tests/apache_kafka/config_facts.py from the classes of each release."""', "", "# fmt: off"]
+    lines = [
+        (
+            f'"""{sentence} Data only; written by tests/apache_kafka/config_facts.py from the '
+            'classes of each release."""'
+        ),
+        "",
+        "# fmt: off",
+    ]
     lines += ["CHANGED: dict[str, tuple[tuple[str | None, ...], ...]] = {"]
     for line, rows in changed.items():
         if line.startswith(of_file):
-            lines += [f'    "{line}": (', *(_literal(name, row) for name, row in rows.items()), "    ),"]
+            lines += [
+                f'    "{line}": (',
+                *(_literal(name, row) for name, row in rows.items()),
+                "    ),",
+            ]
     lines += ["}", "GONE: dict[str, tuple[str, ...]] = {"]
-    lines += _name_lists({line: names for line, names in gone.items() if names and line.startswith(of_file)})
+    lines += _name_lists(
+        {line: names for line, names in gone.items() if names and line.startswith(of_file)}
+    )
     lines += ["}"]
     if orders and not of_file:  # broker configs are in alphabetical order
         lines += ["ORDERS: dict[str, tuple[str, ...]] = {", *_name_lists(orders), "}"]
@@ -118,17 +172,29 @@ def written(definitions: Mapping[str, Mapping[str, Mapping[str, Row]]]) -> dict[
     brokers = {line: dict(sorted(each["brokers"].items())) for line, each in definitions.items()}
     topics = {line: each["topics"] for line, each in definitions.items()}
     return {
-        **{name: _module(f"Settings of brokers, {of}x.", brokers, of) for name, of in FILES.items() if of},
+        **{
+            name: _module(f"Settings of brokers, {of}x.", brokers, of)
+            for name, of in FILES.items()
+            if of
+        },
         "topics": _module("Configurations of topics.", topics, ""),
     }
 
 
 def rows_of(line: str) -> dict[str, dict[str, Row]]:
-    """Return the content of the written files for a release line, in the shape of `definitions_of`."""
+    """Return the content of the written files for a release line, in the shape of
+    `definitions_of`.
+    """
     found: dict[str, dict[str, Row]] = {}
-    for kind, changed, gone in (("brokers", BROKER_ROWS, BROKER_GONE), ("topics", topics.CHANGED, topics.GONE)):
+    for kind, changed, gone in (
+        ("brokers", BROKER_ROWS, BROKER_GONE),
+        ("topics", topics.CHANGED, topics.GONE),
+    ):
         rows = rows_until(changed, gone, line)
-        found[kind] = {name: (row[1], row[2] if len(row) > 2 else "", *(*row[3:], "", "")[:2]) for name, row in rows.items()}
+        found[kind] = {
+            name: (row[1], row[2] if len(row) > 2 else "", *(*row[3:], "", "")[:2])
+            for name, row in rows.items()
+        }
     return found
 
 

@@ -1,7 +1,9 @@
-"""The same requests to two controllers: fake brokers register, and every change of topics and partitions is requested with raw requests.
+"""The same requests to two controllers: fake brokers register, and every change of topics and
+partitions is requested with raw requests.
 
-The responses of a controller and its log records are converted to a text that does not depend on the controller: topics by name and incarnations of
-brokers by number, because ids and offsets differ. Requests are sent one at a time, so the records of each request are known.
+The responses of a controller and its log records are converted to a text that does not depend on
+the controller: topics by name and incarnations of brokers by number, because ids and offsets
+differ. Requests are sent one at a time, so the records of each request are known.
 """
 
 import json
@@ -15,7 +17,13 @@ from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.message_json import message_to_json
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from protocol.messages.k01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
 from protocol.messages.registry import response_class
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
 from protocol.metadata.m02_topic import TopicRecord
@@ -60,7 +68,8 @@ class Session:
         """Close the connection."""
         self._peer.close()
 
-    # Parts of requests ----------------------------------------------------------------------------------------------------------------------------
+    # Parts of requests
+    # ----------------------------------------------------------------------------------------------
 
     def topic_id(self, name: str) -> bytes:
         """Return the id of a topic; an unused one if the topic does not exist."""
@@ -74,9 +83,14 @@ class Session:
 
     def partitions(self) -> Mapping[tuple[str, int], PartitionRegistration]:
         """Return all partitions by topic name and number."""
-        return {(topic.name, number): partition for topic in self.image.topics() for number, partition in sorted(topic.partitions.items())}
+        return {
+            (topic.name, number): partition
+            for topic in self.image.topics()
+            for number, partition in sorted(topic.partitions.items())
+        }
 
-    # Requests -------------------------------------------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     def send(self, asked: "Callable[[Session], tuple[Message, int]]") -> Result:
         """Send a request and return its result."""
@@ -86,14 +100,23 @@ class Session:
         answer = self._peer.ask(body, version, response_class(api_key))
         batches = self.read()
         records = sorted(self._record_text(*record) for batch in batches for record in batch)
-        return Result(answer=self._words(message_to_json(answer, version)), records=tuple(records), batches=tuple(map(len, batches)))
+        return Result(
+            answer=self._words(message_to_json(answer, version)),
+            records=tuple(records),
+            batches=tuple(map(len, batches)),
+        )
 
     def read(self) -> list[list[tuple[Message, int]]]:
-        """Read the new batches of the log, each record with its version, without those that controllers write by themselves."""
+        """Read the new batches of the log, each record with its version, without those that
+        controllers write by themselves.
+        """
         gained: list[list[tuple[Message, int]]] = []
         while batches := self._fetch():
             for batch in split_batches(batches):
-                self._next_offset, self._last_epoch = batch.last_offset + 1, batch.partition_leader_epoch
+                self._next_offset, self._last_epoch = (
+                    batch.last_offset + 1,
+                    batch.partition_leader_epoch,
+                )
                 if batch.is_control:
                     continue
                 records: list[tuple[Message, int]] = []
@@ -109,7 +132,10 @@ class Session:
 
     def _fetch(self) -> bytes:
         partition = FetchPartition(
-            partition=0, current_leader_epoch=self._leader_epoch, fetch_offset=self._next_offset, last_fetched_epoch=self._last_epoch
+            partition=0,
+            current_leader_epoch=self._leader_epoch,
+            fetch_offset=self._next_offset,
+            last_fetched_epoch=self._last_epoch,
         )
         request = FetchRequest(
             cluster_id=CLUSTER_ID,
@@ -130,10 +156,14 @@ class Session:
         if isinstance(record, TopicRecord):
             self._names[uuid_text(record.topic_id)] = record.name
         if isinstance(record, RegisterBrokerRecord):
-            number = sum(text.startswith(f"{record.broker_id}/") for text in self._incarnations.values()) + 1
+            number = (
+                sum(text.startswith(f"{record.broker_id}/") for text in self._incarnations.values())
+                + 1
+            )
             self._incarnations.setdefault(record.broker_epoch, f"{record.broker_id}/{number}")
 
-    # Texts ----------------------------------------------------------------------------------------------------------------------------------------
+    # Texts
+    # ----------------------------------------------------------------------------------------------
 
     def _record_text(self, record: Message, version: int) -> str:
         return f"{type(record).__name__} v{version} {self._words(message_to_json(record, version))}"
@@ -144,13 +174,24 @@ class Session:
     def _said(self, content: Any, key: str = "") -> Any:
         match content:
             case dict():
-                return {name: self._said(value, name) for name, value in content.items() if name not in LEFT_OUT}
+                return {
+                    name: self._said(value, name)
+                    for name, value in content.items()
+                    if name not in LEFT_OUT
+                }
             case list():
                 said = [self._said(value, key) for value in content]
-                return sorted(said, key=json.dumps) if any(isinstance(value, dict) for value in said) else said
+                return (
+                    sorted(said, key=json.dumps)
+                    if any(isinstance(value, dict) for value in said)
+                    else said
+                )
             case str() if content in self._names:
                 return f"topic {self._names[content]}"
-            case str() if key == "topicId" and content not in (uuid_text(UNUSED_ID), uuid_text(ZERO_UUID)):
+            case str() if key == "topicId" and content not in (
+                uuid_text(UNUSED_ID),
+                uuid_text(ZERO_UUID),
+            ):
                 return "generated, not assigned"
             case int() if key == "brokerEpoch" and content in self._incarnations:
                 return f"incarnation {self._incarnations[content]}"

@@ -1,7 +1,10 @@
-"""The responses of a node to each value of a one-byte field, which in requests is mostly an enumeration: every such field, version and listener.
+"""The responses of a node to each value of a one-byte field, which in requests is mostly an
+enumeration: every such field, version and listener.
 
-Requests are those of `tests.rights.bodies`, which name existing resources; only the one field changes. Responses are written as error codes and
-texts, the types of configs and the lengths of lists, by path.   Source: the message definitions; the node decides what an unknown value means.
+Requests are those of `tests.rights.bodies`, which name existing resources; only the one field
+changes. Responses are written as error codes and texts, the types of configs and the lengths of
+lists, by path.
+Source: the message definitions; the node decides what an unknown value means.
 """
 
 import re
@@ -14,7 +17,10 @@ from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
 from protocol.declaration import ArrayOf, Declaration, Primitive, StructureOf
 from protocol.errors import ErrorCode
-from protocol.messages.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from protocol.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from protocol.messages.registry import request_class, response_class
 from protocol.schema import Message, declaration_of
 from tests.rights.answers import prepared, served
@@ -48,14 +54,23 @@ def questions(listener: str, line: str, things: Resources) -> Iterator[tuple[Cas
             for path, is_list in byte_fields(declaration_of(request_class(key)), version):
                 for value in VALUES:
                     body = body_of(key, version, things)
-                    if isinstance(body, AlterUserScramCredentialsRequest) and path[0] == "upsertions":
-                        body.upsertions = [ScramCredentialUpsertion(name="bob", iterations=4096, salt=b"salt", salted_password=b"secret")]
+                    if (
+                        isinstance(body, AlterUserScramCredentialsRequest)
+                        and path[0] == "upsertions"
+                    ):
+                        body.upsertions = [
+                            ScramCredentialUpsertion(
+                                name="bob", iterations=4096, salt=b"salt", salted_password=b"secret"
+                            )
+                        ]
                     changed = put(body, path, [value] if is_list else value)
                     assert changed, f"{key.name} v{version} has no {'.'.join(path)}"
                     yield (listener, key, ".".join(path), version, value), body
 
 
-def byte_fields(declaration: Declaration, version: int, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], bool]]:
+def byte_fields(
+    declaration: Declaration, version: int, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Yield the path of each one-byte field of a version, and whether it is a list."""
     for field in declaration.fields:
         if version not in field.versions:
@@ -80,7 +95,9 @@ def put(message: Message, path: tuple[str, ...], value: object) -> int:
 
 
 class RetryingClient:
-    """One client that reconnects after the node closed the connection, and retries while a resigned controller is not active again."""
+    """One client that reconnects after the node closed the connection, and retries while a resigned
+    controller is not active again.
+    """
 
     def __init__(self, target: Target, address: str) -> None:
         self._target, self._address = target, address
@@ -98,7 +115,9 @@ class RetryingClient:
         give_up_at = time.monotonic() + RETRY_SECONDS
         while True:
             found = self._once(body, case)
-            if time.monotonic() > give_up_at or not any(word.endswith(f"error_code={int(ErrorCode.NOT_CONTROLLER)}") for word in found):
+            if time.monotonic() > give_up_at or not any(
+                word.endswith(f"error_code={int(ErrorCode.NOT_CONTROLLER)}") for word in found
+            ):
                 return found
             time.sleep(PAUSE_SECONDS)
 
@@ -107,7 +126,9 @@ class RetryingClient:
         if self._peer is None:
             self._peer = self._target.peer(self._address, ANSWER_SECONDS)
         try:
-            return sorted(set(words("", self._peer.ask(body, version, response_class(key)), version)))
+            return sorted(
+                set(words("", self._peer.ask(body, version, response_class(key)), version))
+            )
         except (PeerClosed, PeerSilent) as failure:
             self._peer.close()
             self._peer = None

@@ -1,4 +1,6 @@
-"""A real Apache Kafka on this machine: one combined KRaft node on loopback, started in about three seconds, and Kafka's command-line tools."""
+"""A real Apache Kafka on this machine: one combined KRaft node on loopback, started in about three
+seconds, and Kafka's command-line tools.
+"""
 
 import shutil
 import socket
@@ -9,11 +11,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from tests.apache_kafka.class_path import CACHE, DEFAULT_RELEASE, class_path, has_class, has_tools, java, shell_class_path
+from tests.apache_kafka.class_path import (
+    CACHE,
+    DEFAULT_RELEASE,
+    class_path,
+    has_class,
+    has_tools,
+    java,
+    shell_class_path,
+)
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 """For tests: a fast start, slow afterwards."""
-SERVER_JVM = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-Xmx1G", "-Xms1G")
+SERVER_JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-Xmx1G",
+    "-Xms1G",
+)
 """For benchmarks: the flags of kafka-server-start.sh."""
 CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 ROLES = "broker,controller"
@@ -58,57 +75,97 @@ OF_THE_SERVER = ("storage",)
 """Tools that are in the jar of the server."""
 
 
-def run_java(release: str, main_class: str, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+def run_java(
+    release: str, main_class: str, *arguments: str, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a main class of a release until it exits."""
     command = java_command(release, main_class, *arguments, jvm=QUICK_JVM)
-    return subprocess.run(command, input=stdin or "", capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
+    return subprocess.run(
+        command,
+        input=stdin or "",
+        capture_output=True,
+        text=True,
+        timeout=TOOL_SECONDS,
+        check=False,
+    )
 
 
 def run_tool(release: str, tool: str, *arguments: str, stdin: str | None = None) -> str:
-    """Run one of Kafka's command-line tools and return its output. A failing tool is a failed assertion with its output."""
+    """Run one of Kafka's command-line tools and return its output.
+
+    A failing tool is a failed assertion with its output.
+    """
     lender = release if tool in OF_THE_SERVER or has_tools(release) else TOOLS_OF_4
     moved = MOVED.get(tool)
     main_class = moved if moved is not None and has_class(lender, moved) else TOOLS[tool]
     done = run_java(lender, main_class, *arguments, stdin=stdin)
-    assert done.returncode == 0, f"{tool} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, (
+        f"{tool} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    )
     return done.stdout
 
 
 def dump_log(*files: Path, release: str = DEFAULT_RELEASE, metadata: bool = False) -> str:
     """Return the output of Kafka's DumpLogSegments for log, index or snapshot files."""
-    decoder = ["--cluster-metadata-decoder"] if metadata else ["--print-data-log", "--deep-iteration"]
+    decoder = (
+        ["--cluster-metadata-decoder"] if metadata else ["--print-data-log", "--deep-iteration"]
+    )
     return run_tool(release, "dump-log", *decoder, "--files", ",".join(str(file) for file in files))
 
 
-def metadata_shell(snapshot: Path, *commands: str, patience: int = 1, release: str = DEFAULT_RELEASE) -> list[str]:
+def metadata_shell(
+    snapshot: Path, *commands: str, patience: int = 1, release: str = DEFAULT_RELEASE
+) -> list[str]:
     """Return the words that Kafka's metadata shell prints for commands on its standard input.
 
-    It accepts commands before it has loaded everything: missing output may appear the next time, with more patience.
+    It accepts commands before it has loaded everything: missing output may appear the next time,
+    with more patience.
     """
     jars = ":".join(str(jar) for jar in shell_class_path(release))
-    command = [str(java()), *QUICK_JVM, "-cp", jars, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshot)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as shell:
+    command = [
+        str(java()),
+        *QUICK_JVM,
+        "-cp",
+        jars,
+        "org.apache.kafka.shell.MetadataShell",
+        "--snapshot",
+        str(snapshot),
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as shell:
         time.sleep(SHELL_SECONDS * patience)
-        printed, _ = shell.communicate("".join(f"{line}\n" for line in (*commands, "exit")), timeout=TOOL_SECONDS)
+        printed, _ = shell.communicate(
+            "".join(f"{line}\n" for line in (*commands, "exit")), timeout=TOOL_SECONDS
+        )
     assert shell.returncode == 0, printed
     return printed.split()
 
 
-def java_command(release: str, main_class: str, *arguments: str, jvm: tuple[str, ...] = QUICK_JVM) -> list[str]:
+def java_command(
+    release: str, main_class: str, *arguments: str, jvm: tuple[str, ...] = QUICK_JVM
+) -> list[str]:
     """Return the command that runs a main class of a release."""
     jars = ":".join(str(jar) for jar in class_path(release))
     log4j = CACHE / release / "log4j.properties"
     if not log4j.exists():
         log4j.write_text(LOG4J)
-    quiet = [f"-Dlog4j.configuration=file:{log4j}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Djava.awt.headless=true"]
+    quiet = [
+        f"-Dlog4j.configuration=file:{log4j}",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-Djava.awt.headless=true",
+    ]
     return [str(java()), *jvm, *quiet, "-cp", jars, main_class, *arguments]
 
 
 @dataclass(slots=True)
 class ApacheKafka:
-    """One combined broker and controller, or the roles in `process.roles`. Use as a context manager.
+    """One combined broker and controller, or the roles in `process.roles`.
 
-    `settings` are Kafka properties that override those derived here. A new cluster starts at `metadata_version`, by default that of the release.
+    Use as a context manager.
+
+    `settings` are Kafka properties that override those derived here. A new cluster starts at
+    `metadata_version`, by default that of the release.
     """
 
     release: str = DEFAULT_RELEASE
@@ -122,9 +179,13 @@ class ApacheKafka:
     _launched: float = 0.0
     _process: subprocess.Popen[bytes] | None = None
     _is_own: bool = False
-    """Whether the harness writes the directory and the property file; otherwise they exist already."""
+    """Whether the harness writes the directory and the property file; otherwise they exist
+    already.
+    """
     _written: str = ""
-    """What was last written to the property file: a test may change the file, or the settings here, between two starts."""
+    """What was last written to the property file: a test may change the file, or the settings here,
+    between two starts.
+    """
 
     @property
     def bootstrap(self) -> str:
@@ -157,7 +218,12 @@ class ApacheKafka:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.remove()
 
     def remove(self) -> None:
@@ -172,41 +238,70 @@ class ApacheKafka:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the node on free ports and return when it responds. Raises Missing without Java or Maven."""
+        """Start the node on free ports and return when it responds.
+
+        Raises Missing without Java or Maven.
+        """
         self.launch()
         self.wait()
 
     def launch(self) -> None:
-        """Start the node; call `wait` before anything else. Controllers that need each other are all launched before the first `wait`."""
+        """Start the node; call `wait` before anything else.
+
+        Controllers that need each other are all launched before the first `wait`.
+        """
         class_path(self.release)
         if self.directory == Path():
             self.directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
             shutil.copytree(_formatted(self.release, self.metadata_version), self.data)
-            _identify(self.data, self.settings.get("node.id", NODE_ID), is_controller="controller" in self.settings.get("process.roles", ROLES))
+            _identify(
+                self.data,
+                self.settings.get("node.id", NODE_ID),
+                is_controller="controller" in self.settings.get("process.roles", ROLES),
+            )
             free = _free_ports(2)
             self.port, self.controller_port = self.port or free[0], self.controller_port or free[1]
             self._is_own = True
-        properties = _properties(self.data, self.port, self.controller_port, self.settings) if self._is_own else self._written
+        properties = (
+            _properties(self.data, self.port, self.controller_port, self.settings)
+            if self._is_own
+            else self._written
+        )
         if properties != self._written:
             (self.directory / "server.properties").write_text(properties)
             self._written = properties
         self._launched = time.monotonic()
         with open(self.directory / "server.log", "ab") as log:
-            command = java_command(self.release, "kafka.Kafka", str(self.directory / "server.properties"), jvm=self.jvm)
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            command = java_command(
+                self.release, "kafka.Kafka", str(self.directory / "server.properties"), jvm=self.jvm
+            )
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
 
     def wait(self) -> None:
         """Return when the node responds."""
         assert self._process is not None, "the node was launched"
-        while not _answers(self.port if "broker" in self.settings.get("process.roles", ROLES) else self.controller_port):
+        while not _answers(
+            self.port
+            if "broker" in self.settings.get("process.roles", ROLES)
+            else self.controller_port
+        ):
             words = (self.directory / "server.log").read_text(errors="replace")[-2000:]
-            assert self._process.poll() is None, f"Apache Kafka ended with {self._process.returncode}:\n{words}"
-            assert time.monotonic() - self._launched < START_SECONDS, f"Apache Kafka does not answer:\n{words}"
+            assert self._process.poll() is None, (
+                f"Apache Kafka ended with {self._process.returncode}:\n{words}"
+            )
+            assert time.monotonic() - self._launched < START_SECONDS, (
+                f"Apache Kafka does not answer:\n{words}"
+            )
             time.sleep(0.05)
         self.started_seconds = time.monotonic() - self._launched
 
     def stop(self, *, cleanly: bool = True) -> None:
-        """Stop the node with SIGTERM or SIGKILL. It can be restarted with the same directory and port."""
+        """Stop the node with SIGTERM or SIGKILL.
+
+        It can be restarted with the same directory and port.
+        """
         if self._process is None:
             return
         if cleanly:
@@ -222,7 +317,11 @@ class ApacheKafka:
 
     def tool(self, tool: str, *arguments: str, stdin: str | None = None) -> str:
         """Run a tool of this release against this node and return its output."""
-        server = "--broker-list" if tool == "verifiable-producer" and self.release.startswith("3.") else "--bootstrap-server"
+        server = (
+            "--broker-list"
+            if tool == "verifiable-producer" and self.release.startswith("3.")
+            else "--bootstrap-server"
+        )
         return run_tool(self.release, tool, server, self.bootstrap, *arguments, stdin=stdin)
 
 
@@ -230,7 +329,10 @@ def _properties(data: Path, port: int, controller_port: int, settings: dict[str,
     own_controller = f"CONTROLLER://127.0.0.1:{controller_port}"
     own_clients = f"PLAINTEXT://127.0.0.1:{port}"
     role_properties = {
-        ROLES: {"listeners": f"{own_clients},{own_controller}", "advertised.listeners": own_clients},
+        ROLES: {
+            "listeners": f"{own_clients},{own_controller}",
+            "advertised.listeners": own_clients,
+        },
         "broker": {"listeners": own_clients},
         "controller": {"listeners": own_controller},
     }
@@ -257,23 +359,40 @@ def _properties(data: Path, port: int, controller_port: int, settings: dict[str,
 
 
 def _identify(data: Path, node_id: str, *, is_controller: bool) -> None:
-    """Adapt a copied directory to one node: with its id, and without a directory id, so that the node generates its own."""
+    """Adapt a copied directory to one node: with its id, and without a directory id, so that the
+    node generates its own.
+    """
     if not is_controller:
         shutil.rmtree(data / "__cluster_metadata-0", ignore_errors=True)
     file = data / "meta.properties"
-    lines = [line for line in file.read_text().splitlines() if not line.startswith(("node.id=", "directory.id=", "#"))]
+    lines = [
+        line
+        for line in file.read_text().splitlines()
+        if not line.startswith(("node.id=", "directory.id=", "#"))
+    ]
     file.write_text("\n".join([*lines, f"node.id={node_id}", ""]))
 
 
 def _formatted(release: str, metadata_version: str = "") -> Path:
-    """Return a formatted directory to copy: the storage tool starts another Java, so it runs once per release and version."""
+    """Return a formatted directory to copy: the storage tool starts another Java, so it runs once
+    per release and version.
+    """
     formatted = CACHE / release / f"formatted{metadata_version and '-'}{metadata_version}"
     if not formatted.exists():
         fresh = Path(tempfile.mkdtemp(dir=CACHE / release))
         properties = fresh / "server.properties"
         properties.write_text(_properties(fresh / "data", 9092, 9093, {}))
         version = ["--release-version", metadata_version] if metadata_version else []
-        run_tool(release, "storage", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties), *version)
+        run_tool(
+            release,
+            "storage",
+            "format",
+            "--cluster-id",
+            CLUSTER_ID,
+            "--config",
+            str(properties),
+            *version,
+        )
         try:
             (fresh / "data").rename(formatted)
         except OSError:
@@ -291,7 +410,9 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _answers(port: int) -> bool:
-    """Send ApiVersions version 0 as literal bytes: the harness must not depend on the codec under test."""
+    """Send ApiVersions version 0 as literal bytes: the harness must not depend on the codec under
+    test.
+    """
     question = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:

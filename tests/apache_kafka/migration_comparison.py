@@ -1,4 +1,6 @@
-"""A recorded migration without the values that differ in each run: generated ids, ports, times, offsets, orders of hash maps."""
+"""A recorded migration without the values that differ in each run: generated ids, ports, times,
+offsets, orders of hash maps.
+"""
 
 import json
 import re
@@ -18,10 +20,12 @@ READERS = "__consumer_offsets"
 
 
 def znodes(tree: Tree, *, counts_states: bool = True) -> dict[str, tuple[object, int]]:
-    """The content of each znode and its number of writes, except for /migration, which is written twice a second.
+    """The content of each znode and its number of writes, except for /migration, which is written
+    twice a second.
 
-    Without `counts_states` the writes of topics and partition states are not counted either: an unfenced KRaft broker becomes leader again and
-    reports the directories of its replicas. Both are one write if they are committed together, and two if not.
+    Without `counts_states` the writes of topics and partition states are not counted either: an
+    unfenced KRaft broker becomes leader again and reports the directories of its replicas. Both are
+    one write if they are committed together, and two if not.
     """
     found: dict[str, tuple[object, int]] = {}
     for path, (data, stat) in tree.items():
@@ -35,18 +39,29 @@ def znodes(tree: Tree, *, counts_states: bool = True) -> dict[str, tuple[object,
 
 def is_of_partitions(path: str) -> bool:
     """Return whether a znode is a topic or a partition state."""
-    return path.startswith(TOPICS) and (path.endswith("/state") or path.count("/") == TOPICS.count("/") + 1)
+    return path.startswith(TOPICS) and (
+        path.endswith("/state") or path.count("/") == TOPICS.count("/") + 1
+    )
 
 
 def settled(key: str, value: object) -> object:
     """A field of a znode without values that differ in each run."""
-    if key in ("timestamp", "port", "id", "topic_id") or (key == "kraft_metadata_offset" and value != -1):
+    if key in ("timestamp", "port", "id", "topic_id") or (
+        key == "kraft_metadata_offset" and value != -1
+    ):
         return type(value).__name__
-    return [re.sub(r":\d+$", "", str(each)) for each in value] if key == "endpoints" and isinstance(value, list) else value
+    return (
+        [re.sub(r":\d+$", "", str(each)) for each in value]
+        if key == "endpoints" and isinstance(value, list)
+        else value
+    )
 
 
 def records(found: Recording) -> list[object]:
-    """The records of the log, read lazily. Whether a broker is unfenced during the initial copy or after it depends on its heartbeats."""
+    """The records of the log, read lazily.
+
+    Whether a broker is unfenced during the initial copy or after it depends on its heartbeats.
+    """
     names: dict[str, str] = {}
     epochs: dict[int, int] = {}
 
@@ -63,14 +78,33 @@ def records(found: Recording) -> list[object]:
             return names.setdefault(value, f"uuid {len(names)}")
         return value
 
-    until = next((place for place, record in enumerate(found.records) if record["data"].get("name") == READERS), None)
-    rows = [(record["type"], record["version"], json.dumps(plain(record["data"]))) for record in found.records[:until]]
-    let_in = [each for each in rows if each[0] == "BROKER_REGISTRATION_CHANGE_RECORD" and '"fenced": -1' in each[2]]
-    return [*runs_sorted([each for each in rows if each not in let_in], lambda each: each[0]), *let_in]
+    until = next(
+        (
+            place
+            for place, record in enumerate(found.records)
+            if record["data"].get("name") == READERS
+        ),
+        None,
+    )
+    rows = [
+        (record["type"], record["version"], json.dumps(plain(record["data"])))
+        for record in found.records[:until]
+    ]
+    let_in = [
+        each
+        for each in rows
+        if each[0] == "BROKER_REGISTRATION_CHANGE_RECORD" and '"fenced": -1' in each[2]
+    ]
+    return [
+        *runs_sorted([each for each in rows if each not in let_in], lambda each: each[0]),
+        *let_in,
+    ]
 
 
 def requests(found: Recording, topic: str, *, typed: bool = True) -> list[object]:
-    """The requests of the controller about one topic, topics by name, partitions by number; `typed`: full or incremental."""
+    """The requests of the controller about one topic, topics by name, partitions by number;
+    `typed`: full or incremental.
+    """
     topic_ids: dict[str, str] = {}
     left_out = ("broker_epoch", "port") if typed else ("broker_epoch", "port", "type")
 
@@ -83,8 +117,14 @@ def requests(found: Recording, topic: str, *, typed: bool = True) -> list[object
             return topic_ids.setdefault(uuid_text(value), f"uuid {len(topic_ids)}")
         return key if key in left_out else value
 
-    about = [each for each in found.requests if [state.topic_name for state in each[2].topic_states] == [topic]]
-    return [(type(body).__name__, client_id, plain(fields_of(body))) for _, client_id, body in about]
+    about = [
+        each
+        for each in found.requests
+        if [state.topic_name for state in each[2].topic_states] == [topic]
+    ]
+    return [
+        (type(body).__name__, client_id, plain(fields_of(body))) for _, client_id, body in about
+    ]
 
 
 def fields_of(message: object) -> Any:

@@ -1,4 +1,6 @@
-"""A broker of Apache Kafka 3.9 that migrates from ZooKeeper to KRaft: its properties in each phase, and the content of ZooKeeper."""
+"""A broker of Apache Kafka 3.9 that migrates from ZooKeeper to KRaft: its properties in each phase,
+and the content of ZooKeeper.
+"""
 
 import json
 import time
@@ -20,8 +22,12 @@ LISTENERS = {
 MIGRATES = {"zookeeper.metadata.migration.enable": "true"}
 
 
-def controller_properties(port: int, zookeeper_port: int | None, cluster_id: str, *, node_id: int = CONTROLLER_ID) -> dict[str, str]:
-    """Return the properties of the single KRaft controller; without a ZooKeeper it finalizes a migration."""
+def controller_properties(
+    port: int, zookeeper_port: int | None, cluster_id: str, *, node_id: int = CONTROLLER_ID
+) -> dict[str, str]:
+    """Return the properties of the single KRaft controller; without a ZooKeeper it finalizes a
+    migration.
+    """
     return {
         "process.roles": "controller",
         "node.id": str(node_id),
@@ -29,7 +35,11 @@ def controller_properties(port: int, zookeeper_port: int | None, cluster_id: str
         "controller.quorum.voters": f"{node_id}@127.0.0.1:{port}",
         "kraftsim.cluster.id": cluster_id,
         **LISTENERS,
-        **({} if zookeeper_port is None else {"zookeeper.connect": f"127.0.0.1:{zookeeper_port}", **MIGRATES}),
+        **(
+            {}
+            if zookeeper_port is None
+            else {"zookeeper.connect": f"127.0.0.1:{zookeeper_port}", **MIGRATES}
+        ),
     }
 
 
@@ -49,8 +59,18 @@ def as_kraft(voters: str) -> Callable[[dict[str, str]], dict[str, str]]:
     """Return the properties of a broker in KRaft mode."""
 
     def change(present: dict[str, str]) -> dict[str, str]:
-        kept = {key: value for key, value in present.items() if not key.startswith(("zookeeper.", "broker.id"))}
-        return {**kept, **LISTENERS, "process.roles": "broker", "node.id": present.get("broker.id", "1"), "controller.quorum.voters": voters}
+        kept = {
+            key: value
+            for key, value in present.items()
+            if not key.startswith(("zookeeper.", "broker.id"))
+        }
+        return {
+            **kept,
+            **LISTENERS,
+            "process.roles": "broker",
+            "node.id": present.get("broker.id", "1"),
+            "controller.quorum.voters": voters,
+        }
 
     return change
 
@@ -84,8 +104,16 @@ class Znodes:
                 path = waiting.pop(0)
                 answer = client.ask(OpCode.GET_DATA, WatchedPath(path=path)).read(GetDataResponse)
                 found[path] = answer.data, answer.stat
-                names = client.ask(OpCode.GET_CHILDREN_2, WatchedPath(path=path)).read(GetChildren2Response).children
-                waiting += [f"{path.rstrip('/')}/{name}" for name in sorted(names) if not (path == "/" and name == "zookeeper")]
+                names = (
+                    client.ask(OpCode.GET_CHILDREN_2, WatchedPath(path=path))
+                    .read(GetChildren2Response)
+                    .children
+                )
+                waiting += [
+                    f"{path.rstrip('/')}/{name}"
+                    for name in sorted(names)
+                    if not (path == "/" and name == "zookeeper")
+                ]
         found.pop("/", None)
         return found
 
@@ -94,12 +122,16 @@ class Znodes:
         return parse_cluster_id(self.get("/cluster/id") or b"")
 
     def migrated_until(self) -> int:
-        """Return the metadata offset up to which ZooKeeper is in sync with the log; -1: nothing is migrated."""
+        """Return the metadata offset up to which ZooKeeper is in sync with the log; -1: nothing is
+        migrated.
+        """
         text = self.get(MIGRATION)
         return -1 if text is None else int(json.loads(text)["kraft_metadata_offset"])
 
 
-def wait_for(holds: Callable[[], object], what: str, *, logs: tuple[Path, ...] = (), seconds: float = 150.0) -> None:
+def wait_for(
+    holds: Callable[[], object], what: str, *, logs: tuple[Path, ...] = (), seconds: float = 150.0
+) -> None:
     """Wait until a condition is true."""
     give_up_at = time.monotonic() + seconds
     while not holds():

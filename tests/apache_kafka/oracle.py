@@ -1,8 +1,10 @@
-"""Checks every requirement on Apache Kafka itself: 3.9, the newest release in use here, and a broker of 3.9 in ZooKeeper mode: `make oracle`.
+"""Checks every requirement on Apache Kafka itself: 3.9, the newest release in use here, and a
+broker of 3.9 in ZooKeeper mode: `make oracle`.
 
-A requirement that Apache Kafka does not meet is an error of the suite. Options of `kraftsim conformance` may follow:
-`make oracle ARGS="--only wire"`. A broker in ZooKeeper mode, beside a controller that can become active in its place, is checked by the section on
-ZooKeeper only. With --tiered brokers have a remote store: `make oracle ARGS="--tiered --only tiered-storage"`.
+A requirement that Apache Kafka does not meet is an error of the suite. Options of `kraftsim
+conformance` may follow: `make oracle ARGS="--only wire"`. A broker in ZooKeeper mode, beside a
+controller that can become active in its place, is checked by the section on ZooKeeper only. With
+--tiered brokers have a remote store: `make oracle ARGS="--tiered --only tiered-storage"`.
 """
 
 import subprocess
@@ -20,7 +22,11 @@ CHAPTER = "zookeeper"
 RELEASES = (DEFAULT_RELEASE, NEWEST_RELEASE)
 MET, FAILED = 0, 3
 TIERED = "--tiered"
-WORDS = {MET: "meets every requirement", 1: "does not meet some requirements", FAILED: "could not be tested"}
+WORDS = {
+    MET: "meets every requirement",
+    1: "does not meet some requirements",
+    FAILED: "could not be tested",
+}
 
 
 def main(options: list[str]) -> int:
@@ -57,8 +63,19 @@ def _check_zookeeper_mode(options: list[str]) -> int:
 
 
 def _ask(broker: str, controller: str, options: list[str]) -> int:
-    verb = [sys.executable, "-m", "kraftsim", "conformance", "--bootstrap", broker, "--controller", controller]
-    return subprocess.run([*verb, *(each for each in options if each != TIERED)], check=False).returncode
+    verb = [
+        sys.executable,
+        "-m",
+        "kraftsim",
+        "conformance",
+        "--bootstrap",
+        broker,
+        "--controller",
+        controller,
+    ]
+    return subprocess.run(
+        [*verb, *(each for each in options if each != TIERED)], check=False
+    ).returncode
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Runs every probe on Apache Kafka 3.9 and the newest release, and on kraftsim as either release, and writes the responses: `make probes`.
+"""Runs every probe on Apache Kafka 3.9 and the newest release, and on kraftsim as either release,
+and writes the responses: `make probes`.
 
     python -m tests.apache_kafka.probes [--only WORDS ...] [--at HOST:PORT] [--subject NAME ...]
 
-Without options docs/probes.json is written; `make docs` renders it. A difference that the probe does not explain is a failure, and so is an
-explanation without a difference.
+Without options docs/probes.json is written; `make docs` renders it. A difference that the probe
+does not explain is a failure, and so is an explanation without a difference.
 """
 
 import argparse
@@ -37,7 +38,9 @@ SETTINGS = {
 }
 """Configs of every node: timeouts are checked often, so that probes need not wait for them."""
 NAMES = 16
-"""This many names cover all partitions of the coordinator topics, which are loaded one after the other."""
+"""This many names cover all partitions of the coordinator topics, which are loaded one after the
+other.
+"""
 RELEASES = (DEFAULT_RELEASE, NEWEST_RELEASE)
 MET, DIFFERENT, FAILED = 0, 1, 3
 
@@ -49,15 +52,25 @@ def line_of(release: str) -> str:
 
 def subjects() -> dict[str, str]:
     """Return the subjects: name -> release."""
-    return {name: release for release in RELEASES for name in (f"Apache Kafka {release}", f"kraftsim {line_of(release)}") for release in [release]}
+    return {
+        name: release
+        for release in RELEASES
+        for name in (f"Apache Kafka {release}", f"kraftsim {line_of(release)}")
+        for release in [release]
+    }
 
 
 class Ours:
     """A node of kraftsim."""
 
     def __init__(self, release: str) -> None:
-        spec = ClusterSpec(brokers=1, release=line_of(release), port=free_port_range(1), settings=SETTINGS)
-        self._cluster, self._names = EmbeddedCluster(spec), (*spec.controller_names, *spec.broker_names)
+        spec = ClusterSpec(
+            brokers=1, release=line_of(release), port=free_port_range(1), settings=SETTINGS
+        )
+        self._cluster, self._names = (
+            EmbeddedCluster(spec),
+            (*spec.controller_names, *spec.broker_names),
+        )
         self._own: dict[str, str | None] = {}
 
     def __enter__(self) -> Target:
@@ -69,7 +82,9 @@ class Ours:
 
     def restart_with(self, settings: Mapping[str, str]) -> None:
         """Restart the node with other configs."""
-        for name in reversed(self._names):  # a broker needs the controller for its controlled shutdown
+        for name in reversed(
+            self._names
+        ):  # a broker needs the controller for its controlled shutdown
             self._cluster.tell(name, {**dict.fromkeys(self._own), **settings})
             asyncio.run(self._cluster.stop_node(name))
         self._own = dict(settings)
@@ -105,7 +120,9 @@ def subject(name: str) -> Ours | Theirs:
 
 
 def warmed_up(target: Target) -> Target:
-    """Return a target whose broker has a producer-id block and loaded coordinators, so that no probe gets a retriable error for that."""
+    """Return a target whose broker has a producer-id block and loaded coordinators, so that no
+    probe gets a retriable error for that.
+    """
     target.begin(seconds=60)
     target.producer_id()
     for number in range(NAMES):
@@ -113,12 +130,19 @@ def warmed_up(target: Target) -> Target:
         GroupClient(target)
     with target.peer() as peer:
         for number in range(NAMES):
-            asked = InitProducerIdRequest(transactional_id=f"warm-up-{number}", transaction_timeout_ms=60_000)
-            with_retries(lambda asked=asked: peer.ask(asked, 4, InitProducerIdResponse), lambda answer: answer.error_code)  # type: ignore[misc]
+            asked = InitProducerIdRequest(
+                transactional_id=f"warm-up-{number}", transaction_timeout_ms=60_000
+            )
+            with_retries(
+                lambda asked=asked: peer.ask(asked, 4, InitProducerIdResponse),
+                lambda answer: answer.error_code,
+            )  # type: ignore[misc]
     return target
 
 
-def ask(name: str, chosen: Sequence[tuple[str, Probe]], *, prints: bool = True) -> dict[str, list[str]]:
+def ask(
+    name: str, chosen: Sequence[tuple[str, Probe]], *, prints: bool = True
+) -> dict[str, list[str]]:
     """Run probes on one subject; print the progress."""
     began = time.monotonic()
     answers: dict[str, list[str]] = {}
@@ -136,9 +160,18 @@ def ask(name: str, chosen: Sequence[tuple[str, Probe]], *, prints: bool = True) 
             for title, found in put_all(target, group):
                 answers[title] = found
                 if prints and sys.stderr.isatty():
-                    print(f"\r{name}: {len(answers)} of {len(chosen)} probes\033[K", end="", file=sys.stderr, flush=True)
+                    print(
+                        f"\r{name}: {len(answers)} of {len(chosen)} probes\033[K",
+                        end="",
+                        file=sys.stderr,
+                        flush=True,
+                    )
     if prints:
-        print(f"\r{name}: {len(answers)} probes in {time.monotonic() - began:.0f} s\033[K", file=sys.stderr, flush=True)
+        print(
+            f"\r{name}: {len(answers)} probes in {time.monotonic() - began:.0f} s\033[K",
+            file=sys.stderr,
+            flush=True,
+        )
     return answers
 
 
@@ -155,11 +188,29 @@ def shown(title: str, asked: Probe, found: Mapping[str, Sequence[str]]) -> Itera
 def main(words: Sequence[str]) -> int:
     """Run the probes, compare, and write the page unless only some were run."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.apache_kafka.probes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.apache_kafka.probes",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", nargs="+", default=[], metavar="WORDS", help="only probes whose name contains these words; prints the responses")
-    parser.add_argument("--at", metavar="HOST:PORT", help="only a node that is already running, of any kind: prints its responses")
-    parser.add_argument("--subject", nargs="+", choices=list(subjects()), default=list(subjects()), help="only some of the subjects")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="WORDS",
+        help="only probes whose name contains these words; prints the responses",
+    )
+    parser.add_argument(
+        "--at",
+        metavar="HOST:PORT",
+        help="only a node that is already running, of any kind: prints its responses",
+    )
+    parser.add_argument(
+        "--subject",
+        nargs="+",
+        choices=list(subjects()),
+        default=list(subjects()),
+        help="only some of the subjects",
+    )
     options = parser.parse_args(words)
     try:
         chosen = probes(options.only)
@@ -168,7 +219,13 @@ def main(words: Sequence[str]) -> int:
         return FAILED
     if options.at:
         at = dict(put_all(warmed_up(Target(options.at)), chosen))
-        print("\n".join(line for title, asked in chosen for line in shown(title, asked, {options.at: at[title]})))
+        print(
+            "\n".join(
+                line
+                for title, asked in chosen
+                for line in shown(title, asked, {options.at: at[title]})
+            )
+        )
         return MET
     try:
         found: Answers = {name: ask(name, chosen) for name in options.subject}
@@ -176,10 +233,18 @@ def main(words: Sequence[str]) -> int:
         print(lack, file=sys.stderr)
         return FAILED
     is_whole = not options.only and len(found) == len(subjects())
-    differing = [title for title, asked in chosen if any(compare(asked, {name: answers[title] for name, answers in found.items()}).values())]
+    differing = [
+        title
+        for title, asked in chosen
+        if any(compare(asked, {name: answers[title] for name, answers in found.items()}).values())
+    ]
     for title, asked in chosen:
         if options.only or title in differing:
-            print("\n".join(shown(title, asked, {name: answers[title] for name, answers in found.items()})))
+            print(
+                "\n".join(
+                    shown(title, asked, {name: answers[title] for name, answers in found.items()})
+                )
+            )
     if is_whole:
         keep(found)
         print(f"\n{len(chosen)} probes, {len(differing)} answered differently; written: {FILE}")

@@ -1,4 +1,6 @@
-"""A TCP proxy in front of a node that records requests of some API keys and forwards everything unchanged."""
+"""A TCP proxy in front of a node that records requests of some API keys and forwards everything
+unchanged.
+"""
 
 import contextlib
 import socket
@@ -13,7 +15,10 @@ CHUNK_BYTES = 1 << 16
 
 
 class RecordingProxy:
-    """Use as a context manager. `requests` are (version, client id, body) of the recorded keys, in order of arrival."""
+    """Use as a context manager.
+
+    `requests` are (version, client id, body) of the recorded keys, in order of arrival.
+    """
 
     def __init__(self, keys: tuple[int, ...]) -> None:
         self._keys = keys
@@ -28,7 +33,12 @@ class RecordingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._listener.close()
         for each in self._sockets:
             each.close()
@@ -64,9 +74,13 @@ class RecordingProxy:
 
     def _look(self, data: bytes) -> bytes:
         """Record complete frames, and return the rest."""
-        while len(data) >= SIZE_BYTES and len(data) >= (end := SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big")):
+        while len(data) >= SIZE_BYTES and len(data) >= (
+            end := SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big")
+        ):
             frame, data = data[SIZE_BYTES:end], data[end:]
             if int.from_bytes(frame[:2], "big") in self._keys:
                 head = read_request_head(frame)
-                self.requests.append((head.api_version, head.client_id or "", decode_request(head, frame)))
+                self.requests.append(
+                    (head.api_version, head.client_id or "", decode_request(head, frame))
+                )
         return data

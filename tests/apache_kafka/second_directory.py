@@ -1,4 +1,6 @@
-"""Adds a second log directory to a node of Apache Kafka: like the first one, but empty and with a directory id that the node generates."""
+"""Adds a second log directory to a node of Apache Kafka: like the first one, but empty and with a
+directory id that the node generates.
+"""
 
 import shutil
 from pathlib import Path
@@ -11,9 +13,18 @@ DIRECTORY_ID = "directory.id="
 def add_second_directory(node: ApacheKafka, second: Path) -> None:
     """Stop a running node, create the directory, and start the node with both."""
     node.stop()
-    shutil.copytree(node.data, second, ignore=shutil.ignore_patterns("__cluster*", "*-0", "*checkpoint", ".*"))
+    shutil.copytree(
+        node.data, second, ignore=shutil.ignore_patterns("__cluster*", "*-0", "*checkpoint", ".*")
+    )
     meta = second / "meta.properties"
-    meta.write_text("\n".join(line for line in meta.read_text().splitlines() if not line.startswith(DIRECTORY_ID)) + "\n")
+    meta.write_text(
+        "\n".join(
+            line for line in meta.read_text().splitlines() if not line.startswith(DIRECTORY_ID)
+        )
+        + "\n"
+    )
     properties = node.directory / "server.properties"
-    properties.write_text(properties.read_text().replace(f"log.dirs={node.data}", f"log.dirs={node.data},{second}"))
+    properties.write_text(
+        properties.read_text().replace(f"log.dirs={node.data}", f"log.dirs={node.data},{second}")
+    )
     node.start()

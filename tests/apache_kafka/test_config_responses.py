@@ -1,4 +1,6 @@
-"""Apache Kafka and kraftsim compared: every config is described the same, and dynamic updates refuse the same extreme values."""
+"""Apache Kafka and kraftsim compared: every config is described the same, and dynamic updates
+refuse the same extreme values.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,14 +36,37 @@ from tests.apache_kafka.harness import ApacheKafka
 
 pytestmark = pytest.mark.interop
 BROKER: Final = ConfigResourceType.BROKER
-TOPIC, CLIENT_METRICS, OF_METRICS = ConfigResourceType.TOPIC, ConfigResourceType.CLIENT_METRICS, ConfigSource.CLIENT_METRICS_CONFIG
+TOPIC, CLIENT_METRICS, OF_METRICS = (
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.CLIENT_METRICS,
+    ConfigSource.CLIENT_METRICS_CONFIG,
+)
 LEAST_CONFIGS: Final = 15
 OVERRIDES: Final = (
     {"retention.ms": "4321", "cleanup.policy": "compact,delete"},
-    {"compression.type": "gzip", "min.insync.replicas": "2", "segment.bytes": "1048576", "max.message.bytes": "7"},
-    {"leader.replication.throttled.replicas": "0:1", "follower.replication.throttled.replicas": "*", "preallocate": "true"},
-    {"min.cleanable.dirty.ratio": "0.25", "unclean.leader.election.enable": "true", "message.timestamp.type": "LogAppendTime"},
-    {"segment.ms": "60000", "retention.bytes": "-1", "flush.ms": "5", "file.delete.delay.ms": "0", "delete.retention.ms": "1"},
+    {
+        "compression.type": "gzip",
+        "min.insync.replicas": "2",
+        "segment.bytes": "1048576",
+        "max.message.bytes": "7",
+    },
+    {
+        "leader.replication.throttled.replicas": "0:1",
+        "follower.replication.throttled.replicas": "*",
+        "preallocate": "true",
+    },
+    {
+        "min.cleanable.dirty.ratio": "0.25",
+        "unclean.leader.election.enable": "true",
+        "message.timestamp.type": "LogAppendTime",
+    },
+    {
+        "segment.ms": "60000",
+        "retention.bytes": "-1",
+        "flush.ms": "5",
+        "file.delete.delay.ms": "0",
+        "delete.retention.ms": "1",
+    },
 )
 """Overrides of topics."""
 VALUES: Final = ("", "garbage", "-1", "0", "1", "2147483647", "9223372036854775807")
@@ -75,20 +100,33 @@ def both(request) -> Iterator[Both]:
         yield Both(line, kafka.bootstrap, cluster.bootstrap)
 
 
-def described(address: str, resource_type: int = BROKER, name: str = "1", *, documented: bool = False) -> dict[str, DescribeConfigsResourceResult]:
+def described(
+    address: str, resource_type: int = BROKER, name: str = "1", *, documented: bool = False
+) -> dict[str, DescribeConfigsResourceResult]:
     with Peer.at(address) as peer:
-        resource = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=None)
-        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=documented)
+        resource = DescribeConfigsResource(
+            resource_type=resource_type, resource_name=name, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(
+            resources=[resource], include_synonyms=True, include_documentation=documented
+        )
         (result,) = peer.ask(request, 4, DescribeConfigsResponse).results
     assert result.error_code == 0, result
     return {row.name: row for row in result.configs}
 
 
 def changed(address: str, resource_type: int, name: str, values: Mapping[str, str]) -> None:
-    operations = [AlterableConfig(name=key, config_operation=SET, value=value) for key, value in values.items()]
-    resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=operations)
+    operations = [
+        AlterableConfig(name=key, config_operation=SET, value=value)
+        for key, value in values.items()
+    ]
+    resource = AlterConfigsResource(
+        resource_type=resource_type, resource_name=name, configs=operations
+    )
     with Peer.at(address) as peer:
-        (row,) = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1, IncrementalAlterConfigsResponse).responses
+        (row,) = peer.ask(
+            IncrementalAlterConfigsRequest(resources=[resource]), 1, IncrementalAlterConfigsResponse
+        ).responses
     assert row.error_code == 0, row
 
 
@@ -100,23 +138,38 @@ def refusals(address: str, names: list[str]) -> dict[tuple[str, str, str], int]:
             for resource_name in ("1", ""):
                 for value in VALUES:
                     operation = AlterableConfig(name=name, config_operation=SET, value=value)
-                    resource = AlterConfigsResource(resource_type=BROKER, resource_name=resource_name, configs=[operation])
-                    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+                    resource = AlterConfigsResource(
+                        resource_type=BROKER, resource_name=resource_name, configs=[operation]
+                    )
+                    request = IncrementalAlterConfigsRequest(
+                        resources=[resource], validate_only=True
+                    )
                     (row,) = peer.ask(request, 1, IncrementalAlterConfigsResponse).responses
                     found[name, resource_name, value] = row.error_code
     return found
 
 
 def test_broker_configs_are_described_the_same(both):
-    """Names, types, defaults, read-only, sensitive, and synonyms, except for the static configs of either cluster."""
+    """Names, types, defaults, read-only, sensitive, and synonyms, except for the static configs of
+    either cluster.
+    """
     theirs, ours = described(both.theirs), described(both.ours)
-    given = {name for rows in (theirs, ours) for name, row in rows.items() if row.config_source == ConfigSource.STATIC_BROKER_CONFIG}
+    given = {
+        name
+        for rows in (theirs, ours)
+        for name, row in rows.items()
+        if row.config_source == ConfigSource.STATIC_BROKER_CONFIG
+    }
     assert len(given) < len(theirs) // 10
     assert theirs.keys() - given == ours.keys() - given
-    assert {name: row for name, row in ours.items() if name not in given} == {name: row for name, row in theirs.items() if name not in given}
+    assert {name: row for name, row in ours.items() if name not in given} == {
+        name: row for name, row in theirs.items() if name not in given
+    }
 
 
-@pytest.mark.parametrize("values", [{}, *OVERRIDES], ids=lambda values: ", ".join(values) or "no overrides")
+@pytest.mark.parametrize(
+    "values", [{}, *OVERRIDES], ids=lambda values: ", ".join(values) or "no overrides"
+)
 def test_topic_configs_are_described_the_same(both, values):
     """With overrides of the topic and their synonyms, including dynamic cluster-wide defaults."""
     found = []
@@ -124,18 +177,28 @@ def test_topic_configs_are_described_the_same(both, values):
     for address in (both.theirs, both.ours):
         changed(address, BROKER, "", cluster_wide)
         name = Target(address).topic(configs=values).name
-        settled(partial(described, address, TOPIC, name), _has_lz4_behind, "the default of all brokers")
+        settled(
+            partial(described, address, TOPIC, name), _has_lz4_behind, "the default of all brokers"
+        )
         found.append(described(address, TOPIC, name))
     assert found[0].keys() == found[1].keys()
-    assert {name: (found[0][name], row) for name, row in found[1].items() if found[0][name] != row} == {}
-    assert len(found[0]) > LEAST_CONFIGS and all(found[0][name].config_source == ConfigSource.TOPIC_CONFIG for name in values)
+    assert {
+        name: (found[0][name], row) for name, row in found[1].items() if found[0][name] != row
+    } == {}
+    assert len(found[0]) > LEAST_CONFIGS and all(
+        found[0][name].config_source == ConfigSource.TOPIC_CONFIG for name in values
+    )
 
 
 def _has_lz4_behind(rows: dict[str, DescribeConfigsResourceResult]) -> bool:
     return any(synonym.value == "lz4" for synonym in rows["compression.type"].synonyms)
 
 
-@pytest.mark.parametrize("values", [{}, {"interval.ms": "5000"}, {"match": "client_id=a, client_source_port=1", "metrics": "a,b"}], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"interval.ms": "5000"}, {"match": "client_id=a, client_source_port=1", "metrics": "a,b"}],
+    ids=str,
+)
 def test_client_metrics_subscriptions_are_described_the_same(both, values):
     found = []
     for number, address in enumerate((both.theirs, both.ours)):
@@ -143,18 +206,37 @@ def test_client_metrics_subscriptions_are_described_the_same(both, values):
         if values:
             changed(address, CLIENT_METRICS, name, values)
         what = partial(described, address, CLIENT_METRICS, name)
-        found.append(settled(what, lambda rows: all(key in rows and rows[key].config_source == OF_METRICS for key in values), "what was set"))
+        found.append(
+            settled(
+                what,
+                lambda rows: all(
+                    key in rows and rows[key].config_source == OF_METRICS for key in values
+                ),
+                "what was set",
+            )
+        )
     assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("kind", ["broker", "topic"])
 def test_documentation_is_returned_on_request_and_is_not_kafkas_text(both, kind):
-    """Apache Kafka documents nearly every config; kraftsim has one sentence of its own for each config that has an effect."""
+    """Apache Kafka documents nearly every config; kraftsim has one sentence of its own for each
+    config that has an effect.
+    """
     documented = []
     for address in (both.theirs, both.ours):
-        resource_type, name = (BROKER, "1") if kind == "broker" else (TOPIC, Target(address).topic().name)
-        assert {row.documentation for row in described(address, resource_type, name).values()} == {None}
-        documented.append({key: row.documentation for key, row in described(address, resource_type, name, documented=True).items()})
+        resource_type, name = (
+            (BROKER, "1") if kind == "broker" else (TOPIC, Target(address).topic().name)
+        )
+        assert {row.documentation for row in described(address, resource_type, name).values()} == {
+            None
+        }
+        documented.append(
+            {
+                key: row.documentation
+                for key, row in described(address, resource_type, name, documented=True).items()
+            }
+        )
     theirs, ours = documented
     assert sum(map(bool, theirs.values())) > LEAST_CONFIGS
     written = {name: words for name, words in ours.items() if words is not None}
@@ -165,9 +247,17 @@ def test_documentation_is_returned_on_request_and_is_not_kafkas_text(both, kind)
 def test_dynamic_updates_refuse_the_same_values(both):
     """Each dynamic config with extreme values, on one broker and as the cluster default."""
     known = config_tables(both.line).broker
-    names = [*(name for name in known if known[name].is_dynamic), *(LISTENER + name for name in OF_A_LISTENER), "num.partitions"]
+    names = [
+        *(name for name in known if known[name].is_dynamic),
+        *(LISTENER + name for name in OF_A_LISTENER),
+        "num.partitions",
+    ]
     theirs, ours = refusals(both.theirs, names), refusals(both.ours, names)
-    differing = {question: (theirs[question], ours[question]) for question in theirs if theirs[question] != ours[question]}
+    differing = {
+        question: (theirs[question], ours[question])
+        for question in theirs
+        if theirs[question] != ours[question]
+    }
     assert {question[0] for question in differing} <= EXPLAINED.keys(), differing
 
 

@@ -1,4 +1,6 @@
-"""Apache Kafka's kafka-configs limits the connection rate of our brokers, by IP address and by broker (KIP-612)."""
+"""Apache Kafka's kafka-configs limits the connection rate of our brokers, by IP address and by
+broker (KIP-612).
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -39,9 +41,14 @@ def run_configs(broker: str, *arguments: str) -> str:
 
 
 def served(address: str, patience_seconds: float) -> list[bool | None]:
-    """Open many connections at once and send a request; return for each whether it got a response, was closed (False), or still waits (None)."""
+    """Open many connections at once and send a request; return for each whether it got a response,
+    was closed (False), or still waits (None).
+    """
     with ExitStack() as opened:
-        peers = [opened.enter_context(Peer.at(address, timeout_seconds=patience_seconds)) for _ in range(CONNECTIONS)]
+        peers = [
+            opened.enter_context(Peer.at(address, timeout_seconds=patience_seconds))
+            for _ in range(CONNECTIONS)
+        ]
         for peer in peers:
             peer.send(ApiVersionsRequest(), 0)
         return [_fate(peer, patience_seconds) for peer in peers]
@@ -65,7 +72,9 @@ def wait_until_all_are_served(address: str) -> None:
 
 
 def test_an_ip_connection_rate_limit_can_be_set_and_removed(broker):
-    """kafka-configs --entity-type ips: excess connections are closed, and --describe shows the limit; without it all are served."""
+    """kafka-configs --entity-type ips: excess connections are closed, and --describe shows the
+    limit; without it all are served.
+    """
     one = ("--entity-type", "ips", "--entity-name", "127.0.0.1")
     run_configs(broker, "--alter", *one, "--add-config", f"connection_creation_rate={RATE}")
     assert f"connection_creation_rate={RATE}.0" in run_configs(broker, "--describe", *one)

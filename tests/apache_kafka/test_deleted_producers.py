@@ -1,6 +1,8 @@
-"""Brokers of 2.3 and 2.4 beside ours of the same lines, each on our ZooKeeper: producer state after records were deleted (KAFKA-7190).
+"""Brokers of 2.3 and 2.4 beside ours of the same lines, each on our ZooKeeper: producer state after
+records were deleted (KAFKA-7190).
 
-2.3 removes the state of a producer with the last of its records, and returns UNKNOWN_PRODUCER_ID when it continues; 2.4 keeps it.
+2.3 removes the state of a producer with the last of its records, and returns UNKNOWN_PRODUCER_ID
+when it continues; 2.4 keeps it.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +36,10 @@ FORGOTTEN, KNOWN = int(ErrorCode.UNKNOWN_PRODUCER_ID), int(ErrorCode.NONE)
 @contextmanager
 def theirs(release: str, directory: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     """Apache Kafka: its address, and how to restart it."""
-    with running_zookeeper(directory) as zookeeper, broker_of_zookeeper(zookeeper.port, release=release) as broker:
+    with (
+        running_zookeeper(directory) as zookeeper,
+        broker_of_zookeeper(zookeeper.port, release=release) as broker,
+    ):
 
         def again() -> None:
             broker.stop()
@@ -61,9 +66,13 @@ def ours(release: str, directory: Path) -> Iterator[tuple[str, Callable[[], None
 
 
 def answers(bootstrap: str, restart: Callable[[], None]) -> list[tuple[str, int]]:
-    """Produce, delete and produce again, before and after a clean shutdown; return the responses."""
+    """Produce, delete and produce again, before and after a clean shutdown; return the
+    responses.
+    """
     target = Target(bootstrap)
-    topic = settled(lambda: _topic(target), lambda found: found is not None, "a topic", SETTLE_SECONDS)
+    topic = settled(
+        lambda: _topic(target), lambda found: found is not None, "a topic", SETTLE_SECONDS
+    )
     assert topic is not None
     found = []
 
@@ -73,9 +82,19 @@ def answers(bootstrap: str, restart: Callable[[], None]) -> list[tuple[str, int]
             found.append((what, produce(peer, topic, records, OLD_PRODUCE).error_code))
 
     def delete(offset: int) -> None:
-        place = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
+        place = DeleteRecordsTopic(
+            name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)]
+        )
         with target.peer() as peer:
-            row = peer.ask(DeleteRecordsRequest(topics=[place], timeout_ms=5000), OLD_DELETE, DeleteRecordsResponse).topics[0].partitions[0]
+            row = (
+                peer.ask(
+                    DeleteRecordsRequest(topics=[place], timeout_ms=5000),
+                    OLD_DELETE,
+                    DeleteRecordsResponse,
+                )
+                .topics[0]
+                .partitions[0]
+            )
         found.append((f"DeleteRecords below {offset}", row.error_code))
 
     send("the first batch of 7", 7, 0)
@@ -86,7 +105,14 @@ def answers(bootstrap: str, restart: Callable[[], None]) -> list[tuple[str, int]
     send("the first batch of 9", 9, 0)
     delete(TO_THE_END)
     restart()
-    settled(lambda: _answer_to(lambda: send("the second batch of 9, deleted before a shutdown", 9, 1), found), bool, "a leader", SETTLE_SECONDS)
+    settled(
+        lambda: _answer_to(
+            lambda: send("the second batch of 9, deleted before a shutdown", 9, 1), found
+        ),
+        bool,
+        "a leader",
+        SETTLE_SECONDS,
+    )
     return found
 
 
@@ -109,9 +135,13 @@ def _answer_to(send: Callable[[], None], found: list[tuple[str, int]]) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("release", "expected"), [("2.3.1", [FORGOTTEN, FORGOTTEN]), ("2.4.1", [KNOWN, FORGOTTEN])])
+@pytest.mark.parametrize(
+    ("release", "expected"), [("2.3.1", [FORGOTTEN, FORGOTTEN]), ("2.4.1", [KNOWN, FORGOTTEN])]
+)
 def test_producer_state_after_its_records_are_deleted(release, expected, tmp_path):
-    """While the broker runs, and after a shutdown with an empty log, whose snapshot is deleted with its records in both."""
+    """While the broker runs, and after a shutdown with an empty log, whose snapshot is deleted with
+    its records in both.
+    """
     results = []
     for kind in (theirs, ours):
         (tmp_path / kind.__name__).mkdir()

@@ -1,4 +1,6 @@
-"""Apache Kafka's own tools that describe a cluster, against ours: topics, configurations, log directories, offsets, producers, quotas."""
+"""Apache Kafka's own tools that describe a cluster, against ours: topics, configurations, log
+directories, offsets, producers, quotas.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -53,11 +55,26 @@ def test_kafka_configs_shows_configs_with_their_source(cluster):
     name = target.topic(configs={"retention.ms": "4321"}).name
     own = tool(CONFIGS, "--describe", "--entity-type", "topics", "--entity-name", name)
     assert "retention.ms=4321" in own and "segment.bytes" not in own
-    assert "DEFAULT_CONFIG:log.segment.bytes=1073741824" in tool(CONFIGS, "--describe", "--all", "--entity-type", "topics", "--entity-name", name)
-    tool(CONFIGS, "--alter", "--entity-type", "brokers", "--entity-name", "1", "--add-config", "message.max.bytes=5000000")
+    assert "DEFAULT_CONFIG:log.segment.bytes=1073741824" in tool(
+        CONFIGS, "--describe", "--all", "--entity-type", "topics", "--entity-name", name
+    )
+    tool(
+        CONFIGS,
+        "--alter",
+        "--entity-type",
+        "brokers",
+        "--entity-name",
+        "1",
+        "--add-config",
+        "message.max.bytes=5000000",
+    )
     shown = tool(CONFIGS, "--describe", "--entity-type", "brokers", "--entity-name", "1")
-    assert "message.max.bytes=5000000" in shown and "DEFAULT_CONFIG:message.max.bytes=1048588" in shown
-    assert "node.id=1" in tool(CONFIGS, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "1")
+    assert (
+        "message.max.bytes=5000000" in shown and "DEFAULT_CONFIG:message.max.bytes=1048588" in shown
+    )
+    assert "node.id=1" in tool(
+        CONFIGS, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "1"
+    )
 
 
 def test_kafka_configs_sets_and_describes_quotas(cluster):
@@ -76,7 +93,9 @@ def test_kafka_log_dirs_describes_log_directories(cluster):
     described = json.loads(said.splitlines()[-1])
     directory = described["brokers"][0]["logDirs"][0]
     assert directory["error"] is None
-    assert [(row["partition"], row["offsetLag"], row["isFuture"]) for row in directory["partitions"]] == [(f"{topic.name}-0", 0, False)]
+    assert [
+        (row["partition"], row["offsetLag"], row["isFuture"]) for row in directory["partitions"]
+    ] == [(f"{topic.name}-0", 0, False)]
     assert directory["partitions"][0]["size"] > 3 * 70
 
 
@@ -85,7 +104,9 @@ def test_kafka_get_offsets_prints_offsets(cluster):
     tool, target = cluster
     topic = filled_topic(target, batches=4)
     for time, offsets in (("latest", "4"), ("earliest", "0"), ("max-timestamp", "0123")):
-        name, partition, offset = tool(OFFSETS, "--topic", topic.name, "--time", time).strip().split(":")
+        name, partition, offset = (
+            tool(OFFSETS, "--topic", topic.name, "--time", time).strip().split(":")
+        )
         assert (name, partition) == (topic.name, "0") and offset in offsets, (time, offset)
 
 
@@ -94,7 +115,9 @@ def test_kafka_transactions_describes_producers(cluster):
     tool, target = cluster
     topic = target.topic()
     with target.peer(topic.leader) as peer:
-        produce(peer, topic.name, batch(3, producer_id=PRODUCER_ID, producer_epoch=2, base_sequence=0))
+        produce(
+            peer, topic.name, batch(3, producer_id=PRODUCER_ID, producer_epoch=2, base_sequence=0)
+        )
     said = tool(TRANSACTIONS, "describe-producers", "--topic", topic.name, "--partition", "0")
     row = said.splitlines()[-1].split()
     assert row[:3] == [str(PRODUCER_ID), "2", "-1"] and row[3] == "2", said

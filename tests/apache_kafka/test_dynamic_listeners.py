@@ -1,6 +1,8 @@
-"""Dynamic changes of listeners and related configs: a broker of Apache Kafka and one of ours refuse the same changes.
+"""Dynamic changes of listeners and related configs: a broker of Apache Kafka and one of ours refuse
+the same changes.
 
-The broker of Apache Kafka is not a combined node, and neither is ours. Nothing is changed: each change is only validated.
+The broker of Apache Kafka is not a combined node, and neither is ours. Nothing is changed: each
+change is only validated.
 """
 
 from collections.abc import Iterator
@@ -75,14 +77,35 @@ def changes(own: str) -> Iterator[Change]:
         yield {ADVERTISED: advertised}
     yield {"inter.broker.listener.name": "X"}
     yield {"security.inter.broker.protocol": "SSL"}
-    for overrides in ("127.0.0.1:0", "127.0.0.1:-1", "127.0.0.1", " 127.0.0.1 : 5 ", ",", "127.0.0.1:5,127.0.0.1:6"):
+    for overrides in (
+        "127.0.0.1:0",
+        "127.0.0.1:-1",
+        "127.0.0.1",
+        " 127.0.0.1 : 5 ",
+        ",",
+        "127.0.0.1:5,127.0.0.1:6",
+    ):
         yield {"max.connections.per.ip.overrides": overrides}
     yield {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"}
-    for name in ("max.connections", "ssl.client.auth", "ssl.keystore.type", "sasl.enabled.mechanisms", "foo"):
+    for name in (
+        "max.connections",
+        "ssl.client.auth",
+        "ssl.keystore.type",
+        "sasl.enabled.mechanisms",
+        "foo",
+    ):
         for listener in ("plaintext", "nosuch"):
             yield {f"listener.name.{listener}.{name}": "5"}
     for unit in ("ms", "bytes"):
-        for local, whole in (("60", "50"), ("50", "50"), ("-1", "50"), ("-2", "50"), ("-1", "-1"), ("60", "-1"), ("-3", "-1")):
+        for local, whole in (
+            ("60", "50"),
+            ("50", "50"),
+            ("-1", "50"),
+            ("-2", "50"),
+            ("-1", "-1"),
+            ("60", "-1"),
+            ("-3", "-1"),
+        ):
             yield {f"{LOCAL}{unit}": local, f"log.retention.{unit}": whole}
     yield {f"{LOCAL}ms": "604800001"}
     yield {f"{LOCAL}ms": "604800000"}
@@ -91,8 +114,13 @@ def changes(own: str) -> Iterator[Change]:
 
 def error(address: str, change: Change) -> int:
     """Return the error of a change that is only validated."""
-    operations = [AlterableConfig(name=name, config_operation=SET, value=value) for name, value in change.items()]
-    resource = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name="1", configs=operations)
+    operations = [
+        AlterableConfig(name=name, config_operation=SET, value=value)
+        for name, value in change.items()
+    ]
+    resource = AlterConfigsResource(
+        resource_type=ConfigResourceType.BROKER, resource_name="1", configs=operations
+    )
     with Peer.at(address) as peer:
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
         (row,) = peer.ask(request, 1, IncrementalAlterConfigsResponse).responses
@@ -103,11 +131,31 @@ def error(address: str, change: Change) -> int:
 def test_the_same_listener_changes_are_refused(release):
     port = free_port_range(1)
     quorum = {"controller.quorum.voters": f"9@127.0.0.1:{port + 100}"}
-    controller = ApacheKafka(release, {"process.roles": "controller", "node.id": "9", **quorum}, port=port, controller_port=port + 100)
-    broker = ApacheKafka(release, {"process.roles": "broker", "node.id": "1", **quorum}, port=port, controller_port=port + 100)
-    with controller, broker, EmbeddedCluster(ClusterSpec(brokers=1, release=line_of(release), port=free_port_range(1))) as cluster:
+    controller = ApacheKafka(
+        release,
+        {"process.roles": "controller", "node.id": "9", **quorum},
+        port=port,
+        controller_port=port + 100,
+    )
+    broker = ApacheKafka(
+        release,
+        {"process.roles": "broker", "node.id": "1", **quorum},
+        port=port,
+        controller_port=port + 100,
+    )
+    with (
+        controller,
+        broker,
+        EmbeddedCluster(
+            ClusterSpec(brokers=1, release=line_of(release), port=free_port_range(1))
+        ) as cluster,
+    ):
         theirs = [error(broker.bootstrap, change) for change in changes(broker.bootstrap)]
         own = list(changes(cluster.bootstrap))
         ours = [error(cluster.bootstrap, change) for change in own]
     assert 0 in theirs and len(set(theirs)) > 1
-    assert [(change, their, our) for change, their, our in zip(own, theirs, ours, strict=True) if their != our] == []
+    assert [
+        (change, their, our)
+        for change, their, our in zip(own, theirs, ours, strict=True)
+        if their != our
+    ] == []

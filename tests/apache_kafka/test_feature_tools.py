@@ -1,4 +1,6 @@
-"""kafka-features prints the same for our cluster as for Apache Kafka's: finalized levels, upgrades and refused downgrades."""
+"""kafka-features prints the same for our cluster as for Apache Kafka's: finalized levels, upgrades
+and refused downgrades.
+"""
 
 import re
 
@@ -31,8 +33,14 @@ COMMANDS = (
 def run_tool_of(bootstrap: str, arguments: tuple[str, ...]) -> tuple[int, list[str]]:
     """Run the tool of 4.1 and return its exit code and output, without cluster-specific values."""
     done = run_java(TOOLS_OF_4, TOOLS["features"], "--bootstrap-server", bootstrap, *arguments)
-    words = re.sub(r"(Epoch: )\d+|(controller )\d+", lambda found: f"{found[1] or found[2]}N", done.stdout + done.stderr)
-    return done.returncode, sorted(line.strip() for line in words.splitlines() if not line.startswith(("\tat ", "[main]")))
+    words = re.sub(
+        r"(Epoch: )\d+|(controller )\d+",
+        lambda found: f"{found[1] or found[2]}N",
+        done.stdout + done.stderr,
+    )
+    return done.returncode, sorted(
+        line.strip() for line in words.splitlines() if not line.startswith(("\tat ", "[main]"))
+    )
 
 
 @pytest.mark.parametrize("release", [NEWEST_RELEASE])
@@ -41,4 +49,7 @@ def test_features_are_described_upgraded_and_downgraded_the_same(release: str):
     spec = ClusterSpec(brokers=1, release=release.rpartition(".")[0], port=free_port_range(1))
     with ApacheKafka(release) as theirs, EmbeddedCluster(spec) as ours:
         for arguments in COMMANDS:
-            assert (arguments, *run_tool_of(ours.bootstrap, arguments)) == (arguments, *run_tool_of(theirs.bootstrap, arguments))
+            assert (arguments, *run_tool_of(ours.bootstrap, arguments)) == (
+                arguments,
+                *run_tool_of(theirs.bootstrap, arguments),
+            )

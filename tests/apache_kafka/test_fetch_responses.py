@@ -1,4 +1,6 @@
-"""Apache Kafka and kraftsim compared: existing, missing, unauthorized and failing partitions in one Fetch."""
+"""Apache Kafka and kraftsim compared: existing, missing, unauthorized and failing partitions in one
+Fetch.
+"""
 
 import itertools
 import time
@@ -82,7 +84,9 @@ class Node:
         wanted = [offered[0], 4, SESSIONS_SINCE, 12, IDS_SINCE, offered[-1]]
         return [version for version in dict.fromkeys(wanted) if version in offered]
 
-    def request(self, kinds: tuple[str, ...], version: int, reader: str, **fields: Any) -> FetchRequest:
+    def request(
+        self, kinds: tuple[str, ...], version: int, reader: str, **fields: Any
+    ) -> FetchRequest:
         topics: list[FetchTopic] = []
         for kind in kinds:
             name, number = KINDS[kind]
@@ -92,7 +96,9 @@ class Node:
             if kind == "out of range":
                 row.fetch_offset = FAR
             topic_id = NO_ID if name == ABSENT else self.topics[name].topic_id
-            named: dict[str, Any] = {"topic": name} if version < IDS_SINCE else {"topic_id": topic_id}
+            named: dict[str, Any] = (
+                {"topic": name} if version < IDS_SINCE else {"topic_id": topic_id}
+            )
             topics.append(FetchTopic(partitions=[row], **named))
         request = FetchRequest(topics=topics, **fields)
         if "follower" in reader:
@@ -145,7 +151,9 @@ def asked(peer: Peer, node: Node, request: FetchRequest, version: int) -> tuple[
     return answer, (node.comparable(answer), waits == TRIES)
 
 
-def answers(node: Node, reader: str, orders: list[tuple[str, ...]], versions: list[int]) -> dict[Question, Any]:
+def answers(
+    node: Node, reader: str, orders: list[tuple[str, ...]], versions: list[int]
+) -> dict[Question, Any]:
     """Fetch without a session, and, if supported, twice in a new session."""
     found: dict[Question, Any] = {}
     with node.peer(reader) as peer:
@@ -166,7 +174,9 @@ def answers(node: Node, reader: str, orders: list[tuple[str, ...]], versions: li
             if answer.session_id:
                 again = node.request((), version, reader, **session, **fields)
                 found[*key, "again"] = asked(peer, node, again, version)[1]
-                closing = node.request((), version, reader, session_id=answer.session_id, session_epoch=-1)
+                closing = node.request(
+                    (), version, reader, session_id=answer.session_id, session_epoch=-1
+                )
                 peer.ask(closing, version, FetchResponse)
     return found
 
@@ -179,9 +189,13 @@ def both(request: pytest.FixtureRequest) -> Iterator[tuple[Node, Node]]:
         yield Node(theirs), Node(ours)
 
 
-def compare(both: tuple[Node, Node], reader: str, orders: list[tuple[str, ...]], versions: list[int]) -> None:
+def compare(
+    both: tuple[Node, Node], reader: str, orders: list[tuple[str, ...]], versions: list[int]
+) -> None:
     theirs, ours = (answers(node, reader, orders, versions) for node in both)
-    differing = {key: (theirs[key], ours.get(key)) for key in theirs if theirs[key] != ours.get(key)}
+    differing = {
+        key: (theirs[key], ours.get(key)) for key in theirs if theirs[key] != ours.get(key)
+    }
     assert len(theirs) > len(orders) * len(versions)
     assert not differing, (len(differing), len(theirs), list(differing.items())[:4])
 
@@ -200,4 +214,9 @@ def test_followers_get_the_same_responses(both, reader) -> None:
 
 
 def test_a_duplicate_partition_gets_the_same_response(both) -> None:
-    compare(both, "alice", [(kind, other, kind) for kind, other in itertools.permutations(KINDS, 2)], both[0].versions())
+    compare(
+        both,
+        "alice",
+        [(kind, other, kind) for kind, other in itertools.permutations(KINDS, 2)],
+        both[0].versions(),
+    )

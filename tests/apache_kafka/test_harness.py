@@ -16,7 +16,9 @@ def test_records_survive_a_restart_and_can_be_dumped(apache_kafka):
         kafka.tool("console-producer", "--topic", "kept", stdin="one\ntwo\n")
         kafka.stop()
         kafka.start()
-        read = kafka.tool("console-consumer", "--topic", "kept", "--from-beginning", "--max-messages", "2")
+        read = kafka.tool(
+            "console-consumer", "--topic", "kept", "--from-beginning", "--max-messages", "2"
+        )
         assert read.splitlines() == ["one", "two"]
         dumped = dump_log(*sorted(kafka.data.glob("kept-0/*.log")))
         assert "payload: one" in dumped and "payload: two" in dumped and "isvalid: true" in dumped

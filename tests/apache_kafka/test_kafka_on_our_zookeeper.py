@@ -1,4 +1,6 @@
-"""A broker of Apache Kafka 3.9.1 on our ZooKeeper, which is killed with kill -9 and stays down until all sessions have expired."""
+"""A broker of Apache Kafka 3.9.1 on our ZooKeeper, which is killed with kill -9 and stays down
+until all sessions have expired.
+"""
 
 import json
 import time
@@ -46,7 +48,9 @@ SESSION_MS = 6000
 
 @contextmanager
 def broker(port: int) -> Iterator[ApacheKafka]:
-    running = broker_of_zookeeper(port, settings={"zookeeper.session.timeout.ms": str(SESSION_MS), "broker.rack": "shelf"})
+    running = broker_of_zookeeper(
+        port, settings={"zookeeper.session.timeout.ms": str(SESSION_MS), "broker.rack": "shelf"}
+    )
     with running:
         yield running
 
@@ -67,36 +71,72 @@ def assert_texts_are_kafkas(port: int) -> None:
     ):
         data = get(port, path).read(GetDataResponse).data
         assert cls.parse(data).build() == data, path
-    assert build_cluster_id(parse_cluster_id(data := get(port, CLUSTER_ID).read(GetDataResponse).data)) == data
-    assert build_config(parse_config(data := get(port, config_path("topics", "first")).read(GetDataResponse).data)) == data
+    assert (
+        build_cluster_id(parse_cluster_id(data := get(port, CLUSTER_ID).read(GetDataResponse).data))
+        == data
+    )
+    assert (
+        build_config(
+            parse_config(
+                data := get(port, config_path("topics", "first")).read(GetDataResponse).data
+            )
+        )
+        == data
+    )
     assert build_features({}) == get(port, FEATURE).read(GetDataResponse).data
     assert [path for path in PERSISTENT_PATHS if get(port, path).header.error] == []
 
 
-def produce(bootstrap: str, topic: str, *, idempotent: bool = True, timeout_ms: int = 30_000) -> int:
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": idempotent, "message.timeout.ms": timeout_ms})
+def produce(
+    bootstrap: str, topic: str, *, idempotent: bool = True, timeout_ms: int = 30_000
+) -> int:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": idempotent,
+            "message.timeout.ms": timeout_ms,
+        }
+    )
     acknowledged: list[int] = []
     for number in range(RECORDS):
-        producer.produce(topic, str(number), on_delivery=lambda error, _: acknowledged.append(0 if error else 1))
+        producer.produce(
+            topic, str(number), on_delivery=lambda error, _: acknowledged.append(0 if error else 1)
+        )
     assert producer.flush(30) == 0
     return sum(acknowledged)
 
 
 def test_a_deposed_controller_still_allocates_producer_ids(tmp_path: Path) -> None:
-    """Another controller has raised /controller_epoch: its writes are refused from then on, but not a block (bug `unfenced-producer-id-blocks`)."""
+    """Another controller has raised /controller_epoch: its writes are refused from then on, but not
+    a block (bug `unfenced-producer-id-blocks`).
+    """
     zookeeper = RunningZookeeper(tmp_path)
     zookeeper.start()
     with broker(zookeeper.port) as kafka:
         assert produce(kafka.bootstrap, "before", idempotent=False) == RECORDS
         assert get(zookeeper.port, PRODUCER_ID_BLOCK).read(GetDataResponse).data is None
         with ZooKeeperClient(zookeeper.port) as client:
-            assert client.ask(OpCode.SET_DATA, SetDataRequest(path=CONTROLLER_EPOCH, data=b"7")).header.error == 0
+            assert (
+                client.ask(
+                    OpCode.SET_DATA, SetDataRequest(path=CONTROLLER_EPOCH, data=b"7")
+                ).header.error
+                == 0
+            )
         assert produce(kafka.bootstrap, "before") == RECORDS, "a producer gets an id"
-        assert json.loads(get(zookeeper.port, PRODUCER_ID_BLOCK).read(GetDataResponse).data)["block_end"] == "999"
-        assert get(zookeeper.port, CONTROLLER_EPOCH).read(GetDataResponse).data == b"7", "it does not know yet"
+        assert (
+            json.loads(get(zookeeper.port, PRODUCER_ID_BLOCK).read(GetDataResponse).data)[
+                "block_end"
+            ]
+            == "999"
+        )
+        assert get(zookeeper.port, CONTROLLER_EPOCH).read(GetDataResponse).data == b"7", (
+            "it does not know yet"
+        )
         assert produce(kafka.bootstrap, "after", idempotent=False, timeout_ms=3000) == 0
         assert get(zookeeper.port, topic_path("after")).header.error == 0, "which a broker creates"
-        assert get(zookeeper.port, state_path("after", 0)).header.error != 0, "which a controller writes: it was refused"
+        assert get(zookeeper.port, state_path("after", 0)).header.error != 0, (
+            "which a controller writes: it was refused"
+        )
     zookeeper.stop()
 
 
@@ -105,7 +145,9 @@ def test_a_broker_survives_a_zookeeper_kill_and_session_expiry(tmp_path: Path) -
     zookeeper.start()
     with broker(zookeeper.port) as kafka:
         assert produce(kafka.bootstrap, "first") == RECORDS
-        block = json.loads(get(zookeeper.port, "/latest_producer_id_block").read(GetDataResponse).data)
+        block = json.loads(
+            get(zookeeper.port, "/latest_producer_id_block").read(GetDataResponse).data
+        )
         assert (block["broker"], block["block_start"], block["block_end"]) == (1, "0", "999")
         registered = get(zookeeper.port, "/brokers/ids/1").read(GetDataResponse).stat
         assert (registered.version, registered.ephemeral_owner != 0) == (1, True)
@@ -117,7 +159,10 @@ def test_a_broker_survives_a_zookeeper_kill_and_session_expiry(tmp_path: Path) -
         zookeeper = RunningZookeeper(tmp_path, incarnation=2, port=zookeeper.port)
         zookeeper.start()
         assert produce(kafka.bootstrap, "after a kill".replace(" ", "-")) == RECORDS
-        assert get(zookeeper.port, "/brokers/ids/1").read(GetDataResponse).stat.czxid == registered.czxid, "its session survived"
+        assert (
+            get(zookeeper.port, "/brokers/ids/1").read(GetDataResponse).stat.czxid
+            == registered.czxid
+        ), "its session survived"
 
         zookeeper.stop()
         time.sleep(0.5)

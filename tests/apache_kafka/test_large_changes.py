@@ -1,4 +1,6 @@
-"""Changes of more partitions than fit into one batch: our controller splits or refuses them exactly where Apache Kafka's does."""
+"""Changes of more partitions than fit into one batch: our controller splits or refuses them exactly
+where Apache Kafka's does.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ErrorCode
-from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from protocol.messages.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
@@ -24,12 +30,20 @@ RECORDS_MAX = 10_000
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, Session]]:
-    """(Apache Kafka's controller, ours): two brokers, and more partitions of both than a batch can name."""
+    """(Apache Kafka's controller, ours): two brokers, and more partitions of both than a batch can
+    name.
+    """
     apache = ApacheKafka(settings={"process.roles": "controller", **QUIET})
     directory: Path = tmp_path_factory.mktemp("large")
     with apache, our_controller(directory) as ours:
         both = session_with(apache.controller), session_with(ours)
-        for asked in (registered(LEADER), registered(FOLLOWER), beats(LEADER), beats(FOLLOWER), *map(created, TOPICS)):
+        for asked in (
+            registered(LEADER),
+            registered(FOLLOWER),
+            beats(LEADER),
+            beats(FOLLOWER),
+            *map(created, TOPICS),
+        ):
             agreed(both, asked)
         yield both
         for session in both:
@@ -51,7 +65,9 @@ def registered(broker_id: int) -> Asked:
         cluster_id=CLUSTER_ID,
         incarnation_id=bytes([broker_id] * 16),
         listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9, security_protocol=0)],
-        features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=21)],
+        features=[
+            Feature(name="metadata.version", min_supported_version=1, max_supported_version=21)
+        ],
         log_dirs=[bytes([200, broker_id] * 8)],
     )
     return lambda session: (request, 2)
@@ -62,14 +78,22 @@ def beats(broker_id: int, *, want_fence: bool = False) -> Asked:
 
     def asked(session: Session) -> tuple[Message, int]:
         epoch = session.broker_epoch(broker_id)
-        return BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=CAUGHT_UP, want_fence=want_fence), 1
+        return BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=epoch,
+            current_metadata_offset=CAUGHT_UP,
+            want_fence=want_fence,
+        ), 1
 
     return asked
 
 
 def created(name: str) -> Asked:
     """Create a topic whose partitions all have the same leader."""
-    rows = [CreatableReplicaAssignment(partition_index=index, broker_ids=[LEADER, FOLLOWER]) for index in range(PARTITIONS)]
+    rows = [
+        CreatableReplicaAssignment(partition_index=index, broker_ids=[LEADER, FOLLOWER])
+        for index in range(PARTITIONS)
+    ]
     topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=rows)
     return lambda session: (CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
 

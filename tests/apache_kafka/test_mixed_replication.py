@@ -1,4 +1,6 @@
-"""Partitions with three replicas, one of them on Apache Kafka: ours replicate from theirs and vice versa, and the bytes are identical."""
+"""Partitions with three replicas, one of them on Apache Kafka: ours replicate from theirs and vice
+versa, and the bytes are identical.
+"""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +11,16 @@ import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
 from tests.apache_kafka.harness import ApacheKafka, dump_log
-from tests.apache_kafka.mixed import PAIRS, Workload, apache, logged_errors, metadata_of, mixed_port, our_cluster, wait_until
+from tests.apache_kafka.mixed import (
+    PAIRS,
+    Workload,
+    apache,
+    logged_errors,
+    metadata_of,
+    mixed_port,
+    our_cluster,
+    wait_until,
+)
 from tests.cluster.running import address_of
 
 pytestmark = pytest.mark.interop
@@ -18,7 +29,13 @@ REPLICAS = {FIRST, SECOND, THEIRS}
 PARTITIONS = 6
 RECORDS = 1500
 SETTINGS = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "4000"}
-WHILE_BROKERS_DIE = ("Connection to node", "Error sending fetch request", "java.net.ConnectException", "java.io.IOException", "Error for partition")
+WHILE_BROKERS_DIE = (
+    "Connection to node",
+    "Error sending fetch request",
+    "java.net.ConnectException",
+    "java.io.IOException",
+    "Error for partition",
+)
 """Errors that a follower of Apache Kafka logs while the leader that it fetches from is down."""
 
 
@@ -32,11 +49,25 @@ class Mixed:
     @property
     def addresses(self) -> dict[int, str]:
         """The address of each broker."""
-        return {FIRST: address_of(self.ours, "broker-1"), SECOND: address_of(self.ours, "broker-2"), THEIRS: self.theirs.bootstrap}
+        return {
+            FIRST: address_of(self.ours, "broker-1"),
+            SECOND: address_of(self.ours, "broker-2"),
+            THEIRS: self.theirs.bootstrap,
+        }
 
     def create(self, topic: str) -> Workload:
         """Create a topic with three replicas per partition, and return its workload."""
-        self.theirs.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", str(PARTITIONS), "--replication-factor", "3")
+        self.theirs.tool(
+            "topics",
+            "--create",
+            "--if-not-exists",
+            "--topic",
+            topic,
+            "--partitions",
+            str(PARTITIONS),
+            "--replication-factor",
+            "3",
+        )
         self.wait_for(topic, REPLICAS)
         return Workload(",".join(self.addresses.values()), topic, PARTITIONS)
 
@@ -44,23 +75,40 @@ class Mixed:
         """Wait until every in-sync broker reports exactly this ISR for every partition."""
         for broker_id in in_sync:
             address = self.addresses[broker_id]
-            wait_until(lambda at=address: self._in_sync(at, topic) == [in_sync] * PARTITIONS, f"{sorted(in_sync)} are in sync, says {broker_id}")
+            wait_until(
+                lambda at=address: self._in_sync(at, topic) == [in_sync] * PARTITIONS,
+                f"{sorted(in_sync)} are in sync, says {broker_id}",
+            )
 
     def elect(self, topic: str) -> None:
         """Elect the preferred leader of every partition."""
-        self.theirs.tool("leader-election", "--election-type", "preferred", "--all-topic-partitions")
-        wait_until(lambda: {row[1] for row in metadata_of(self.theirs.bootstrap, topic)[-1]} == REPLICAS, "every broker is leader of a partition")
+        self.theirs.tool(
+            "leader-election", "--election-type", "preferred", "--all-topic-partitions"
+        )
+        wait_until(
+            lambda: {row[1] for row in metadata_of(self.theirs.bootstrap, topic)[-1]} == REPLICAS,
+            "every broker is leader of a partition",
+        )
 
     def logs(self, topic: str, partition: int) -> dict[int, bytes]:
         """Return the bytes of one partition's log on each broker."""
         name = f"{topic}-{partition}/00000000000000000000.log"
-        directories: dict[int, Path] = {FIRST: self.ours.directory.data("broker-1"), SECOND: self.ours.directory.data("broker-2")}
-        return {broker_id: (path / name).read_bytes() for broker_id, path in {**directories, THEIRS: self.theirs.data}.items()}
+        directories: dict[int, Path] = {
+            FIRST: self.ours.directory.data("broker-1"),
+            SECOND: self.ours.directory.data("broker-2"),
+        }
+        return {
+            broker_id: (path / name).read_bytes()
+            for broker_id, path in {**directories, THEIRS: self.theirs.data}.items()
+        }
 
     def wait_for_equal_logs(self, topic: str) -> None:
         """Wait until all three replicas of every partition have the same bytes."""
         for partition in range(PARTITIONS):
-            wait_until(lambda at=partition: len(set(self.logs(topic, at).values())) == 1, f"the replicas of {topic}-{partition} are equal")
+            wait_until(
+                lambda at=partition: len(set(self.logs(topic, at).values())) == 1,
+                f"the replicas of {topic}-{partition} are equal",
+            )
 
     def _in_sync(self, address: str, topic: str) -> list[set[int]]:
         try:
@@ -70,12 +118,28 @@ class Mixed:
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair.theirs}-{pair.ours}")
-def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
-    """Two brokers of ours and one of Apache Kafka with a controller of ours; a test that stops a node restarts it."""
+def mixed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mixed]:
+    """Two brokers of ours and one of Apache Kafka with a controller of ours; a test that stops a
+    node restarts it.
+    """
     directory = tmp_path_factory.mktemp("replicated") / "run"
-    with our_cluster(directory, port=mixed_port(1), controllers=1, brokers=2, settings=SETTINGS, release=request.param.ours) as ours:
+    with our_cluster(
+        directory,
+        port=mixed_port(1),
+        controllers=1,
+        brokers=2,
+        settings=SETTINGS,
+        release=request.param.ours,
+    ) as ours:
         voters = ours.spec.node("broker-1").properties["controller.quorum.voters"]
-        settings = {**SETTINGS, "process.roles": "broker", "node.id": str(THEIRS), "controller.quorum.voters": voters}
+        settings = {
+            **SETTINGS,
+            "process.roles": "broker",
+            "node.id": str(THEIRS),
+            "controller.quorum.voters": voters,
+        }
         with apache(request.param.theirs, settings, level=request.param.level) as theirs:
             yield Mixed(ours, theirs)
             ours.require_running()
@@ -83,7 +147,9 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_brokers_of_both_kinds_replicate_from_each_other_byte_for_byte(mixed: Mixed):
-    """Six partitions, with leaders on all three: every record is acknowledged by all replicas, and the segments have the same bytes."""
+    """Six partitions, with leaders on all three: every record is acknowledged by all replicas, and
+    the segments have the same bytes.
+    """
     workload = mixed.create("copied")
     workload.write(RECORDS)
     workload.flush()
@@ -96,7 +162,9 @@ def test_brokers_of_both_kinds_replicate_from_each_other_byte_for_byte(mixed: Mi
 
 @pytest.mark.parametrize("name", ["broker-1", "theirs"])
 def test_a_killed_leader_is_replaced_and_catches_up_after_its_restart(mixed: Mixed, name: str):
-    """No acknowledged record is lost, none is duplicated; a restarted broker rejoins the ISR with the same bytes."""
+    """No acknowledged record is lost, none is duplicated; a restarted broker rejoins the ISR with
+    the same bytes.
+    """
     topic = f"killed-{name}"
     workload = mixed.create(topic)
     workload.write(RECORDS)

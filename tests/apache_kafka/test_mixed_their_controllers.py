@@ -1,4 +1,6 @@
-"""Controllers and a broker of Apache Kafka, and a broker of kraftsim: ours registers, replays their metadata log, and serves like any other."""
+"""Controllers and a broker of Apache Kafka, and a broker of kraftsim: ours registers, replays their
+metadata log, and serves like any other.
+"""
 
 import time
 from collections.abc import Iterator
@@ -34,7 +36,9 @@ CONTROLLERS = (101, 102, 103)
 BLOCK = 1000
 PARTITIONS = 8
 PATIENT = {"controller.quorum.election.timeout.ms": "10000"}
-"""The combined node has a longer election timeout, so that a leader can be killed without killing the broker."""
+"""The combined node has a longer election timeout, so that a leader can be killed without killing
+the broker.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,17 +65,27 @@ class Mixed:
         return new_leader(running, among=CONTROLLERS)
 
     def create(self, topic: str) -> None:
-        """Create a topic through our broker, and wait until both brokers return the same metadata."""
+        """Create a topic through our broker, and wait until both brokers return the same
+        metadata.
+        """
         with broker_client(self.our_address) as broker:
             broker.create_topic(topic, PARTITIONS)
-        wait_until(lambda: metadata_of(self.brokers[0], topic) == metadata_of(self.brokers[1], topic), "both brokers know the same")
+        wait_until(
+            lambda: metadata_of(self.brokers[0], topic) == metadata_of(self.brokers[1], topic),
+            "both brokers know the same",
+        )
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair.theirs}-{pair.ours}")
-def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
+def mixed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mixed]:
     """All nodes run; a test that stops a node restarts it."""
     port = mixed_port()
-    ports = {node_id: port + CONTROLLER_PORT_DISTANCE + index for index, node_id in enumerate(CONTROLLERS)}
+    ports = {
+        node_id: port + CONTROLLER_PORT_DISTANCE + index
+        for index, node_id in enumerate(CONTROLLERS)
+    }
     voters = {"controller.quorum.voters": voters_text(ports)}
     its = {
         "process.roles": "broker",
@@ -88,7 +102,11 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             node_id: stack.enter_context(
                 apache(
                     request.param.theirs,
-                    {"node.id": str(node_id), **voters, **(PATIENT if node_id == THEIRS else {"process.roles": "controller"})},
+                    {
+                        "node.id": str(node_id),
+                        **voters,
+                        **(PATIENT if node_id == THEIRS else {"process.roles": "controller"}),
+                    },
                     controller_port=controller_port,
                     wait=False,
                     level=request.param.level,
@@ -100,9 +118,14 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             node.wait()
         began = time.monotonic()
         ours = stack.enter_context(OurNode(tmp_path_factory.mktemp("ours") / "node", its))
-        print(f"{request.param.theirs}: our broker serves {time.monotonic() - began:.2f} s after its start")
+        print(
+            f"{request.param.theirs}: our broker serves {time.monotonic() - began:.2f} s after "
+            "its start"
+        )
         yield Mixed(nodes, ours, f"127.0.0.1:{port}")
-        assert not [line for node in nodes.values() for line in logged_errors(node, but=OF_A_CONTROLLER)]
+        assert not [
+            line for node in nodes.values() for line in logged_errors(node, but=OF_A_CONTROLLER)
+        ]
 
 
 def test_our_broker_registers_and_both_brokers_return_the_same_metadata(mixed: Mixed):
@@ -121,15 +144,25 @@ def test_an_apache_controller_allocates_producer_ids_for_both_brokers(mixed: Mix
         with broker_client(address) as broker:
             drawn[broker_id] = [broker.fresh_producer_id() for _ in range(20)]
     log = mixed.controllers[mixed.leader()].data / METADATA_LOG
-    blocks = [record["data"] for record in metadata_records(log, release=mixed.theirs.release) if record["type"] == "PRODUCER_IDS_RECORD"]
+    blocks = [
+        record["data"]
+        for record in metadata_records(log, release=mixed.theirs.release)
+        if record["type"] == "PRODUCER_IDS_RECORD"
+    ]
     for broker_id, ids in drawn.items():
-        own = [range(block["nextProducerId"] - BLOCK, block["nextProducerId"]) for block in blocks if block["brokerId"] == broker_id]
+        own = [
+            range(block["nextProducerId"] - BLOCK, block["nextProducerId"])
+            for block in blocks
+            if block["brokerId"] == broker_id
+        ]
         assert all(any(drawn_id in block for block in own) for drawn_id in ids), (ids, own)
     assert not set(drawn[OURS]) & set(drawn[THEIRS])
 
 
 def test_an_idempotent_workload_survives_a_kill_of_the_active_apache_controller(mixed: Mixed):
-    """Our broker finds the next leader, forwards CreateTopics to it, and gets its next block from it; nothing is lost or duplicated."""
+    """Our broker finds the next leader, forwards CreateTopics to it, and gets its next block from
+    it; nothing is lost or duplicated.
+    """
     topic = "through-failover"
     mixed.create(topic)
     leader = mixed.leader()
@@ -143,7 +176,8 @@ def test_an_idempotent_workload_survives_a_kill_of_the_active_apache_controller(
         last = broker.fresh_producer_id()
         broker.create_topic("after-failover", 2)
         print(
-            f"{mixed.theirs.release}: kill -9 of the active controller to CreateTopics answered through our broker: {time.monotonic() - killed:.2f} s"
+            f"{mixed.theirs.release}: kill -9 of the active controller to CreateTopics answered "
+            f"through our broker: {time.monotonic() - killed:.2f} s"
         )
         drawn = [last]
         while drawn[-1] // BLOCK == last // BLOCK:
@@ -152,7 +186,13 @@ def test_an_idempotent_workload_survives_a_kill_of_the_active_apache_controller(
     workload.flush()
     workload.check()
     mixed.controllers[leader].start()
-    wait_until(lambda: metadata_of(mixed.brokers[0], "after-failover") == metadata_of(mixed.brokers[1], "after-failover"), "both know the same")
+    wait_until(
+        lambda: (
+            metadata_of(mixed.brokers[0], "after-failover")
+            == metadata_of(mixed.brokers[1], "after-failover")
+        ),
+        "both know the same",
+    )
 
 
 def test_our_broker_shuts_down_cleanly_and_returns(mixed: Mixed):

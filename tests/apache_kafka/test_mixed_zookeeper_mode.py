@@ -1,4 +1,6 @@
-"""Brokers of ours and of Apache Kafka 3.9.1 in one ZooKeeper-mode cluster: either kind is controller, with either kind of ZooKeeper."""
+"""Brokers of ours and of Apache Kafka 3.9.1 in one ZooKeeper-mode cluster: either kind is
+controller, with either kind of ZooKeeper.
+"""
 
 import re
 import time
@@ -10,7 +12,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from protocol.zookeeper.kafka_znodes import CONTROLLER, CONTROLLER_EPOCH, ControllerZnode, PartitionStateZnode, TopicZnode, state_path, topic_path
+from protocol.zookeeper.kafka_znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    ControllerZnode,
+    PartitionStateZnode,
+    TopicZnode,
+    state_path,
+    topic_path,
+)
 from protocol.zookeeper.op_codes import OpCode
 from protocol.zookeeper.znodes import GetDataResponse, WatchedPath
 from tests.apache_kafka.harness import ApacheKafka
@@ -49,23 +59,37 @@ class Mixed:
 
     def states(self, count: int = 2) -> list[tuple[int, list[int]]]:
         """Return leaders and in-sync replicas."""
-        found = [PartitionStateZnode.parse(self.data(state_path("t", number)) or b"") for number in range(count)]
+        found = [
+            PartitionStateZnode.parse(self.data(state_path("t", number)) or b"")
+            for number in range(count)
+        ]
         return [(state.leader, sorted(state.isr)) for state in found]
 
     def produce(self) -> int:
         """Produce with idempotence and return how many were acknowledged."""
         acknowledged: list[int] = []
         producer = Producer(
-            {"bootstrap.servers": f"{self.ours.bootstrap},{self.theirs.bootstrap}", "enable.idempotence": True, "message.timeout.ms": 60_000}
+            {
+                "bootstrap.servers": f"{self.ours.bootstrap},{self.theirs.bootstrap}",
+                "enable.idempotence": True,
+                "message.timeout.ms": 60_000,
+            }
         )
         for number in range(RECORDS):
-            producer.produce("t", str(number), partition=number % 2, on_delivery=lambda error, _: acknowledged.append(0 if error else 1))
+            producer.produce(
+                "t",
+                str(number),
+                partition=number % 2,
+                on_delivery=lambda error, _: acknowledged.append(0 if error else 1),
+            )
         assert producer.flush(60) == 0
         return sum(acknowledged)
 
 
 @pytest.fixture(scope="module", params=["our ZooKeeper", "Apache ZooKeeper"])
-def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
+def mixed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mixed]:
     directory: Path = tmp_path_factory.mktemp("mixed")
     with ExitStack() as stack:
         if request.param == "our ZooKeeper":
@@ -93,7 +117,9 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def test_a_broker_of_either_kind_can_be_controller(mixed: Mixed) -> None:
-    """Topics are created by Apache Kafka's tools, leaders move when a broker stops, and a restarted broker rejoins the ISR."""
+    """Topics are created by Apache Kafka's tools, leaders move when a broker stops, and a restarted
+    broker rejoins the ISR.
+    """
     assert mixed.controller() == OURS
     mixed.theirs.tool("topics", "--create", "--topic", "t", "--replica-assignment", "1:2,2:1")
     assert mixed.states() == [(1, [1, 2]), (2, [1, 2])]
@@ -108,7 +134,9 @@ def test_a_broker_of_either_kind_can_be_controller(mixed: Mixed) -> None:
     mixed.ours.start()
     wait_until(lambda: mixed.states() == [(2, [1, 2]), (2, [1, 2])])
     assert mixed.produce() == RECORDS
-    mixed.theirs.tool("leader-election", "--election-type", "preferred", "--topic", "t", "--partition", "0")
+    mixed.theirs.tool(
+        "leader-election", "--election-type", "preferred", "--topic", "t", "--partition", "0"
+    )
     wait_until(lambda: mixed.states() == [(1, [1, 2]), (2, [1, 2])])
 
     mixed.theirs.stop()

@@ -1,4 +1,6 @@
-"""Replica placement equals that of Apache Kafka's StripedReplicaPlacer, given the same random numbers and clusters."""
+"""Replica placement equals that of Apache Kafka's StripedReplicaPlacer, given the same random
+numbers and clusters.
+"""
 
 import random
 import subprocess
@@ -50,8 +52,17 @@ def questions() -> list[str]:
         count = draw.randint(1, 12)
         fenced_share = draw.choice((0, 0, 0.2, 0.5, 1))
         drawn = [draw.choice(racks) for _ in range(count)]
-        words = ["_" if rack == "-" and draw.random() < fenced_share else rack.upper() if draw.random() < fenced_share else rack for rack in drawn]
-        asked.append(f"{seed} {draw.randint(1, 40)} {draw.randint(1, min(count + 1, 6))} {','.join(words)}")
+        words = [
+            "_"
+            if rack == "-" and draw.random() < fenced_share
+            else rack.upper()
+            if draw.random() < fenced_share
+            else rack
+            for rack in drawn
+        ]
+        asked.append(
+            f"{seed} {draw.randint(1, 40)} {draw.randint(1, min(count + 1, 6))} {','.join(words)}"
+        )
     return asked
 
 
@@ -73,7 +84,11 @@ def ours(question: str) -> str:
         for number, rack in enumerate(racks.split(","))
     ]
     placed = place_replicas(int(partitions), int(factor), brokers, JavaRandom(int(seed)))
-    return placed.why if isinstance(placed, Refusal) else " ".join(",".join(map(str, replicas)) for replicas in placed)
+    return (
+        placed.why
+        if isinstance(placed, Refusal)
+        else " ".join(",".join(map(str, replicas)) for replicas in placed)
+    )
 
 
 def test_replicas_go_where_apache_kafka_puts_them():
@@ -81,9 +96,20 @@ def test_replicas_go_where_apache_kafka_puts_them():
     program, jars = java(), ":".join(map(str, class_path()))
     asked = questions()
     command = [str(program), "-cp", jars, str(Path(__file__).parent / "Placements.java")]
-    answer = subprocess.run(command, input="\n".join(asked), capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)
+    answer = subprocess.run(
+        command,
+        input="\n".join(asked),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=ANSWER_SECONDS,
+    )
     assert answer.returncode == 0, answer.stderr
     lines = answer.stdout.splitlines()
     assert len(lines) == len(asked)
-    different = [(question, there, ours(question)) for question, there in zip(asked, lines, strict=True) if there != ours(question)]
+    different = [
+        (question, there, ours(question))
+        for question, there in zip(asked, lines, strict=True)
+        if there != ours(question)
+    ]
     assert not different, f"{len(different)} of {len(asked)}, the first of them: {different[:3]}"

@@ -1,4 +1,6 @@
-"""Apache Kafka 3.9.1, the newest Apache Kafka and kraftsim respond the same to all probes, except for explained differences, as the page shows."""
+"""Apache Kafka 3.9.1, the newest Apache Kafka and kraftsim respond the same to all probes, except
+for explained differences, as the page shows.
+"""
 
 import json
 
@@ -28,7 +30,12 @@ def test_every_difference_has_an_explanation_and_vice_versa(found):
 def test_the_page_shows_the_current_responses(found):
     """Otherwise run `make probes` to update it."""
     kept = json.loads(FILE.read_text())
-    stale = [(name, title) for name, responses in found.items() for title, answers in responses.items() if kept[name].get(title) != answers]
+    stale = [
+        (name, title)
+        for name, responses in found.items()
+        for title, answers in responses.items()
+        if kept[name].get(title) != answers
+    ]
     assert not stale
 
 
@@ -43,7 +50,11 @@ def test_there_are_enough_probes_and_none_is_a_duplicate():
         (["ok", "ok"], ["ok", "ok"], True),
         (["ok", "ok"], ["ok", "48 INVALID_TXN_STATE"], False),
         (["ok", "not offered: END_TXN has 0 to 4"], ["ok", "ok, A epoch 1", "ok"], True),
-        (["48 INVALID_TXN_STATE", "not offered: END_TXN has 0 to 4"], ["ok", "ok, A epoch 1"], False),
+        (
+            ["48 INVALID_TXN_STATE", "not offered: END_TXN has 0 to 4"],
+            ["ok", "ok, A epoch 1"],
+            False,
+        ),
         (["ok"], ["ok", "no answer"], False),
     ],
 )

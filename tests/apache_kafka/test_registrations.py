@@ -1,4 +1,5 @@
-"""A cluster whose metadata.version is upgraded to a level with directories: its brokers register again, with either kind of controller.
+"""A cluster whose metadata.version is upgraded to a level with directories: its brokers register
+again, with either kind of controller.
 
 The registrations differ only in the directories: incarnation id and epoch do not change.
 Source: KIP-858, kafka.server.BrokerRegistrationTracker.
@@ -18,7 +19,15 @@ from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.registry import build_record
 from tests.apache_kafka.class_path import DEFAULT_RELEASE
 from tests.apache_kafka.harness import ApacheKafka, run_tool
-from tests.apache_kafka.mixed import METADATA_LOG, SMALL_JVM, OurNode, apache, metadata_records, voters_text, wait_until
+from tests.apache_kafka.mixed import (
+    METADATA_LOG,
+    SMALL_JVM,
+    OurNode,
+    apache,
+    metadata_records,
+    voters_text,
+    wait_until,
+)
 from tests.cluster.running import QUICK_SESSIONS
 
 pytestmark = pytest.mark.interop
@@ -26,12 +35,18 @@ CONTROLLER, OURS, THEIRS = 101, 5, 6
 WITHOUT_DIRECTORIES, LEVEL = "3.6-IV2", 14
 WITH_DIRECTORIES = "3.9"
 KEPT = ("incarnationId", "brokerEpoch", "endPoints", "features")
-COMMON = {"controller.listener.names": "CONTROLLER", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT", **QUICK_SESSIONS}
+COMMON = {
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    **QUICK_SESSIONS,
+}
 
 
 @contextmanager
 def our_controller(directory: Path, port: int) -> Iterator[Path]:
-    """Run a controller of ours whose cluster starts without directories; yields its metadata log."""
+    """Run a controller of ours whose cluster starts without directories; yields its metadata
+    log.
+    """
     node = OurNode(
         directory / "controller",
         {
@@ -45,7 +60,9 @@ def our_controller(directory: Path, port: int) -> Iterator[Path]:
     data = directory / "controller" / "data"
     data.mkdir()
     level = FeatureLevelRecord(name="metadata.version", feature_level=LEVEL)
-    (data / "bootstrap.checkpoint").write_bytes(build_metadata_snapshot([build_record(level, 0)], timestamp=0))
+    (data / "bootstrap.checkpoint").write_bytes(
+        build_metadata_snapshot([build_record(level, 0)], timestamp=0)
+    )
     with node:
         yield data / METADATA_LOG
 
@@ -59,7 +76,13 @@ def their_controller(directory: Path, port: int) -> Iterator[Path]:
         "node.id": str(CONTROLLER),
         "controller.quorum.voters": voters_text({CONTROLLER: port}),
     }
-    node = ApacheKafka(DEFAULT_RELEASE, settings, SMALL_JVM, controller_port=port, metadata_version=WITHOUT_DIRECTORIES)
+    node = ApacheKafka(
+        DEFAULT_RELEASE,
+        settings,
+        SMALL_JVM,
+        controller_port=port,
+        metadata_version=WITHOUT_DIRECTORIES,
+    )
     with node:
         yield node.data / METADATA_LOG
 
@@ -74,20 +97,45 @@ def registrations(log: Path) -> dict[int, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("controller", [our_controller, their_controller])
-def test_brokers_reregister_when_metadata_version_enables_directories(tmp_path: Path, controller: Any):
-    """kafka-features upgrades the level; a broker of ours and one of Apache Kafka's react the same."""
+def test_brokers_reregister_when_metadata_version_enables_directories(
+    tmp_path: Path, controller: Any
+):
+    """kafka-features upgrades the level; a broker of ours and one of Apache Kafka's react the
+    same.
+    """
     port = free_port_range(1)
     controller_port = port + CONTROLLER_PORT_DISTANCE
     voters = {"controller.quorum.voters": voters_text({CONTROLLER: controller_port})}
-    its = {"process.roles": "broker", "node.id": str(OURS), "listeners": f"PLAINTEXT://127.0.0.1:{port}", **COMMON, **voters}
+    its = {
+        "process.roles": "broker",
+        "node.id": str(OURS),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        **COMMON,
+        **voters,
+    }
     with ExitStack() as running:
         log = running.enter_context(controller(tmp_path, controller_port))
-        running.enter_context(apache(DEFAULT_RELEASE, {"process.roles": "broker", "node.id": str(THEIRS), **voters}))
+        running.enter_context(
+            apache(DEFAULT_RELEASE, {"process.roles": "broker", "node.id": str(THEIRS), **voters})
+        )
         running.enter_context(OurNode(tmp_path / "broker", its))
         first = registrations(log)
-        assert [len(found) for found in first.values()] == [1, 1] and not any(found[0].get("logDirs") for found in first.values()), first
-        run_tool(DEFAULT_RELEASE, "features", "--bootstrap-server", f"127.0.0.1:{port}", "upgrade", "--metadata", WITH_DIRECTORIES)
-        wait_until(lambda: all(len(found) > 1 for found in registrations(log).values()), "both brokers have registered again")
+        assert [len(found) for found in first.values()] == [1, 1] and not any(
+            found[0].get("logDirs") for found in first.values()
+        ), first
+        run_tool(
+            DEFAULT_RELEASE,
+            "features",
+            "--bootstrap-server",
+            f"127.0.0.1:{port}",
+            "upgrade",
+            "--metadata",
+            WITH_DIRECTORIES,
+        )
+        wait_until(
+            lambda: all(len(found) > 1 for found in registrations(log).values()),
+            "both brokers have registered again",
+        )
         last = registrations(log)
     for broker_id, (before, after) in last.items():
         assert len(after["logDirs"]) == 1, broker_id

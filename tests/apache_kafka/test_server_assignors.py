@@ -1,4 +1,5 @@
-"""Assignments in a consumer group equal those of Apache Kafka's coordinator: the same members join and leave both.
+"""Assignments in a consumer group equal those of Apache Kafka's coordinator: the same members join
+and leave both.
 
 Source: KIP-848, org.apache.kafka.coordinator.group.assignor.
 """
@@ -11,7 +12,10 @@ from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, Cons
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, Topic
 from kraftsim.core.groups.consumer.server_assignors import uuid_hash
-from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from protocol.messages.k69_consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from tests.apache_kafka.harness import ApacheKafka
 from tests.core.consumers_harness import ConsumersHarness, MadeTopics
 
@@ -37,7 +41,9 @@ CASES: list[tuple[str, dict[str, int], str]] = [
     ("range", {"t": 5, "u": 4}, "a:t b:t,u c:u"),
     ("range", {"t": 6}, "a b c -b"),
 ]
-"""Assignor, partitions by topic, and members that join or (-) leave; a member subscribes to all topics unless topics are given."""
+"""Assignor, partitions by topic, and members that join or (-) leave; a member subscribes to all
+topics unless topics are given.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +52,12 @@ def kafka(apache_kafka_4: ApacheKafka) -> Target:
     return Target(apache_kafka_4.bootstrap)
 
 
-@pytest.mark.parametrize(("assignor", "topics", "steps"), CASES, ids=lambda case: str(case).replace(" ", "-"))
-def test_server_assignors_assign_as_apache_kafka_does(kafka: Target, assignor: str, topics: dict[str, int], steps: str) -> None:
+@pytest.mark.parametrize(
+    ("assignor", "topics", "steps"), CASES, ids=lambda case: str(case).replace(" ", "-")
+)
+def test_server_assignors_assign_as_apache_kafka_does(
+    kafka: Target, assignor: str, topics: dict[str, int], steps: str
+) -> None:
     made = with_distinct_buckets(kafka, topics)
     names = {topic.name: name for name, topic in made.items()}
     with ConsumerGroupClient(kafka) as client:
@@ -62,17 +72,30 @@ def test_server_assignors_assign_as_apache_kafka_does(kafka: Target, assignor: s
                 harness.gone(member_id)
             else:
                 read = wanted.split(",") if wanted else list(topics)
-                members[member_id] = client.member(member_id, *(made[name] for name in read), server_assignor=assignor)
+                members[member_id] = client.member(
+                    member_id, *(made[name] for name in read), server_assignor=assignor
+                )
                 members[member_id].join()
                 harness.join(member_id, *read, server_assignor=assignor)
             settle(client, members)
             harness.beat_all(*members, rounds=2 * len(members) + 2)
-            ours = {each: {theirs.name_of(topic_id): numbers for topic_id, numbers in harness.owned[each].items()} for each in members}
-            assert ours == {each: {names[name]: rows for name, rows in shares.items()} for each, shares in described(client).items()}, step
+            ours = {
+                each: {
+                    theirs.name_of(topic_id): numbers
+                    for topic_id, numbers in harness.owned[each].items()
+                }
+                for each in members
+            }
+            assert ours == {
+                each: {names[name]: rows for name, rows in shares.items()}
+                for each, shares in described(client).items()
+            }, step
 
 
 def with_distinct_buckets(kafka: Target, topics: Mapping[str, int]) -> dict[str, Topic]:
-    """Create topics whose ids have distinct buckets in Java's hash maps: the order within a bucket depends on insertion."""
+    """Create topics whose ids have distinct buckets in Java's hash maps: the order within a bucket
+    depends on insertion.
+    """
     while True:
         made = {name: kafka.topic(partitions=count) for name, count in topics.items()}
         if len({place(topic.topic_id) for topic in made.values()}) == len(made):
@@ -106,15 +129,29 @@ def settle(client: ConsumerGroupClient, members: dict[str, ConsumerMember]) -> N
     def look() -> str:
         for member in members.values():
             member.beat()
-        return client.peer.ask(ConsumerGroupDescribeRequest(group_ids=[client.group_id]), 1, ConsumerGroupDescribeResponse).groups[0].group_state
+        return (
+            client.peer.ask(
+                ConsumerGroupDescribeRequest(group_ids=[client.group_id]),
+                1,
+                ConsumerGroupDescribeResponse,
+            )
+            .groups[0]
+            .group_state
+        )
 
     settled(look, lambda state: state == "Stable", "a stable group")
 
 
 def described(client: ConsumerGroupClient) -> Shares:
     """Return the assignment of each member, by topic name."""
-    group = client.peer.ask(ConsumerGroupDescribeRequest(group_ids=[client.group_id]), 1, ConsumerGroupDescribeResponse).groups[0]
+    group = client.peer.ask(
+        ConsumerGroupDescribeRequest(group_ids=[client.group_id]), 1, ConsumerGroupDescribeResponse
+    ).groups[0]
     return {
-        member.member_id: {row.topic_name: tuple(sorted(row.partitions)) for row in member.assignment.topic_partitions if row.partitions}
+        member.member_id: {
+            row.topic_name: tuple(sorted(row.partitions))
+            for row in member.assignment.topic_partitions
+            if row.partitions
+        }
         for member in group.members
     }

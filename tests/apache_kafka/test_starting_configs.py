@@ -1,4 +1,5 @@
-"""Every broker config with its default and with extreme values: Apache Kafka starts with the same ones as kraftsim.
+"""Every broker config with its default and with extreme values: Apache Kafka starts with the same
+ones as kraftsim.
 
 Apache Kafka validates each set of properties as at startup (KafkaConfig.fromProps).
 """
@@ -80,7 +81,12 @@ def questions(line: str) -> list[dict[str, str]]:
     """Return each config with each value, and combinations that must be consistent."""
     tables = config_tables(line)
     known = {**tables.broker, **tables.internal}
-    single = [{name: value} for name, row in known.items() for value in (*VALUES, row.default) if value is not None]
+    single = [
+        {name: value}
+        for name, row in known.items()
+        for value in (*VALUES, row.default)
+        if value is not None
+    ]
     return single + [values for values in TOGETHER if values.keys() <= known.keys()]
 
 
@@ -100,11 +106,20 @@ def test_brokers_start_with_the_same_configs(release):
     known = {**config_tables(line).broker, **config_tables(line).internal}
     asked = questions(line)
     their_errors = theirs(release, asked)
-    assert len(their_errors) == len(asked) > 2000 and "" in their_errors and len(set(their_errors)) > 100
+    assert (
+        len(their_errors) == len(asked) > 2000
+        and "" in their_errors
+        and len(set(their_errors)) > 100
+    )
     looser, stricter = {}, {}
     for values, their in zip(asked, their_errors, strict=True):
         our, name = ours(line, values), next(iter(values))
-        if their and not our and known[name].kind is not ConfigType.CLASS and name not in dict(LOOSER):
+        if (
+            their
+            and not our
+            and known[name].kind is not ConfigType.CLASS
+            and name not in dict(LOOSER)
+        ):
             looser[name] = (values, their)
         if our and not their and name not in dict(STRICTER):
             stricter[name] = (values, our)
@@ -115,6 +130,10 @@ def test_brokers_start_with_the_same_configs(release):
 def test_contradictory_configs_are_refused_with_the_same_message(release):
     line = line_of(release)
     asked = [values for values in questions(line) if len(values) > 1 or values in TOGETHER]
-    differing = [(values, their, our) for values, their in zip(asked, theirs(release, asked), strict=True) if their != (our := ours(line, values))]
+    differing = [
+        (values, their, our)
+        for values, their in zip(asked, theirs(release, asked), strict=True)
+        if their != (our := ours(line, values))
+    ]
     assert [each for each in differing if "security.inter.broker.protocol" not in each[0]] == []
     assert all(our and their for _, their, our in differing)

@@ -1,7 +1,9 @@
-"""The metadata that a broker in ZooKeeper mode returns during startup: ours and Apache Kafka 3.9.1, polled every few milliseconds.
+"""The metadata that a broker in ZooKeeper mode returns during startup: ours and Apache Kafka 3.9.1,
+polled every few milliseconds.
 
-It serves clients before it receives UpdateMetadata from the controller, and returns no brokers and UNKNOWN_TOPIC_OR_PARTITION until then. Clients
-retry; a librdkafka that has known the topic for long fails new records with _UNKNOWN_TOPIC.
+It serves clients before it receives UpdateMetadata from the controller, and returns no brokers and
+UNKNOWN_TOPIC_OR_PARTITION until then. Clients retry; a librdkafka that has known the topic for long
+fails new records with _UNKNOWN_TOPIC.
 """
 
 import asyncio
@@ -24,7 +26,10 @@ from tests.cluster.running import running_processes
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif("KRAFTSIM_UPGRADES" not in os.environ, reason="depends on the speed of the machine: `make upgrades`"),
+    pytest.mark.skipif(
+        "KRAFTSIM_UPGRADES" not in os.environ,
+        reason="depends on the speed of the machine: `make upgrades`",
+    ),
 ]
 
 SECONDS = 120.0
@@ -59,7 +64,9 @@ class Theirs:
     def __init__(self, running: ExitStack) -> None:
         zookeeper = running.enter_context(ApacheZookeeper())
         zookeeper.start()
-        self._brokers = [running.enter_context(broker_of_zookeeper(zookeeper.port, number)) for number in (1, 2)]
+        self._brokers = [
+            running.enter_context(broker_of_zookeeper(zookeeper.port, number)) for number in (1, 2)
+        ]
         self.addresses = [broker.bootstrap for broker in self._brokers]
 
     def restart_one(self, broker_id: int) -> None:
@@ -72,7 +79,9 @@ class Ours:
     """Two brokers of ours on our ZooKeeper."""
 
     def __init__(self, running: ExitStack, directory: Path) -> None:
-        self._cluster = running.enter_context(running_processes(directory / "run", brokers=2, controllers=0, zookeeper=True))
+        self._cluster = running.enter_context(
+            running_processes(directory / "run", brokers=2, controllers=0, zookeeper=True)
+        )
         self.addresses = self._cluster.bootstrap.split(",")
 
     def restart_one(self, broker_id: int) -> None:
@@ -89,7 +98,9 @@ def pair(whose: str, directory: Path) -> Iterator[Pair]:
 
 def metadata_states(address: str, topic: str) -> Iterator[Seen]:
     """Yield the metadata responses of a broker, from the first one on."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
     give_up_at = time.monotonic() + SECONDS
     while time.monotonic() < give_up_at:
         try:
@@ -98,17 +109,29 @@ def metadata_states(address: str, topic: str) -> Iterator[Seen]:
                     answer = peer.ask(request, 4, MetadataResponse)
                     (found,) = answer.topics
                     brokers = tuple(sorted(broker.node_id for broker in answer.brokers))
-                    yield Seen(brokers, answer.controller_id, found.error_code, len(found.partitions))
+                    yield Seen(
+                        brokers, answer.controller_id, found.error_code, len(found.partitions)
+                    )
                     time.sleep(0.002)
         except GONE:
             time.sleep(0.01)
 
 
 @pytest.mark.parametrize("whose", ["kraftsim", "apache_kafka"])
-def test_a_starting_broker_returns_empty_metadata_until_the_controller_updates_it(whose: str, tmp_path: Path):
-    """The duration depends on the machine, so the empty state may be missed; no other state is allowed. The controller does not change."""
+def test_a_starting_broker_returns_empty_metadata_until_the_controller_updates_it(
+    whose: str, tmp_path: Path
+):
+    """The duration depends on the machine, so the empty state may be missed; no other state is
+    allowed.
+
+    The controller does not change.
+    """
     with pair(whose, tmp_path) as running:
-        known = (answer for answer in metadata_states(running.addresses[0], "none") if answer.brokers == (1, 2) and answer.controller_id > 0)
+        known = (
+            answer
+            for answer in metadata_states(running.addresses[0], "none")
+            if answer.brokers == (1, 2) and answer.controller_id > 0
+        )
         controller = next(known).controller_id
         topic = Target(running.addresses[controller - 1]).topic(partitions=2).name
         other = 3 - controller

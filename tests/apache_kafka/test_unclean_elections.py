@@ -1,4 +1,5 @@
-"""unclean.leader.election.enable: the topic override, the dynamic cluster default, and the static config of the controller.
+"""unclean.leader.election.enable: the topic override, the dynamic cluster default, and the static
+config of the controller.
 
 Source: Apache Kafka 3.9.1 itself; ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic.
 """
@@ -9,9 +10,25 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ErrorCode
-from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.k44_incremental_alter_configs import DELETE, SET, AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
-from protocol.messages.k56_alter_partition import AlterPartitionData, AlterPartitionRequest, AlterPartitionTopic, BrokerState
+from protocol.messages.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from protocol.messages.k44_incremental_alter_configs import (
+    DELETE,
+    SET,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.k56_alter_partition import (
+    AlterPartitionData,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+    BrokerState,
+)
 from protocol.schema import Message
 from tests.apache_kafka.controller_requests import Session
 from tests.apache_kafka.harness import ApacheKafka
@@ -20,13 +37,20 @@ from tests.apache_kafka.test_partition_rules import QUIET, Asked, our_controller
 
 pytestmark = pytest.mark.interop
 KEY = "unclean.leader.election.enable"
-OWN_VALUES = {"says-nothing": None, "forbids": "false", "allows": "TRUE", "allows-with-a-space": " true "}
+OWN_VALUES = {
+    "says-nothing": None,
+    "forbids": "false",
+    "allows": "TRUE",
+    "allows-with-a-space": " true ",
+}
 BROKERS, NO_BROKER = 4, -1
 
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, Session]]:
-    """(Apache Kafka's controller, ours): a topic for each value, whose leader is the only in-sync replica."""
+    """(Apache Kafka's controller, ours): a topic for each value, whose leader is the only in-sync
+    replica.
+    """
     apache = ApacheKafka(settings={"process.roles": "controller", **QUIET})
     directory: Path = tmp_path_factory.mktemp("unclean")
     with apache, our_controller(directory) as ours:
@@ -50,7 +74,9 @@ def created(name: str) -> Asked:
     value = OWN_VALUES[name]
     configs = [] if value is None else [CreatableTopicConfig(name=KEY, value=value)]
     rows = [CreatableReplicaAssignment(partition_index=0, broker_ids=[LEADER, FOLLOWER])]
-    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=rows, configs=configs)
+    topic = CreatableTopic(
+        name=name, num_partitions=-1, replication_factor=-1, assignments=rows, configs=configs
+    )
     return lambda session: (CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
 
 
@@ -76,26 +102,39 @@ def set_for_all(value: str | None) -> Asked:
     """Set the dynamic cluster default, or delete it."""
     operation = DELETE if value is None else SET
     row = AlterableConfig(name=KEY, config_operation=operation, value=value)
-    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=BROKERS, resource_name="", configs=[row])])
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=BROKERS, resource_name="", configs=[row])]
+    )
     return lambda session: (request, 1)
 
 
 def leaders(both: tuple[Session, Session]) -> dict[str, int]:
     """Return the leaders of the topics, which both must report the same."""
-    there, here = ({name: partition.leader for (name, _), partition in session.partitions().items()} for session in both)
+    there, here = (
+        {name: partition.leader for (name, _), partition in session.partitions().items()}
+        for session in both
+    )
     assert here == there
     return here
 
 
 def test_unclean_leader_election_configs_at_every_level(sessions):
-    """The in-sync replica goes down and the other one up; first without a cluster default, then with an invalid one, then with one."""
+    """The in-sync replica goes down and the other one up; first without a cluster default, then
+    with an invalid one, then with one.
+    """
     allowed = []
     for value in (None, " true ", "true"):
         result = agreed(sessions, set_for_all(value))
         assert f'"errorCode": {int(ErrorCode.NONE)}' in result.answer
-        for asked in (beats(FOLLOWER, want_fence=True), beats(LEADER, want_fence=True), beats(FOLLOWER)):
+        for asked in (
+            beats(FOLLOWER, want_fence=True),
+            beats(LEADER, want_fence=True),
+            beats(FOLLOWER),
+        ):
             agreed(sessions, asked)
-        allowed.append(sorted(name for name, leader in leaders(sessions).items() if leader == FOLLOWER))
+        allowed.append(
+            sorted(name for name, leader in leaders(sessions).items() if leader == FOLLOWER)
+        )
         for asked in (beats(FOLLOWER, want_fence=True), beats(LEADER)):
             agreed(sessions, asked)
     assert allowed == [["allows"], ["allows"], ["allows", "says-nothing"]]

@@ -1,4 +1,6 @@
-"""Apache Kafka and kraftsim compared: every value of every one-byte field of a request gets the same response, known or not."""
+"""Apache Kafka and kraftsim compared: every value of every one-byte field of a request gets the
+same response, known or not.
+"""
 
 import pytest
 

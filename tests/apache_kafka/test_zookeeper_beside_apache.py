@@ -1,4 +1,6 @@
-"""The same requests to Apache ZooKeeper and to ours: the same responses, zxids and watch events, and each reads the files of the other."""
+"""The same requests to Apache ZooKeeper and to ours: the same responses, zxids and watch events,
+and each reads the files of the other.
+"""
 
 import asyncio
 import random
@@ -38,7 +40,24 @@ from tests.node.zookeeper_server import running_zookeeper
 pytestmark = pytest.mark.interop
 
 REQUESTS = 3000
-PATHS = ("/a", "/b", "/a/x", "/a/y", "/a/x/1", "/b/z", "/zookeeper", "/", "/a/", "a", "/a//x", "/./a", "", "/zookeeper/quota", "/c\u0001", "/größer")
+PATHS = (
+    "/a",
+    "/b",
+    "/a/x",
+    "/a/y",
+    "/a/x/1",
+    "/b/z",
+    "/zookeeper",
+    "/",
+    "/a/",
+    "a",
+    "/a//x",
+    "/./a",
+    "",
+    "/zookeeper/quota",
+    "/c\u0001",
+    "/größer",
+)
 OPEN = AclEntry(perms=31, scheme="world", id="anyone")
 ACLS = (
     [OPEN],
@@ -51,7 +70,10 @@ ACLS = (
     [AclEntry(perms=31, scheme="world", id="somebody")],
     [AclEntry(perms=31, scheme="digest", id="u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ=")],
     [AclEntry(perms=31, scheme="digest", id="nonsense")],
-    [AclEntry(perms=31, scheme="ip", id="127.0.0.1"), AclEntry(perms=1, scheme="world", id="anyone")],
+    [
+        AclEntry(perms=31, scheme="ip", id="127.0.0.1"),
+        AclEntry(perms=1, scheme="world", id="anyone"),
+    ],
     [AclEntry(perms=31, scheme="ip", id="10.0.0.0/8")],
     [AclEntry(perms=31, scheme="nonsense", id="x")],
 )
@@ -94,7 +116,9 @@ class RequestGenerator:
         pick = self._random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
         if pick == OpCode.MULTI:
             asked = [
-                self._write(self._random.choice(tuple(code for code in WRITES if code != OpCode.CREATE_TTL)))
+                self._write(
+                    self._random.choice(tuple(code for code in WRITES if code != OpCode.CREATE_TTL))
+                )
                 for _ in range(self._random.randint(0, 4))
             ]
             return pick, build_multi(asked), 0
@@ -105,20 +129,35 @@ class RequestGenerator:
     def _write(self, op_code: int) -> tuple[OpCode, Message]:
         path, version = self._random.choice(PATHS), self._random.choice((-1, -1, -1, 0, 1, 2, -2))
         if op_code in (OpCode.CREATE, OpCode.CREATE_2, OpCode.CREATE_CONTAINER):
-            mode = CreateMode.CONTAINER if op_code == OpCode.CREATE_CONTAINER else self._random.choice((0, 0, 0, 1, 2, 3))
+            mode = (
+                CreateMode.CONTAINER
+                if op_code == OpCode.CREATE_CONTAINER
+                else self._random.choice((0, 0, 0, 1, 2, 3))
+            )
             data = self._random.choice((b"", b"data", None))
             return OpCode(op_code), CreateRequest(path=path, data=data, acl=self._acl(), flags=mode)
         if op_code == OpCode.CREATE_TTL:
-            return OpCode(op_code), CreateTtlRequest(path=path, data=b"", acl=[OPEN], flags=5, ttl=1000)
+            return OpCode(op_code), CreateTtlRequest(
+                path=path, data=b"", acl=[OPEN], flags=5, ttl=1000
+            )
         if op_code == OpCode.SET_DATA:
-            return OpCode(op_code), SetDataRequest(path=path, data=self._random.choice((b"", b"other", None)), version=version)
+            return OpCode(op_code), SetDataRequest(
+                path=path, data=self._random.choice((b"", b"other", None)), version=version
+            )
         return OpCode(op_code), VersionedPath(path=path, version=version)
 
     def _other(self, op_code: int) -> tuple[Message | bytes, int]:
         path = self._random.choice(PATHS)
         if op_code == OpCode.SET_ACL:
-            return SetAclRequest(path=path, acl=self._acl(), version=self._random.choice((-1, -1, 0, 1))), 0
-        if op_code in (OpCode.GET_ACL, OpCode.SYNC, OpCode.GET_ALL_CHILDREN_NUMBER, OpCode.GET_EPHEMERALS):
+            return SetAclRequest(
+                path=path, acl=self._acl(), version=self._random.choice((-1, -1, 0, 1))
+            ), 0
+        if op_code in (
+            OpCode.GET_ACL,
+            OpCode.SYNC,
+            OpCode.GET_ALL_CHILDREN_NUMBER,
+            OpCode.GET_EPHEMERALS,
+        ):
             return PathOnly(path=path), 0
         if op_code == OpCode.ADD_WATCH:
             return AddWatchRequest(path=path, mode=self._random.choice((0, 1))), 0
@@ -159,7 +198,9 @@ WEIGHTS = {
 }
 
 
-def shown(op_code: int, response: ZooKeeperResponse, sessions: dict[int, str]) -> tuple[object, ...]:
+def shown(
+    op_code: int, response: ZooKeeperResponse, sessions: dict[int, str]
+) -> tuple[object, ...]:
     """Return a response without values that must differ: times and session ids."""
     cls = ANSWERS.get(op_code)
     body: object = response.body
@@ -167,7 +208,9 @@ def shown(op_code: int, response: ZooKeeperResponse, sessions: dict[int, str]) -
         message = response.read(cls)
         if hasattr(message, "stat"):
             message.stat.ctime = message.stat.mtime = 0
-            message.stat.ephemeral_owner = sessions.get(message.stat.ephemeral_owner, message.stat.ephemeral_owner)
+            message.stat.ephemeral_owner = sessions.get(
+                message.stat.ephemeral_owner, message.stat.ephemeral_owner
+            )
         if hasattr(message, "children"):
             message.children.sort()
         body = repr(message)
@@ -179,7 +222,10 @@ def shown(op_code: int, response: ZooKeeperResponse, sessions: dict[int, str]) -
 @contextmanager
 def two_clients(port: int) -> Iterator[tuple[list[ZooKeeperClient], dict[int, str]]]:
     with ZooKeeperClient(port) as first, ZooKeeperClient(port) as second:
-        yield [first, second], {first.connected.session_id: "first", second.connected.session_id: "second"}
+        yield (
+            [first, second],
+            {first.connected.session_id: "first", second.connected.session_id: "second"},
+        )
         for each in (first, second):
             each.ask(OpCode.CLOSE_SESSION)
 
@@ -192,12 +238,22 @@ def run(port: int, seed: int) -> list[tuple[object, ...]]:
             number = generator.client()
             op_code, body, version = generator.request()
             response = clients[number].ask(op_code, body, version=version)
-            answers.append((OpCode(op_code).name, str(body)[:200], number, *shown(op_code, response, sessions), clients[1 - number].ping().notified))
+            answers.append(
+                (
+                    OpCode(op_code).name,
+                    str(body)[:200],
+                    number,
+                    *shown(op_code, response, sessions),
+                    clients[1 - number].ping().notified,
+                )
+            )
     return answers
 
 
 @pytest.mark.parametrize("seed", [1, 2, 6])
-def test_thousands_of_zookeeper_requests_get_the_same_responses(apache_of_its_own: ApacheZookeeper, tmp_path: Path, seed: int) -> None:
+def test_thousands_of_zookeeper_requests_get_the_same_responses(
+    apache_of_its_own: ApacheZookeeper, tmp_path: Path, seed: int
+) -> None:
     theirs = run(apache_of_its_own.port, seed)
     with running_zookeeper(tmp_path) as ours:
         mine = run(ours.port, seed)
@@ -214,16 +270,26 @@ def tree(port: int) -> dict[str, object]:
         waiting = ["/"]
         while waiting:
             path = waiting.pop()
-            data, acl = client.ask(OpCode.GET_DATA, WatchedPath(path=path)), client.ask(OpCode.GET_ACL, PathOnly(path=path))
+            data, acl = (
+                client.ask(OpCode.GET_DATA, WatchedPath(path=path)),
+                client.ask(OpCode.GET_ACL, PathOnly(path=path)),
+            )
             children = client.ask(OpCode.GET_CHILDREN, WatchedPath(path=path))
             found[path] = data.header.error, data.body, acl.body
             if children.header.error == 0:
-                waiting += [f"{path.rstrip('/')}/{name}" for name in children.read(GetChildrenResponse).children]
+                waiting += [
+                    f"{path.rstrip('/')}/{name}"
+                    for name in children.read(GetChildrenResponse).children
+                ]
     return found
 
 
-@pytest.mark.parametrize("snapshots_every", [100_000, 500], ids=["from the log", "from a snapshot and the log"])
-def test_apache_zookeeper_continues_from_data_that_ours_wrote(tmp_path: Path, snapshots_every: int) -> None:
+@pytest.mark.parametrize(
+    "snapshots_every", [100_000, 500], ids=["from the log", "from a snapshot and the log"]
+)
+def test_apache_zookeeper_continues_from_data_that_ours_wrote(
+    tmp_path: Path, snapshots_every: int
+) -> None:
     with running_zookeeper(tmp_path, changes_between_snapshots=snapshots_every) as ours:
         with_sessions(ours.port)
         wanted = tree(ours.port)
@@ -243,25 +309,53 @@ def test_our_zookeeper_continues_from_data_that_apache_zookeeper_wrote(tmp_path:
         assert "Zxid: 0x" in word(ours.port, "srvr")
 
 
-async def test_our_client_works_on_apache_zookeeper(apache_of_its_own: ApacheZookeeper, tmp_path: Path) -> None:
-    """The requests of brokers: ephemeral and sequential znodes, compare-and-set, multi, watches across a lost connection."""
+async def test_our_client_works_on_apache_zookeeper(
+    apache_of_its_own: ApacheZookeeper, tmp_path: Path
+) -> None:
+    """The requests of brokers: ephemeral and sequential znodes, compare-and-set, multi, watches
+    across a lost connection.
+    """
     events: list[tuple[EventType, str]] = []
     states: list[SessionState] = []
-    world = real_world(run="test", node="client", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1, started_ns=0)
+    world = real_world(
+        run="test",
+        node="client",
+        incarnation=1,
+        data_dir=tmp_path / "data",
+        events_dir=tmp_path / "events",
+        seed=1,
+        started_ns=0,
+    )
     address = [("127.0.0.1", apache_of_its_own.port)]
-    client = ZookeeperClient(world, address, on_event=lambda kind, path: events.append((kind, path)), on_state=states.append)
+    client = ZookeeperClient(
+        world,
+        address,
+        on_event=lambda kind, path: events.append((kind, path)),
+        on_state=states.append,
+    )
     other = ZookeeperClient(world, address)
     client.start()
     other.start()
     assert await client.create("/brokers") == "/brokers"
-    assert await client.create("/brokers/id-", b"1", CreateMode.EPHEMERAL_SEQUENTIAL) == "/brokers/id-0000000000"
+    assert (
+        await client.create("/brokers/id-", b"1", CreateMode.EPHEMERAL_SEQUENTIAL)
+        == "/brokers/id-0000000000"
+    )
     assert (await other.exists("/brokers/id-0000000000")).ephemeral_owner == client.session
-    assert await client.children("/brokers", watch=True) == (["id-0000000000"], (await other.exists("/brokers")))
+    assert await client.children("/brokers", watch=True) == (
+        ["id-0000000000"],
+        (await other.exists("/brokers")),
+    )
     await other.set("/brokers", b"x", 0)
     with pytest.raises(ZookeeperRefused, match="BAD_VERSION at /brokers"):
         await client.set("/brokers", b"y", 0)
     with pytest.raises(ZookeeperRefused, match="NO_NODE at /absent"):
-        await client.multi([(OpCode.CREATE, CreateRequest(path="/new", acl=[OPEN])), (OpCode.CHECK, VersionedPath(path="/absent"))])
+        await client.multi(
+            [
+                (OpCode.CREATE, CreateRequest(path="/new", acl=[OPEN])),
+                (OpCode.CHECK, VersionedPath(path="/absent")),
+            ]
+        )
     assert await client.exists("/new", watch=True) is None
     client.break_connection()
     await other.create("/new")
@@ -269,15 +363,27 @@ async def test_our_client_works_on_apache_zookeeper(apache_of_its_own: ApacheZoo
     async with asyncio.timeout(10):
         while len(events) < 2:
             await asyncio.sleep(0.05)
-    assert sorted(events) == [(EventType.NODE_CREATED, "/new"), (EventType.NODE_CHILDREN_CHANGED, "/brokers")]
+    assert sorted(events) == [
+        (EventType.NODE_CREATED, "/new"),
+        (EventType.NODE_CHILDREN_CHANGED, "/brokers"),
+    ]
     await client.close()
-    assert await other.exists("/brokers/id-0000000000") is None, "closing a session deletes its ephemeral znodes"
+    assert await other.exists("/brokers/id-0000000000") is None, (
+        "closing a session deletes its ephemeral znodes"
+    )
     await other.close()
-    assert states == [SessionState.CONNECTED, SessionState.CONNECTING, SessionState.CONNECTED, SessionState.CLOSED]
+    assert states == [
+        SessionState.CONNECTED,
+        SessionState.CONNECTING,
+        SessionState.CONNECTED,
+        SessionState.CLOSED,
+    ]
 
 
 def with_sessions(port: int) -> None:
-    """Create a tree of all kinds of znodes, including ephemeral ones of a session that stays open."""
+    """Create a tree of all kinds of znodes, including ephemeral ones of a session that stays
+    open.
+    """
     generator = RequestGenerator(7)
     client = ZooKeeperClient(port, timeout_ms=40_000)
     client.ask(OpCode.AUTH, AuthPacket(scheme="digest", auth=b"u:p"), xid=-4)

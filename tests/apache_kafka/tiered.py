@@ -1,4 +1,6 @@
-"""A remote store for Apache Kafka: LocalTieredStorage, which is in the test jar of Kafka's storage module and keeps segments in a directory."""
+"""A remote store for Apache Kafka: LocalTieredStorage, which is in the test jar of Kafka's storage
+module and keeps segments in a directory.
+"""
 
 import subprocess
 from pathlib import Path
@@ -9,7 +11,10 @@ STORE_CLASS = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 
 
 TIERED_RELEASES = (DEFAULT_RELEASE, "4.1.2")
-"""The releases under test. Not every release has published that jar, and 4.4.0 cannot load the class of 4.1.2."""
+"""The releases under test.
+
+Not every release has published that jar, and 4.4.0 cannot load the class of 4.1.2.
+"""
 
 
 def storage_test_jar(release: str = DEFAULT_RELEASE) -> Path:
@@ -18,15 +23,31 @@ def storage_test_jar(release: str = DEFAULT_RELEASE) -> Path:
     jar = Path.home() / ".m2/repository/org/apache/kafka/kafka-storage" / release / name
     if not jar.exists():
         artifact = f"org.apache.kafka:kafka-storage:{release}:jar:test"
-        command = [maven(), "-B", "-q", "dependency:get", f"-Dartifact={artifact}", "-Dtransitive=false"]
-        subprocess.run(command, capture_output=True, timeout=MAVEN_SECONDS, check=False, stdin=subprocess.DEVNULL)
+        command = [
+            maven(),
+            "-B",
+            "-q",
+            "dependency:get",
+            f"-Dartifact={artifact}",
+            "-Dtransitive=false",
+        ]
+        subprocess.run(
+            command,
+            capture_output=True,
+            timeout=MAVEN_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     if not jar.exists():
         raise Missing(f"Maven could not bring {name}")
     return jar
 
 
 def tiered_settings(store: Path, release: str = DEFAULT_RELEASE) -> dict[str, str]:
-    """Return the properties of a broker that uploads to a directory, several times a second. Raises Missing."""
+    """Return the properties of a broker that uploads to a directory, several times a second.
+
+    Raises Missing.
+    """
     return {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": STORE_CLASS,

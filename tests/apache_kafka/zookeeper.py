@@ -1,4 +1,6 @@
-"""A real Apache ZooKeeper on this machine: the release that Apache Kafka 3.9 depends on, one server on loopback, started in about a second."""
+"""A real Apache ZooKeeper on this machine: the release that Apache Kafka 3.9 depends on, one server
+on loopback, started in about a second.
+"""
 
 import socket
 import subprocess
@@ -12,14 +14,25 @@ from tests.apache_kafka.harness import LOG4J
 
 START_SECONDS = 60.0
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
-JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Dzookeeper.admin.enableServer=false", "-Dzookeeper.4lw.commands.whitelist=*")
+JVM = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xmx256m",
+    "-Dzookeeper.admin.enableServer=false",
+    "-Dzookeeper.4lw.commands.whitelist=*",
+)
 
 
 class ApacheZookeeper:
-    """Use as a context manager. It listens at `port`; `directory` has its files, which may already exist."""
+    """Use as a context manager.
+
+    It listens at `port`; `directory` has its files, which may already exist.
+    """
 
     def __init__(self, directory: Path | None = None, *, tick_ms: int = 2000) -> None:
-        self._own = tempfile.TemporaryDirectory(prefix="kraftsim-zookeeper-") if directory is None else None
+        self._own = (
+            tempfile.TemporaryDirectory(prefix="kraftsim-zookeeper-") if directory is None else None
+        )
         self.directory = Path(self._own.name) if self._own is not None else directory or Path()
         self._words = tempfile.TemporaryDirectory(prefix="kraftsim-zookeeper-")
         self._tick_ms = tick_ms
@@ -56,7 +69,12 @@ class ApacheZookeeper:
                 raise AssertionError(f"Apache ZooKeeper does not come up:\n{said}")
             time.sleep(0.05)
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
         if self._own is not None:
             self._own.cleanup()
@@ -73,6 +91,8 @@ class ApacheZookeeper:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(b"srvr")
-                return b"Zxid" in connection.recv(1 << 16)  # ruok is answered before sessions are accepted
+                return b"Zxid" in connection.recv(
+                    1 << 16
+                )  # ruok is answered before sessions are accepted
         except OSError:
             return False

@@ -18,7 +18,15 @@ START_SECONDS = 30
 class OurBroker:
     """`start`, then `stop` or `kill`; it listens at `port`."""
 
-    def __init__(self, directory: Path, broker_id: int, zookeeper_port: int, *, release_name: str = "3.9", **settings: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        broker_id: int,
+        zookeeper_port: int,
+        *,
+        release_name: str = "3.9",
+        **settings: str,
+    ) -> None:
         (self.port,) = _free_ports(1)
         self.broker_id = broker_id
         self._directory = directory / f"broker-{broker_id}"

@@ -1,6 +1,8 @@
-"""The same random requests and broker changes for two ZooKeeper-mode controllers, each with its own ZooKeeper, and their responses.
+"""The same random requests and broker changes for two ZooKeeper-mode controllers, each with its own
+ZooKeeper, and their responses.
 
-Besides the broker that is controller there are fake brokers: their znodes exist, but nothing listens at their ports.
+Besides the broker that is controller there are fake brokers: their znodes exist, but nothing
+listens at their ports.
 """
 
 import asyncio
@@ -16,29 +18,71 @@ from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
 from kraftsim.world.real.world import real_world
 from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest
-from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.k37_create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from protocol.messages.k37_create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from protocol.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
-from protocol.messages.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, QuotaAlteration
+from protocol.messages.k49_alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    OpData,
+    QuotaAlteration,
+)
 from protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from protocol.messages.k56_alter_partition import AlterPartitionData, AlterPartitionRequest, AlterPartitionTopic, BrokerState
+from protocol.messages.k56_alter_partition import (
+    AlterPartitionData,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+    BrokerState,
+)
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.schema import Message
 from protocol.uuids import parse_uuid_text
-from protocol.zookeeper.kafka_znodes import BrokerZnode, PartitionStateZnode, TopicZnode, broker_path, state_path, topic_path
+from protocol.zookeeper.kafka_znodes import (
+    BrokerZnode,
+    PartitionStateZnode,
+    TopicZnode,
+    broker_path,
+    state_path,
+    topic_path,
+)
 from protocol.zookeeper.op_codes import CreateMode
 
 CONTROLLER_ID: Final = 1
 SEEMING: Final = (11, 12, 13)
 TOPICS: Final = ("ant", "bee", "cat")
-ROOTS: Final = ("/brokers/topics", "/config/topics", "/config/users", "/config/clients", "/config/ips", "/config/brokers", "/admin")
+ROOTS: Final = (
+    "/brokers/topics",
+    "/config/topics",
+    "/config/users",
+    "/config/clients",
+    "/config/ips",
+    "/config/brokers",
+    "/admin",
+)
 SETTLE_S: Final = 0.15
 TOPIC_ID: Final = re.compile(rb'"topic_id":"[^"]+"')
 
@@ -57,10 +101,22 @@ class Side:
     async def open(self, directory: Path) -> None:
         """Connect to both."""
         place = directory / self.name
-        world = real_world(run="story", node=f"teller-{self.name}", incarnation=1, data_dir=place, events_dir=place, seed=1, started_ns=0)
-        self.client = ZookeeperClient(world, [("127.0.0.1", self.zookeeper_port)], session_timeout_ms=30_000)
+        world = real_world(
+            run="story",
+            node=f"teller-{self.name}",
+            incarnation=1,
+            data_dir=place,
+            events_dir=place,
+            seed=1,
+            started_ns=0,
+        )
+        self.client = ZookeeperClient(
+            world, [("127.0.0.1", self.zookeeper_port)], session_timeout_ms=30_000
+        )
         self.client.start()
-        self.connection = PeerConnection("127.0.0.1", self.port, client_id="teller", request_timeout_ms=30_000)
+        self.connection = PeerConnection(
+            "127.0.0.1", self.port, client_id="teller", request_timeout_ms=30_000
+        )
         await self.connection.connect()
 
     async def close(self) -> None:
@@ -97,8 +153,12 @@ class Side:
             return
         self.epochs.pop(broker_id, None)
 
-    async def partition(self, topic: str, number: int) -> tuple[bytes, PartitionStateZnode, int] | None:
-        """Return the id of a topic, the state of one of its partitions, and its epoch; None if it does not exist."""
+    async def partition(
+        self, topic: str, number: int
+    ) -> tuple[bytes, PartitionStateZnode, int] | None:
+        """Return the id of a topic, the state of one of its partitions, and its epoch; None if it
+        does not exist.
+        """
         assert self.client is not None
         found = await ZnodeReader(self.client).some([topic_path(topic), state_path(topic, number)])
         if state_path(topic, number) not in found:
@@ -128,7 +188,9 @@ class Side:
 
 
 def shown(answer: Any) -> str:
-    """Return a response without cluster-specific values, and with rows sorted where the order is not specified."""
+    """Return a response without cluster-specific values, and with rows sorted where the order is
+    not specified.
+    """
     text = repr(answer)
     text = re.sub(r"topic_id=b'.*?'(?=[,)])|topic_id=b\".*?\"(?=[,)])", "topic_id", text)
     text = re.sub(r"throttle_time_ms=\d+", "throttle", text)
@@ -136,7 +198,9 @@ def shown(answer: Any) -> str:
 
 
 class RandomSteps:
-    """Random steps from a seed: `next_step` returns the name of the step and the action for either side."""
+    """Random steps from a seed: `next_step` returns the name of the step and the action for either
+    side.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -175,18 +239,38 @@ class RandomSteps:
         size = self.random.choice((1, 2, 3))
         pool = [CONTROLLER_ID, *(each for each in SEEMING if each in self.there)]
         rows = [
-            CreatableReplicaAssignment(partition_index=number, broker_ids=self.random.sample(pool, min(size, len(pool))))
+            CreatableReplicaAssignment(
+                partition_index=number, broker_ids=self.random.sample(pool, min(size, len(pool)))
+            )
             for number in range(self.random.randrange(1, 4))
         ]
-        configs = [CreatableTopicConfig(name="retention.ms", value="60000")] if self.random.randrange(3) == 0 else []
-        topic = CreatableTopic(name=self.random.choice(self.topics), num_partitions=-1, replication_factor=-1, assignments=rows, configs=configs)
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=2000, validate_only=self.random.randrange(6) == 0)
+        configs = (
+            [CreatableTopicConfig(name="retention.ms", value="60000")]
+            if self.random.randrange(3) == 0
+            else []
+        )
+        topic = CreatableTopic(
+            name=self.random.choice(self.topics),
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=rows,
+            configs=configs,
+        )
+        request = CreateTopicsRequest(
+            topics=[topic], timeout_ms=2000, validate_only=self.random.randrange(6) == 0
+        )
 
         async def ask(side: Side) -> Any:
             answer = await side.ask(request, 4)
             return [(row.name, row.error_code) for row in answer.topics]
 
-        return f"create {topic.name} {[row.broker_ids for row in rows]} validate={request.validate_only}", ask
+        return (
+            (
+                f"create {topic.name} {[row.broker_ids for row in rows]} "
+                f"validate={request.validate_only}"
+            ),
+            ask,
+        )
 
     def _widen(self) -> tuple[str, Callable[[Side], Any]]:
         name, count = self.random.choice(self.topics), self.random.randrange(1, 5)
@@ -199,8 +283,14 @@ class RandomSteps:
             draw, found = random.Random(seed), await side.partition(name, 0)
             width = 1 if found is None else len((await replicas_of(side, name))[0])
             pool = [CONTROLLER_ID, *sorted(side.epochs)]
-            rows = [CreatePartitionsAssignment(broker_ids=draw.sample(pool, min(width, len(pool)))) for _ in range(max(count - known, 0))]
-            request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=count, assignments=rows or None)], timeout_ms=2000)
+            rows = [
+                CreatePartitionsAssignment(broker_ids=draw.sample(pool, min(width, len(pool))))
+                for _ in range(max(count - known, 0))
+            ]
+            request = CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name=name, count=count, assignments=rows or None)],
+                timeout_ms=2000,
+            )
             answer = await side.ask(request)
             return [(row.name, row.error_code) for row in answer.results]
 
@@ -211,17 +301,34 @@ class RandomSteps:
         name, numbers = self.random.choice(self.topics), [0, self.random.randrange(1, 5)]
 
         async def ask(side: Side) -> Any:
-            """Never for a partition that has never had a leader: Apache Kafka's controller fails and does not respond."""
-            known = [number for number in numbers if await side.partition(name, number) is not None or not await side.is_known(name, number)]
+            """Never for a partition that has never had a leader: Apache Kafka's controller fails
+            and does not respond.
+            """
+            known = [
+                number
+                for number in numbers
+                if await side.partition(name, number) is not None
+                or not await side.is_known(name, number)
+            ]
             rows = None if asks_for_all else [TopicPartitions(topic=name, partitions=known)]
-            answer = await side.ask(ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=1000))
-            found_rows = [(row.topic, each.partition_id, each.error_code) for row in answer.replica_election_results for each in row.partition_result]
+            answer = await side.ask(
+                ElectLeadersRequest(election_type=kind, topic_partitions=rows, timeout_ms=1000)
+            )
+            found_rows = [
+                (row.topic, each.partition_id, each.error_code)
+                for row in answer.replica_election_results
+                for each in row.partition_result
+            ]
             return answer.error_code, sorted(found_rows)
 
         return f"elect {kind} {'all' if asks_for_all else (name, numbers)}", ask
 
     def _move(self) -> tuple[str, Callable[[Side], Any]]:
-        name, number, replicas = self.random.choice(self.topics), self.random.randrange(4), self._replicas()
+        name, number, replicas = (
+            self.random.choice(self.topics),
+            self.random.randrange(4),
+            self._replicas(),
+        )
         if self.random.randrange(8) == 0:
             replicas = self.random.choice(([], [1, 1], [-3], [99]))
         return f"move {name}-{number} to {replicas}", self._moving(name, number, replicas)
@@ -231,12 +338,18 @@ class RandomSteps:
         return f"call off {name}-{number}", self._moving(name, number, None)
 
     def _moving(self, name: str, number: int, replicas: list[int] | None) -> Callable[[Side], Any]:
-        row = ReassignableTopic(name=name, partitions=[ReassignablePartition(partition_index=number, replicas=replicas)])
+        row = ReassignableTopic(
+            name=name, partitions=[ReassignablePartition(partition_index=number, replicas=replicas)]
+        )
         request = AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[row])
 
         async def ask(side: Side) -> Any:
             answer = await side.ask(request, 0)
-            return answer.error_code, [(each.partition_index, each.error_code) for topic in answer.responses for each in topic.partitions]
+            return answer.error_code, [
+                (each.partition_index, each.error_code)
+                for topic in answer.responses
+                for each in topic.partitions
+            ]
 
         return ask
 
@@ -244,7 +357,13 @@ class RandomSteps:
         async def ask(side: Side) -> Any:
             answer = await side.ask(ListPartitionReassignmentsRequest(timeout_ms=1000, topics=None))
             return sorted(
-                (row.name, each.partition_index, each.replicas, each.adding_replicas, each.removing_replicas)
+                (
+                    row.name,
+                    each.partition_index,
+                    each.replicas,
+                    each.adding_replicas,
+                    each.removing_replicas,
+                )
                 for row in answer.topics
                 for each in row.partitions
             )
@@ -253,7 +372,11 @@ class RandomSteps:
 
     def _isr(self) -> tuple[str, Callable[[Side], Any]]:
         """Send AlterPartition from a leader: mostly a valid request with registered brokers."""
-        name, number, seed = self.random.choice(self.topics), self.random.randrange(3), self.random.random()
+        name, number, seed = (
+            self.random.choice(self.topics),
+            self.random.randrange(3),
+            self.random.random(),
+        )
 
         async def ask(side: Side) -> Any:
             found = await side.partition(name, number)
@@ -270,12 +393,21 @@ class RandomSteps:
                 partition_index=number,
                 leader_epoch=state.leader_epoch + draw.choice((0, 0, 0, 0, 0, 1, -1)),
                 new_isr_with_epochs=[BrokerState(broker_id=each, broker_epoch=-1) for each in isr],
-                leader_recovery_state=int(state.is_recovering) if draw.randrange(4) else draw.randrange(2),
+                leader_recovery_state=int(state.is_recovering)
+                if draw.randrange(4)
+                else draw.randrange(2),
                 partition_epoch=epoch + draw.choice((0, 0, 0, 0, 0, 1, -1)),
             )
-            row = AlterPartitionTopic(topic_id=topic_id if draw.randrange(10) else parse_uuid_text("AAAAAAAAAAAAAAAAAAAAAw"), partitions=[data])
+            row = AlterPartitionTopic(
+                topic_id=topic_id
+                if draw.randrange(10)
+                else parse_uuid_text("AAAAAAAAAAAAAAAAAAAAAw"),
+                partitions=[data],
+            )
             broker_epoch = side.epochs[leader] + (0 if draw.randrange(12) else 1)
-            answer = await side.ask(AlterPartitionRequest(broker_id=leader, broker_epoch=broker_epoch, topics=[row]), 3)
+            answer = await side.ask(
+                AlterPartitionRequest(broker_id=leader, broker_epoch=broker_epoch, topics=[row]), 3
+            )
             return shown(answer)
 
         return f"isr of {name}-{number} by {seed}", ask
@@ -295,8 +427,12 @@ class RandomSteps:
 
         async def ask(side: Side) -> Any:
             epoch = -1 if change is None else side.epochs.get(broker_id, 5) + change
-            answer = await side.ask(ControlledShutdownRequest(broker_id=broker_id, broker_epoch=epoch))
-            return answer.error_code, sorted((row.topic_name, row.partition_index) for row in answer.remaining_partitions)
+            answer = await side.ask(
+                ControlledShutdownRequest(broker_id=broker_id, broker_epoch=epoch)
+            )
+            return answer.error_code, sorted(
+                (row.topic_name, row.partition_index) for row in answer.remaining_partitions
+            )
 
         return f"{broker_id} shuts down, {change}", ask
 
@@ -304,26 +440,48 @@ class RandomSteps:
         kind, name, key, value = self.random.choice(
             (
                 (2, self.random.choice(self.topics), "retention.ms", "100000"),
-                (2, self.random.choice(self.topics), "unclean.leader.election.enable", self.random.choice(("true", "false"))),
+                (
+                    2,
+                    self.random.choice(self.topics),
+                    "unclean.leader.election.enable",
+                    self.random.choice(("true", "false")),
+                ),
                 (2, self.random.choice(self.topics), "max.message.bytes", "2000"),
                 (4, "", "log.cleaner.threads", self.random.choice(("1", "2"))),
             )
         )
         operation = self.random.choice((0, 0, 1))
-        change = AlterableConfig(name=key, config_operation=operation, value=value if operation == 0 else None)
-        request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])])
+        change = AlterableConfig(
+            name=key, config_operation=operation, value=value if operation == 0 else None
+        )
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
+            ]
+        )
 
         async def ask(side: Side) -> Any:
-            return [(row.error_code, row.resource_name) for row in (await side.ask(request)).responses]
+            return [
+                (row.error_code, row.resource_name) for row in (await side.ask(request)).responses
+            ]
 
         return f"config {kind} {name} {key}={value} {operation}", ask
 
     def _quota(self) -> tuple[str, Callable[[Side], Any]]:
         kinds = self.random.choice((("user",), ("client-id",), ("user", "client-id")))
-        entity = [EntityData(entity_type=kind, entity_name=self.random.choice(("ann", "b c", None))) for kind in kinds]
+        entity = [
+            EntityData(entity_type=kind, entity_name=self.random.choice(("ann", "b c", None)))
+            for kind in kinds
+        ]
         key = self.random.choice(("producer_byte_rate", "request_percentage", "nonsense"))
-        operation = OpData(key=key, value=self.random.choice((1000.0, 2e7, 12.5)), remove=self.random.randrange(4) == 0)
-        request = AlterClientQuotasRequest(entries=[QuotaAlteration(entity=entity, ops=[operation])])
+        operation = OpData(
+            key=key,
+            value=self.random.choice((1000.0, 2e7, 12.5)),
+            remove=self.random.randrange(4) == 0,
+        )
+        request = AlterClientQuotasRequest(
+            entries=[QuotaAlteration(entity=entity, ops=[operation])]
+        )
 
         async def ask(side: Side) -> Any:
             return [row.error_code for row in (await side.ask(request)).entries]
@@ -333,10 +491,16 @@ class RandomSteps:
     def _scram(self) -> tuple[str, Callable[[Side], Any]]:
         name, mechanism = self.random.choice(("ann", "b c", "")), self.random.choice((1, 2, 3))
         if self.random.randrange(3) == 0:
-            request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name=name, mechanism=mechanism)])
+            request = AlterUserScramCredentialsRequest(
+                deletions=[ScramCredentialDeletion(name=name, mechanism=mechanism)]
+            )
         else:
             given = ScramCredentialUpsertion(
-                name=name, mechanism=mechanism, iterations=self.random.choice((4096, 100)), salt=b"salt", salted_password=b"p" * 32
+                name=name,
+                mechanism=mechanism,
+                iterations=self.random.choice((4096, 100)),
+                salt=b"salt",
+                salted_password=b"p" * 32,
             )
             request = AlterUserScramCredentialsRequest(upsertions=[given])
 
@@ -349,7 +513,11 @@ class RandomSteps:
         broker_id, change = self.random.choice((*SEEMING, 77)), self.random.choice((0, 0, 1))
 
         async def ask(side: Side) -> Any:
-            answer = await side.ask(AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=side.epochs.get(broker_id, 5) + change))
+            answer = await side.ask(
+                AllocateProducerIdsRequest(
+                    broker_id=broker_id, broker_epoch=side.epochs.get(broker_id, 5) + change
+                )
+            )
             return answer.error_code, answer.producer_id_len
 
         return f"ids for {broker_id}", ask
@@ -366,8 +534,12 @@ async def _nothing(side: Side) -> None:
     return None
 
 
-async def run_steps(seed: int, step_count: int, sides: tuple[Side, Side], directory: Path) -> list[str]:
-    """Run the steps of a seed on two controllers, and return the first difference, at which it ends."""
+async def run_steps(
+    seed: int, step_count: int, sides: tuple[Side, Side], directory: Path
+) -> list[str]:
+    """Run the steps of a seed on two controllers, and return the first difference, at which it
+    ends.
+    """
     steps = RandomSteps(seed)
     for side in sides:
         await side.open(directory)
@@ -383,7 +555,12 @@ async def run_steps(seed: int, step_count: int, sides: tuple[Side, Side], direct
             first, second = await asyncio.gather(*(step(side) for side in sides))
             differing = await _differing(sides)
             if first != second or differing:
-                return [*history[-8:], f"{sides[0].name}: {first}", f"{sides[1].name}: {second}", *differing]
+                return [
+                    *history[-8:],
+                    f"{sides[0].name}: {first}",
+                    f"{sides[1].name}: {second}",
+                    *differing,
+                ]
         return []
     finally:
         for side in sides:
@@ -398,4 +575,8 @@ async def _differing(sides: tuple[Side, Side]) -> list[str]:
         if one == other:
             return []
     paths = dict.fromkeys([*one, *other])
-    return [f"{path}: {sides[0].name} {one.get(path)}, {sides[1].name} {other.get(path)}" for path in paths if one.get(path) != other.get(path)]
+    return [
+        f"{path}: {sides[0].name} {one.get(path)}, {sides[1].name} {other.get(path)}"
+        for path in paths
+        if one.get(path) != other.get(path)
+    ]

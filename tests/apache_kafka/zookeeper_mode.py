@@ -8,7 +8,11 @@ from tests.apache_kafka.harness import ApacheKafka, _free_ports
 
 
 def broker_of_zookeeper(
-    zookeeper_port: int, broker_id: int = 1, *, release: str = DEFAULT_RELEASE, settings: dict[str, str] | None = None
+    zookeeper_port: int,
+    broker_id: int = 1,
+    *,
+    release: str = DEFAULT_RELEASE,
+    settings: dict[str, str] | None = None,
 ) -> ApacheKafka:
     """Return a broker, not started yet, with an empty data directory."""
     directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
@@ -24,5 +28,9 @@ def broker_of_zookeeper(
         "group.initial.rebalance.delay.ms": "0",
         **(settings or {}),
     }
-    (directory / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    return ApacheKafka(release=release, settings={"process.roles": "broker"}, port=port, directory=directory)
+    (directory / "server.properties").write_text(
+        "".join(f"{key}={value}\n" for key, value in properties.items())
+    )
+    return ApacheKafka(
+        release=release, settings={"process.roles": "broker"}, port=port, directory=directory
+    )

@@ -1,4 +1,6 @@
-"""A broker of Apache Kafka in ZooKeeper mode and a controller that can migrate it: the target of the conformance section on ZooKeeper."""
+"""A broker of Apache Kafka in ZooKeeper mode and a controller that can migrate it: the target of
+the conformance section on ZooKeeper.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -14,9 +16,13 @@ from tests.node.zookeeper_server import running_zookeeper
 
 @contextmanager
 def zookeeper_mode() -> Iterator[tuple[str, str]]:
-    """Start both on a ZooKeeper server of ours, and yield the addresses of the broker and the controller."""
+    """Start both on a ZooKeeper server of ours, and yield the addresses of the broker and the
+    controller.
+    """
     with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftsim-conformance-")))
+        directory = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftsim-conformance-"))
+        )
         zookeeper = stack.enter_context(running_zookeeper(directory / "zookeeper"))
         broker = stack.enter_context(broker_of_zookeeper(zookeeper.port))
         (port,) = _free_ports(1)

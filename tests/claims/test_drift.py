@@ -1,6 +1,8 @@
-"""Figures of docs/claims.json that are determined by a seed are measured again: a different figure fails, and names the command to run.
+"""Figures of docs/claims.json that are determined by a seed are measured again: a different figure
+fails, and names the command to run.
 
-Figures of tests are compared in the tests themselves (the fixture `figures`); here are scenarios and benches.
+Figures of tests are compared in the tests themselves (the fixture `figures`); here are scenarios
+and benches.
 """
 
 import pytest
@@ -37,8 +39,16 @@ def test_figures_of_longer_seeded_runs_are_unchanged(name):
 
 
 def test_drift_names_the_figure_and_the_command_to_run():
-    (line,) = drift("kraftsim scenario x", {"refused": 116, "stays": True}, {"refused": 73, "stays": True}, ["730-08"])
-    assert "refused is 116, docs/claims.json says 73" in line and 'make claims ARGS="--only 730-08"' in line
+    (line,) = drift(
+        "kraftsim scenario x",
+        {"refused": 116, "stays": True},
+        {"refused": 73, "stays": True},
+        ["730-08"],
+    )
+    assert (
+        "refused is 116, docs/claims.json says 73" in line
+        and 'make claims ARGS="--only 730-08"' in line
+    )
 
 
 def test_a_figure_without_a_measurement_is_reported():
@@ -77,7 +87,13 @@ def test_a_full_run_fails_for_a_figure_that_no_case_recorded(stored, asked, line
 
         def __init__(self) -> None:
             super().__init__(None)
-            measured: Measured = {"passed": True, "figures": stored, "again": TEST, "date": "", "commit": ""}
+            measured: Measured = {
+                "passed": True,
+                "figures": stored,
+                "again": TEST,
+                "date": "",
+                "commit": "",
+            }
             self._stored = {"checks": {check: measured}, "rows": []}
 
         @pytest.fixture

@@ -1,4 +1,6 @@
-"""One cluster of three brokers for all real clients; each test has its own topics, and a test that kills a broker restarts it."""
+"""One cluster of three brokers for all real clients; each test has its own topics, and a test that
+kills a broker restarts it.
+"""
 
 import os
 import shutil
@@ -29,7 +31,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 @pytest.fixture(autouse=True)
 def restart_dead_brokers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Restart brokers that a failed test has killed, so that the following tests are not affected."""
+    """Restart brokers that a failed test has killed, so that the following tests are not
+    affected.
+    """
     yield
     if "cluster" in request.fixturenames:
         running: ProcessCluster = request.getfixturevalue("cluster")
@@ -51,7 +55,14 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("go") is None:
         pytest.skip("Go is not on the search path")
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false"}
-    quiet: dict[str, Any] = {"cwd": GO_SOURCE, "env": environment, "capture_output": True, "text": True, "timeout": GO_SECONDS, "check": False}
+    quiet: dict[str, Any] = {
+        "cwd": GO_SOURCE,
+        "env": environment,
+        "capture_output": True,
+        "text": True,
+        "timeout": GO_SECONDS,
+        "check": False,
+    }
     brought = subprocess.run(["go", "mod", "download"], **quiet)
     if brought.returncode != 0:
         pytest.skip(f"go cannot bring the modules: {brought.stderr.strip().splitlines()[-1]}")
@@ -62,8 +73,12 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", params=["kraftsim", "apache-kafka-3.9.1"])
-def three_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """Three brokers with three replicas of everything: ours and, with `make exactly-once`, Apache Kafka's, which need a machine of their own."""
+def three_brokers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Brokers]:
+    """Three brokers with three replicas of everything: ours and, with `make exactly-once`, Apache
+    Kafka's, which need a machine of their own.
+    """
     if request.param == "kraftsim":
         with our_brokers(tmp_path_factory.mktemp("exactly-once") / "run") as ours:
             yield ours
@@ -82,7 +97,9 @@ def copied() -> dict[Path, int]:
 
 @pytest.fixture
 def keep_outputs(three_brokers: Brokers, copied: dict[Path, int]) -> Callable[[TransformApp], None]:
-    """Log the inputs and outputs in the event log of our run, for Spark; Apache Kafka has no event log."""
+    """Log the inputs and outputs in the event log of our run, for Spark; Apache Kafka has no event
+    log.
+    """
 
     def keep(transform_app: TransformApp) -> None:
         if isinstance(three_brokers, OurBrokers):

@@ -1,4 +1,6 @@
-"""Clients of many releases have the outcomes of reference/client-matrix.md on our brokers, which equal those on Apache Kafka."""
+"""Clients of many releases have the outcomes of reference/client-matrix.md on our brokers, which
+equal those on Apache Kafka.
+"""
 
 import pytest
 
@@ -8,7 +10,15 @@ from tests.clients.versions.catalogue import client
 from tests.clients.versions.matrix import ask, installed
 
 LINES = ("2.3", "4.4")
-SOME = ("java 2.0.1", "java 2.8.2", "librdkafka 1.0.1", "librdkafka 1.9.2", "kafka-python 2.0.2", "kafka-python 2.2.21", "aiokafka 0.8.1")
+SOME = (
+    "java 2.0.1",
+    "java 2.8.2",
+    "librdkafka 1.0.1",
+    "librdkafka 1.9.2",
+    "kafka-python 2.0.2",
+    "kafka-python 2.2.21",
+    "aiokafka 0.8.1",
+)
 
 
 @pytest.mark.interop
@@ -26,7 +36,11 @@ def test_outcomes_match_apache_kafka_of_the_same_release_line():
     """Including refusals, with the same error."""
     compared = 0
     for name, row in kept().items():
-        beside = {line_of(broker): outcomes for broker, outcomes in row.items() if broker.startswith(THEIRS)}
+        beside = {
+            line_of(broker): outcomes
+            for broker, outcomes in row.items()
+            if broker.startswith(THEIRS)
+        }
         for broker, outcomes in row.items():
             if broker.startswith(OURS) and line_of(broker) in beside:
                 assert outcomes == beside[line_of(broker)], f"{name} on {broker}"

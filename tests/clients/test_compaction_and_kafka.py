@@ -1,4 +1,6 @@
-"""The same log, cleaned by Apache Kafka's cleaner and by ours, is the same afterwards; and each opens the log that the other cleaned."""
+"""The same log, cleaned by Apache Kafka's cleaner and by ours, is the same afterwards; and each
+opens the log that the other cleaned.
+"""
 
 import asyncio
 import shutil
@@ -51,12 +53,20 @@ def require_java() -> Iterator[None]:
     yield
 
 
-def left(directory: Path) -> tuple[dict[int, list[CleanedLog]], dict[int, list[tuple[int, int, int]]]]:
+def left(
+    directory: Path,
+) -> tuple[dict[int, list[CleanedLog]], dict[int, list[tuple[int, int, int]]]]:
     """Return the batches of each segment, and the aborted transactions."""
-    segments = {int(file.stem): [row(batch) for batch in split_batches(file.read_bytes())] for file in sorted(directory.glob("*.log"))}
+    segments = {
+        int(file.stem): [row(batch) for batch in split_batches(file.read_bytes())]
+        for file in sorted(directory.glob("*.log"))
+    }
     aborted = {}
     for file in sorted(directory.glob("*.txnindex")):
-        entries = [(each.producer_id, each.first_offset, each.last_offset) for each in parse_transaction_index(file.read_bytes())]
+        entries = [
+            (each.producer_id, each.first_offset, each.last_offset)
+            for each in parse_transaction_index(file.read_bytes())
+        ]
         if entries:
             aborted[int(file.stem)] = entries
     return segments, aborted
@@ -76,7 +86,14 @@ def row(batch: RecordBatch) -> CleanedLog:
 
 
 def world_at(root: Path, incarnation: int) -> RealWorld:
-    return real_world(run="test", node="broker-1", incarnation=incarnation, data_dir=root / "data", events_dir=root / "events", seed=1)
+    return real_world(
+        run="test",
+        node="broker-1",
+        incarnation=incarnation,
+        data_dir=root / "data",
+        events_dir=root / "events",
+        seed=1,
+    )
 
 
 def write(root: Path, seed: int) -> None:
@@ -84,7 +101,11 @@ def write(root: Path, seed: int) -> None:
 
     async def write_log() -> None:
         world = world_at(root, 1)
-        keyed = KeyedLog(world, 0, SegmentSettings(segment_bytes=SEGMENTS.segment_bytes, index_interval_bytes=200))
+        keyed = KeyedLog(
+            world,
+            0,
+            SegmentSettings(segment_bytes=SEGMENTS.segment_bytes, index_interval_bytes=200),
+        )
         keyed.now_ms = world.clock.wall_ms() - 60_000
         keyed.write_workload(Random(seed), 150)
         keyed.data(Random(seed), 2, transactional=False)
@@ -120,7 +141,11 @@ def clean_there(apache: ApacheKafka, until: int) -> None:
     apache.start()
     deadline = time.monotonic() + 60
     while (
-        parse_offset_checkpoint((apache.data / CHECKPOINT).read_bytes() if (apache.data / CHECKPOINT).exists() else b"0\n0\n").get((TOPIC, 0))
+        parse_offset_checkpoint(
+            (apache.data / CHECKPOINT).read_bytes()
+            if (apache.data / CHECKPOINT).exists()
+            else b"0\n0\n"
+        ).get((TOPIC, 0))
         != until
     ):
         assert time.monotonic() < deadline, "Apache Kafka does not clean"
@@ -130,12 +155,26 @@ def clean_there(apache: ApacheKafka, until: int) -> None:
 
 @pytest.mark.parametrize("seed", [1])
 def test_compaction_leaves_the_same_records_as_in_apache_kafka(tmp_path: Path, seed: int) -> None:
-    """Segments, batches, records and aborted transactions: after the first cleaning, and after one that may remove tombstones and markers."""
+    """Segments, batches, records and aborted transactions: after the first cleaning, and after one
+    that may remove tombstones and markers.
+    """
     write(tmp_path, seed)
     ours = tmp_path / "data" / f"{TOPIC}-0"
     with ApacheKafka(settings=SETTINGS) as apache:
-        options = [word for name, value in CONFIGS.items() for word in ("--config", f"{name}={value}")]
-        apache.tool("topics", "--create", "--topic", TOPIC, "--partitions", "1", "--replication-factor", "1", *options)
+        options = [
+            word for name, value in CONFIGS.items() for word in ("--config", f"{name}={value}")
+        ]
+        apache.tool(
+            "topics",
+            "--create",
+            "--topic",
+            TOPIC,
+            "--partitions",
+            "1",
+            "--replication-factor",
+            "1",
+            *options,
+        )
         apache.stop()
         theirs = apache.data / f"{TOPIC}-0"
         for file in theirs.iterdir():
@@ -149,9 +188,13 @@ def test_compaction_leaves_the_same_records_as_in_apache_kafka(tmp_path: Path, s
             assert left(theirs) == left(ours), f"cleaning {turn}"
             time.sleep(1.2)
         once = left(ours)
-        assert sum(map(len, once[0].values())) < sum(map(len, whole[0].values())) and len(once[0]) < len(whole[0])
+        assert sum(map(len, once[0].values())) < sum(map(len, whole[0].values())) and len(
+            once[0]
+        ) < len(whole[0])
         kept = [batch for segment in once[0].values() for batch in segment]
-        assert any(not batch.records for batch in kept) and any(batch.attributes & COMPRESSION_MASK for batch in kept)
+        assert any(not batch.records for batch in kept) and any(
+            batch.attributes & COMPRESSION_MASK for batch in kept
+        )
         names = {file.name for file in ours.glob("*.snapshot")}
         assert {file.name for file in theirs.glob("*.snapshot")} == names
         said = dump_log(*sorted(ours.glob("*.log")), *sorted(ours.glob("*index")))

@@ -1,4 +1,6 @@
-"""confluent-kafka (librdkafka): plain and idempotent producers in every compression, consumers by assignment, the admin client."""
+"""confluent-kafka (librdkafka): plain and idempotent producers in every compression, consumers by
+assignment, the admin client.
+"""
 
 import threading
 import time
@@ -7,7 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 
 from kraftsim.cluster.processes import ProcessCluster
@@ -21,14 +31,27 @@ QUIET = {"log_level": 0}
 
 
 def consumer_of(cluster: ProcessCluster) -> Consumer:
-    return Consumer({**QUIET, "bootstrap.servers": cluster.bootstrap, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True})
+    return Consumer(
+        {
+            **QUIET,
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+        }
+    )
 
 
 def read_all(cluster: ProcessCluster, topic: str, partitions: int) -> list[Message]:
     """Read every record below the high watermarks, by assignment."""
     consumer = consumer_of(cluster)
-    ends = {number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=SECONDS)[1] for number in range(partitions)}
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+    ends = {
+        number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=SECONDS)[1]
+        for number in range(partitions)
+    }
+    consumer.assign(
+        [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)]
+    )
     read: list[Message] = []
     give_up_at = time.monotonic() + SECONDS
     while len(read) < sum(ends.values()):
@@ -45,7 +68,12 @@ def admin_of(cluster: ProcessCluster) -> AdminClient:
 
 
 def create(cluster: ProcessCluster, topic: str, partitions: int, **config: str) -> None:
-    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config={key.replace("_", "."): value for key, value in config.items()})
+    wanted = NewTopic(
+        topic,
+        num_partitions=partitions,
+        replication_factor=1,
+        config={key.replace("_", "."): value for key, value in config.items()},
+    )
     admin = admin_of(cluster)
     admin.create_topics([wanted])[topic].result(SECONDS)
     wait_until_known(cluster, topic, partitions)
@@ -63,16 +91,28 @@ def errors_of(answers: dict[Any, Any]) -> list[str]:
 
 @pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_are_read_back_as_they_were_written(cluster: ProcessCluster, topic: str, compression: str, idempotent: bool):
+def test_records_are_read_back_as_they_were_written(
+    cluster: ProcessCluster, topic: str, compression: str, idempotent: bool
+):
     """Keys, nulls, headers, empty and large values, in order and once, from each partition."""
     create(cluster, topic, 3)
     records = [
-        (number % 3, None if number % 7 == 0 else b"key-%d" % number, b"" if number % 11 == 0 else b"value-%d " % number * (number % 50))
+        (
+            number % 3,
+            None if number % 7 == 0 else b"key-%d" % number,
+            b"" if number % 11 == 0 else b"value-%d " % number * (number % 50),
+        )
         for number in range(600)
     ]
     records.append((0, b"large", bytes(range(256)) * 3500))
     producer = Producer(
-        {**QUIET, "bootstrap.servers": cluster.bootstrap, "compression.type": compression, "enable.idempotence": idempotent, "linger.ms": 20}
+        {
+            **QUIET,
+            "bootstrap.servers": cluster.bootstrap,
+            "compression.type": compression,
+            "enable.idempotence": idempotent,
+            "linger.ms": 20,
+        }
     )
     failures: list[KafkaError] = []
 
@@ -81,28 +121,56 @@ def test_records_are_read_back_as_they_were_written(cluster: ProcessCluster, top
             failures.append(trouble)
 
     for partition, key, value in records:
-        producer.produce(topic, value, key, partition, headers=[("trace", b"\x00\xff"), ("none", None)], on_delivery=delivered)
+        producer.produce(
+            topic,
+            value,
+            key,
+            partition,
+            headers=[("trace", b"\x00\xff"), ("none", None)],
+            on_delivery=delivered,
+        )
     producer.produce(topic, None, b"deleted", 0, on_delivery=delivered)
     assert (producer.flush(SECONDS), failures) == (0, [])
     read = read_all(cluster, topic, 3)
     for partition in range(3):
         own = [message for message in read if message.partition() == partition]
         assert [message.offset() for message in own] == list(range(len(own)))
-        wanted = [(key, value) for where, key, value in records if where == partition] + ([(b"deleted", None)] if partition == 0 else [])
+        wanted = [(key, value) for where, key, value in records if where == partition] + (
+            [(b"deleted", None)] if partition == 0 else []
+        )
         assert [(message.key(), message.value()) for message in own] == wanted
-        assert all(message.headers() == [("trace", b"\x00\xff"), ("none", None)] for message in own if message.key() != b"deleted")
-    kept = {Compression(batch.compression).name.lower() for batch in batches_on_disk(cluster, topic, 1)}
-    # librdkafka sends a batch uncompressed if compression does not make it smaller: on a slow machine a batch has few records.
+        assert all(
+            message.headers() == [("trace", b"\x00\xff"), ("none", None)]
+            for message in own
+            if message.key() != b"deleted"
+        )
+    kept = {
+        Compression(batch.compression).name.lower() for batch in batches_on_disk(cluster, topic, 1)
+    }
+    # librdkafka sends a batch uncompressed if compression does not make it smaller: on a slow
+    # machine a batch has few records.
     assert compression in kept and kept <= {compression, "none"}, "batches are stored as received"
 
 
-def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(cluster: ProcessCluster, topic: str):
-    """Four idempotent producers, one broker killed with SIGKILL and restarted: every record is read exactly once, in order by producer."""
+def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(
+    cluster: ProcessCluster, topic: str
+):
+    """Four idempotent producers, one broker killed with SIGKILL and restarted: every record is read
+    exactly once, in order by producer.
+    """
     create(cluster, topic, 6)
     started, each = threading.Barrier(5), 3000
 
     def write(name: int) -> None:
-        producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 2, "retry.backoff.ms": 50})
+        producer = Producer(
+            {
+                **QUIET,
+                "bootstrap.servers": cluster.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "retry.backoff.ms": 50,
+            }
+        )
         started.wait(SECONDS)
         for number in range(each):
             producer.produce(topic, b"%d" % number, b"%d" % name, number % 6)
@@ -118,7 +186,9 @@ def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(cluster: 
     started.wait(SECONDS)
     time.sleep(0.2)
     cluster.kill("broker-2")
-    assert all(writer.is_alive() for writer in writers), "the kill must happen while records are produced"
+    assert all(writer.is_alive() for writer in writers), (
+        "the kill must happen while records are produced"
+    )
     time.sleep(0.3)
     restart_and_wait(cluster, "broker-2")
     for writer in writers:
@@ -126,13 +196,26 @@ def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(cluster: 
     assert left == dict.fromkeys(range(4), 0)
     read = read_all(cluster, topic, 6)
     found = Counter((message.key(), message.value()) for message in read)
-    assert found == Counter((b"%d" % name, b"%d" % number) for name in range(4) for number in range(each))
+    assert found == Counter(
+        (b"%d" % name, b"%d" % number) for name in range(4) for number in range(each)
+    )
     for name in range(4):
         for partition in range(6):
-            own = [int(message.value() or b"") for message in read if message.key() == b"%d" % name and message.partition() == partition]
+            own = [
+                int(message.value() or b"")
+                for message in read
+                if message.key() == b"%d" % name and message.partition() == partition
+            ]
             assert own == sorted(own)
-    appended = [event for event in logged_events(cluster.directory, "BatchAppended", "broker-*") if event["topic"] == topic]
-    sequences = Counter((event["producer_id"], event["partition"], event["producer_epoch"], event["base_sequence"]) for event in appended)
+    appended = [
+        event
+        for event in logged_events(cluster.directory, "BatchAppended", "broker-*")
+        if event["topic"] == topic
+    ]
+    sequences = Counter(
+        (event["producer_id"], event["partition"], event["producer_epoch"], event["base_sequence"])
+        for event in appended
+    )
     assert max(sequences.values()) == 1, "at most one append per sequence"
 
 
@@ -140,16 +223,27 @@ def test_consumers_seek_by_watermark_timestamp_and_offset(cluster: ProcessCluste
     create(cluster, topic, 1)
     producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap})
     for number in range(10):
-        producer.produce(topic, b"%d" % number, partition=0, timestamp=1_700_000_000_000 + 1000 * number)
+        producer.produce(
+            topic, b"%d" % number, partition=0, timestamp=1_700_000_000_000 + 1000 * number
+        )
     assert producer.flush(SECONDS) == 0
     consumer = consumer_of(cluster)
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=SECONDS) == (0, 10)
-    assert consumer.offsets_for_times([TopicPartition(topic, 0, 1_700_000_006_500)], timeout=SECONDS)[0].offset == 7
+    assert (
+        consumer.offsets_for_times([TopicPartition(topic, 0, 1_700_000_006_500)], timeout=SECONDS)[
+            0
+        ].offset
+        == 7
+    )
     consumer.assign([TopicPartition(topic, 0, 7)])
     messages: list[Message] = []
     while len(messages) < 3:
         messages += consumer.consume(3, SECONDS)
-    assert [(message.offset(), message.value()) for message in messages] == [(7, b"7"), (8, b"8"), (9, b"9")]
+    assert [(message.offset(), message.value()) for message in messages] == [
+        (7, b"7"),
+        (8, b"8"),
+        (9, b"9"),
+    ]
     consumer.close()
 
 
@@ -159,25 +253,46 @@ def test_the_admin_client_creates_and_lists_topics(cluster: ProcessCluster, topi
     described = admin.list_topics(timeout=SECONDS)
     assert sorted(described.brokers) == [1, 2, 3]
     partitions = described.topics[topic].partitions
-    assert [(number, partitions[number].replicas) for number in sorted(partitions)] == [(number, [partitions[number].leader]) for number in range(5)]
-    assert {partitions[number].leader for number in partitions} == {1, 2, 3}, "leaders are spread over the brokers"
+    assert [(number, partitions[number].replicas) for number in sorted(partitions)] == [
+        (number, [partitions[number].leader]) for number in range(5)
+    ]
+    assert {partitions[number].leader for number in partitions} == {1, 2, 3}, (
+        "leaders are spread over the brokers"
+    )
     asked = {
         topic: "TOPIC_ALREADY_EXISTS",
         "a/b": "TOPIC_EXCEPTION",
         f"{topic}-copied": "INVALID_REPLICATION_FACTOR",
         f"{topic}-none": "INVALID_PARTITIONS",
     }
-    bad = [NewTopic(topic, 1, 1), NewTopic("a/b", 1, 1), NewTopic(f"{topic}-copied", 1, 4), NewTopic(f"{topic}-none", 0, 1)]
+    bad = [
+        NewTopic(topic, 1, 1),
+        NewTopic("a/b", 1, 1),
+        NewTopic(f"{topic}-copied", 1, 4),
+        NewTopic(f"{topic}-none", 0, 1),
+    ]
     assert dict(zip(asked, errors_of(admin.create_topics(bad)), strict=True)) == asked
     about = admin.describe_cluster().result(SECONDS)
-    assert (about.cluster_id, sorted(node.id for node in about.nodes)) == (cluster.spec.cluster_id, [1, 2, 3])
+    assert (about.cluster_id, sorted(node.id for node in about.nodes)) == (
+        cluster.spec.cluster_id,
+        [1, 2, 3],
+    )
     ends = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()})
     assert [future.result(SECONDS).offset for future in ends.values()] == [0]
 
 
-def test_a_record_above_max_message_bytes_is_refused_and_others_succeed(cluster: ProcessCluster, topic: str):
+def test_a_record_above_max_message_bytes_is_refused_and_others_succeed(
+    cluster: ProcessCluster, topic: str
+):
     create(cluster, topic, 1, max_message_bytes="1000")
-    producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+    producer = Producer(
+        {
+            **QUIET,
+            "bootstrap.servers": cluster.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+        }
+    )
     answers: list[str] = []
 
     def delivered(trouble: KafkaError | None, _: Message) -> None:
@@ -193,9 +308,14 @@ def test_a_record_above_max_message_bytes_is_refused_and_others_succeed(cluster:
 def test_topics_are_described_extended_and_deleted(cluster: ProcessCluster, topic: str):
     create(cluster, topic, 1)
     admin = admin_of(cluster)
-    (described,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
+    (described,) = admin.describe_configs(
+        [ConfigResource(ConfigResource.Type.TOPIC, topic)]
+    ).values()
     configs = described.result(SECONDS)
-    assert (configs["cleanup.policy"].value, configs["cleanup.policy"].is_default) == ("delete", True)
+    assert (configs["cleanup.policy"].value, configs["cleanup.policy"].is_default) == (
+        "delete",
+        True,
+    )
     (widened,) = admin.create_partitions([NewPartitions(topic, 3)]).values()
     widened.result(SECONDS)
     await_that(lambda: len(partitions_of(admin, topic)) == 3)

@@ -1,4 +1,6 @@
-"""Apache Kafka reads our directories, and kraftsim reads Apache Kafka's: the same files in the same format."""
+"""Apache Kafka reads our directories, and kraftsim reads Apache Kafka's: the same files in the same
+format.
+"""
 
 import hashlib
 import shutil
@@ -26,7 +28,18 @@ ADOPTED = "adopted"
 SEGMENT = "00000000000000000000"
 SEGMENT_BYTES = "20000"
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-WRONG = ("Mismatches", "mismatch", "out of order", "Exception", "isvalid: false", "corrupt", "ERROR", "Found ", "unreadable", "Failed")
+WRONG = (
+    "Mismatches",
+    "mismatch",
+    "out of order",
+    "Exception",
+    "isvalid: false",
+    "corrupt",
+    "ERROR",
+    "Found ",
+    "unreadable",
+    "Failed",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,7 +50,9 @@ def require_java() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data of a cluster of ours that was stopped cleanly, with several segments in every compression."""
+    """The data of a cluster of ours that was stopped cleanly, with several segments in every
+    compression.
+    """
     root = tmp_path_factory.mktemp("ours") / "run"
     with running_processes(root, settings={"log.segment.bytes": SEGMENT_BYTES}) as cluster:
         with broker_client(cluster.bootstrap) as broker:
@@ -48,10 +63,21 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def apache() -> Iterator[ApacheKafka]:
-    """A node of Apache Kafka that wrote the same records, and was killed; it has a second topic that is still empty."""
+    """A node of Apache Kafka that wrote the same records, and was killed; it has a second topic
+    that is still empty.
+    """
     with ApacheKafka(settings={**QUICK_SESSIONS, "log.segment.bytes": SEGMENT_BYTES}) as node:
         for topic in (TOPIC, ADOPTED):
-            node.tool("topics", "--create", "--topic", topic, "--partitions", "1", "--replication-factor", "1")
+            node.tool(
+                "topics",
+                "--create",
+                "--topic",
+                topic,
+                "--partitions",
+                "1",
+                "--replication-factor",
+                "1",
+            )
         write(node.bootstrap)
         node.stop(cleanly=False)
         yield node
@@ -72,7 +98,14 @@ def write(bootstrap: str) -> None:
         )
         for number in range(500):
             count = turn * 500 + number
-            producer.produce(TOPIC, value_of(count), b"%d" % count, 0, timestamp=1_700_000_000_000 + count, headers=[("h", b"1")])
+            producer.produce(
+                TOPIC,
+                value_of(count),
+                b"%d" % count,
+                0,
+                timestamp=1_700_000_000_000 + count,
+                headers=[("h", b"1")],
+            )
         assert producer.flush(30) == 0
 
 
@@ -85,7 +118,11 @@ EXPECTED = [(b"%d" % count, value_of(count)) for count in range(2500)]
 
 
 def records_of(batches: list[RecordBatch]) -> list[tuple[bytes, bytes]]:
-    return [(bytes(record.key or b""), bytes(record.value or b"")) for batch in batches for record in batch.records()]
+    return [
+        (bytes(record.key or b""), bytes(record.value or b""))
+        for batch in batches
+        for record in batch.records()
+    ]
 
 
 def read_through(log: PartitionLog) -> list[RecordBatch]:
@@ -105,22 +142,42 @@ def test_apache_kafka_reads_our_partition_log_and_its_indexes(ours: Path):
     said = dump_log(*segments, *sorted(directory.glob("*index")))
     assert said.count("| offset: ") == 2500
     assert not [word for word in WRONG if word in said]
-    indexed = [line for line in said.splitlines() if line.startswith("offset: ") and "position:" in line]
+    indexed = [
+        line for line in said.splitlines() if line.startswith("offset: ") and "position:" in line
+    ]
     timed = [line for line in said.splitlines() if line.startswith("timestamp: ")]
     assert len(indexed) >= len(segments) and len(timed) >= len(segments), "the indexes have entries"
 
 
 def test_apache_kafka_reads_our_metadata_log(ours: Path):
-    said = dump_log(ours / "controller-101" / "__cluster_metadata-0" / f"{SEGMENT}.log", metadata=True)
-    wanted = ("LEADER_CHANGE(2)", "FEATURE_LEVEL_RECORD", "REGISTER_BROKER_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD", "TOPIC_RECORD")
-    assert all(kind in said for kind in (*wanted, "PARTITION_RECORD", "PRODUCER_IDS_RECORD", f'"name":"{TOPIC}"'))
+    said = dump_log(
+        ours / "controller-101" / "__cluster_metadata-0" / f"{SEGMENT}.log", metadata=True
+    )
+    wanted = (
+        "LEADER_CHANGE(2)",
+        "FEATURE_LEVEL_RECORD",
+        "REGISTER_BROKER_RECORD",
+        "BROKER_REGISTRATION_CHANGE_RECORD",
+        "TOPIC_RECORD",
+    )
+    assert all(
+        kind in said
+        for kind in (*wanted, "PARTITION_RECORD", "PRODUCER_IDS_RECORD", f'"name":"{TOPIC}"')
+    )
     assert "partitionLeaderEpoch: 1" in said and not [word for word in WRONG if word in said]
 
 
 def test_our_log_reads_a_partition_that_apache_kafka_wrote(apache: ApacheKafka, tmp_path: Path):
     """Segments, epochs, identity and metadata; a partition log of ours is opened on them."""
     shutil.copytree(apache.data, tmp_path / "data")
-    world = real_world(run="test", node="broker-1", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
+    world = real_world(
+        run="test",
+        node="broker-1",
+        incarnation=1,
+        data_dir=tmp_path / "data",
+        events_dir=tmp_path / "events",
+        seed=1,
+    )
     replayed: list[RecordBatch] = []
     log = PartitionLog(world, TOPIC, 0)
     recovered = log.recover(lambda batch: replayed.append(RecordBatch(bytes(batch.view()))))
@@ -136,16 +193,41 @@ def test_our_log_reads_a_partition_that_apache_kafka_wrote(apache: ApacheKafka, 
     world.close()
     segments = sorted((tmp_path / "data" / f"{TOPIC}-0").glob("*.log"))
     assert len(segments) > 2
-    assert records_of([batch for segment in segments for batch in split_batches(segment.read_bytes())]) == EXPECTED
-    assert len(parse_leader_epoch_checkpoint((tmp_path / "data" / f"{TOPIC}-0" / "leader-epoch-checkpoint").read_bytes())) == 1
+    assert (
+        records_of([batch for segment in segments for batch in split_batches(segment.read_bytes())])
+        == EXPECTED
+    )
+    assert (
+        len(
+            parse_leader_epoch_checkpoint(
+                (tmp_path / "data" / f"{TOPIC}-0" / "leader-epoch-checkpoint").read_bytes()
+            )
+        )
+        == 1
+    )
     assert parse_meta_properties((tmp_path / "data" / "meta.properties").read_bytes()).node_id == 1
-    metadata = split_batches((tmp_path / "data" / "__cluster_metadata-0" / f"{SEGMENT}.log").read_bytes())
-    kinds = {type(parse_record(bytes(record.value or b""))).__name__ for batch in metadata if not batch.is_control for record in batch.records()}
-    assert {"RegisterBrokerRecord", "TopicRecord", "PartitionRecord", "ProducerIdsRecord", "FeatureLevelRecord"} <= kinds
+    metadata = split_batches(
+        (tmp_path / "data" / "__cluster_metadata-0" / f"{SEGMENT}.log").read_bytes()
+    )
+    kinds = {
+        type(parse_record(bytes(record.value or b""))).__name__
+        for batch in metadata
+        if not batch.is_control
+        for record in batch.records()
+    }
+    assert {
+        "RegisterBrokerRecord",
+        "TopicRecord",
+        "PartitionRecord",
+        "ProducerIdsRecord",
+        "FeatureLevelRecord",
+    } <= kinds
 
 
 def test_apache_kafka_serves_a_partition_that_we_wrote(ours: Path, apache: ApacheKafka):
-    """A broker of Apache Kafka loads our segments, rebuilds its indexes, and its consumer reads every record."""
+    """A broker of Apache Kafka loads our segments, rebuilds its indexes, and its consumer reads
+    every record.
+    """
     directory = apache.data / f"{ADOPTED}-0"
     for file in directory.iterdir():
         if file.name != "partition.metadata":
@@ -154,8 +236,21 @@ def test_apache_kafka_serves_a_partition_that_we_wrote(ours: Path, apache: Apach
         if file.name != "partition.metadata":
             shutil.copy(file, directory)
     apache.start()
-    words = ("--topic", ADOPTED, "--partition", "0", "--offset", "earliest", "--max-messages", "2500", "--timeout-ms", "30000")
-    read = apache.tool("console-consumer", *words, "--property", "print.key=true", "--property", "key.separator= ")
+    words = (
+        "--topic",
+        ADOPTED,
+        "--partition",
+        "0",
+        "--offset",
+        "earliest",
+        "--max-messages",
+        "2500",
+        "--timeout-ms",
+        "30000",
+    )
+    read = apache.tool(
+        "console-consumer", *words, "--property", "print.key=true", "--property", "key.separator= "
+    )
     assert [tuple(line.encode().split(b" ", 1)) for line in read.splitlines()] == EXPECTED
 
 

@@ -1,4 +1,6 @@
-"""aiokafka processes a topic exactly once while members, brokers and coordinators are killed, on kraftsim as on Apache Kafka 3.9.1."""
+"""aiokafka processes a topic exactly once while members, brokers and coordinators are killed, on
+kraftsim as on Apache Kafka 3.9.1.
+"""
 
 import pytest
 
@@ -10,6 +12,8 @@ pytestmark = pytest.mark.interop
 
 
 def test_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs):
-    with TransformApp(three_brokers, "aiokafka", python("by_aiokafka"), ByLibrdkafka) as transform_app:
+    with TransformApp(
+        three_brokers, "aiokafka", python("by_aiokafka"), ByLibrdkafka
+    ) as transform_app:
         inject_every_fault(transform_app)
         keep_outputs(transform_app)

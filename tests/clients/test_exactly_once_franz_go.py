@@ -1,4 +1,6 @@
-"""franz-go's group transact session processes a topic exactly once while nodes are killed, on kraftsim as on Apache Kafka 3.9.1."""
+"""franz-go's group transact session processes a topic exactly once while nodes are killed, on
+kraftsim as on Apache Kafka 3.9.1.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

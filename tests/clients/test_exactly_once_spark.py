@@ -1,4 +1,5 @@
-"""Spark checks the output of the real clients again, from the event logs of our runs: every input has one committed output, and more.
+"""Spark checks the output of the real clients again, from the event logs of our runs: every input
+has one committed output, and more.
 
 It runs after all other tests of the session; alone it has nothing to check.
 """
@@ -22,5 +23,7 @@ def test_spark_finds_one_committed_output_of_every_input(copied: dict[Path, int]
     for run, count in copied.items():
         analysis = analyze_run(run, [COPIED_ONCE, *ABOUT_NODES])
         results = {result.invariant: result for result in analysis.judgements}
-        assert {name: found.outcome for name, found in results.items()} == dict.fromkeys([COPIED_ONCE, *ABOUT_NODES], Outcome.OK)
+        assert {name: found.outcome for name, found in results.items()} == dict.fromkeys(
+            [COPIED_ONCE, *ABOUT_NODES], Outcome.OK
+        )
         assert results[COPIED_ONCE].examined == count

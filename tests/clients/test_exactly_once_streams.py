@@ -1,4 +1,6 @@
-"""A Kafka Streams application with exactly_once_v2 processes a topic exactly once while instances, brokers and coordinators are killed."""
+"""A Kafka Streams application with exactly_once_v2 processes a topic exactly once while instances,
+brokers and coordinators are killed.
+"""
 
 import pytest
 
@@ -16,7 +18,9 @@ def application() -> Command:
     return streams()
 
 
-def test_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs, application: Command):
+def test_every_input_has_one_committed_output(
+    three_brokers: Brokers, keep_outputs, application: Command
+):
     with TransformApp(three_brokers, "streams", application, ByLibrdkafka) as transform_app:
         inject_every_fault(transform_app, continues_without=False)
         keep_outputs(transform_app)

@@ -1,4 +1,6 @@
-"""franz-go: idempotent producers and consumers by partition, from a small Go program that is built here."""
+"""franz-go: idempotent producers and consumers by partition, from a small Go program that is built
+here.
+"""
 
 import subprocess
 import time
@@ -16,14 +18,32 @@ pytestmark = pytest.mark.interop
 PARTITIONS, PRODUCERS, EACH = 3, 5, 2000
 
 
-def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(franz_go: Path, cluster: ProcessCluster, topic: str):
-    """Five idempotent producers, each with a different compression; one broker killed with SIGKILL and restarted."""
+def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(
+    franz_go: Path, cluster: ProcessCluster, topic: str
+):
+    """Five idempotent producers, each with a different compression; one broker killed with SIGKILL
+    and restarted.
+    """
     create_topic(cluster, topic, PARTITIONS)
-    words = [str(franz_go), "write", cluster.bootstrap, topic, str(PARTITIONS), str(PRODUCERS), str(EACH)]
+    words = [
+        str(franz_go),
+        "write",
+        cluster.bootstrap,
+        topic,
+        str(PARTITIONS),
+        str(PRODUCERS),
+        str(EACH),
+    ]
     writing = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         give_up_at = time.monotonic() + 30
-        while sum(event["topic"] == topic for event in logged_events(cluster.directory, "BatchAppended", "broker-1")) < 20:
+        while (
+            sum(
+                event["topic"] == topic
+                for event in logged_events(cluster.directory, "BatchAppended", "broker-1")
+            )
+            < 20
+        ):
             assert time.monotonic() < give_up_at and writing.poll() is None
             time.sleep(0.02)
         cluster.kill("broker-1")
@@ -32,7 +52,14 @@ def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(fran
         assert writing.communicate(timeout=60) == (f"written {PRODUCERS * EACH}\n", "")
     finally:
         writing.kill()
-    words = [str(franz_go), "read", cluster.bootstrap, topic, str(PARTITIONS), str(PRODUCERS * EACH)]
+    words = [
+        str(franz_go),
+        "read",
+        cluster.bootstrap,
+        topic,
+        str(PARTITIONS),
+        str(PRODUCERS * EACH),
+    ]
     read = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
     assert read.returncode == 0, read.stderr
     lines = [line.split() for line in read.stdout.splitlines()]
@@ -41,5 +68,9 @@ def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(fran
     for partition in range(PARTITIONS):
         offsets = [int(offset) for where, offset, _, _ in lines if int(where) == partition]
         assert offsets == list(range(len(offsets)))
-    kept = {Compression(batch.compression) for partition in range(PARTITIONS) for batch in batches_on_disk(cluster, topic, partition)}
+    kept = {
+        Compression(batch.compression)
+        for partition in range(PARTITIONS)
+        for batch in batches_on_disk(cluster, topic, partition)
+    }
     assert kept == set(Compression)

@@ -1,7 +1,9 @@
-"""Logs of group coordinators are interchangeable: ours loads what Apache Kafka's coordinator wrote, and vice versa.
+"""Logs of group coordinators are interchangeable: ours loads what Apache Kafka's coordinator wrote,
+and vice versa.
 
-Plain and transactional commits, of which one is aborted, one is superseded by a later plain one, and one is pending; since 4.0 also a consumer
-group.   Source: KIP-98, KIP-447, KIP-848.
+Plain and transactional commits, of which one is aborted, one is superseded by a later plain one,
+and one is pending; since 4.0 also a consumer group.
+Source: KIP-98, KIP-447, KIP-848.
 """
 
 import shutil
@@ -21,13 +23,20 @@ from kraftsim.core.groups.moment import Moment
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from protocol.messages.k69_consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.harness import ApacheKafka
 from tests.cluster.running import QUICK_SESSIONS, running_processes
 
 pytestmark = pytest.mark.interop
-ONE_PARTITION = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", **QUICK_SESSIONS}
+ONE_PARTITION = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    **QUICK_SESSIONS,
+}
 LOG = "__consumer_offsets-0"
 LINES = {DEFAULT_RELEASE: "3.9", NEWEST_RELEASE: "4.4"}
 PENDING = (-1, int(ErrorCode.UNSTABLE_OFFSET_COMMIT))
@@ -36,7 +45,9 @@ EXPECTED = {0: (3, 0), 1: (5, 0), 2: (8, 0), 3: (4, 0), 4: PENDING}
 
 
 class WrittenGroups:
-    """The written groups: a classic group with offsets of five partitions, and optionally a consumer group with one member."""
+    """The written groups: a classic group with offsets of five partitions, and optionally a
+    consumer group with one member.
+    """
 
     def __init__(self, target: Target, *, has_consumers: bool) -> None:
         self.topic = target.topic(partitions=5)
@@ -81,17 +92,32 @@ def test_our_coordinator_loads_groups_that_apache_kafka_wrote(release: str) -> N
     for batch in split_batches(written):
         shard.replay(batch)
     shard.begin(Moment(0, 0))
-    found = shard.fetch_offsets(groups.talk.group_id, [(groups.topic.name, number) for number in EXPECTED], require_stable=True)
-    assert {each.partition[1]: (-1 if each.offset is None else each.offset.offset, int(each.error)) for each in found} == EXPECTED
+    found = shard.fetch_offsets(
+        groups.talk.group_id,
+        [(groups.topic.name, number) for number in EXPECTED],
+        require_stable=True,
+    )
+    assert {
+        each.partition[1]: (-1 if each.offset is None else each.offset.offset, int(each.error))
+        for each in found
+    } == EXPECTED
     if groups.consumers:
         group = shard.consumer_groups[groups.consumers]
-        assert (group.state.value, group.group_epoch, group.assignment_epoch) == ("Stable", groups.epoch, groups.epoch)
-        assert {name: dict(member.assigned) for name, member in group.members.items()} == {"a": {groups.topic.topic_id: (0, 1, 2, 3, 4)}}
+        assert (group.state.value, group.group_epoch, group.assignment_epoch) == (
+            "Stable",
+            groups.epoch,
+            groups.epoch,
+        )
+        assert {name: dict(member.assigned) for name, member in group.members.items()} == {
+            "a": {groups.topic.topic_id: (0, 1, 2, 3, 4)}
+        }
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
 def test_apache_kafka_loads_groups_that_our_coordinator_wrote(release: str, tmp_path: Path) -> None:
-    with running_processes(tmp_path / "run", release=LINES[release], settings=ONE_PARTITION) as cluster:
+    with running_processes(
+        tmp_path / "run", release=LINES[release], settings=ONE_PARTITION
+    ) as cluster:
         target = Target(cluster.bootstrap)
         groups = WrittenGroups(target, has_consumers=release == NEWEST_RELEASE)
         assert groups.offsets_at(target) == EXPECTED
@@ -113,8 +139,14 @@ def test_apache_kafka_loads_groups_that_our_coordinator_wrote(release: str, tmp_
             asked = ConsumerGroupDescribeRequest(group_ids=[groups.consumers])
             with again.peer() as peer:
                 group = peer.ask(asked, 1, ConsumerGroupDescribeResponse).groups[0]
-            assert [(member.member_id, member.member_epoch) for member in group.members] == [("a", groups.epoch)]
-            assert (group.error_code, group.group_epoch, group.assignment_epoch) == (0, groups.epoch, groups.epoch)
+            assert [(member.member_id, member.member_epoch) for member in group.members] == [
+                ("a", groups.epoch)
+            ]
+            assert (group.error_code, group.group_epoch, group.assignment_epoch) == (
+                0,
+                groups.epoch,
+                groups.epoch,
+            )
 
 
 def wait_until_loaded(client: GroupClient) -> None:

@@ -1,6 +1,8 @@
-"""Consumer groups of real clients: two members share a topic, one leaves, and the coordinator is killed. No record is missed.
+"""Consumer groups of real clients: two members share a topic, one leaves, and the coordinator is
+killed. No record is missed.
 
-A record may be read twice if the coordinator was killed between the read and the commit; without a kill, none is.
+A record may be read twice if the coordinator was killed between the read and the commit; without a
+kill, none is.
 """
 
 import asyncio
@@ -14,7 +16,14 @@ from typing import Protocol
 import kafka
 import pytest
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kraftsim.cluster.processes import ProcessCluster
@@ -50,13 +59,32 @@ class Member(Protocol):
 class ConfluentMember:
     """librdkafka."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, strategy: str = "range,roundrobin") -> None:
-        settings = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 300}
-        self._consumer = Consumer({**QUIET, **settings, "bootstrap.servers": bootstrap, "group.id": group, "partition.assignment.strategy": strategy})
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, strategy: str = "range,roundrobin"
+    ) -> None:
+        settings = {
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 300,
+        }
+        self._consumer = Consumer(
+            {
+                **QUIET,
+                **settings,
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "partition.assignment.strategy": strategy,
+            }
+        )
         self._consumer.subscribe([topic])
 
     def poll(self) -> list[bytes]:
-        return [message.value() for message in self._consumer.consume(100, 0.1) if message.error() is None]
+        return [
+            message.value()
+            for message in self._consumer.consume(100, 0.1)
+            if message.error() is None
+        ]
 
     def commit(self) -> None:
         self._consumer.commit(asynchronous=False)
@@ -170,13 +198,22 @@ class Reading:
             self.failure = failure
 
     def _commit(self) -> None:
-        """Commit; offsets refused because of a rebalance or a coordinator change are committed later, or their records read again."""
+        """Commit; offsets refused because of a rebalance or a coordinator change are committed
+        later, or their records read again.
+        """
         try:
             self.member.commit()
         except Exception as refused:
             if not any(
                 word in type(refused).__name__ + str(refused)
-                for word in ("Commit", "Rebalance", "REBALANCE", "coordinator", "NO_OFFSET", "Timed out")
+                for word in (
+                    "Commit",
+                    "Rebalance",
+                    "REBALANCE",
+                    "coordinator",
+                    "NO_OFFSET",
+                    "Timed out",
+                )
             ):
                 raise
 
@@ -200,7 +237,9 @@ def reading(member: Member) -> Iterator[Reading]:
 
 
 def write(cluster: ProcessCluster, topic: str, first: int, count: int) -> None:
-    producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    producer = Producer(
+        {**QUIET, "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True}
+    )
     for number in range(first, first + count):
         producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
     assert producer.flush(SECONDS) == 0
@@ -225,26 +264,44 @@ def shared(one: Reading, other: Reading) -> bool:
     return bool(mine) and bool(others) and not mine & others and len(mine | others) == PARTITIONS
 
 
-@pytest.mark.parametrize("kind", [ConfluentMember, CooperativeMember, AiokafkaMember, KafkaPythonMember])
-def test_a_group_loses_nothing_when_a_member_leaves_or_the_coordinator_dies(cluster: ProcessCluster, topic: str, kind):
+@pytest.mark.parametrize(
+    "kind", [ConfluentMember, CooperativeMember, AiokafkaMember, KafkaPythonMember]
+)
+def test_a_group_loses_nothing_when_a_member_leaves_or_the_coordinator_dies(
+    cluster: ProcessCluster, topic: str, kind
+):
     admin = created(cluster, topic)
     group = f"{topic}-group"
     with reading(kind(cluster.bootstrap, group, topic)) as one:
         with reading(kind(cluster.bootstrap, group, topic)) as other:
             wait_for(lambda: shared(one, other), "the members never shared the topic")
             write(cluster, topic, 0, 100)
-            wait_for(lambda: len(one.values) + len(other.values) >= 100, "100 records were not read")
-        assert Counter(one.values + other.values) == Counter(b"%d" % number for number in range(100)), "read once"
+            wait_for(
+                lambda: len(one.values) + len(other.values) >= 100, "100 records were not read"
+            )
+        assert Counter(one.values + other.values) == Counter(
+            b"%d" % number for number in range(100)
+        ), "read once"
         write(cluster, topic, 100, 100)
-        wait_for(lambda: len({*one.values, *other.values}) == 200, "the rest of the group did not take over")
-        described = admin.describe_consumer_groups([group], request_timeout=SECONDS)[group].result(SECONDS)
+        wait_for(
+            lambda: len({*one.values, *other.values}) == 200,
+            "the rest of the group did not take over",
+        )
+        described = admin.describe_consumer_groups([group], request_timeout=SECONDS)[group].result(
+            SECONDS
+        )
         assert (described.state, len(described.members)) == (ConsumerGroupState.STABLE, 1)
         name = f"broker-{described.coordinator.id}"
         cluster.kill(name)
         try:
             write(cluster, topic, 200, 100)
-            wait_for(lambda: len({*one.values, *other.values}) == 300, "no other coordinator took over")
-            wait_for(lambda: committed(cluster, group, topic) == 300, "what was read after that was not committed")
+            wait_for(
+                lambda: len({*one.values, *other.values}) == 300, "no other coordinator took over"
+            )
+            wait_for(
+                lambda: committed(cluster, group, topic) == 300,
+                "what was read after that was not committed",
+            )
         finally:
             restart_and_wait(cluster, name)
 
@@ -252,7 +309,11 @@ def test_a_group_loses_nothing_when_a_member_leaves_or_the_coordinator_dies(clus
 def committed(cluster: ProcessCluster, group: str, topic: str) -> int:
     """The sum of the committed offsets."""
     admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
-    wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, number) for number in range(PARTITIONS)])]
+    wanted = [
+        ConsumerGroupTopicPartitions(
+            group, [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        )
+    ]
     try:
         found = admin.list_consumer_group_offsets(wanted, request_timeout=10)[group].result(SECONDS)
     except KafkaException:

@@ -1,4 +1,5 @@
-"""kafka-python and franz-go write idempotently to three replicas while leaders are killed and brokers restarted: nothing is lost or duplicated.
+"""kafka-python and franz-go write idempotently to three replicas while leaders are killed and
+brokers restarted: nothing is lost or duplicated.
 
 Other clients have their own files; test_librdkafka_under_faults.py has more faults.
 """
@@ -12,7 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.transform_app.clusters import PARTITIONS, Brokers, create_topics, wait_until_in_sync
+from tests.clients.transform_app.clusters import (
+    PARTITIONS,
+    Brokers,
+    create_topics,
+    wait_until_in_sync,
+)
 from tests.clients.transform_app.readers import ByLibrdkafka
 
 pytestmark = pytest.mark.interop
@@ -43,9 +49,23 @@ for each in sent:
 def writing(request: pytest.FixtureRequest, client: str) -> Command:
     """The command that writes every record."""
     if client == "kafka-python":
-        return lambda brokers, topic: [sys.executable, "-c", BY_KAFKA_PYTHON, brokers.bootstrap, topic]
+        return lambda brokers, topic: [
+            sys.executable,
+            "-c",
+            BY_KAFKA_PYTHON,
+            brokers.bootstrap,
+            topic,
+        ]
     program: Path = request.getfixturevalue("franz_go")
-    return lambda brokers, topic: [str(program), "write-keyed", brokers.bootstrap, topic, str(PARTITIONS), str(WRITERS), str(EACH[client])]
+    return lambda brokers, topic: [
+        str(program),
+        "write-keyed",
+        brokers.bootstrap,
+        topic,
+        str(PARTITIONS),
+        str(WRITERS),
+        str(EACH[client]),
+    ]
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "franz-go"])
@@ -61,7 +81,9 @@ def test_every_record_is_in_the_log_once(three_brokers: Brokers, client: str, wr
             assert time.monotonic() < give_up_at, f"{found.total()} records, {count} are wanted"
             found.update(key for _, _, key in reader.read(0.2))
 
-    with subprocess.Popen(writing(three_brokers, topic), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as writer:
+    with subprocess.Popen(
+        writing(three_brokers, topic), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as writer:
         try:
             for number, broker_id in enumerate(three_brokers.killable[:2], 1):
                 read_until(number * WRITERS * each // 8)
@@ -77,4 +99,6 @@ def test_every_record_is_in_the_log_once(three_brokers: Brokers, client: str, wr
     read_until(WRITERS * each)
     found.update(key for _, _, key in reader.read(0.5))
     reader.close()
-    assert found == Counter(b"%d.%d" % (name, count) for name in range(WRITERS) for count in range(each))
+    assert found == Counter(
+        b"%d.%d" % (name, count) for name in range(WRITERS) for count in range(each)
+    )

@@ -1,4 +1,6 @@
-"""librdkafka through the proxy: lost, late and truncated responses, duplicate requests, torn reads and resets; every record is in the log once."""
+"""librdkafka through the proxy: lost, late and truncated responses, duplicate requests, torn reads
+and resets; every record is in the log once.
+"""
 
 from pathlib import Path
 
@@ -16,13 +18,34 @@ from tests.cluster.running import logged_events
 PRODUCE = int(ApiKey.PRODUCE)
 BROKERS = ("broker-1", "broker-2", "broker-3")
 FAULTS = (
-    Fault(kind="lost-reply", target="broker-1", trigger=AtTime(at_ms=500), params={"api_key": PRODUCE}),
-    Fault(kind="partition", target="clients<>broker-2", trigger=AtTime(at_ms=1000), params={"duration_ms": 1500}),
+    Fault(
+        kind="lost-reply", target="broker-1", trigger=AtTime(at_ms=500), params={"api_key": PRODUCE}
+    ),
+    Fault(
+        kind="partition",
+        target="clients<>broker-2",
+        trigger=AtTime(at_ms=1000),
+        params={"duration_ms": 1500},
+    ),
     Fault(kind="duplicate-request", trigger=OnFrame(api_key=PRODUCE, nth=40)),
-    Fault(kind="torn-reads", target="clients<>broker-*", trigger=AtTime(at_ms=3000), params={"piece_bytes": 0, "duration_ms": 1500}),
-    Fault(kind="reset-storm", target="clients>broker-*", trigger=AtTime(at_ms=4500), params={"interval_ms": 50, "duration_ms": 1000}),
+    Fault(
+        kind="torn-reads",
+        target="clients<>broker-*",
+        trigger=AtTime(at_ms=3000),
+        params={"piece_bytes": 0, "duration_ms": 1500},
+    ),
+    Fault(
+        kind="reset-storm",
+        target="clients>broker-*",
+        trigger=AtTime(at_ms=4500),
+        params={"interval_ms": 50, "duration_ms": 1000},
+    ),
     *(
-        Fault(kind="cut-connection", trigger=OnFrame(api_key=PRODUCE, is_response=True, nth=nth), params={"after_bytes": after_bytes})
+        Fault(
+            kind="cut-connection",
+            trigger=OnFrame(api_key=PRODUCE, is_response=True, nth=nth),
+            params={"after_bytes": after_bytes},
+        )
         for nth, after_bytes in ((10, 0), (60, 5), (100, 20))
     ),
 )
@@ -30,11 +53,24 @@ FAULTS = (
 
 @pytest.mark.interop
 def test_librdkafka_records_are_appended_once_under_network_faults(tmp_path: Path):
-    """The invariants check the events; retries of appended batches were recognised as duplicates (KIP-98)."""
-    request = RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.PROCESSES, seed=1, faults=FAULTS)
+    """The invariants check the events; retries of appended batches were recognised as duplicates
+    (KIP-98).
+    """
+    request = RunRequest(
+        scenario=scenario("producer_ids_survive_failover"),
+        mode=Mode.PROCESSES,
+        seed=1,
+        faults=FAULTS,
+    )
     result = run_request(request, tmp_path / "run")
     assert (result.outcome, result.trouble) == ("ok", None), result.lines()
     assert {kind: bit for kind, (_, _, bit) in result.faults.items()} == {
         fault.kind: sum(each.kind == fault.kind for each in FAULTS) for fault in FAULTS
     }
-    assert sum(len(logged_events(RunDirectory(tmp_path / "run"), "DuplicateAnswered", name)) for name in BROKERS) >= 2
+    assert (
+        sum(
+            len(logged_events(RunDirectory(tmp_path / "run"), "DuplicateAnswered", name))
+            for name in BROKERS
+        )
+        >= 2
+    )

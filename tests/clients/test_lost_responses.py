@@ -1,4 +1,6 @@
-"""Every real client through a relay that drops responses: appended batches are retried, and must be recognised as duplicates (KIP-98)."""
+"""Every real client through a relay that drops responses: appended batches are retried, and must be
+recognised as duplicates (KIP-98).
+"""
 
 import asyncio
 import subprocess
@@ -37,7 +39,13 @@ def lossy(relay: LossyRelay, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def by_librdkafka(bootstrap: str, topic: str) -> None:
-    quick = {"log_level": 0, "linger.ms": 1, "batch.num.messages": 20, "retry.backoff.ms": 20, "reconnect.backoff.ms": 20}
+    quick = {
+        "log_level": 0,
+        "linger.ms": 1,
+        "batch.num.messages": 20,
+        "retry.backoff.ms": 20,
+        "reconnect.backoff.ms": 20,
+    }
     producer = Producer({**quick, "bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in range(RECORDS):
         producer.produce(topic, b"%d" % number, partition=0)
@@ -48,7 +56,12 @@ def by_librdkafka(bootstrap: str, topic: str) -> None:
 
 def by_aiokafka(bootstrap: str, topic: str) -> None:
     async def write() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, retry_backoff_ms=20, max_batch_size=300)
+        producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            enable_idempotence=True,
+            retry_backoff_ms=20,
+            max_batch_size=300,
+        )
         await producer.start()
         sent = []
         for number in range(RECORDS):
@@ -62,7 +75,13 @@ def by_aiokafka(bootstrap: str, topic: str) -> None:
 
 
 def by_kafka_python(bootstrap: str, topic: str) -> None:
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, retry_backoff_ms=20, reconnect_backoff_ms=20, batch_size=200)
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=bootstrap,
+        enable_idempotence=True,
+        retry_backoff_ms=20,
+        reconnect_backoff_ms=20,
+        batch_size=200,
+    )
     for number in range(RECORDS):
         producer.send(topic, b"%d" % number, partition=0)
     producer.flush(60)
@@ -71,9 +90,25 @@ def by_kafka_python(bootstrap: str, topic: str) -> None:
 
 def by_java(bootstrap: str, topic: str) -> None:
     class_path()
-    words = ["--topic", topic, "--num-records", str(RECORDS), "--payload-monotonic", "--throughput", "1000"]
-    properties = [f"bootstrap.servers={bootstrap}", "linger.ms=1", "batch.size=300", "retry.backoff.ms=20", "reconnect.backoff.ms=20"]
-    assert f"{RECORDS} records sent" in run_tool(DEFAULT_RELEASE, "producer-performance", *words, "--producer-props", *properties)
+    words = [
+        "--topic",
+        topic,
+        "--num-records",
+        str(RECORDS),
+        "--payload-monotonic",
+        "--throughput",
+        "1000",
+    ]
+    properties = [
+        f"bootstrap.servers={bootstrap}",
+        "linger.ms=1",
+        "batch.size=300",
+        "retry.backoff.ms=20",
+        "reconnect.backoff.ms=20",
+    ]
+    assert f"{RECORDS} records sent" in run_tool(
+        DEFAULT_RELEASE, "producer-performance", *words, "--producer-props", *properties
+    )
 
 
 @pytest.fixture
@@ -88,17 +123,33 @@ def by_franz_go(franz_go: Path) -> Write:
 
 @pytest.mark.parametrize("client", ["librdkafka", "aiokafka", "kafka_python", "java", "franz_go"])
 def test_retries_of_real_clients_are_recognised_as_duplicates(
-    lossy: ProcessCluster, relay: LossyRelay, topic: str, client: str, request: pytest.FixtureRequest
+    lossy: ProcessCluster,
+    relay: LossyRelay,
+    topic: str,
+    client: str,
+    request: pytest.FixtureRequest,
 ):
-    write: Write = request.getfixturevalue("by_franz_go") if client == "franz_go" else globals()[f"by_{client}"]
+    write: Write = (
+        request.getfixturevalue("by_franz_go")
+        if client == "franz_go"
+        else globals()[f"by_{client}"]
+    )
     with broker_client(lossy.bootstrap) as broker:
         broker.create_topic(topic)
         relay.reset()
         write(f"127.0.0.1:{relay.port}", topic)
-        assert broker.values(topic) == [b"%d" % number for number in range(RECORDS)], "each record once, in order"
+        assert broker.values(topic) == [b"%d" % number for number in range(RECORDS)], (
+            "each record once, in order"
+        )
     duplicates, refused = (
-        [event for event in logged_events(lossy.directory, kind, "broker-1") if event["topic"] == topic]
+        [
+            event
+            for event in logged_events(lossy.directory, kind, "broker-1")
+            if event["topic"] == topic
+        ]
         for kind in ("DuplicateAnswered", "ProduceRefused")
     )
     assert relay.lost > 2 and duplicates
-    assert len(duplicates) + len(refused) >= relay.lost, "a lost refusal of a new leader is followed by no duplicate"
+    assert len(duplicates) + len(refused) >= relay.lost, (
+        "a lost refusal of a new leader is followed by no duplicate"
+    )

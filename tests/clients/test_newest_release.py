@@ -1,4 +1,5 @@
-"""Real clients on a cluster that emulates Apache Kafka 4.4: topic ids, transaction.version 2, the new group protocol, no old API versions.
+"""Real clients on a cluster that emulates Apache Kafka 4.4: topic ids, transaction.version 2, the
+new group protocol, no old API versions.
 
 Nothing is configured for it: clients discover the API versions and the finalized features.
 """
@@ -20,13 +21,19 @@ from tests.cluster.running import running_processes
 pytestmark = pytest.mark.interop
 PARTITIONS, RECORDS, SECONDS = 3, 300, 60
 QUIET = {"log_level": 0}
-READ_COMMITTED = {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+READ_COMMITTED = {
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+}
 
 
 @pytest.fixture(scope="module")
 def newest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     """One controller and three brokers as processes."""
-    with running_processes(tmp_path_factory.mktemp("newest") / "run", brokers=3, release="4.4") as running:
+    with running_processes(
+        tmp_path_factory.mktemp("newest") / "run", brokers=3, release="4.4"
+    ) as running:
         yield running
         running.require_running()
 
@@ -41,7 +48,14 @@ def copied(newest: ProcessCluster, topic: str) -> str:
 
 def values_by_librdkafka(cluster: ProcessCluster, topic: str, count: int) -> Counter[bytes]:
     """Read this many committed records of a topic, and check whether there are more."""
-    reader = Consumer({**QUIET, **READ_COMMITTED, "bootstrap.servers": cluster.bootstrap, "group.id": f"{topic}-readers"})
+    reader = Consumer(
+        {
+            **QUIET,
+            **READ_COMMITTED,
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": f"{topic}-readers",
+        }
+    )
     reader.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     found = [message.value() for message in reader.consume(count, SECONDS)]
     found += [message.value() for message in reader.consume(1, 1.0)]
@@ -50,17 +64,27 @@ def values_by_librdkafka(cluster: ProcessCluster, topic: str, count: int) -> Cou
 
 
 def test_librdkafka_commits_and_aborts(newest: ProcessCluster, copied: str):
-    """Only committed records are read, once each; the offsets of the group are committed with them, with its generation (KIP-447)."""
-    producer = Producer({**QUIET, "bootstrap.servers": newest.bootstrap, "transactional.id": f"{copied}-writer"})
+    """Only committed records are read, once each; the offsets of the group are committed with them,
+    with its generation (KIP-447).
+    """
+    producer = Producer(
+        {**QUIET, "bootstrap.servers": newest.bootstrap, "transactional.id": f"{copied}-writer"}
+    )
     producer.init_transactions(SECONDS)
-    member = Consumer({**QUIET, **READ_COMMITTED, "bootstrap.servers": newest.bootstrap, "group.id": copied})
+    member = Consumer(
+        {**QUIET, **READ_COMMITTED, "bootstrap.servers": newest.bootstrap, "group.id": copied}
+    )
     for turn in range(6):
         producer.begin_transaction()
         for number in range(RECORDS // 6):
             producer.produce(copied, b"%d-%d" % (turn, number), partition=number % PARTITIONS)
-        producer.send_offsets_to_transaction([TopicPartition(copied, 0, turn)], member.consumer_group_metadata(), SECONDS)
+        producer.send_offsets_to_transaction(
+            [TopicPartition(copied, 0, turn)], member.consumer_group_metadata(), SECONDS
+        )
         (producer.abort_transaction if turn % 2 else producer.commit_transaction)(SECONDS)
-    expected = Counter(b"%d-%d" % (turn, number) for turn in (0, 2, 4) for number in range(RECORDS // 6))
+    expected = Counter(
+        b"%d-%d" % (turn, number) for turn in (0, 2, 4) for number in range(RECORDS // 6)
+    )
     assert values_by_librdkafka(newest, copied, sum(expected.values())) == expected
     assert member.committed([TopicPartition(copied, 0)], SECONDS)[0].offset == 4
     member.close()
@@ -70,14 +94,24 @@ def test_aiokafka_commits_and_aborts(newest: ProcessCluster, copied: str):
     """It also reads in a group."""
 
     async def transform_once() -> Counter[bytes]:
-        async with AIOKafkaProducer(bootstrap_servers=newest.bootstrap, transactional_id=f"{copied}-writer") as producer:
+        async with AIOKafkaProducer(
+            bootstrap_servers=newest.bootstrap, transactional_id=f"{copied}-writer"
+        ) as producer:
             for turn in range(4):
                 await producer.begin_transaction()
                 for number in range(RECORDS // 6):
-                    await producer.send_and_wait(copied, b"%d-%d" % (turn, number), partition=number % PARTITIONS)
+                    await producer.send_and_wait(
+                        copied, b"%d-%d" % (turn, number), partition=number % PARTITIONS
+                    )
                 await (producer.abort_transaction() if turn % 2 else producer.commit_transaction())
-        settings = {"group_id": copied, "isolation_level": "read_committed", "auto_offset_reset": "earliest"}
-        async with AIOKafkaConsumer(copied, bootstrap_servers=newest.bootstrap, **settings) as consumer:
+        settings = {
+            "group_id": copied,
+            "isolation_level": "read_committed",
+            "auto_offset_reset": "earliest",
+        }
+        async with AIOKafkaConsumer(
+            copied, bootstrap_servers=newest.bootstrap, **settings
+        ) as consumer:
             found: Counter[bytes] = Counter()
             while batches := await consumer.getmany(timeout_ms=3000):
                 found.update(record.value for records in batches.values() for record in records)
@@ -90,16 +124,64 @@ def test_aiokafka_commits_and_aborts(newest: ProcessCluster, copied: str):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_the_4_1_java_client_uses_transaction_version_2(newest: ProcessCluster, copied: str, protocol: str):
-    """Its epoch is bumped at the end of each transaction; every record exists once, and the group has committed the end offsets."""
+def test_the_4_1_java_client_uses_transaction_version_2(
+    newest: ProcessCluster, copied: str, protocol: str
+):
+    """Its epoch is bumped at the end of each transaction; every record exists once, and the group
+    has committed the end offsets.
+    """
     load = ["--num-records", str(RECORDS), "--record-size", "20", "--throughput", "600"]
     transactions = ["--transactional-id", f"{copied}-writer", "--transaction-duration-ms", "100"]
-    run_tool(TOOLS_OF_4, "producer-performance", "--topic", copied, *load, *transactions, "--producer-props", f"bootstrap.servers={newest.bootstrap}")
-    options = ["--isolation-level", "read_committed", "--consumer-property", f"group.protocol={protocol}", "--timeout-ms", "30000"]
-    reading = ["--topic", copied, "--group", copied, "--from-beginning", "--max-messages", str(RECORDS), *options]
-    read = run_tool(TOOLS_OF_4, "console-consumer", "--bootstrap-server", newest.bootstrap, *reading)
+    run_tool(
+        TOOLS_OF_4,
+        "producer-performance",
+        "--topic",
+        copied,
+        *load,
+        *transactions,
+        "--producer-props",
+        f"bootstrap.servers={newest.bootstrap}",
+    )
+    options = [
+        "--isolation-level",
+        "read_committed",
+        "--consumer-property",
+        f"group.protocol={protocol}",
+        "--timeout-ms",
+        "30000",
+    ]
+    reading = [
+        "--topic",
+        copied,
+        "--group",
+        copied,
+        "--from-beginning",
+        "--max-messages",
+        str(RECORDS),
+        *options,
+    ]
+    read = run_tool(
+        TOOLS_OF_4, "console-consumer", "--bootstrap-server", newest.bootstrap, *reading
+    )
     assert len(read.splitlines()) == RECORDS
-    output = run_tool(TOOLS_OF_4, "consumer-groups", "--bootstrap-server", newest.bootstrap, "--describe", "--group", copied, "--state")
+    output = run_tool(
+        TOOLS_OF_4,
+        "consumer-groups",
+        "--bootstrap-server",
+        newest.bootstrap,
+        "--describe",
+        "--group",
+        copied,
+        "--state",
+    )
     assert copied in output
-    described = run_tool(TOOLS_OF_4, "topics", "--bootstrap-server", newest.bootstrap, "--describe", "--topic", copied)
+    described = run_tool(
+        TOOLS_OF_4,
+        "topics",
+        "--bootstrap-server",
+        newest.bootstrap,
+        "--describe",
+        "--topic",
+        copied,
+    )
     assert described.count("Isr: ") == PARTITIONS and "Elr: " in described, json.dumps(described)

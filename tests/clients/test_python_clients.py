@@ -1,4 +1,6 @@
-"""aiokafka and kafka-python: producers with and without idempotence, consumers by assignment, admin clients."""
+"""aiokafka and kafka-python: producers with and without idempotence, consumers by assignment, admin
+clients.
+"""
 
 import asyncio
 import threading
@@ -22,7 +24,9 @@ SECONDS = 30.0
 PARTITIONS = 3
 WRITERS = 3
 EACH = 300
-WRITTEN = Counter((b"%d" % name, b"value-%d" % number) for name in range(WRITERS) for number in range(EACH))
+WRITTEN = Counter(
+    (b"%d" % name, b"value-%d" % number) for name in range(WRITERS) for number in range(EACH)
+)
 
 
 async def create_by_aiokafka(cluster: ProcessCluster, topic: str) -> None:
@@ -35,9 +39,13 @@ async def create_by_aiokafka(cluster: ProcessCluster, topic: str) -> None:
     await admin.close()
 
 
-async def read_by_aiokafka(cluster: ProcessCluster, topic: str) -> list[tuple[int, int, bytes, bytes]]:
+async def read_by_aiokafka(
+    cluster: ProcessCluster, topic: str
+) -> list[tuple[int, int, bytes, bytes]]:
     """Return (partition, offset, key, value) of every record."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id=None, auto_offset_reset="earliest")
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap, group_id=None, auto_offset_reset="earliest"
+    )
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     consumer.assign(places)
     await consumer.start()
@@ -46,21 +54,37 @@ async def read_by_aiokafka(cluster: ProcessCluster, topic: str) -> list[tuple[in
     async with asyncio.timeout(SECONDS):
         while len(read) < sum(ends.values()):
             found = await consumer.getmany(timeout_ms=200)
-            read += [(each.partition, each.offset, each.key, each.value) for messages in found.values() for each in messages]
+            read += [
+                (each.partition, each.offset, each.key, each.value)
+                for messages in found.values()
+                for each in messages
+            ]
     await consumer.stop()
     return read
 
 
-@pytest.mark.parametrize("idempotent, compression", [(False, None), (True, None), (True, "gzip"), (True, "snappy"), (True, "lz4"), (True, "zstd")])
-async def test_aiokafka_writes_and_reads_everything_once(cluster: ProcessCluster, topic: str, idempotent: bool, compression: str | None):
+@pytest.mark.parametrize(
+    "idempotent, compression",
+    [(False, None), (True, None), (True, "gzip"), (True, "snappy"), (True, "lz4"), (True, "zstd")],
+)
+async def test_aiokafka_writes_and_reads_everything_once(
+    cluster: ProcessCluster, topic: str, idempotent: bool, compression: str | None
+):
     await create_by_aiokafka(cluster, topic)
 
     async def write(name: int) -> None:
         producer = AIOKafkaProducer(
-            bootstrap_servers=cluster.bootstrap, enable_idempotence=idempotent, compression_type=compression, linger_ms=2, retry_backoff_ms=50
+            bootstrap_servers=cluster.bootstrap,
+            enable_idempotence=idempotent,
+            compression_type=compression,
+            linger_ms=2,
+            retry_backoff_ms=50,
         )
         await producer.start()
-        sent = [await producer.send(topic, b"value-%d" % number, b"%d" % name, number % PARTITIONS) for number in range(EACH)]
+        sent = [
+            await producer.send(topic, b"value-%d" % number, b"%d" % name, number % PARTITIONS)
+            for number in range(EACH)
+        ]
         await asyncio.gather(*sent)
         await producer.stop()
 
@@ -68,12 +92,21 @@ async def test_aiokafka_writes_and_reads_everything_once(cluster: ProcessCluster
     read = await read_by_aiokafka(cluster, topic)
     assert Counter((key, value) for _, _, key, value in read) == WRITTEN
     assert_offsets_without_gap((partition, offset) for partition, offset, _, _ in read)
-    assert {Compression(batch.compression).name.lower() for batch in batches_on_disk(cluster, topic, 0)} == {compression or "none"}
+    assert {
+        Compression(batch.compression).name.lower() for batch in batches_on_disk(cluster, topic, 0)
+    } == {compression or "none"}
 
 
-async def test_aiokafka_continues_when_a_broker_is_killed_and_restarted(cluster: ProcessCluster, topic: str):
+async def test_aiokafka_continues_when_a_broker_is_killed_and_restarted(
+    cluster: ProcessCluster, topic: str
+):
     await create_by_aiokafka(cluster, topic)
-    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True, linger_ms=2, retry_backoff_ms=50)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap,
+        enable_idempotence=True,
+        linger_ms=2,
+        retry_backoff_ms=50,
+    )
     await producer.start()
     sent = []
     for number in range(900):
@@ -87,11 +120,15 @@ async def test_aiokafka_continues_when_a_broker_is_killed_and_restarted(cluster:
     await producer.stop()
     await cluster.answering()
     read = await read_by_aiokafka(cluster, topic)
-    assert Counter(value for _, _, _, value in read) == Counter(b"value-%d" % number for number in range(900))
+    assert Counter(value for _, _, _, value in read) == Counter(
+        b"value-%d" % number for number in range(900)
+    )
 
 
 @pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
-def test_kafka_python_writes_and_reads_everything_once(cluster: ProcessCluster, topic: str, idempotent: bool):
+def test_kafka_python_writes_and_reads_everything_once(
+    cluster: ProcessCluster, topic: str, idempotent: bool
+):
     """In the idempotent round a broker is killed and restarted while records are produced."""
     admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     admin.create_topics([kafka.admin.NewTopic(topic, PARTITIONS, 1)])
@@ -102,9 +139,18 @@ def test_kafka_python_writes_and_reads_everything_once(cluster: ProcessCluster, 
     admin.close()
 
     def write(name: int) -> None:
-        producer = kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=idempotent, linger_ms=2, retry_backoff_ms=50)
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=cluster.bootstrap,
+            enable_idempotence=idempotent,
+            linger_ms=2,
+            retry_backoff_ms=50,
+        )
         for number in range(EACH):
-            futures.append(producer.send(topic, b"value-%d" % number, b"%d" % name, partition=number % PARTITIONS))
+            futures.append(
+                producer.send(
+                    topic, b"value-%d" % number, b"%d" % name, partition=number % PARTITIONS
+                )
+            )
             if number == 100:
                 half_way.wait(SECONDS)
         producer.flush(SECONDS)
@@ -127,8 +173,14 @@ def test_kafka_python_writes_and_reads_everything_once(cluster: ProcessCluster, 
     assert_offsets_without_gap((message.partition, message.offset) for message in read)
 
 
-def read_by_kafka_python(cluster: ProcessCluster, topic: str) -> list[kafka.consumer.fetcher.ConsumerRecord]:
-    consumer = kafka.KafkaConsumer(bootstrap_servers=cluster.bootstrap, enable_auto_commit=False, consumer_timeout_ms=1000 * int(SECONDS))
+def read_by_kafka_python(
+    cluster: ProcessCluster, topic: str
+) -> list[kafka.consumer.fetcher.ConsumerRecord]:
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap,
+        enable_auto_commit=False,
+        consumer_timeout_ms=1000 * int(SECONDS),
+    )
     places = [kafka.TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     consumer.assign(places)
     consumer.seek_to_beginning()

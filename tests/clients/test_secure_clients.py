@@ -1,4 +1,6 @@
-"""Real clients that authenticate, with or without TLS, on nodes that authenticate to each other; Kafka's tools for ACLs and credentials."""
+"""Real clients that authenticate, with or without TLS, on nodes that authenticate to each other;
+Kafka's tools for ACLs and credentials.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -40,9 +42,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     directory = tmp_path_factory.mktemp("tls")
     certificate, pem = make_certificate(directory)
     port = free_port_range(8)
-    addresses = [[f"127.0.0.1:{port + broker + 2 * index}" for index in range(4)] for broker in range(2)]
+    addresses = [
+        [f"127.0.0.1:{port + broker + 2 * index}" for index in range(4)] for broker in range(2)
+    ]
     settings = {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,SASL:SASL_PLAINTEXT,SAFE:SASL_SSL,CERT:SSL",
+        "listener.security.protocol.map": (
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,SASL:SASL_PLAINTEXT,SAFE:SASL_SSL,"
+            "CERT:SSL"
+        ),
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "sasl.mechanism.controller.protocol": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -54,29 +61,61 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "super.users": "User:ANONYMOUS;User:admin;User:CN=127.0.0.1,O=house",
         "listener.name.cert.ssl.client.auth": "required",
         "listener.name.cert.ssl.keystore.location": "",
-        "listener.name.cert.ssl.keystore.key": (directory / "key.pem").read_text().replace("\n", " "),
-        "listener.name.cert.ssl.keystore.certificate.chain": certificate.read_text().replace("\n", " "),
-        "listener.name.cert.ssl.truststore.certificates": certificate.read_text().replace("\n", " "),
-        **{f"listener.name.{name}.plain.sasl.jaas.config": JAAS for name in ("controller", "sasl", "safe")},
-        **{f"listener.name.{name}.scram-sha-{size}.sasl.jaas.config": SCRAM_JAAS for name in ("sasl", "safe") for size in (256, 512)},
+        "listener.name.cert.ssl.keystore.key": (directory / "key.pem")
+        .read_text()
+        .replace("\n", " "),
+        "listener.name.cert.ssl.keystore.certificate.chain": certificate.read_text().replace(
+            "\n", " "
+        ),
+        "listener.name.cert.ssl.truststore.certificates": certificate.read_text().replace(
+            "\n", " "
+        ),
+        **{
+            f"listener.name.{name}.plain.sasl.jaas.config": JAAS
+            for name in ("controller", "sasl", "safe")
+        },
+        **{
+            f"listener.name.{name}.scram-sha-{size}.sasl.jaas.config": SCRAM_JAAS
+            for name in ("sasl", "safe")
+            for size in (256, 512)
+        },
     }
     own = {
         f"broker-{1 + broker}": {
-            "listeners": f"PLAINTEXT://{addresses[broker][0]},SASL://{addresses[broker][1]},SAFE://{addresses[broker][2]},CERT://{addresses[broker][3]}",
+            "listeners": (
+                f"PLAINTEXT://{addresses[broker][0]},SASL://{addresses[broker][1]},SAFE://"
+                f"{addresses[broker][2]},CERT://{addresses[broker][3]}"
+            ),
             "inter.broker.listener.name": "SAFE",
         }
         for broker in range(2)
     }
     assert len(addresses) * 4 < CONTROLLER_PORT_DISTANCE
-    with EmbeddedCluster(ClusterSpec(brokers=2, port=port, settings=settings, node_settings=own)) as cluster:
+    with EmbeddedCluster(
+        ClusterSpec(brokers=2, port=port, settings=settings, node_settings=own)
+    ) as cluster:
         cluster.wait_until_ready()
         yield Secured(*addresses[0], authority=certificate)
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
     """Return a self-signed certificate, and a file that also has its key."""
-    key, certificate, both = directory / "key.pem", directory / "certificate.pem", directory / "both.pem"
-    asked = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/O=house/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    key, certificate, both = (
+        directory / "key.pem",
+        directory / "certificate.pem",
+        directory / "both.pem",
+    )
+    asked = [
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/O=house/CN=127.0.0.1",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
     command = ["openssl", "req", "-x509", *asked, "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
     both.write_text(key.read_text() + certificate.read_text())
@@ -97,7 +136,9 @@ def login(secured: Secured, *, tls: bool, mechanism: str, user: str, password: s
 
 def make_topic(secured: Secured, name: str) -> None:
     """Create a topic with two replicas as a super user."""
-    admin = AdminClient(login(secured, tls=False, mechanism="PLAIN", user="admin", password="admin-secret"))
+    admin = AdminClient(
+        login(secured, tls=False, mechanism="PLAIN", user="admin", password="admin-secret")
+    )
     admin.create_topics([NewTopic(name, 1, 2)])[name].result(SECONDS)
 
 
@@ -105,8 +146,18 @@ def make_scram_user(secured: Secured, user: str, password: str, mechanism: str) 
     """With kafka-configs --alter, as an administrator does."""
     change = f"{mechanism}=[iterations=4096,password={password}]"
     named = ("--entity-type", "users", "--entity-name", user)
-    run("kafka.admin.ConfigCommand", "--bootstrap-server", secured.plaintext, "--alter", "--add-config", change, *named)
-    assert mechanism in run("kafka.admin.ConfigCommand", "--bootstrap-server", secured.plaintext, "--describe", *named)
+    run(
+        "kafka.admin.ConfigCommand",
+        "--bootstrap-server",
+        secured.plaintext,
+        "--alter",
+        "--add-config",
+        change,
+        *named,
+    )
+    assert mechanism in run(
+        "kafka.admin.ConfigCommand", "--bootstrap-server", secured.plaintext, "--describe", *named
+    )
 
 
 def run(main_class: str, *arguments: str) -> str:
@@ -121,7 +172,12 @@ def round_trip(settings: Made, topic: str) -> list[bytes]:
     producer = Producer({**settings, "enable.idempotence": True})
     failures: list[KafkaError] = []
     for number in range(100):
-        producer.produce(topic, b"%d" % number * 1000, partition=0, on_delivery=lambda error, message: failures.append(error) if error else None)
+        producer.produce(
+            topic,
+            b"%d" % number * 1000,
+            partition=0,
+            on_delivery=lambda error, message: failures.append(error) if error else None,
+        )
     assert producer.flush(SECONDS) == 0
     assert failures == []
     consumer = Consumer({**settings, "group.id": "readers", "enable.auto.commit": False})
@@ -150,12 +206,30 @@ def test_librdkafka_logs_in_with_scram_users_and_acls_set_by_kafka_tools(secured
     settings = {}
     for mechanism, user in (("SCRAM-SHA-256", "carol"), ("SCRAM-SHA-512", "dave")):
         make_scram_user(secured, user, "secret of them", mechanism)
-        settings[user] = login(secured, tls=mechanism.endswith("512"), mechanism=mechanism, user=user, password="secret of them")
+        settings[user] = login(
+            secured,
+            tls=mechanism.endswith("512"),
+            mechanism=mechanism,
+            user=user,
+            password="secret of them",
+        )
     refused = error_of_write(settings["carol"], topic)
     assert refused is not None and refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     tool = ("kafka.admin.AclCommand", "--bootstrap-server", secured.plaintext)
     names = ("--allow-principal", "User:carol", "--allow-principal", "User:dave")
-    run(*tool, "--add", *names, "--operation", "Read", "--operation", "Write", "--topic", topic[:10], "--resource-pattern-type", "prefixed")
+    run(
+        *tool,
+        "--add",
+        *names,
+        "--operation",
+        "Read",
+        "--operation",
+        "Write",
+        "--topic",
+        topic[:10],
+        "--resource-pattern-type",
+        "prefixed",
+    )
     run(*tool, "--add", *names, "--operation", "Read", "--group", "readers")
     listed = run(*tool, "--list")
     assert "principal=User:carol" in listed and "patternType=PREFIXED" in listed
@@ -170,7 +244,9 @@ def error_of_write(settings: Made, topic: str) -> KafkaError | None:
     """Write one record without idempotence, and return the result."""
     errors: list[KafkaError | None] = []
     producer = Producer({**settings, "message.timeout.ms": 10000})
-    producer.produce(topic, b"value", partition=0, on_delivery=lambda error, message: errors.append(error))
+    producer.produce(
+        topic, b"value", partition=0, on_delivery=lambda error, message: errors.append(error)
+    )
     producer.flush(SECONDS)
     return errors[0]
 
@@ -201,13 +277,22 @@ def test_kafka_python_produces_and_reports_a_wrong_password(secured, topic, tls)
     assert producer.send(topic, b"value").get(SECONDS).offset == 0
     producer.close()
     with pytest.raises(kafka.errors.KafkaError):
-        kafka.KafkaProducer(**settings, sasl_plain_password="guess", max_block_ms=3000, bootstrap_timeout_ms=3000).send(topic, b"x").get(5)
+        kafka.KafkaProducer(
+            **settings, sasl_plain_password="guess", max_block_ms=3000, bootstrap_timeout_ms=3000
+        ).send(topic, b"x").get(5)
 
 
 def test_a_client_certificate_is_required_and_sets_the_principal(secured, topic):
     make_topic(secured, topic)
-    settings = {"bootstrap.servers": secured.certified, "security.protocol": "SSL", "ssl.ca.location": str(secured.authority)}
-    own = {"ssl.certificate.location": str(secured.authority), "ssl.key.location": str(secured.authority.with_name("key.pem"))}
+    settings = {
+        "bootstrap.servers": secured.certified,
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(secured.authority),
+    }
+    own = {
+        "ssl.certificate.location": str(secured.authority),
+        "ssl.key.location": str(secured.authority.with_name("key.pem")),
+    }
     assert round_trip({**settings, **own}, topic) == EXPECTED
     errors: list[KafkaError] = []
     stranger = Producer({**settings, "error_cb": errors.append})

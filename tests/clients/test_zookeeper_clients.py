@@ -1,4 +1,6 @@
-"""kazoo and aiozk, unmodified, on our ZooKeeper: recipes, transactions, watches, and a kill of the server."""
+"""kazoo and aiozk, unmodified, on our ZooKeeper: recipes, transactions, watches, and a kill of the
+server.
+"""
 
 import threading
 import time
@@ -9,7 +11,13 @@ from pathlib import Path
 import aiozk
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NotEmptyError, RolledBackError
+from kazoo.exceptions import (
+    BadVersionError,
+    NoAuthError,
+    NodeExistsError,
+    NotEmptyError,
+    RolledBackError,
+)
 from kazoo.protocol.states import KazooState
 from kazoo.recipe.election import Election
 from kazoo.security import make_digest_acl
@@ -50,7 +58,10 @@ def test_kazoo_reads_writes_and_gets_the_expected_errors(tmp_path: Path) -> None
             client.set("/a", b"", version=7)
         transaction = client.transaction()
         transaction.create("/t", b"x"), transaction.check("/a", 7), transaction.delete("/a/b")
-        assert [type(result) for result in transaction.commit()][:2] == [RolledBackError, BadVersionError]
+        assert [type(result) for result in transaction.commit()][:2] == [
+            RolledBackError,
+            BadVersionError,
+        ]
         assert client.exists("/t") is None
         client.delete("/a", recursive=True)
         client.add_auth("digest", "me:secret")
@@ -72,7 +83,11 @@ def test_kazoo_lock_election_and_watches_survive_a_kill(tmp_path: Path) -> None:
         lock = one.Lock("/lock", "one")
         assert lock.acquire(timeout=SECONDS)
         leaders: list[str] = []
-        waiting = threading.Thread(target=lambda: Election(other, "/election", "other").run(lambda: leaders.append("other")))
+        waiting = threading.Thread(
+            target=lambda: Election(other, "/election", "other").run(
+                lambda: leaders.append("other")
+            )
+        )
         waiting.start()
         zookeeper.kill()
         wait_for(lambda: KazooState.SUSPENDED in states)

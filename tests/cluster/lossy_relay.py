@@ -1,6 +1,8 @@
-"""A relay in front of a broker that drops responses: the request is processed, its response is lost, and the connection is closed.
+"""A relay in front of a broker that drops responses: the request is processed, its response is
+lost, and the connection is closed.
 
-Producers retry then, and idempotence must prevent a duplicate; a kill rarely hits this point in time.
+Producers retry then, and idempotence must prevent a duplicate; a kill rarely hits this point in
+time.
 """
 
 import asyncio
@@ -14,7 +16,10 @@ from protocol.frames import FrameReader
 
 
 class LossyRelay:
-    """Forwards to HOST:PORT of a broker. Every `every`-th Produce response is lost, at most `times` of them. Use as a context manager."""
+    """Forwards to HOST:PORT of a broker.
+
+    Every `every`-th Produce response is lost, at most `times` of them. Use as a context manager.
+    """
 
     def __init__(self, *, every: int = 5, times: int = 10) -> None:
         self.lost = 0
@@ -25,7 +30,9 @@ class LossyRelay:
         self._times = times
         self._answers = 0
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="lossy relay", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="lossy relay", daemon=True
+        )
         self._server: asyncio.Server | None = None
 
     def __enter__(self) -> "LossyRelay":
@@ -35,7 +42,12 @@ class LossyRelay:
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         assert self._server is not None, "the relay was started"
         self._loop.call_soon_threadsafe(self._server.close)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -55,7 +67,9 @@ class LossyRelay:
             broker_writer.close()
         writer.close()
 
-    async def _forward_requests(self, reader: asyncio.StreamReader, broker: asyncio.StreamWriter, asked: deque[int]) -> None:
+    async def _forward_requests(
+        self, reader: asyncio.StreamReader, broker: asyncio.StreamWriter, asked: deque[int]
+    ) -> None:
         frames = FrameReader()
         with suppress(OSError):
             while data := await reader.read(1 << 16):
@@ -64,7 +78,9 @@ class LossyRelay:
                 await broker.drain()
         broker.close()
 
-    async def _forward_answers(self, broker: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: deque[int]) -> None:
+    async def _forward_answers(
+        self, broker: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: deque[int]
+    ) -> None:
         frames = FrameReader()
         while data := await broker.read(1 << 16):
             for frame in frames.feed(data):

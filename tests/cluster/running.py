@@ -19,7 +19,13 @@ QUICK_SESSIONS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interva
 
 
 @contextmanager
-def running_processes(directory: Path, *, brokers: int = 1, settings: Mapping[str, str] = QUICK_SESSIONS, **options: Any) -> Iterator[ProcessCluster]:
+def running_processes(
+    directory: Path,
+    *,
+    brokers: int = 1,
+    settings: Mapping[str, str] = QUICK_SESSIONS,
+    **options: Any,
+) -> Iterator[ProcessCluster]:
     """Run a cluster of processes; `options` are fields of ClusterSpec."""
     port = free_port_range(brokers, controllers=options.get("controllers", 1))
     spec = ClusterSpec(brokers=brokers, port=port, settings=settings, **options)
@@ -52,10 +58,16 @@ def restart_and_wait(cluster: ProcessCluster, name: str) -> None:
     asyncio.run(cluster.wait_until_ready())
 
 
-def logged_events(directory: RunDirectory, kind: str, node: str, incarnation: int | None = None) -> list[dict[str, Any]]:
+def logged_events(
+    directory: RunDirectory, kind: str, node: str, incarnation: int | None = None
+) -> list[dict[str, Any]]:
     """Return the events of a kind that a node logged, in all of its incarnations or in one."""
     wanted = f"{node}.{incarnation or '*'}.jsonl"
-    lines = [json.loads(line) for file in sorted(directory.events.glob(wanted)) for line in file.read_bytes().split(b"\n")[:-1]]
+    lines = [
+        json.loads(line)
+        for file in sorted(directory.events.glob(wanted))
+        for line in file.read_bytes().split(b"\n")[:-1]
+    ]
     return [line for line in lines if line["kind"] == kind]
 
 
@@ -67,7 +79,9 @@ def create_topic(cluster: ProcessCluster, topic: str, partitions: int) -> None:
 
 
 def wait_until_known(cluster: ProcessCluster, topic: str, partitions: int) -> None:
-    """Wait until every broker returns a leader for each partition: CreateTopics completes before all brokers have the metadata, as in Kafka."""
+    """Wait until every broker returns a leader for each partition: CreateTopics completes before
+    all brokers have the metadata, as in Kafka.
+    """
     for name in cluster.spec.broker_names:
         with broker_client(address_of(cluster, name)) as broker:
             broker.wait_for_leaders(topic, partitions)

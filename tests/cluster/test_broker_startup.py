@@ -1,4 +1,6 @@
-"""A starting broker processes no requests before it has caught up with the metadata (kafka.server.BrokerServer.startup)."""
+"""A starting broker processes no requests before it has caught up with the metadata
+(kafka.server.BrokerServer.startup).
+"""
 
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
@@ -9,8 +11,12 @@ from tests.cluster.running import QUICK_SESSIONS
 
 
 def test_a_broker_serves_clients_only_after_it_has_caught_up():
-    """Otherwise clients would get metadata without brokers, and discard the brokers that they know."""
-    with EmbeddedCluster(ClusterSpec(brokers=2, port=free_port_range(2), settings=QUICK_SESSIONS)) as cluster:
+    """Otherwise clients would get metadata without brokers, and discard the brokers that they
+    know.
+    """
+    with EmbeddedCluster(
+        ClusterSpec(brokers=2, port=free_port_range(2), settings=QUICK_SESSIONS)
+    ) as cluster:
         cluster.kill("broker-1")
         cluster.kill("controller-101")
         cluster.restart("broker-1")
@@ -20,4 +26,6 @@ def test_a_broker_serves_clients_only_after_it_has_caught_up():
             assert peer.is_silent(for_seconds=0.5), "it is connected, and gets no response yet"
             cluster.restart("controller-101")
             answer = peer.receive(asked, 9, number, MetadataResponse)
-        assert 2 in [broker.node_id for broker in answer.brokers], "its response contains itself, although it may still be fenced"
+        assert 2 in [broker.node_id for broker in answer.brokers], (
+            "its response contains itself, although it may still be fenced"
+        )

@@ -1,4 +1,6 @@
-"""A cluster inside the test process, with the public pytest plug-in: sync and async tests, any client, kills of nodes."""
+"""A cluster inside the test process, with the public pytest plug-in: sync and async tests, any
+client, kills of nodes.
+"""
 
 import asyncio
 import socket
@@ -27,7 +29,14 @@ from tests.cluster.running import QUICK_SESSIONS, logged_events
 
 @pytest.fixture
 def client_world(tmp_path: Path) -> Iterator[RealWorld]:
-    world = real_world(run="test", node="client", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
+    world = real_world(
+        run="test",
+        node="client",
+        incarnation=1,
+        data_dir=tmp_path / "data",
+        events_dir=tmp_path / "events",
+        seed=1,
+    )
     yield world
     world.close()
 
@@ -37,7 +46,9 @@ def brokers_of(cluster: EmbeddedCluster) -> list[tuple[str, int]]:
     return [(node.host, node.port) for node in nodes]
 
 
-def test_a_sync_test_gets_a_cluster_that_answers_while_the_test_blocks(kraftsim_cluster: EmbeddedCluster):
+def test_a_sync_test_gets_a_cluster_that_answers_while_the_test_blocks(
+    kraftsim_cluster: EmbeddedCluster,
+):
     """The nodes have their own thread and event loop: a blocking client cannot deadlock them."""
     with broker_client(kraftsim_cluster.bootstrap) as broker:
         broker.create_topic("t")
@@ -46,9 +57,13 @@ def test_a_sync_test_gets_a_cluster_that_answers_while_the_test_blocks(kraftsim_
 
 
 @pytest.mark.kraftsim(brokers=3)
-async def test_an_async_test_uses_our_own_clients(kraftsim_cluster: EmbeddedCluster, client_world: RealWorld):
+async def test_an_async_test_uses_our_own_clients(
+    kraftsim_cluster: EmbeddedCluster, client_world: RealWorld
+):
     await create_topic(brokers_of(kraftsim_cluster), "t", 5)
-    producer = ProducerClient(client_world, bootstrap=brokers_of(kraftsim_cluster), client_id="writer")
+    producer = ProducerClient(
+        client_world, bootstrap=brokers_of(kraftsim_cluster), client_id="writer"
+    )
     await producer.start()
     for number in range(100):
         await producer.send("t", number % 5, f"key-{number}", b"value")
@@ -62,36 +77,52 @@ async def test_an_async_test_uses_our_own_clients(kraftsim_cluster: EmbeddedClus
 
 @pytest.mark.kraftsim(brokers=2, settings=QUICK_SESSIONS)
 async def test_aiokafka_runs_beside_the_cluster_on_its_own_loop(kraftsim_cluster: EmbeddedCluster):
-    """A third-party client on the test's loop, and a broker that is killed and restarted under it."""
-    producer = AIOKafkaProducer(bootstrap_servers=kraftsim_cluster.bootstrap, enable_idempotence=True, retry_backoff_ms=20)
+    """A third-party client on the test's loop, and a broker that is killed and restarted under
+    it.
+    """
+    producer = AIOKafkaProducer(
+        bootstrap_servers=kraftsim_cluster.bootstrap, enable_idempotence=True, retry_backoff_ms=20
+    )
     await producer.start()
     try:
-        first = [await producer.send("t", str(number).encode(), partition=0) for number in range(50)]
+        first = [
+            await producer.send("t", str(number).encode(), partition=0) for number in range(50)
+        ]
         await asyncio.gather(*first)
         await kraftsim_cluster.kill_node("broker-1")
-        second = [await producer.send("t", str(number).encode(), partition=0) for number in range(50, 100)]
+        second = [
+            await producer.send("t", str(number).encode(), partition=0) for number in range(50, 100)
+        ]
         await kraftsim_cluster.restart_node("broker-1")
         await kraftsim_cluster.answering()
         await asyncio.gather(*second)
     finally:
         await producer.stop()
-    consumer = AIOKafkaConsumer(bootstrap_servers=kraftsim_cluster.bootstrap, auto_offset_reset="earliest", group_id=None)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kraftsim_cluster.bootstrap, auto_offset_reset="earliest", group_id=None
+    )
     consumer.assign([TopicPartition("t", 0)])
     await consumer.start()
     try:
         read = [await asyncio.wait_for(anext(consumer), 10) for _ in range(100)]
     finally:
         await consumer.stop()
-    assert [(message.offset, int(message.value)) for message in read] == [(number, number) for number in range(100)]
+    assert [(message.offset, int(message.value)) for message in read] == [
+        (number, number) for number in range(100)
+    ]
 
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
-def test_a_killed_broker_restarts_with_its_records_and_producer_state(kraftsim_cluster: EmbeddedCluster):
+def test_a_killed_broker_restarts_with_its_records_and_producer_state(
+    kraftsim_cluster: EmbeddedCluster,
+):
     """Producer state survives a kill: it is rebuilt from the log (KIP-98)."""
     with broker_client(kraftsim_cluster.bootstrap) as broker:
         broker.create_topic("t")
         producer_id = broker.fresh_producer_id()
-        five = batch_of([b"%d" % number for number in range(5)], producer_id=producer_id, base_sequence=0)
+        five = batch_of(
+            [b"%d" % number for number in range(5)], producer_id=producer_id, base_sequence=0
+        )
         assert broker.produce("t", five).base_offset == 0
     kraftsim_cluster.kill("broker-1")
     assert kraftsim_cluster.is_down("broker-1")
@@ -111,7 +142,9 @@ def test_a_killed_broker_restarts_with_its_records_and_producer_state(kraftsim_c
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
 def test_a_killed_controller_allocates_no_producer_id_twice(kraftsim_cluster: EmbeddedCluster):
-    """Blocks are in the metadata log before a broker receives them; the next controller continues after the last one (KIP-730)."""
+    """Blocks are in the metadata log before a broker receives them; the next controller continues
+    after the last one (KIP-730).
+    """
     with broker_client(kraftsim_cluster.bootstrap) as broker:
         first = broker.fresh_producer_id()
         kraftsim_cluster.kill("controller-101")
@@ -140,7 +173,9 @@ def test_a_broker_killed_during_startup_starts_the_next_time(kraftsim_cluster: E
     kraftsim_cluster.wait_until_ready()
 
 
-def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(kraftsim_cluster_factory: ClusterFactory):
+def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(
+    kraftsim_cluster_factory: ClusterFactory,
+):
     cluster = kraftsim_cluster_factory()
     with broker_client(cluster.bootstrap) as broker:
         broker.create_topic("t")
@@ -154,17 +189,30 @@ def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(kraftsim_clu
 
 def test_a_run_directory_keeps_event_logs_and_node_data(tmp_path: Path):
     directory = RunDirectory(tmp_path / "run")
-    with EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1)), directory) as cluster, broker_client(cluster.bootstrap) as broker:
+    with (
+        EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1)), directory) as cluster,
+        broker_client(cluster.bootstrap) as broker,
+    ):
         broker.create_topic("t")
         broker.produce("t", batch_of([b"value"]))
-    assert [event["topic"] for event in logged_events(directory, "BatchAppended", "broker-1")] == ["t"]
-    assert len(logged_events(directory, "NodeStopped", "broker-1")) == len(logged_events(directory, "NodeStopped", "controller-101")) == 1
+    assert [event["topic"] for event in logged_events(directory, "BatchAppended", "broker-1")] == [
+        "t"
+    ]
+    assert (
+        len(logged_events(directory, "NodeStopped", "broker-1"))
+        == len(logged_events(directory, "NodeStopped", "controller-101"))
+        == 1
+    )
     assert (directory.data("broker-1") / "t-0" / "00000000000000000000.log").stat().st_size > 0
 
 
 @pytest.mark.parametrize("seed, draws_alike", [("0", False), ("7", True)])
-def test_every_start_generates_new_ids_unless_a_seed_is_set(tmp_path: Path, seed: str, draws_alike: bool):
-    """Otherwise a node whose events were deleted, but not its data, would generate ids that are already in its data."""
+def test_every_start_generates_new_ids_unless_a_seed_is_set(
+    tmp_path: Path, seed: str, draws_alike: bool
+):
+    """Otherwise a node whose events were deleted, but not its data, would generate ids that are
+    already in its data.
+    """
     drawn = set()
     for events in ("first", "second"):
         spec = ClusterSpec(brokers=1, settings={"kraftsim.seed": seed})
@@ -176,12 +224,20 @@ def test_every_start_generates_new_ids_unless_a_seed_is_set(tmp_path: Path, seed
 
 
 def test_a_port_in_use_is_reported_before_anything_starts(kraftsim_cluster: EmbeddedCluster):
-    with pytest.raises(SpecError, match=rf"controller-101 cannot listen on .*:{kraftsim_cluster.spec.port + 100}: Address already in use"):
+    with pytest.raises(
+        SpecError,
+        match=rf"controller-101 cannot listen on .*:{kraftsim_cluster.spec.port + 100}: Address "
+        r"already in use",
+    ):
         EmbeddedCluster(ClusterSpec(brokers=1, port=kraftsim_cluster.spec.port)).start()
 
 
-def test_clients_wait_neither_for_a_first_block_nor_an_initial_rebalance(kraftsim_cluster: EmbeddedCluster):
-    """librdkafka retries 500 ms after COORDINATOR_LOAD_IN_PROGRESS; a new group waits group.initial.rebalance.delay.ms."""
+def test_clients_wait_neither_for_a_first_block_nor_an_initial_rebalance(
+    kraftsim_cluster: EmbeddedCluster,
+):
+    """librdkafka retries 500 ms after COORDINATOR_LOAD_IN_PROGRESS; a new group waits
+    group.initial.rebalance.delay.ms.
+    """
     with broker_client(kraftsim_cluster.bootstrap) as broker:
         answer = broker.init_producer_id()
     assert answer.error_code == ErrorCode.NONE, "at the first request"
@@ -194,7 +250,9 @@ def test_a_test_can_set_the_initial_rebalance_delay(kraftsim_cluster: EmbeddedCl
 
 
 def test_a_stopping_cluster_cancels_tasks_on_its_loop(kraftsim_cluster: EmbeddedCluster):
-    """asyncio warns about a task that is pending when its loop is closed, long after the test that left it."""
+    """asyncio warns about a task that is pending when its loop is closed, long after the test that
+    left it.
+    """
     left = kraftsim_cluster._submit(asyncio.Event().wait())
     kraftsim_cluster.stop()
     assert left.cancelled()
@@ -232,10 +290,16 @@ def test_all_nodes_are_stopped_when_one_fails_to_stop(monkeypatch: pytest.Monkey
     assert not cluster._thread.is_alive() and not cluster.directory.root.exists()
 
 
-def test_a_controller_that_allocates_no_producer_ids_is_named(kraftsim_cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch):
+def test_a_controller_that_allocates_no_producer_ids_is_named(
+    kraftsim_cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("kraftsim.cluster.embedded.READY_SECONDS", 0.1)
-    monkeypatch.setattr("kraftsim.cluster.embedded.fetch_producer_ids", lambda listeners: asyncio.sleep(60))
-    with pytest.raises(NotReady, match=r"did not get producer ids from the controller within 0\.1 s"):
+    monkeypatch.setattr(
+        "kraftsim.cluster.embedded.fetch_producer_ids", lambda listeners: asyncio.sleep(60)
+    )
+    with pytest.raises(
+        NotReady, match=r"did not get producer ids from the controller within 0\.1 s"
+    ):
         kraftsim_cluster.fetch_producer_ids()
 
 

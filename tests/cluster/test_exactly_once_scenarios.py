@@ -1,4 +1,5 @@
-"""Every exactly-once scenario over sockets, with a small workload: the invariants that are checked in simulation also hold in real processes.
+"""Every exactly-once scenario over sockets, with a small workload: the invariants that are checked
+in simulation also hold in real processes.
 
 A scenario over sockets mostly waits, so they run in parallel.
 """
@@ -27,7 +28,10 @@ SCENARIOS: dict[str, tuple[Mode, dict[str, int]]] = {
     "zombie_fenced_by_epoch": (Mode.EMBEDDED, {}),
     "delayed_end_txn": (Mode.EMBEDDED, ORDERS),
     "hanging_transaction_marker": (Mode.EMBEDDED, {}),
-    "producer_per_task_vs_per_thread": (Mode.EMBEDDED, {"partitions": 3, "replicas": 1, "records_per_writer": 6}),
+    "producer_per_task_vs_per_thread": (
+        Mode.EMBEDDED,
+        {"partitions": 3, "replicas": 1, "records_per_writer": 6},
+    ),
 }
 """The mode, and the reduced workload parameters; the longest first."""
 
@@ -35,7 +39,9 @@ SCENARIOS: dict[str, tuple[Mode, dict[str, int]]] = {
 def run_one(name: str, directory: Path) -> RunResult:
     """Run one scenario in its own process."""
     mode, workload = SCENARIOS[name]
-    return run_request(RunRequest(scenario=scenario(name), mode=mode, seed=1, workload=workload), directory / name)
+    return run_request(
+        RunRequest(scenario=scenario(name), mode=mode, seed=1, workload=workload), directory / name
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +53,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_an_exactly_once_scenario_passes_over_sockets(name: str, results: dict[str, Future[RunResult]]) -> None:
+def test_an_exactly_once_scenario_passes_over_sockets(
+    name: str, results: dict[str, Future[RunResult]]
+) -> None:
     """All its invariants hold, and the required ones were exercised."""
-    assert set(SCENARIOS[name][1]) <= set(scenario(name).workload), "an unknown workload parameter has no effect"
+    assert set(SCENARIOS[name][1]) <= set(scenario(name).workload), (
+        "an unknown workload parameter has no effect"
+    )
     result = results[name].result()
-    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
+    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(
+        result.lines()
+    )

@@ -1,4 +1,6 @@
-"""Every fault kind that supports sockets: it fires, it is effective, and the cluster recovers afterwards."""
+"""Every fault kind that supports sockets: it fires, it is effective, and the cluster recovers
+afterwards.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -30,7 +32,11 @@ QUICK_QUORUM = {
 QUICK_ZOOKEEPER = {"zookeeper.session.timeout.ms": "1500"}
 """ZooKeeper clients without other requests send a ping within a third of this timeout."""
 NOW = AtTime(at_ms=0)
-HEARTBEAT, FETCH, INIT_PRODUCER_ID = int(ApiKey.BROKER_HEARTBEAT), int(ApiKey.FETCH), int(ApiKey.INIT_PRODUCER_ID)
+HEARTBEAT, FETCH, INIT_PRODUCER_ID = (
+    int(ApiKey.BROKER_HEARTBEAT),
+    int(ApiKey.FETCH),
+    int(ApiKey.INIT_PRODUCER_ID),
+)
 ANSWER = OnFrame(api_key=HEARTBEAT, is_response=True)
 REQUEST = OnFrame(api_key=HEARTBEAT)
 SECONDS = 20.0
@@ -40,7 +46,11 @@ CASES: dict[str, tuple[str, Trigger, dict[str, Value]]] = {
     "connect-timeout": ("clients>broker-*", NOW, {"duration_ms": 600}),
     "crash-loop": ("broker-1", NOW, {"times": 2, "up_ms": 100, "down_ms": 20}),
     "cut-connection": ("*", ANSWER, {"after_bytes": 5}),
-    "duplicate-request": ("*", OnFrame(api_key=INIT_PRODUCER_ID, client="asker"), {"after_ms": 10, "duration_ms": 2000}),
+    "duplicate-request": (
+        "*",
+        OnFrame(api_key=INIT_PRODUCER_ID, client="asker"),
+        {"after_ms": 10, "duration_ms": 2000},
+    ),
     "half-open": ("broker-1<>controller-*", NOW, {"believer": "connected", "duration_ms": 800}),
     "half-open-restart": ("broker-1", NOW, {"after_ms": 50, "duration_ms": 700}),
     "heavy-tail": ("controller-*", NOW, {"permille": 500, "duration_ms": 500}),
@@ -75,11 +85,20 @@ class Running:
 
     def __init__(self, directory: Path, *, zookeeper: bool = False) -> None:
         self.loop = asyncio.new_event_loop()
-        self.world = real_world(run="r", node="asker", incarnation=1, data_dir=directory, events_dir=directory / "asker", seed=1)
+        self.world = real_world(
+            run="r",
+            node="asker",
+            incarnation=1,
+            data_dir=directory,
+            events_dir=directory / "asker",
+            seed=1,
+        )
         size = {"controllers": 0, "brokers": 1} if zookeeper else {"controllers": 3, "brokers": 2}
         settings = QUICK_ZOOKEEPER if zookeeper else {**QUICK_SESSIONS, **QUICK_QUORUM}
         port = free_port_range(2, controllers=3)
-        spec = ClusterSpec(**size, zookeeper=zookeeper, port=port, behind_proxy=True, settings=settings)
+        spec = ClusterSpec(
+            **size, zookeeper=zookeeper, port=port, behind_proxy=True, settings=settings
+        )
         self.cluster = ProcessCluster(spec, RunDirectory(directory), follows_frames=True)
 
 
@@ -104,9 +123,14 @@ async def traffic(running: Running) -> AsyncIterator[None]:
     """Let a client request producer ids, on a new connection each time."""
 
     async def ask() -> None:
-        addresses = [(node.host, node.port) for node in map(running.cluster.spec.node, running.cluster.spec.broker_names)]
+        addresses = [
+            (node.host, node.port)
+            for node in map(running.cluster.spec.node, running.cluster.spec.broker_names)
+        ]
         while True:
-            client = InitProducerIdClient(running.world, bootstrap=addresses, client_id="asker", retry_backoff_ms=20)
+            client = InitProducerIdClient(
+                running.world, bootstrap=addresses, client_id="asker", retry_backoff_ms=20
+            )
             with suppress(OSError):
                 async with asyncio.timeout(0.3):
                     await client.ask(5)
@@ -137,11 +161,17 @@ async def injected(running: Running, fault: Fault) -> list[Event]:
 
 
 def test_every_fault_kind_supported_over_sockets_is_tested():
-    assert sorted([*CASES, *ON_ZOOKEEPER]) == [kind.name for kind in FAULTS.all() if kind.modes != (SIM,)]
+    assert sorted([*CASES, *ON_ZOOKEEPER]) == [
+        kind.name for kind in FAULTS.all() if kind.modes != (SIM,)
+    ]
 
 
 def test_only_fault_kinds_supported_over_sockets_document_it():
-    assert [kind.name for kind in FAULTS.all() if (kind.over_sockets is not None) != (kind.modes != (SIM,))] == []
+    assert [
+        kind.name
+        for kind in FAULTS.all()
+        if (kind.over_sockets is not None) != (kind.modes != (SIM,))
+    ] == []
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -157,8 +187,12 @@ def test_a_fault_kind_is_effective_over_sockets_in_zookeeper_mode(tmp_path: Path
             assert_effective(running, name, *case)
 
 
-def assert_effective(running: Running, name: str, target: str, trigger: Trigger, params: dict[str, Value]) -> None:
-    events = running.loop.run_until_complete(injected(running, Fault(kind=name, target=target, trigger=trigger, params=params)))
+def assert_effective(
+    running: Running, name: str, target: str, trigger: Trigger, params: dict[str, Value]
+) -> None:
+    events = running.loop.run_until_complete(
+        injected(running, Fault(kind=name, target=target, trigger=trigger, params=params))
+    )
     kinds = [type(event) for event in events]
     assert kinds[:2] == [FaultArmed, FaultInjected] and FaultTookEffect in kinds, events
     assert kinds[-1] == FaultEnded

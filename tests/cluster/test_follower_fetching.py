@@ -1,4 +1,6 @@
-"""A consumer with client.rack is directed to the follower in its rack, and reads from it (KIP-392)."""
+"""A consumer with client.rack is directed to the follower in its rack, and reads from it
+(KIP-392).
+"""
 
 import time
 
@@ -8,8 +10,19 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.batches import batch, produce
 from kraftsim.conformance.peer import Peer
 from kraftsim.core.partitions.nearest_replica import RACK_AWARE_SELECTOR
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.messages.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 VERSION = 12
 PLENTY = 1 << 20
@@ -18,13 +31,21 @@ LONG_MS = 5000
 
 def fetch(peer: Peer, offset: int, rack: str, max_wait_ms: int = 0) -> PartitionData:
     """Read t-0 as a consumer of a rack."""
-    topics = [FetchTopic(topic="t", partitions=[FetchPartition(fetch_offset=offset, partition_max_bytes=PLENTY)])]
-    asked = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=PLENTY, topics=topics, rack_id=rack)
+    topics = [
+        FetchTopic(
+            topic="t", partitions=[FetchPartition(fetch_offset=offset, partition_max_bytes=PLENTY)]
+        )
+    ]
+    asked = FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=PLENTY, topics=topics, rack_id=rack
+    )
     return peer.ask(asked, VERSION, FetchResponse).responses[0].partitions[0]
 
 
 def test_a_consumer_reads_from_the_follower_of_its_rack() -> None:
-    """The leader redirects it at once and without records; records produced later are read from the follower too."""
+    """The leader redirects it at once and without records; records produced later are read from the
+    follower too.
+    """
     spec = ClusterSpec(
         brokers=2,
         port=free_port_range(2),
@@ -35,15 +56,30 @@ def test_a_consumer_reads_from_the_follower_of_its_rack() -> None:
         addresses = cluster.bootstrap.split(",")
         with Peer.at(addresses[0]) as leader, Peer.at(addresses[1]) as follower:
             topic = CreatableTopic(
-                name="t", num_partitions=-1, replication_factor=-1, assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])]
+                name="t",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])],
             )
-            assert leader.ask(CreateTopicsRequest(topics=[topic], timeout_ms=LONG_MS), 5, CreateTopicsResponse).topics[0].error_code == 0
+            assert (
+                leader.ask(
+                    CreateTopicsRequest(topics=[topic], timeout_ms=LONG_MS), 5, CreateTopicsResponse
+                )
+                .topics[0]
+                .error_code
+                == 0
+            )
             produced(leader)
             for rack in ("", "near", "elsewhere"):
                 row = fetch(leader, 0, rack)
                 assert (row.preferred_read_replica, bool(row.records)) == (-1, True), rack
             sent_on = fetch(leader, 0, "far", LONG_MS)
-            assert (sent_on.error_code, sent_on.preferred_read_replica, bytes(sent_on.records or b""), sent_on.high_watermark) == (0, 2, b"", 3)
+            assert (
+                sent_on.error_code,
+                sent_on.preferred_read_replica,
+                bytes(sent_on.records or b""),
+                sent_on.high_watermark,
+            ) == (0, 2, b"", 3)
             row = fetch(follower, 0, "far", LONG_MS)
             assert (row.error_code, row.preferred_read_replica, bool(row.records)) == (0, -1, True)
 

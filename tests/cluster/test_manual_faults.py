@@ -1,4 +1,6 @@
-"""`kraftsim kill`, `restart`, `pause`, `resume`, `isolate`, `slow` and `heal` on a detached cluster, used as a user would."""
+"""`kraftsim kill`, `restart`, `pause`, `resume`, `isolate`, `slow` and `heal` on a detached
+cluster, used as a user would.
+"""
 
 import socket
 import subprocess
@@ -33,7 +35,18 @@ class Detached:
         self.data = data
         self.directory = RunDirectory(data)
         self.port = free_port_range(brokers)
-        words = ["up", "--brokers", str(brokers), "--port", str(self.port), "--data", str(data), "--detach", *QUICK, *options]
+        words = [
+            "up",
+            "--brokers",
+            str(brokers),
+            "--port",
+            str(self.port),
+            "--data",
+            str(data),
+            "--detach",
+            *QUICK,
+            *options,
+        ]
         done = kraftsim(*words)
         assert done.returncode == 0, done.stderr
 
@@ -79,7 +92,10 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detached]:
 
 
 def fenced(cluster: Detached, broker_id: int, kind: str = "BrokerFenced") -> int:
-    return sum(event["broker_id"] == broker_id for event in logged_events(cluster.directory, kind, CONTROLLER))
+    return sum(
+        event["broker_id"] == broker_id
+        for event in logged_events(cluster.directory, kind, CONTROLLER)
+    )
 
 
 def test_a_killed_node_stays_down_until_it_is_restarted(cluster: Detached):
@@ -90,7 +106,10 @@ def test_a_killed_node_stays_down_until_it_is_restarted(cluster: Detached):
     assert cluster.do("kill", BROKER) == "broker-1 killed\n"
     wait_until(lambda: not before.is_running() or before.status() == psutil.STATUS_ZOMBIE)
     assert cluster.do("kill", BROKER) == "broker-1 was down already\n"
-    assert one_line_of(cluster.run("pause", BROKER)) == f"Error: broker-1 is down; start it by: kraftsim restart broker-1 --data {cluster.data}"
+    assert (
+        one_line_of(cluster.run("pause", BROKER))
+        == f"Error: broker-1 is down; start it by: kraftsim restart broker-1 --data {cluster.data}"
+    )
     assert cluster.do("restart", BROKER) == "broker-1 started again\n"
     assert cluster.pid(BROKER) != before.pid and psutil.pid_exists(cluster.pid(BROKER))
     assert cluster.do("restart", OTHER) == "broker-2 stopped and started again\n"
@@ -110,7 +129,9 @@ def test_a_paused_node_makes_no_progress_until_resumed(cluster: Detached):
 
 
 def test_a_partitioned_node_is_fenced_and_recovers_after_heal(cluster: Detached):
-    """Only one of the two brokers; requests sent to it in the meantime are answered after `heal`."""
+    """Only one of the two brokers; requests sent to it in the meantime are answered after
+    `heal`.
+    """
     times, other = fenced(cluster, 2), fenced(cluster, 1)
     assert cluster.do("isolate", OTHER) == "broker-2 isolated until `kraftsim heal`\n"
     wait_until(lambda: fenced(cluster, 2) > times)
@@ -126,7 +147,10 @@ def test_connections_can_be_reset_without_a_partition(cluster: Detached):
     count = int(said.split()[0])
     assert count >= 2 and said.endswith("of them with something under way\n")
     with broker_client(f"127.0.0.1:{cluster.port + 1}") as broker:
-        assert broker.init_producer_id().error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert broker.init_producer_id().error_code in (
+            ErrorCode.NONE,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        )
 
 
 def test_a_slow_link_has_the_requested_latency(cluster: Detached):
@@ -138,7 +162,10 @@ def test_a_slow_link_has_the_requested_latency(cluster: Detached):
             broker.metadata("t")
         return time.monotonic() - began
 
-    assert cluster.do("slow", "clients<>broker-1", "--latency", "200") == "clients<>broker-1 slowed until `kraftsim heal`\n"
+    assert (
+        cluster.do("slow", "clients<>broker-1", "--latency", "200")
+        == "clients<>broker-1 slowed until `kraftsim heal`\n"
+    )
     assert seconds(cluster.port) >= 0.4
     assert seconds(cluster.port + 1) < 0.4
     assert cluster.do("heal") == "1 fault of the network healed\n"
@@ -153,23 +180,39 @@ def test_the_leader_can_be_targeted_without_its_name(cluster: Detached):
 @pytest.mark.parametrize(
     "words, line",
     [
-        (("kill", "broker-9"), "no node is called broker-9 (nodes: controller-101, broker-1, broker-2, and `leader`; clients are `clients`)"),
+        (
+            ("kill", "broker-9"),
+            (
+                "no node is called broker-9 (nodes: controller-101, broker-1, broker-2, and "
+                "`leader`; clients are `clients`)"
+            ),
+        ),
         (
             ("isolate", "broker-1>broker-9"),
-            "no node is called broker-1>broker-9 (nodes: controller-101, broker-1, broker-2, and `leader`; clients are",
+            (
+                "no node is called broker-1>broker-9 (nodes: controller-101, broker-1, broker-2, "
+                "and `leader`; clients are"
+            ),
         ),
         (("slow", "broker-1"), "give --latency, --jitter or --bandwidth"),
         (("kill",), "Missing argument 'NODE...'."),
     ],
 )
-def test_impossible_fault_commands_print_one_line(cluster: Detached, words: tuple[str, ...], line: str):
+def test_impossible_fault_commands_print_one_line(
+    cluster: Detached, words: tuple[str, ...], line: str
+):
     done = cluster.run(*words)
     assert done.returncode == 3 and f"Error: {line}" in done.stderr and not done.stdout
 
 
-@pytest.mark.parametrize("words", [("isolate", "broker-1"), ("slow", "broker-1", "--latency", "5"), ("heal",)])
+@pytest.mark.parametrize(
+    "words", [("isolate", "broker-1"), ("slow", "broker-1", "--latency", "5"), ("heal",)]
+)
 def test_without_a_proxy_the_error_names_the_option(plain: Detached, words: tuple[str, ...]):
-    wanted = f"there is no proxy in front of the nodes of this cluster; start one by: kraftsim up --proxy --data {plain.data}"
+    wanted = (
+        "there is no proxy in front of the nodes of this cluster; start one by: kraftsim up "
+        f"--proxy --data {plain.data}"
+    )
     assert one_line_of(plain.run(*words)) == f"Error: {wanted}"
 
 
@@ -188,15 +231,32 @@ def test_down_stops_a_cluster_with_dead_and_paused_nodes(tmp_path: Path):
     cluster.do("kill", BROKER)
     cluster.do("pause", OTHER)
     assert kraftsim("down", "--data", str(cluster.data)).stdout == "2 nodes stopped\n"
-    wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family))
-    wanted = f"Error: no cluster runs on {cluster.data}; start one by: kraftsim up --detach --data {cluster.data}"
+    wait_until(
+        lambda: (
+            not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family)
+        )
+    )
+    wanted = (
+        f"Error: no cluster runs on {cluster.data}; start one by: kraftsim up --detach --data "
+        f"{cluster.data}"
+    )
     assert one_line_of(cluster.run("kill", BROKER)) == wanted
 
 
 def test_files_with_passwords_are_readable_by_their_owner_only(plain: Detached):
-    holders = [path for path in plain.data.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
-    assert {path.name for path in holders} == {"cluster.json", f"{BROKER}.properties", f"{CONTROLLER}.properties"}
-    assert not [path for path in [*holders, plain.directory.state_file] if path.stat().st_mode & 0o077]
+    holders = [
+        path
+        for path in plain.data.rglob("*")
+        if path.is_file() and PASSWORD.encode() in path.read_bytes()
+    ]
+    assert {path.name for path in holders} == {
+        "cluster.json",
+        f"{BROKER}.properties",
+        f"{CONTROLLER}.properties",
+    }
+    assert not [
+        path for path in [*holders, plain.directory.state_file] if path.stat().st_mode & 0o077
+    ]
 
 
 def test_a_fault_command_without_the_secret_is_refused(plain: Detached):
@@ -205,7 +265,10 @@ def test_a_fault_command_without_the_secret_is_refused(plain: Detached):
     assert state is not None
     for secret in ("", "0" * len(state.secret)):
         with socket.create_connection(("127.0.0.1", state.door), timeout=SECONDS) as connection:
-            connection.sendall(msgspec.json.encode(FaultRequest(verb="kill", targets=(BROKER,), secret=secret)) + b"\n")
+            connection.sendall(
+                msgspec.json.encode(FaultRequest(verb="kill", targets=(BROKER,), secret=secret))
+                + b"\n"
+            )
             assert connection.makefile("rb").readline() == b""
     assert psutil.pid_exists(state.nodes[BROKER]) and plain.pid(BROKER) == state.nodes[BROKER]
 

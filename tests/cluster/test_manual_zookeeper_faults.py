@@ -1,4 +1,5 @@
-"""`kraftsim kill`, `restart`, `pause`, `isolate` and `slow` on the ZooKeeper server of a detached cluster, while a client writes.
+"""`kraftsim kill`, `restart`, `pause`, `isolate` and `slow` on the ZooKeeper server of a detached
+cluster, while a client writes.
 
 It takes half a minute, so it is part of `make upgrades`.
 """
@@ -19,7 +20,10 @@ from tests.cluster.test_up import kraftsim
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(os.environ.get("KRAFTSIM_UPGRADES") is None, reason="takes half a minute: set KRAFTSIM_UPGRADES=1 to run it"),
+    pytest.mark.skipif(
+        os.environ.get("KRAFTSIM_UPGRADES") is None,
+        reason="takes half a minute: set KRAFTSIM_UPGRADES=1 to run it",
+    ),
 ]
 
 SERVER = "zookeeper-1"
@@ -80,9 +84,15 @@ def test_zookeeper_is_paused_and_resumed(cluster: Detached):
 
 def test_a_broker_partitioned_from_zookeeper_gets_a_new_session(cluster: Detached):
     """The other broker keeps its session: only one link is partitioned."""
-    lost, began = (len(logged_events(cluster.directory, kind, OTHER)) for kind in ("BrokerSessionLost", "BrokerSessionBegan"))
+    lost, began = (
+        len(logged_events(cluster.directory, kind, OTHER))
+        for kind in ("BrokerSessionLost", "BrokerSessionBegan")
+    )
     others = len(logged_events(cluster.directory, "BrokerSessionLost", BROKER))
-    assert cluster.do("isolate", f"{OTHER}<>{SERVER}") == "broker-2<>zookeeper-1 isolated until `kraftsim heal`\n"
+    assert (
+        cluster.do("isolate", f"{OTHER}<>{SERVER}")
+        == "broker-2<>zookeeper-1 isolated until `kraftsim heal`\n"
+    )
     time.sleep(1.5 * ZOOKEEPER_SESSION_MS / 1000)  # a session cannot expire earlier
     assert cluster.do("heal") == "1 fault of the network healed\n"
     wait_until(lambda: len(logged_events(cluster.directory, "BrokerSessionLost", OTHER)) > lost)
@@ -94,8 +104,13 @@ def test_a_broker_partitioned_from_zookeeper_gets_a_new_session(cluster: Detache
 
 
 def test_zookeeper_can_be_slowed_down(cluster: Detached):
-    """Half a second for each of its responses, and a topic creation needs several; direct clients of its port wait as long."""
-    assert cluster.do("slow", f"{SERVER}>*", "--latency", "500") == "zookeeper-1>* slowed until `kraftsim heal`\n"
+    """Half a second for each of its responses, and a topic creation needs several; direct clients
+    of its port wait as long.
+    """
+    assert (
+        cluster.do("slow", f"{SERVER}>*", "--latency", "500")
+        == "zookeeper-1>* slowed until `kraftsim heal`\n"
+    )
     began = time.monotonic()
     create(cluster, "made-slowly")
     assert time.monotonic() - began >= 1.0
@@ -104,19 +119,33 @@ def test_zookeeper_can_be_slowed_down(cluster: Detached):
 
 def test_zookeeper_connections_can_be_reset(cluster: Detached):
     """Every broker reconnects with its session."""
-    lost = [len(logged_events(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)]
+    lost = [
+        len(logged_events(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)
+    ]
     count = int(cluster.do("isolate", "--reset", SERVER).split()[0])
     assert count >= 2
     create(cluster, "after-the-reset")
-    assert [len(logged_events(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)] == lost
+    assert [
+        len(logged_events(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)
+    ] == lost
 
 
 def test_the_leader_target_is_the_controller_broker(cluster: Detached):
-    before = {broker: len(logged_events(cluster.directory, "ZookeeperControllerElected", broker)) for broker in (BROKER, OTHER)}
+    before = {
+        broker: len(logged_events(cluster.directory, "ZookeeperControllerElected", broker))
+        for broker in (BROKER, OTHER)
+    }
     killed, word = cluster.do("kill", "leader").split()
     assert word == "killed" and before[killed] > 0, "it has been controller"
     (other,) = set(before) - {killed}
-    wait_until(lambda: len(logged_events(cluster.directory, "ZookeeperControllerElected", other)) > before[other])
+    wait_until(
+        lambda: (
+            len(logged_events(cluster.directory, "ZookeeperControllerElected", other))
+            > before[other]
+        )
+    )
     assert cluster.do("kill", "leader") == f"{other} killed\n"
-    assert [cluster.do("restart", node) for node in before] == [f"{node} started again\n" for node in before]
+    assert [cluster.do("restart", node) for node in before] == [
+        f"{node} started again\n" for node in before
+    ]
     create(cluster, "after-both")

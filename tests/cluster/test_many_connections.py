@@ -1,6 +1,8 @@
-"""A thousand connections, clients that read slowly or never, partial requests, decompression bombs: memory is bounded, other clients are served.
+"""A thousand connections, clients that read slowly or never, partial requests, decompression bombs:
+memory is bounded, other clients are served.
 
-Source: SocketServer (one request at a time per connection, no read before the response is sent), queued.max.requests; KIP-219.
+Source: SocketServer (one request at a time per connection, no read before the response is sent),
+queued.max.requests; KIP-219.
 """
 
 import gzip
@@ -17,7 +19,15 @@ from crc32c import crc32c
 
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.conformance.peer import Peer, framed
-from protocol.batches import BEFORE_CRC, COVERED_HEADER, CRC, HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC, build_batch
+from protocol.batches import (
+    BEFORE_CRC,
+    COVERED_HEADER,
+    CRC,
+    HEADER_SIZE_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    build_batch,
+)
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.records import Record
@@ -30,7 +40,9 @@ SETTINGS = {**QUICK_SESSIONS, "socket.listen.backlog.size": str(CONNECTIONS)}
 """The default listen backlog is 50; a client beyond it retries its SYN after a second."""
 TOPIC = "crowded"
 LATENCY_SECONDS = 1.0
-"""The maximum response time of a well-behaved client; on an idle machine it is some milliseconds."""
+"""The maximum response time of a well-behaved client; on an idle machine it is some
+milliseconds.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +51,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
         with broker_client(running.bootstrap) as broker:
             broker.create_topic(TOPIC)
             for _ in range(40):
-                answer = broker.produce(TOPIC, build_batch([Record(timestamp=1, key=b"k", value=bytes(100_000))]))
+                answer = broker.produce(
+                    TOPIC, build_batch([Record(timestamp=1, key=b"k", value=bytes(100_000))])
+                )
                 assert answer.error_code == ErrorCode.NONE
         yield running
 
@@ -58,7 +72,11 @@ def fetch(correlation_id: int) -> bytes:
     name = TOPIC.encode()
     partitions = struct.pack(">iiqi", 1, 0, 0, 4 * MEGABYTE)
     topics = struct.pack(">ih", 1, len(name)) + name + partitions
-    return framed(struct.pack(">hhih", 1, 4, correlation_id, -1) + struct.pack(">iiiib", -1, 0, 1, 4 * MEGABYTE, 0) + topics)
+    return framed(
+        struct.pack(">hhih", 1, 4, correlation_id, -1)
+        + struct.pack(">iiiib", -1, 0, 1, 4 * MEGABYTE, 0)
+        + topics
+    )
 
 
 def memory(cluster: ProcessCluster) -> int:
@@ -68,7 +86,10 @@ def memory(cluster: ProcessCluster) -> int:
 def served(broker: BrokerClient) -> float:
     """Produce and send Metadata; return the duration of the slower one."""
     slowest = 0.0
-    for work in (lambda: broker.produce(TOPIC, build_batch([Record(timestamp=1, key=b"k", value=b"v")])), lambda: broker.metadata(TOPIC)):
+    for work in (
+        lambda: broker.produce(TOPIC, build_batch([Record(timestamp=1, key=b"k", value=b"v")])),
+        lambda: broker.metadata(TOPIC),
+    ):
         began = time.monotonic()
         work()
         slowest = max(slowest, time.monotonic() - began)
@@ -90,8 +111,12 @@ def test_a_thousand_connections_are_all_answered(cluster: ProcessCluster) -> Non
         assert memory(cluster) - before < 64 * MEGABYTE
 
 
-def test_clients_that_never_read_or_send_half_a_request_cost_little(cluster: ProcessCluster) -> None:
-    """Three hundred fetch gigabytes and read nothing, three hundred stop in the middle of a request, one reads very slowly."""
+def test_clients_that_never_read_or_send_half_a_request_cost_little(
+    cluster: ProcessCluster,
+) -> None:
+    """Three hundred fetch gigabytes and read nothing, three hundred stop in the middle of a
+    request, one reads very slowly.
+    """
     before = memory(cluster)
     with ExitStack() as crowd, broker_client(cluster.bootstrap) as broker:
         greedy = [crowd.enter_context(open_socket(cluster)) for _ in range(300)]
@@ -107,7 +132,9 @@ def test_clients_that_never_read_or_send_half_a_request_cost_little(cluster: Pro
             slowest = max(slowest, served(broker))
             assert slow.recv(2000)
         assert slowest < LATENCY_SECONDS
-        assert memory(cluster) - before < 300 * MEGABYTE, "for each client that does not read, only one response is built"
+        assert memory(cluster) - before < 300 * MEGABYTE, (
+            "for each client that does not read, only one response is built"
+        )
         reads, _, _ = select.select(greedy, [], [], 0)
         assert len(reads) > 200, "they can read if they want to"
     with broker_client(cluster.bootstrap) as broker:
@@ -123,14 +150,28 @@ def compressed_zeros(plain_bytes: int) -> bytes:
 
 
 def test_decompression_bombs_are_refused_and_memory_stays_bounded(cluster: ProcessCluster) -> None:
-    """Two batches of 200 KB that decompress to 200 MB each: the error of Apache Kafka, nothing in the log, little memory."""
+    """Two batches of 200 KB that decompress to 200 MB each: the error of Apache Kafka, nothing in
+    the log, little memory.
+    """
     before = memory(cluster)
     data = compressed_zeros(200 * MEGABYTE)
     assert len(data) < MEGABYTE
-    with broker_client(cluster.bootstrap) as broker, Peer.at(address_of(cluster, "broker-1")) as other:
+    with (
+        broker_client(cluster.bootstrap) as broker,
+        Peer.at(address_of(cluster, "broker-1")) as other,
+    ):
         for _ in range(2):
             assert broker.produce(TOPIC, data).error_code == ErrorCode.INVALID_RECORD
         assert memory(cluster) - before < 200 * MEGABYTE
         assert served(broker) < LATENCY_SECONDS
-        end = BrokerClient(other).produce(TOPIC, build_batch([Record(timestamp=1, key=b"k", value=b"v")])).base_offset
-        assert BrokerClient(other).produce(TOPIC, build_batch([Record(timestamp=1, key=b"k", value=b"v")])).base_offset == end + 1
+        end = (
+            BrokerClient(other)
+            .produce(TOPIC, build_batch([Record(timestamp=1, key=b"k", value=b"v")]))
+            .base_offset
+        )
+        assert (
+            BrokerClient(other)
+            .produce(TOPIC, build_batch([Record(timestamp=1, key=b"k", value=b"v")]))
+            .base_offset
+            == end + 1
+        )

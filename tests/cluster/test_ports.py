@@ -1,4 +1,6 @@
-"""Ports for clusters: free when they are found, and reserved until the cluster that gets them listens there."""
+"""Ports for clusters: free when they are found, and reserved until the cluster that gets them
+listens there.
+"""
 
 import socket
 import subprocess
@@ -10,7 +12,10 @@ from kraftsim.cluster import ports
 from kraftsim.cluster.ports import REGION_PORTS, free_port_range
 from kraftsim.cluster.spec import SpecError
 
-ASK = "from kraftsim.cluster.ports import free_port_range; print([free_port_range(3) for _ in range(5)]); input()"
+ASK = (
+    "from kraftsim.cluster.ports import free_port_range; print([free_port_range(3) for _ in "
+    "range(5)]); input()"
+)
 
 
 def region(port: int) -> int:
@@ -20,8 +25,16 @@ def region(port: int) -> int:
 def test_processes_search_separate_port_ranges():
     """A port found by one process and not yet in use is not returned to another."""
     own = region(free_port_range(3))
-    others = [subprocess.Popen([sys.executable, "-c", ASK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    regions = [{region(int(port)) for port in other.stdout.readline().strip("[]\n").split(",")} for other in others]
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-c", ASK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    regions = [
+        {region(int(port)) for port in other.stdout.readline().strip("[]\n").split(",")}
+        for other in others
+    ]
     for other in others:
         other.communicate("\n", timeout=60)
     assert all(len(found) == 1 for found in regions), regions

@@ -17,21 +17,40 @@ from kraftsim.world.real.world import real_world
 from protocol.errors import ErrorCode
 from tests.cluster.broker_client import batch_of, broker_client
 from tests.cluster.lossy_relay import LossyRelay
-from tests.cluster.running import address_of, behind_relay, logged_events, restart_and_wait, running_processes
+from tests.cluster.running import (
+    address_of,
+    behind_relay,
+    logged_events,
+    restart_and_wait,
+    running_processes,
+)
 
 BROKER = "broker-1"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """One controller, one broker, shared by the tests of this file; a test that kills a node restarts it."""
+    """One controller, one broker, shared by the tests of this file; a test that kills a node
+    restarts it.
+    """
     with running_processes(tmp_path_factory.mktemp("processes") / "run") as running:
         yield running
 
 
-async def test_a_broker_killed_under_load_loses_and_duplicates_nothing(cluster: ProcessCluster, tmp_path: Path):
-    """An idempotent producer retries batches in flight; those already appended are recognised by their sequence (KIP-98)."""
-    world = real_world(run="test", node="writer", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
+async def test_a_broker_killed_under_load_loses_and_duplicates_nothing(
+    cluster: ProcessCluster, tmp_path: Path
+):
+    """An idempotent producer retries batches in flight; those already appended are recognised by
+    their sequence (KIP-98).
+    """
+    world = real_world(
+        run="test",
+        node="writer",
+        incarnation=1,
+        data_dir=tmp_path / "data",
+        events_dir=tmp_path / "events",
+        seed=1,
+    )
     bootstrap = [(cluster.spec.host, cluster.spec.port)]
     await create_topic(bootstrap, "stream", 2)
     producer = ProducerClient(world, bootstrap=bootstrap, client_id="writer")
@@ -60,11 +79,25 @@ async def test_a_broker_killed_under_load_loses_and_duplicates_nothing(cluster: 
 
 
 def test_a_retry_after_a_lost_answer_is_recognised(tmp_path: Path):
-    """The batch is in the log, but its response was lost: the retry is acknowledged, not appended (KIP-98)."""
+    """The batch is in the log, but its response was lost: the retry is acknowledged, not appended
+    (KIP-98).
+    """
 
     async def write(port: int) -> None:
-        world = real_world(run="test", node="writer", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
-        producer = ProducerClient(world, bootstrap=[("127.0.0.1", port)], client_id="writer", settings=ProducerSettings(retry_backoff_ms=20))
+        world = real_world(
+            run="test",
+            node="writer",
+            incarnation=1,
+            data_dir=tmp_path / "data",
+            events_dir=tmp_path / "events",
+            seed=1,
+        )
+        producer = ProducerClient(
+            world,
+            bootstrap=[("127.0.0.1", port)],
+            client_id="writer",
+            settings=ProducerSettings(retry_backoff_ms=20),
+        )
         await producer.start()
         for number in range(1500):
             await producer.send("t", 0, f"key-{number}", b"%d" % number)
@@ -74,7 +107,11 @@ def test_a_retry_after_a_lost_answer_is_recognised(tmp_path: Path):
         await producer.close()
         world.close()
 
-    with LossyRelay() as relay, behind_relay(relay, tmp_path / "run") as lossy, broker_client(lossy.bootstrap) as broker:
+    with (
+        LossyRelay() as relay,
+        behind_relay(relay, tmp_path / "run") as lossy,
+        broker_client(lossy.bootstrap) as broker,
+    ):
         broker.create_topic("t")
         asyncio.run(write(relay.port))
         assert broker.values("t") == [b"%d" % number for number in range(1500)]
@@ -83,7 +120,9 @@ def test_a_retry_after_a_lost_answer_is_recognised(tmp_path: Path):
 
 
 def test_a_batch_acknowledged_before_sigkill_is_a_duplicate_afterwards(cluster: ProcessCluster):
-    """Producer state is rebuilt from the log at recovery: a retry with the same sequence returns the original offset."""
+    """Producer state is rebuilt from the log at recovery: a retry with the same sequence returns
+    the original offset.
+    """
     with broker_client(cluster.bootstrap) as broker:
         broker.create_topic("doubled")
         producer_id = broker.fresh_producer_id()
@@ -96,9 +135,11 @@ def test_a_batch_acknowledged_before_sigkill_is_a_duplicate_afterwards(cluster: 
         assert (ErrorCode(again.error_code), again.base_offset) == (ErrorCode.NONE, 0)
         assert broker.values("doubled") == [b"a", b"b"]
         assert broker.fresh_producer_id() > producer_id
-    assert [event["producer_id"] for event in logged_events(cluster.directory, "DuplicateAnswered", BROKER) if event["topic"] == "doubled"] == [
-        producer_id
-    ]
+    assert [
+        event["producer_id"]
+        for event in logged_events(cluster.directory, "DuplicateAnswered", BROKER)
+        if event["topic"] == "doubled"
+    ] == [producer_id]
 
 
 def torn(last: bytes) -> bytes:
@@ -117,8 +158,12 @@ def noise(last: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [torn, corrupt, noise])
-def test_recovery_truncates_a_damaged_tail_and_reports_the_bytes(cluster: ProcessCluster, damage: Callable[[bytes], bytes]):
-    """Everything after the last valid batch is truncated and counted, and the next batch gets its offset."""
+def test_recovery_truncates_a_damaged_tail_and_reports_the_bytes(
+    cluster: ProcessCluster, damage: Callable[[bytes], bytes]
+):
+    """Everything after the last valid batch is truncated and counted, and the next batch gets its
+    offset.
+    """
     topic = f"tail-{damage.__name__}"
     with broker_client(cluster.bootstrap) as broker:
         broker.create_topic(topic)
@@ -129,8 +174,14 @@ def test_recovery_truncates_a_damaged_tail_and_reports_the_bytes(cluster: Proces
     tail = damage(batch_of([b"lost"]))
     segment.write_bytes(whole + tail)
     restart_and_wait(cluster, BROKER)
-    recovered = [event for event in logged_events(cluster.directory, "LogRecovered", BROKER) if event["topic"] == topic and event["truncated_bytes"]]
-    assert [(event["truncated_bytes"], event["next_offset"], event["clean"]) for event in recovered] == [(len(tail), 1, False)]
+    recovered = [
+        event
+        for event in logged_events(cluster.directory, "LogRecovered", BROKER)
+        if event["topic"] == topic and event["truncated_bytes"]
+    ]
+    assert [
+        (event["truncated_bytes"], event["next_offset"], event["clean"]) for event in recovered
+    ] == [(len(tail), 1, False)]
     assert segment.read_bytes() == whole
     with broker_client(cluster.bootstrap) as broker:
         assert broker.produce(topic, batch_of([b"next"])).base_offset == 1
@@ -138,12 +189,16 @@ def test_recovery_truncates_a_damaged_tail_and_reports_the_bytes(cluster: Proces
 
 
 def test_a_killed_controller_restarts_with_its_metadata(cluster: ProcessCluster):
-    """Its log is flushed before a response: topics, brokers and producer-id blocks are recovered (KIP-631, KIP-730)."""
+    """Its log is flushed before a response: topics, brokers and producer-id blocks are recovered
+    (KIP-631, KIP-730).
+    """
     with broker_client(cluster.bootstrap) as broker:
         broker.create_topic("before")
         last_known = broker.fresh_producer_id()
         cluster.kill("controller-101")
-        assert broker.produce("before", batch_of([b"meanwhile"])).base_offset == 0, "brokers serve without their controller"
+        assert broker.produce("before", batch_of([b"meanwhile"])).base_offset == 0, (
+            "brokers serve without their controller"
+        )
         cluster.restart("controller-101")
         broker.create_topic("after")
     cluster.kill(BROKER)
@@ -152,7 +207,10 @@ def test_a_killed_controller_restarts_with_its_metadata(cluster: ProcessCluster)
         assert broker.values("before") == [b"meanwhile"]
         assert broker.values("after") == []
         assert broker.fresh_producer_id() > last_known
-    blocks = [event["first_producer_id"] for event in logged_events(cluster.directory, "ProducerIdBlockAllocated", "controller-101")]
+    blocks = [
+        event["first_producer_id"]
+        for event in logged_events(cluster.directory, "ProducerIdBlockAllocated", "controller-101")
+    ]
     assert blocks == [1000 * number for number in range(len(blocks))]
 
 
@@ -177,6 +235,11 @@ def test_a_clean_shutdown_is_detected_at_the_next_start(tmp_path: Path):
             assert broker.values("t") == [b"value"]
         recovered = logged_events(second.directory, "LogRecovered", BROKER, incarnation=2)
         assert [event["clean"] for event in recovered if event["topic"] == "t"] == [True]
-        modes = {path.name: path.stat().st_mode & 0o777 for path in (second.directory.root / "config").glob("*.properties")}
-        assert modes == {f"{name}.properties": 0o600 for name in second.nodes}, "they may hold passwords"
+        modes = {
+            path.name: path.stat().st_mode & 0o777
+            for path in (second.directory.root / "config").glob("*.properties")
+        }
+        assert modes == {f"{name}.properties": 0o600 for name in second.nodes}, (
+            "they may hold passwords"
+        )
         assert address_of(second, BROKER) == second.bootstrap

@@ -1,4 +1,6 @@
-"""The proxy in front of a real cluster: it identifies both ends of a connection, delays data and truncates frames; nodes and producers recover."""
+"""The proxy in front of a real cluster: it identifies both ends of a connection, delays data and
+truncates frames; nodes and producers recover.
+"""
 
 import asyncio
 import os
@@ -23,7 +25,12 @@ from kraftsim.cluster.probe import wait_until_answering
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.proxy.control import ProxyClient
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.cluster.socket_fault_schedule import FieldSchedule, can_inject, follows_frames, wants_proxy
+from kraftsim.cluster.socket_fault_schedule import (
+    FieldSchedule,
+    can_inject,
+    follows_frames,
+    wants_proxy,
+)
 from kraftsim.cluster.spec import HAS_OUTGOING_NETWORK, LOOPBACK, ClusterSpec
 from kraftsim.cluster.topics import create_topic
 from kraftsim.core.clients.producer_steps import ProducerSettings
@@ -43,8 +50,16 @@ SECONDS = 20.0
 
 
 @asynccontextmanager
-async def behind_proxy(directory: Path, *, brokers: int = 1, **options: int) -> AsyncIterator[ProcessCluster]:
-    spec = ClusterSpec(brokers=brokers, port=free_port_range(brokers), behind_proxy=True, settings=QUICK_SESSIONS, **options)  # type: ignore[arg-type]
+async def behind_proxy(
+    directory: Path, *, brokers: int = 1, **options: int
+) -> AsyncIterator[ProcessCluster]:
+    spec = ClusterSpec(
+        brokers=brokers,
+        port=free_port_range(brokers),
+        behind_proxy=True,
+        settings=QUICK_SESSIONS,
+        **options,
+    )  # type: ignore[arg-type]
     async with ProcessCluster(spec, RunDirectory(directory), follows_frames=True) as cluster:
         yield cluster
 
@@ -56,7 +71,9 @@ async def until_logged(cluster: ProcessCluster, kind: str, node: str, times: int
 
 
 async def test_a_broker_whose_heartbeats_are_lost_is_fenced_and_unfenced(tmp_path: Path):
-    """One direction of one link is enough; clients still reach the broker, and delayed bytes are counted (KIP-631)."""
+    """One direction of one link is enough; clients still reach the broker, and delayed bytes are
+    counted (KIP-631).
+    """
     async with behind_proxy(tmp_path) as cluster:
         field = ClusterFaultDriver(cluster)
         number = await field.impose([(BROKER, CONTROLLER)], Condition(holds=True))
@@ -65,7 +82,9 @@ async def test_a_broker_whose_heartbeats_are_lost_is_fenced_and_unfenced(tmp_pat
         effect = await field.lift(number)
         assert effect.touched_bytes > 0 and effect.connections >= 1
         await until_logged(cluster, "BrokerUnfenced", CONTROLLER, 2)
-        assert len(logged_events(cluster.directory, "NodeStarted", BROKER)) == 1, "it never went down"
+        assert len(logged_events(cluster.directory, "NodeStarted", BROKER)) == 1, (
+            "it never went down"
+        )
         await field.close()
 
 
@@ -91,11 +110,17 @@ async def test_a_cluster_with_a_paused_node_stops_cleanly(tmp_path: Path):
 
 
 async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_path: Path):
-    """The batch is in the log; the producer gets its offset from the response to its retry (KIP-98). After the last byte there is no retry."""
+    """The batch is in the log; the producer gets its offset from the response to its retry
+    (KIP-98).
+
+    After the last byte there is no retry.
+    """
     cuts = {3: 0, 6: 1, 9: 4, 12: 11, 15: 30, 18: -1}
     faults = [
         Fault(
-            kind="cut-connection", trigger=OnFrame(api_key=PRODUCE, is_response=True, client="writer", nth=nth), params={"after_bytes": after_bytes}
+            kind="cut-connection",
+            trigger=OnFrame(api_key=PRODUCE, is_response=True, client="writer", nth=nth),
+            params={"after_bytes": after_bytes},
         )
         for nth, after_bytes in cuts.items()
     ]
@@ -103,11 +128,29 @@ async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_
     async with behind_proxy(tmp_path / "run") as cluster:
         bootstrap = [(cluster.spec.host, cluster.spec.port)]
         await create_topic(bootstrap, "t", 1)
-        schedule = FieldSchedule(cluster, faults, lambda event: effects.append(event.effect) if isinstance(event, FaultTookEffect) else None)
+        schedule = FieldSchedule(
+            cluster,
+            faults,
+            lambda event: (
+                effects.append(event.effect) if isinstance(event, FaultTookEffect) else None
+            ),
+        )
         schedule.inject()
         await asyncio.sleep(0.2)
-        world = real_world(run="r", node="writer", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1)
-        writer = ProducerClient(world, bootstrap=bootstrap, client_id="writer", settings=ProducerSettings(retry_backoff_ms=20))
+        world = real_world(
+            run="r",
+            node="writer",
+            incarnation=1,
+            data_dir=tmp_path / "data",
+            events_dir=tmp_path / "events",
+            seed=1,
+        )
+        writer = ProducerClient(
+            world,
+            bootstrap=bootstrap,
+            client_id="writer",
+            settings=ProducerSettings(retry_backoff_ms=20),
+        )
         await writer.start()
         for number in range(60):
             await writer.send("t", 0, f"key-{number}", b"%d" % number)
@@ -122,19 +165,32 @@ async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_
         world.close()
     assert [record.value for record in read] == [b"%d" % number for number in range(60)]
     assert len(effects) == len(cuts) and all(effect.startswith("a frame of") for effect in effects)
-    assert len(logged_events(cluster.directory, "DuplicateAnswered", BROKER)) == sum(after_bytes >= 0 for after_bytes in cuts.values())
+    assert len(logged_events(cluster.directory, "DuplicateAnswered", BROKER)) == sum(
+        after_bytes >= 0 for after_bytes in cuts.values()
+    )
 
 
 async def test_clients_are_identified_by_client_id_and_nodes_by_address(tmp_path: Path):
-    """A condition on one client does not affect others; one on all clients does not affect nodes."""
+    """A condition on one client does not affect others; one on all clients does not affect
+    nodes.
+    """
     async with behind_proxy(tmp_path) as cluster:
         assert cluster.proxy is not None
         control = await ProxyClient.at(cluster.proxy.door, cluster.proxy.secret)
         nodes = cluster.spec.node_names
 
         async def answered(client_id: str) -> bool:
-            world = real_world(run="r", node=client_id, incarnation=1, data_dir=tmp_path, events_dir=tmp_path / client_id, seed=1)
-            reader = ReaderClient(world, bootstrap=[(cluster.spec.host, cluster.spec.port)], client_id=client_id)
+            world = real_world(
+                run="r",
+                node=client_id,
+                incarnation=1,
+                data_dir=tmp_path,
+                events_dir=tmp_path / client_id,
+                seed=1,
+            )
+            reader = ReaderClient(
+                world, bootstrap=[(cluster.spec.host, cluster.spec.port)], client_id=client_id
+            )
             try:
                 async with asyncio.timeout(1.0):
                     await reader.read_all("t", [0])
@@ -157,7 +213,9 @@ async def test_clients_are_identified_by_client_id_and_nodes_by_address(tmp_path
         await control.close()
 
 
-async def test_nodes_without_own_addresses_are_identified_by_client_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_nodes_without_own_addresses_are_identified_by_client_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """As on systems with 127.0.0.1 only: exactly one link is delayed."""
     monkeypatch.setattr("kraftsim.cluster.spec.HAS_OUTGOING_NETWORK", False)
     async with behind_proxy(tmp_path, brokers=2) as cluster:
@@ -166,7 +224,10 @@ async def test_nodes_without_own_addresses_are_identified_by_client_id(tmp_path:
         number = await field.impose([(BROKER, CONTROLLER)], Condition(holds=True))
         await until_logged(cluster, "BrokerFenced", CONTROLLER, 1)
         assert (await field.lift(number)).touched_bytes > 0
-        assert {event["broker_id"] for event in logged_events(cluster.directory, "BrokerFenced", CONTROLLER)} == {1}
+        assert {
+            event["broker_id"]
+            for event in logged_events(cluster.directory, "BrokerFenced", CONTROLLER)
+        } == {1}
         await field.close()
 
 
@@ -186,10 +247,14 @@ async def test_connections_reset_before_accept_do_not_crash_the_proxy(tmp_path: 
 
 
 async def test_an_embedded_cluster_can_run_behind_a_proxy(tmp_path: Path):
-    spec = ClusterSpec(brokers=1, port=free_port_range(1), behind_proxy=True, settings=QUICK_SESSIONS)
+    spec = ClusterSpec(
+        brokers=1, port=free_port_range(1), behind_proxy=True, settings=QUICK_SESSIONS
+    )
     async with EmbeddedCluster(spec, RunDirectory(tmp_path)) as cluster:
         field = ClusterFaultDriver(cluster)
-        number = await field.impose([(BROKER, CONTROLLER), (CONTROLLER, BROKER)], Condition(holds=True))
+        number = await field.impose(
+            [(BROKER, CONTROLLER), (CONTROLLER, BROKER)], Condition(holds=True)
+        )
         async with asyncio.timeout(SECONDS):
             while not logged_events(cluster.directory, "BrokerFenced", CONTROLLER):
                 await asyncio.sleep(0.02)
@@ -236,7 +301,9 @@ def test_a_proxy_exits_with_its_parent_process(orphan: subprocess.Popen[bytes], 
 
 
 def test_nodes_behind_a_proxy_are_reached_at_their_advertised_ports():
-    """Brokers advertise the proxy, voters are addressed through it, and on Linux each node connects from its own address."""
+    """Brokers advertise the proxy, voters are addressed through it, and on Linux each node connects
+    from its own address.
+    """
     plain, behind_relay = (ClusterSpec(port=20000, behind_proxy=each) for each in (False, True))
     assert behind_relay.bootstrap == plain.bootstrap
     for name in behind_relay.node_names:
@@ -245,9 +312,17 @@ def test_nodes_behind_a_proxy_are_reached_at_their_advertised_ports():
         assert (node.listens_host, node.listens_port) == (LOOPBACK, node.port + 200)
         assert node.properties["listeners"].endswith(f"{LOOPBACK}:{node.port + 200}")
         assert node.properties["advertised.listeners"].endswith(f"{node.host}:{node.port}")
-        assert node.properties["controller.quorum.voters"] == plain.node(name).properties["controller.quorum.voters"]
+        assert (
+            node.properties["controller.quorum.voters"]
+            == plain.node(name).properties["controller.quorum.voters"]
+        )
     if HAS_OUTGOING_NETWORK:
-        assert len({behind_relay.node(name).properties["kraftsim.outgoing.host"] for name in behind_relay.node_names}) == len(behind_relay.node_names)
+        assert len(
+            {
+                behind_relay.node(name).properties["kraftsim.outgoing.host"]
+                for name in behind_relay.node_names
+            }
+        ) == len(behind_relay.node_names)
     assert "kraftsim.outgoing.host" not in plain.node(BROKER).properties
 
 
@@ -257,20 +332,48 @@ TIMED = AtTime(at_ms=1)
 @pytest.mark.parametrize(
     "fault, mode, verdict",
     [
-        (Fault(kind="partition", target="broker-1", trigger=TIMED), "processes", (True, True, False)),
-        (Fault(kind="partition", target="broker-1", trigger=TIMED), "embedded", (True, True, False)),
-        (Fault(kind="restart", target="broker-1", trigger=TIMED), "processes", (True, False, False)),
+        (
+            Fault(kind="partition", target="broker-1", trigger=TIMED),
+            "processes",
+            (True, True, False),
+        ),
+        (
+            Fault(kind="partition", target="broker-1", trigger=TIMED),
+            "embedded",
+            (True, True, False),
+        ),
+        (
+            Fault(kind="restart", target="broker-1", trigger=TIMED),
+            "processes",
+            (True, False, False),
+        ),
         (Fault(kind="restart", trigger=OnFrame(api_key=1)), "processes", (True, True, True)),
-        (Fault(kind="lost-reply", target="broker-1", trigger=TIMED), "processes", (True, True, True)),
-        (Fault(kind="half-open-restart", target="broker-1", trigger=TIMED), "processes", (True, True, False)),
+        (
+            Fault(kind="lost-reply", target="broker-1", trigger=TIMED),
+            "processes",
+            (True, True, True),
+        ),
+        (
+            Fault(kind="half-open-restart", target="broker-1", trigger=TIMED),
+            "processes",
+            (True, True, False),
+        ),
         (Fault(kind="restart", trigger=OnDisk()), "processes", (False, False, False)),
         (Fault(kind="pause", target="broker-1", trigger=TIMED), "processes", (True, False, False)),
         (Fault(kind="pause", target="broker-1", trigger=TIMED), "embedded", (False, False, False)),
-        (Fault(kind="disk-full", target="broker-1", trigger=TIMED), "processes", (False, False, False)),
+        (
+            Fault(kind="disk-full", target="broker-1", trigger=TIMED),
+            "processes",
+            (False, False, False),
+        ),
     ],
 )
-def test_requirements_of_fault_kinds_over_sockets(fault: Fault, mode: str, verdict: tuple[bool, bool, bool]):
-    """Whether it is supported at all; whether it needs a proxy; whether the proxy must parse frames."""
+def test_requirements_of_fault_kinds_over_sockets(
+    fault: Fault, mode: str, verdict: tuple[bool, bool, bool]
+):
+    """Whether it is supported at all; whether it needs a proxy; whether the proxy must parse
+    frames.
+    """
     assert (can_inject(fault, mode), wants_proxy([fault]), follows_frames([fault])) == verdict
 
 
@@ -278,8 +381,14 @@ def test_requirements_of_fault_kinds_over_sockets(fault: Fault, mode: str, verdi
 def test_quorum_under_faults_generates_network_faults_over_sockets(mode: Mode):
     """And no fault that is not supported there."""
     quorum_under_faults = scenario("quorum_under_faults")
-    drawn = [fault for seed in range(60) for fault in quorum_under_faults.faults(stream(seed, "harness", 1, "faults"), mode)]
+    drawn = [
+        fault
+        for seed in range(60)
+        for fault in quorum_under_faults.faults(stream(seed, "harness", 1, "faults"), mode)
+    ]
     assert all(can_inject(fault, mode) for fault in drawn)
     kinds = {fault.kind for fault in drawn}
-    assert kinds == {"restart", "partition", "cut-connection", "slow-link"} | ({"pause"} if mode is Mode.PROCESSES else set())
+    assert kinds == {"restart", "partition", "cut-connection", "slow-link"} | (
+        {"pause"} if mode is Mode.PROCESSES else set()
+    )
     assert {FAULTS.named(kind).family.value for kind in kinds} == {"network", "process"}

@@ -1,4 +1,6 @@
-"""Frame parsing of the proxy: it finds frames independent of read sizes, and changes exactly the requested bytes of a frame."""
+"""Frame parsing of the proxy: it finds frames independent of read sizes, and changes exactly the
+requested bytes of a frame.
+"""
 
 from collections.abc import Sequence
 
@@ -20,7 +22,11 @@ def request(api_key: int, correlation_id: int, size: int = 30) -> bytes:
 
 
 def response(correlation_id: int, size: int = 20) -> bytes:
-    return (size - 4).to_bytes(4) + correlation_id.to_bytes(4) + bytes(number % 241 for number in range(size - 8))
+    return (
+        (size - 4).to_bytes(4)
+        + correlation_id.to_bytes(4)
+        + bytes(number % 241 for number in range(size - 8))
+    )
 
 
 class Line:
@@ -53,7 +59,13 @@ class Line:
                 self.stream.feed(data[start : start + portion])
 
 
-FRAMES = (request(METADATA, 1), request(PRODUCE, 2, 100), request(PRODUCE, 3, 12), request(METADATA, 4, 57), request(PRODUCE, 5))
+FRAMES = (
+    request(METADATA, 1),
+    request(PRODUCE, 2, 100),
+    request(PRODUCE, 3, 12),
+    request(METADATA, 4, 57),
+    request(PRODUCE, 5),
+)
 ALL = b"".join(FRAMES)
 STARTS = [sum(len(frame) for frame in FRAMES[:number]) for number in range(len(FRAMES) + 1)]
 PORTIONS = (1, 2, 3, 11, 12, 13, 40, len(ALL))
@@ -69,12 +81,18 @@ def test_frames_pass_unchanged_without_a_condition(portion: int):
 @pytest.mark.parametrize("portion", PORTIONS)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("nth, place", [(1, 1), (2, 2), (3, 4)])
-def test_the_nth_frame_is_delayed_alone_or_with_all_later_frames(portion: int, moment: str, nth: int, place: int):
+def test_the_nth_frame_is_delayed_alone_or_with_all_later_frames(
+    portion: int, moment: str, nth: int, place: int
+):
     line = Line()
     line.watch(Watch(api_key=PRODUCE, nth=nth, moment=moment))
     line.feed(ALL, portion)
     ((frame, _),) = line.held
-    assert (frame.api_key, frame.correlation_id, frame.size_bytes) == (PRODUCE, place + 1, len(FRAMES[place]))
+    assert (frame.api_key, frame.correlation_id, frame.size_bytes) == (
+        PRODUCE,
+        place + 1,
+        len(FRAMES[place]),
+    )
     assert bytes(line.sent) == ALL[: STARTS[place] if moment == "before" else STARTS[place + 1]]
     line.stream.thaw()
     assert bytes(line.sent) == ALL and len(line.held) == 1
@@ -145,7 +163,15 @@ def test_bytes_that_are_not_frames_pass_unchanged():
     assert bytes(other.sent) == ALL + b"\x00\x00\x00"
 
 
-FRAME = Frame(api_key=PRODUCE, correlation_id=5, is_response=False, client="writer", server="broker-1", size_bytes=50, connection=7)
+FRAME = Frame(
+    api_key=PRODUCE,
+    correlation_id=5,
+    is_response=False,
+    client="writer",
+    server="broker-1",
+    size_bytes=50,
+    connection=7,
+)
 
 
 @pytest.mark.parametrize(
@@ -178,15 +204,29 @@ def holding(conditions: Conditions, links: Sequence[tuple[str, str]]) -> list[bo
 
 
 def test_link_conditions_add_up_and_end_separately():
-    """Two blocks of a link are removed separately; latencies are added, the smaller bandwidth limit applies."""
+    """Two blocks of a link are removed separately; latencies are added, the smaller bandwidth limit
+    applies.
+    """
     conditions = Conditions(NODES)
-    links = [("broker-1", "controller-101"), ("controller-101", "broker-1"), ("writer", "broker-1"), ("broker-1", "broker-2")]
+    links = [
+        ("broker-1", "controller-101"),
+        ("controller-101", "broker-1"),
+        ("writer", "broker-1"),
+        ("broker-1", "broker-2"),
+    ]
     assert holding(conditions, links) == [False] * 4
-    one = conditions.impose(links_of("broker-1>controller-101", NODES), Condition(holds=True, latency_ms=5))
-    all_of_it = conditions.impose(links_of("broker-1", NODES), Condition(holds=True, latency_ms=7, bytes_per_second=100))
+    one = conditions.impose(
+        links_of("broker-1>controller-101", NODES), Condition(holds=True, latency_ms=5)
+    )
+    all_of_it = conditions.impose(
+        links_of("broker-1", NODES), Condition(holds=True, latency_ms=7, bytes_per_second=100)
+    )
     capped = conditions.impose([(CLIENTS, "broker-1")], Condition(bytes_per_second=50))
     assert holding(conditions, links) == [True] * 4
-    assert (conditions.state(*links[0]).latency_ms, conditions.state("other", "broker-1").bytes_per_second) == (12, 50)
+    assert (
+        conditions.state(*links[0]).latency_ms,
+        conditions.state("other", "broker-1").bytes_per_second,
+    ) == (12, 50)
     conditions.lift(all_of_it)
     assert holding(conditions, links) == [True, False, False, False]
     conditions.lift(one)
@@ -210,13 +250,21 @@ def test_links_can_be_selected_by_node_and_client(target: str, links: list[tuple
 
 def test_a_node_selects_its_links_in_both_directions():
     others = ("controller-101", "broker-2", CLIENTS)
-    assert sorted(links_of("broker-1", NODES)) == sorted(pair for other in others for pair in (("broker-1", other), (other, "broker-1")))
+    assert sorted(links_of("broker-1", NODES)) == sorted(
+        pair for other in others for pair in (("broker-1", other), (other, "broker-1"))
+    )
     with pytest.raises(KeyError):
         links_of("broker-1>broker-9", NODES)
 
 
-@pytest.mark.parametrize("client_id, name", [(b"writer", "writer"), (b"", CLIENTS), (b"\xff\xfe", CLIENTS)])
+@pytest.mark.parametrize(
+    "client_id, name", [(b"writer", "writer"), (b"", CLIENTS), (b"\xff\xfe", CLIENTS)]
+)
 def test_a_client_is_identified_once_its_client_id_has_arrived(client_id: bytes, name: str):
     begin = request(METADATA, 1)[:12] + len(client_id).to_bytes(2) + client_id
-    assert [client_id_of(begin[:size]) for size in range(len(begin))] == [None] * len(begin) if client_id else True
+    assert (
+        [client_id_of(begin[:size]) for size in range(len(begin))] == [None] * len(begin)
+        if client_id
+        else True
+    )
     assert client_id_of(begin) == name

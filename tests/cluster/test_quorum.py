@@ -1,4 +1,6 @@
-"""Three controllers as processes: the leader is killed with SIGKILL, and no producer id is allocated twice."""
+"""Three controllers as processes: the leader is killed with SIGKILL, and no producer id is
+allocated twice.
+"""
 
 import time
 from pathlib import Path
@@ -19,7 +21,9 @@ SECONDS = 30.0
 def leader_of(cluster: ProcessCluster) -> str:
     """Return the controller that was elected last."""
     elected = {
-        event["leader_epoch"]: name for name in cluster.spec.controller_names for event in logged_events(cluster.directory, "ControllerElected", name)
+        event["leader_epoch"]: name
+        for name in cluster.spec.controller_names
+        for event in logged_events(cluster.directory, "ControllerElected", name)
     }
     return elected[max(elected)]
 
@@ -34,7 +38,9 @@ def blocks(cluster: ProcessCluster) -> list[int]:
 
 
 def test_producer_ids_stay_unique_when_the_leader_is_killed(tmp_path: Path):
-    """KIP-595 and KIP-730: another controller is elected, has every allocated block, and the killed one rejoins."""
+    """KIP-595 and KIP-730: another controller is elected, has every allocated block, and the killed
+    one rejoins.
+    """
     with running_processes(tmp_path / "run", controllers=3, settings=QUICK_ELECTIONS) as cluster:
         with broker_client(address_of(cluster, "broker-1")) as broker:
             ids = [broker.fresh_producer_id() for _ in range(1500)]

@@ -1,4 +1,6 @@
-"""A short run of the response fuzzer (docs/conformance.md): maximum-length names for every API, on broker and controller, with and without ACLs."""
+"""A short run of the response fuzzer (docs/conformance.md): maximum-length names for every API, on
+broker and controller, with and without ACLs.
+"""
 
 import asyncio
 from random import Random
@@ -21,8 +23,9 @@ HEAD = Struct(">ihhi").unpack_from
 
 @pytest.mark.parametrize("name", [OPEN, GUARDED, ZOOKEEPER])
 def test_mutated_responses_never_crash_a_node_and_are_readable(name: str) -> None:
-    """Each API gets a request in each version, and one that is cut short. Then half of the frames request responses of maximum length, half are
-    valid requests with a few bytes changed; a healthy producer is served.
+    """Each API gets a request in each version, and one that is cut short. Then half of the frames
+    request responses of maximum length, half are valid requests with a few bytes changed; a healthy
+    producer is served.
     """
     spec = clusters()[name]
     outcome = Outcome()
@@ -53,9 +56,21 @@ def test_a_response_with_a_wrong_correlation_id_is_detected() -> None:
             decode_request(read_request_head(each.frame[4:]), each.frame[4:])
     for each in [*frames, *truncated]:
         size, key, version, correlation_id = HEAD(each.frame)
-        assert (size + 4, key, version, correlation_id) == (len(each.frame), 22, each.version, each.correlation_id)
-    assert max(len(each.frame) for each in frames) > 32_767, "names of maximum length are among them"
+        assert (size + 4, key, version, correlation_id) == (
+            len(each.frame),
+            22,
+            each.version,
+            each.correlation_id,
+        )
+    assert max(len(each.frame) for each in frames) > 32_767, (
+        "names of maximum length are among them"
+    )
     asked = frames[0]
-    right = b"".join(response_chunks(22, asked.version, asked.correlation_id, InitProducerIdResponse()))[4:]
+    right = b"".join(
+        response_chunks(22, asked.version, asked.correlation_id, InitProducerIdResponse())
+    )[4:]
     assert why_wrong(asked, right) is None
-    assert why_wrong(asked, bytes(4) + right[4:]) is not None and why_wrong(asked, right[:9]) is not None
+    assert (
+        why_wrong(asked, bytes(4) + right[4:]) is not None
+        and why_wrong(asked, right[:9]) is not None
+    )

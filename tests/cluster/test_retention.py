@@ -1,4 +1,6 @@
-"""Records are deleted by retention and by DeleteRecords, on followers as on leaders, also across a restart."""
+"""Records are deleted by retention and by DeleteRecords, on followers as on leaders, also across a
+restart.
+"""
 
 import time
 from collections.abc import Callable
@@ -15,17 +17,29 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic
+from protocol.messages.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from tests.cluster.broker_client import SECONDS, BrokerClient, batch_of, broker_client
 from tests.cluster.test_replication import QUICK, address, wait_for_in_sync
 
-PRUNED_OFTEN = {**QUICK, "log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100", "min.insync.replicas": "1"}
+PRUNED_OFTEN = {
+    **QUICK,
+    "log.retention.check.interval.ms": "100",
+    "log.initial.task.delay.ms": "100",
+    "min.insync.replicas": "1",
+}
 
 
 def beginning(cluster: EmbeddedCluster, name: str, topic: str) -> int:
     """Return the log start offset of a replica, leader or not."""
     row = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST_TIMESTAMP)
-    asked = ListOffsetsRequest(replica_id=DEBUGGING_REPLICA_ID, topics=[ListOffsetsTopic(name=topic, partitions=[row])])
+    asked = ListOffsetsRequest(
+        replica_id=DEBUGGING_REPLICA_ID, topics=[ListOffsetsTopic(name=topic, partitions=[row])]
+    )
     with broker_client(address(cluster, name)) as broker:
         return broker.peer.ask(asked, 8, ListOffsetsResponse).topics[0].partitions[0].offset
 
@@ -39,19 +53,29 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 def delete(leader: BrokerClient, topic: str, offset: int) -> tuple[str, int]:
     partition = DeleteRecordsPartition(partition_index=0, offset=offset)
-    asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000)
+    asked = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000
+    )
     row = leader.peer.ask(asked, 2, DeleteRecordsResponse).topics[0].partitions[0]
     return ErrorCode(row.error_code).name, row.low_watermark
 
 
 @pytest.mark.kraftsim(brokers=2, settings=QUICK)
 def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: EmbeddedCluster):
-    """The response is sent once the follower has the new log start offset; after a kill it comes from the checkpoint or the leader (KIP-107)."""
+    """The response is sent once the follower has the new log start offset; after a kill it comes
+    from the checkpoint or the leader (KIP-107).
+    """
     cluster = kraftsim_cluster
     with broker_client(address(cluster, "broker-1")) as broker:
         broker.create_topic("t", replicas=2)
     found = wait_for_in_sync(cluster, "broker-1", "t", 2)
-    leader, follower = (f"broker-{number}" for number in (found.leader_id, *(each for each in found.replica_nodes if each != found.leader_id)))
+    leader, follower = (
+        f"broker-{number}"
+        for number in (
+            found.leader_id,
+            *(each for each in found.replica_nodes if each != found.leader_id),
+        )
+    )
     with broker_client(address(cluster, leader)) as broker:
         for number in range(10):
             assert broker.produce("t", batch_of([b"%d" % number])).base_offset == number
@@ -60,10 +84,21 @@ def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: Embedde
     cluster.kill(follower)
     cluster.restart(follower)
     wait_for_in_sync(cluster, leader, "t", 2)
-    wait_until(lambda: beginning(cluster, follower, "t") == 6, "the follower has the log start offset of the leader")
+    wait_until(
+        lambda: beginning(cluster, follower, "t") == 6,
+        "the follower has the log start offset of the leader",
+    )
 
 
-@pytest.mark.kraftsim(brokers=1, settings={**PRUNED_OFTEN, "log.segment.bytes": "1024", "log.retention.bytes": "2048", "log.retention.ms": "-1"})
+@pytest.mark.kraftsim(
+    brokers=1,
+    settings={
+        **PRUNED_OFTEN,
+        "log.segment.bytes": "1024",
+        "log.retention.bytes": "2048",
+        "log.retention.ms": "-1",
+    },
+)
 def test_a_log_that_is_too_large_loses_its_oldest_segments(kraftsim_cluster: EmbeddedCluster):
     """At most retention.bytes and one segment remain."""
     cluster = kraftsim_cluster
@@ -81,4 +116,9 @@ def test_a_log_that_is_too_large_loses_its_oldest_segments(kraftsim_cluster: Emb
     cluster.wait_until_ready()
     assert beginning(cluster, "broker-1", "t") == first
     with broker_client(address(cluster, "broker-1")) as broker:
-        assert broker.produce("t", batch_of([b"30"], producer_id=producer_id, base_sequence=30)).base_offset == 30
+        assert (
+            broker.produce(
+                "t", batch_of([b"30"], producer_id=producer_id, base_sequence=30)
+            ).base_offset
+            == 30
+        )

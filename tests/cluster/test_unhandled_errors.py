@@ -10,7 +10,14 @@ from kraftsim.node.unhandled_errors import report_unhandled_errors
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-@pytest.mark.parametrize("error, is_mistake", [(AssertionError("a false belief"), True), (NameError("x"), True), (ConnectionResetError(), False)])
+@pytest.mark.parametrize(
+    "error, is_mistake",
+    [
+        (AssertionError("a false belief"), True),
+        (NameError("x"), True),
+        (ConnectionResetError(), False),
+    ],
+)
 def test_an_exception_in_a_callback_is_reported(new_loop, error, is_mistake):
     """Errors of connections and disks come from the environment; any other exception is a bug."""
     errors: list[Exception] = []
@@ -44,9 +51,15 @@ def test_an_exception_in_a_callback_is_reported(new_loop, error, is_mistake):
 
 
 def test_an_embedded_cluster_raises_the_exception_of_a_node(kraftsim_cluster_factory, monkeypatch):
-    """A test with the fixture fails because of it, even if every client got its response in the end."""
+    """A test with the fixture fails because of it, even if every client got its response in the
+    end.
+    """
     cluster = kraftsim_cluster_factory()
-    monkeypatch.setattr(PeerConnection, "data_received", lambda self, data: (_ for _ in ()).throw(NameError("a typing error of ours")))
+    monkeypatch.setattr(
+        PeerConnection,
+        "data_received",
+        lambda self, data: (_ for _ in ()).throw(NameError("a typing error of ours")),
+    )
     cluster.kill("broker-1")
     cluster._submit(cluster._launch("broker-1")).result(10)
     for _ in range(100):

@@ -1,7 +1,9 @@
-"""Every upgrade and migration scenario over sockets: the invariants that are checked in simulation also hold with real time, files and processes.
+"""Every upgrade and migration scenario over sockets: the invariants that are checked in simulation
+also hold with real time, files and processes.
 
-The bridge release in one process is one of the interoperability tests. The others restart a dozen nodes or more, one after the other, and take
-minutes: they run if KRAFTSIM_UPGRADES is set (`make upgrades`).
+The bridge release in one process is one of the interoperability tests. The others restart a dozen
+nodes or more, one after the other, and take minutes: they run if KRAFTSIM_UPGRADES is set (`make
+upgrades`).
 """
 
 import os
@@ -41,7 +43,10 @@ def cases() -> list[ParameterSet]:
     found = []
     for name in SCENARIOS:
         for mode in (Mode.EMBEDDED, Mode.PROCESSES):
-            left_out = pytest.mark.skipif((name, mode) != SHORT and not is_asked_for, reason=f"takes minutes: set {EVERYTHING}=1 to run it")
+            left_out = pytest.mark.skipif(
+                (name, mode) != SHORT and not is_asked_for,
+                reason=f"takes minutes: set {EVERYTHING}=1 to run it",
+            )
             found.append(pytest.param(name, mode, id=f"{name} {mode.value}", marks=left_out))
     return found
 
@@ -49,6 +54,13 @@ def cases() -> list[ParameterSet]:
 @pytest.mark.parametrize(("name", "mode"), cases())
 def test_an_upgrade_scenario_passes_over_sockets(name: str, mode: Mode, tmp_path: Path) -> None:
     """All its invariants hold, and the required ones were exercised."""
-    assert set(SCENARIOS[name]) <= set(scenario(name).workload), "an unknown workload parameter has no effect"
-    result = run_request(RunRequest(scenario=scenario(name), mode=mode, seed=1, workload=SCENARIOS[name]), tmp_path / name)
-    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
+    assert set(SCENARIOS[name]) <= set(scenario(name).workload), (
+        "an unknown workload parameter has no effect"
+    )
+    result = run_request(
+        RunRequest(scenario=scenario(name), mode=mode, seed=1, workload=SCENARIOS[name]),
+        tmp_path / name,
+    )
+    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(
+        result.lines()
+    )

@@ -19,7 +19,9 @@ async def until_done(spec: ClusterSpec, name: str, *, joins: bool) -> None:
 
 
 async def add_and_remove(spec: ClusterSpec) -> list[tuple[str, ...] | None]:
-    """Add a second voter, and remove the first one, which is the leader; return the voters in between."""
+    """Add a second voter, and remove the first one, which is the leader; return the voters in
+    between.
+    """
     seen = [await voters_of(spec)]
     await until_done(spec, "controller-102", joins=True)
     seen.append(await voters_of(spec))
@@ -33,8 +35,12 @@ async def add_and_remove(spec: ClusterSpec) -> list[tuple[str, ...] | None]:
 
 
 def test_a_voter_joins_and_the_leader_leaves():
-    """AddRaftVoter and RemoveRaftVoter, with the directory ids that the leader returns (KIP-853)."""
-    with EmbeddedCluster(ClusterSpec(controllers=2, brokers=1, port=free_port_range(2), first_voters=1)) as cluster:
+    """AddRaftVoter and RemoveRaftVoter, with the directory ids that the leader returns
+    (KIP-853).
+    """
+    with EmbeddedCluster(
+        ClusterSpec(controllers=2, brokers=1, port=free_port_range(2), first_voters=1)
+    ) as cluster:
         seen = asyncio.run(add_and_remove(cluster.spec))
     assert seen == [("controller-101",), ("controller-101", "controller-102"), ("controller-102",)]
 

@@ -1,6 +1,8 @@
-"""Parses docker-compose.yml, as far as the file uses the Compose Specification: variables with defaults, services, volumes, ports, health checks.
+"""Parses docker-compose.yml, as far as the file uses the Compose Specification: variables with
+defaults, services, volumes, ports, health checks.
 
-Only supported keys may be in the file; anything else is a failure, so that the rehearsal cannot ignore anything.
+Only supported keys may be in the file; anything else is a failure, so that the rehearsal cannot
+ignore anything.
 Source: the Compose Specification.
 """
 
@@ -16,7 +18,19 @@ PROJECT_ROOT = Path(__file__).parents[2]
 FILE = PROJECT_ROOT / "docker-compose.yml"
 VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 SERVICE_KEYS = {
-    *("image", "build", "command", "entrypoint", "environment", "ports", "volumes", "healthcheck", "depends_on", "profiles", "stop_grace_period"),
+    *(
+        "image",
+        "build",
+        "command",
+        "entrypoint",
+        "environment",
+        "ports",
+        "volumes",
+        "healthcheck",
+        "depends_on",
+        "profiles",
+        "stop_grace_period",
+    ),
 }
 HEALTH_KEYS = {"test", "interval", "timeout", "retries"}
 CONDITIONS = {"service_healthy", "service_completed_successfully"}
@@ -60,14 +74,20 @@ class Service:
 
 
 def composition(**variables: str) -> dict[str, Service]:
-    """Return the services in the order of the file; `variables` are set as if in the environment of the user."""
+    """Return the services in the order of the file; `variables` are set as if in the environment of
+    the user.
+    """
     whole = yaml.safe_load(FILE.read_text())
     assert {key for key in whole if not key.startswith("x-")} == {"name", "services", "volumes"}
     declared = _filled(whole["services"], variables)
     services = {name: _service(name, each) for name, each in declared.items()}
     for service in services.values():
-        assert set(service.volumes) <= set(whole["volumes"]), f"{service.name} uses a volume that is not declared"
-        assert set(service.depends_on) <= set(services), f"{service.name} depends on an undefined service"
+        assert set(service.volumes) <= set(whole["volumes"]), (
+            f"{service.name} uses a volume that is not declared"
+        )
+        assert set(service.depends_on) <= set(services), (
+            f"{service.name} depends on an undefined service"
+        )
     assert all(options is None for options in whole["volumes"].values())
     return services
 
@@ -92,8 +112,12 @@ def _service(name: str, declared: Mapping[str, Any]) -> Service:
     assert not unknown, f"{name}: the rehearsal does not know {sorted(unknown)}"
     assert set(declared["build"]) == {"context", "target"} and declared["build"]["context"] == "."
     assert declared["image"] == f"kraftsim:{declared['build']['target']}"
-    assert all(isinstance(value, str) for value in declared.get("environment", {}).values()), f"{name}: numbers in environment need quotes"
-    depends_on = {other: each["condition"] for other, each in declared.get("depends_on", {}).items()}
+    assert all(isinstance(value, str) for value in declared.get("environment", {}).values()), (
+        f"{name}: numbers in environment need quotes"
+    )
+    depends_on = {
+        other: each["condition"] for other, each in declared.get("depends_on", {}).items()
+    }
     assert set(depends_on.values()) <= CONDITIONS
     return Service(
         name=name,

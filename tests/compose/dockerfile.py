@@ -1,7 +1,8 @@
 """Parses the Dockerfile, and executes its steps in a clean folder, without a container engine.
 
-The folder replaces the root of the image: WORKDIR, COPY and the paths in RUN point into it. A new virtual environment replaces the Python of the base
-image, and a directory the home of the user that `useradd` would create. The build context is filtered by .dockerignore.
+The folder replaces the root of the image: WORKDIR, COPY and the paths in RUN point into it. A new
+virtual environment replaces the Python of the base image, and a directory the home of the user that
+`useradd` would create. The build context is filtered by .dockerignore.
 """
 
 import json
@@ -50,9 +51,13 @@ class ScenarioEnvironment:
 
 
 def stages() -> dict[str, ScenarioEnvironment]:
-    """Return the stages by name, in the order of the file; by default an image is built from the last one."""
+    """Return the stages by name, in the order of the file; by default an image is built from the
+    last one.
+    """
     found: dict[str, ScenarioEnvironment] = {}
-    lines = [line for line in FILE.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    lines = [
+        line for line in FILE.read_text().splitlines() if line.strip() and not line.startswith("#")
+    ]
     for line in "\n".join(lines).replace("\\\n", " ").splitlines():
         verb, _, words = line.partition(" ")
         assert verb in KNOWN, f"the rehearsal does not know {verb}"
@@ -72,14 +77,24 @@ def steps_of(target: str) -> list[Step]:
 
 def context_files() -> list[Path]:
     """Return the files of the build context after .dockerignore, relative to the repository."""
-    lines = [line for line in IGNORE_FILE.read_text().splitlines() if line and not line.startswith("#")]
-    assert lines[0] == "*" and lines[-1] == "**/__pycache__" and all(line.startswith("!") for line in lines[1:-1])
+    lines = [
+        line for line in IGNORE_FILE.read_text().splitlines() if line and not line.startswith("#")
+    ]
+    assert (
+        lines[0] == "*"
+        and lines[-1] == "**/__pycache__"
+        and all(line.startswith("!") for line in lines[1:-1])
+    )
     found = []
     for name in (line.removeprefix("!") for line in lines[1:-1]):
         place = PROJECT_ROOT / name
         assert place.exists(), f".dockerignore includes {name}, which does not exist"
         files = sorted(place.rglob("*")) if place.is_dir() else [place]
-        found += [file.relative_to(PROJECT_ROOT) for file in files if file.is_file() and "__pycache__" not in file.parts]
+        found += [
+            file.relative_to(PROJECT_ROOT)
+            for file in files
+            if file.is_file() and "__pycache__" not in file.parts
+        ]
     return found
 
 
@@ -105,10 +120,25 @@ class Image:
         return IMAGE_PATH.sub(f"{self.root}/", text)
 
     def process_environment(self) -> dict[str, str]:
-        """Return the environment of a process in a container: only the search paths of the caller are kept."""
-        passed = {key: value for key, value in os.environ.items() if key in {"LANG", "LC_ALL"} or key.startswith(("PIP_", "SSL_"))}
-        home = self.local(f"/var/lib/{self.user}") if self.user != "root" else os.environ.get("HOME", "/")
-        return {**passed, "PATH": f"{self.programs}:{self.root / 'system'}", "HOME": home, **self.environment}
+        """Return the environment of a process in a container: only the search paths of the caller
+        are kept.
+        """
+        passed = {
+            key: value
+            for key, value in os.environ.items()
+            if key in {"LANG", "LC_ALL"} or key.startswith(("PIP_", "SSL_"))
+        }
+        home = (
+            self.local(f"/var/lib/{self.user}")
+            if self.user != "root"
+            else os.environ.get("HOME", "/")
+        )
+        return {
+            **passed,
+            "PATH": f"{self.programs}:{self.root / 'system'}",
+            "HOME": home,
+            **self.environment,
+        }
 
     def build(self, target: str) -> "Image":
         """Execute the steps of a stage."""
@@ -122,7 +152,9 @@ class Image:
         return self
 
     def _link_system_programs(self) -> None:
-        """Link the programs of this machine, except for those that the base image lacks and that would be used if found."""
+        """Link the programs of this machine, except for those that the base image lacks and that
+        would be used if found.
+        """
         system = self.root / "system"
         system.mkdir()
         for directory in SYSTEM_PROGRAMS:
@@ -134,12 +166,20 @@ class Image:
     def _carry_out(self, step: Step) -> None:
         match step.verb:
             case "ENV":
-                self.environment.update(dict(pair.split("=", 1) for pair in step.words.split() if not pair.startswith(KEEPS_NO_CACHE)))
+                self.environment.update(
+                    dict(
+                        pair.split("=", 1)
+                        for pair in step.words.split()
+                        if not pair.startswith(KEEPS_NO_CACHE)
+                    )
+                )
             case "WORKDIR":
                 self.directory = Path(self.local(step.words))
                 self.directory.mkdir(parents=True, exist_ok=True)
             case "VOLUME":
-                assert Path(self.local(step.words)).is_dir(), f"VOLUME {step.words}: a step must create it, so that it belongs to the user"
+                assert Path(self.local(step.words)).is_dir(), (
+                    f"VOLUME {step.words}: a step must create it, so that it belongs to the user"
+                )
             case "USER":
                 self.user = step.words
             case "ENTRYPOINT":
@@ -156,10 +196,16 @@ class Image:
         goal = Path(self.local(target)) if target.startswith("/") else self.directory / target
         allowed = context_files()
         for source in sources:
-            chosen = [file for file in allowed if file == Path(source) or file.is_relative_to(source)]
+            chosen = [
+                file for file in allowed if file == Path(source) or file.is_relative_to(source)
+            ]
             assert chosen, f"COPY {source}: nothing of that name is in the context"
             for file in chosen:
-                place = goal / file.relative_to(source) if (PROJECT_ROOT / source).is_dir() else goal / file.name
+                place = (
+                    goal / file.relative_to(source)
+                    if (PROJECT_ROOT / source).is_dir()
+                    else goal / file.name
+                )
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(PROJECT_ROOT / file, place)
 
@@ -176,5 +222,11 @@ class Image:
         """Run a command in the directory and environment of the image."""
         command = [self.local(word) for word in words]
         return subprocess.run(
-            command, cwd=self.directory, env=self.process_environment(), capture_output=True, text=True, timeout=seconds, check=False
+            command,
+            cwd=self.directory,
+            env=self.process_environment(),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
         )

@@ -1,8 +1,10 @@
-"""Runs docker-compose.yml without containers: every service is a process with its own loopback address and directories.
+"""Runs docker-compose.yml without containers: every service is a process with its own loopback
+address and directories.
 
-The commands, the environment and the health checks are those of the file. Three things are mapped, as by a container engine: the host name of a
-service to its address, a volume to a directory, and a published port to a relay to the service. Programs come from the image built by the
-steps of the Dockerfile.
+The commands, the environment and the health checks are those of the file. Three things are mapped,
+as by a container engine: the host name of a service to its address, a volume to a directory, and a
+published port to a relay to the service. Programs come from the image built by the steps of the
+Dockerfile.
 """
 
 import asyncio
@@ -22,7 +24,9 @@ NETWORK = f"127.{1 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
 """The network of this process: another rehearsal on the same machine has another one."""
 FIRST_ADDRESS = 11
 PATIENCE_SECONDS = 0.1
-"""Health checks are repeated at a shorter interval than in the file, but with the same number of retries."""
+"""Health checks are repeated at a shorter interval than in the file, but with the same number of
+retries.
+"""
 
 
 class Rehearsal:
@@ -33,7 +37,9 @@ class Rehearsal:
         self.directory = directory
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._image = image
-        self._names = re.compile(rf"(?:(?<=^)|(?<=//)|(?<=@))({'|'.join(map(re.escape, services))})(?=:\d)")
+        self._names = re.compile(
+            rf"(?:(?<=^)|(?<=//)|(?<=@))({'|'.join(map(re.escape, services))})(?=:\d)"
+        )
 
     def address(self, name: str) -> str:
         """Return the address for the host name of a service."""
@@ -64,7 +70,13 @@ class Rehearsal:
             words = [self.local(service, word) for word in self.words(service)]
             where, environment = self._directory(service), self.environment(service)
             self.processes[name] = subprocess.Popen(
-                words, cwd=where, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                words,
+                cwd=where,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def run(self, name: str, *, seconds: float) -> subprocess.CompletedProcess[str]:
@@ -72,15 +84,31 @@ class Rehearsal:
         service = self.services[name]
         words = [self.local(service, word) for word in self.words(service)]
         where, environment = self._directory(service), self.environment(service)
-        return subprocess.run(words, cwd=where, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+        return subprocess.run(
+            words,
+            cwd=where,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
 
     def words(self, service: Service) -> tuple[str, ...]:
-        """Return the command of a service: the entry point, its own or that of the image, and its arguments."""
-        return (*(self._image.entrypoint if service.entrypoint is None else service.entrypoint), *service.command)
+        """Return the command of a service: the entry point, its own or that of the image, and its
+        arguments.
+        """
+        return (
+            *(self._image.entrypoint if service.entrypoint is None else service.entrypoint),
+            *service.command,
+        )
 
     def environment(self, service: Service) -> dict[str, str]:
         """Return the environment of the process of a service."""
-        return {**self._image.process_environment(), **{key: self.local(service, value) for key, value in service.environment.items()}}
+        return {
+            **self._image.process_environment(),
+            **{key: self.local(service, value) for key, value in service.environment.items()},
+        }
 
     def is_healthy(self, name: str) -> bool:
         """Run the health check of a service once."""
@@ -88,7 +116,13 @@ class Rehearsal:
         assert service.health is not None, f"{name} has a health check"
         words = [self.local(service, word) for word in service.health.command]
         try:
-            done = subprocess.run(words, env=self.environment(service), capture_output=True, timeout=service.health.timeout_seconds, check=False)
+            done = subprocess.run(
+                words,
+                env=self.environment(service),
+                capture_output=True,
+                timeout=service.health.timeout_seconds,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             return False
         return done.returncode == 0
@@ -132,7 +166,9 @@ class Rehearsal:
             return process.wait()
 
     def _directory(self, service: Service) -> Path:
-        """Return the working directory of a service: that of the image, with the volumes below it."""
+        """Return the working directory of a service: that of the image, with the volumes below
+        it.
+        """
         home = self.directory / "homes" / service.name
         home.mkdir(parents=True, exist_ok=True)
         for volume, place in service.volumes.items():
@@ -144,10 +180,16 @@ class Rehearsal:
 
 
 @contextmanager
-def rehearsal(services: Mapping[str, Service], image: Image, directory: Path) -> Iterator[Rehearsal]:
+def rehearsal(
+    services: Mapping[str, Service], image: Image, directory: Path
+) -> Iterator[Rehearsal]:
     """Start services, publish their ports, and stop them at the end."""
     running = Rehearsal(services, image, directory)
-    ports = [(each, running.address(service.name)) for service in services.values() for each in service.published]
+    ports = [
+        (each, running.address(service.name))
+        for service in services.values()
+        for each in service.published
+    ]
     with published(ports):
         try:
             running.start_all()
@@ -163,7 +205,9 @@ def published(ports: list[tuple[Published, str]]) -> Iterator[None]:
     thread = threading.Thread(target=loop.run_forever, name="published ports", daemon=True)
     thread.start()
     servers = [
-        asyncio.run_coroutine_threadsafe(asyncio.start_server(_relay_to(address, each.target_port), each.host, each.port), loop).result(10)
+        asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(_relay_to(address, each.target_port), each.host, each.port), loop
+        ).result(10)
         for each, address in ports
     ]
     try:
@@ -175,7 +219,9 @@ def published(ports: list[tuple[Published, str]]) -> Iterator[None]:
         thread.join(10)
 
 
-def _relay_to(address: str, port: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]:
+def _relay_to(
+    address: str, port: int
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]:
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             service_reader, service_writer = await asyncio.open_connection(address, port)

@@ -26,7 +26,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(place, source / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(place, source / name)
-    _run(*PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(target), str(source))
+    _run(
+        *PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(target), str(source)
+    )
     return next(target.glob("kraftsim-*.whl"))
 
 
@@ -41,24 +43,47 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "bin"
 
 
-def _run(*command: str, cwd: Path | None = None, status: int = 0) -> subprocess.CompletedProcess[str]:
+def _run(
+    *command: str, cwd: Path | None = None, status: int = 0
+) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return done
 
 
 def test_a_wheel_contains_py_typed_and_the_report_page(wheel: Path):
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"kraftsim/py.typed", "protocol/py.typed", "scenarios/py.typed", "kraftsim/analysis/page/style.css"} <= names
+    assert {
+        "kraftsim/py.typed",
+        "protocol/py.typed",
+        "scenarios/py.typed",
+        "kraftsim/analysis/page/style.css",
+    } <= names
 
 
 def test_commands_without_their_extra_name_it_and_others_work(bare: Path, tmp_path: Path):
     kraftsim = str(bare / "kraftsim")
     run = str(tmp_path / "run")
-    simulated = _run(kraftsim, "scenario", "producer_ids_survive_failover", "--seed", "7", "--out", run, cwd=tmp_path)
+    simulated = _run(
+        kraftsim,
+        "scenario",
+        "producer_ids_survive_failover",
+        "--seed",
+        "7",
+        "--out",
+        run,
+        cwd=tmp_path,
+    )
     assert "producer_ids_survive_failover (sim, seed 7): ok" in simulated.stdout
     for verb in ("ingest", "analyze", "report", "trail"):
         done = _run(kraftsim, verb, run, cwd=tmp_path, status=3)
         assert done.stderr.count("\n") == 1 and HINT in done.stderr, done.stderr
-    assert _run(kraftsim, "doctor", "--require", "pyspark", cwd=tmp_path, status=3).stdout.count("kraftsim[analysis]") == 1
+    assert (
+        _run(kraftsim, "doctor", "--require", "pyspark", cwd=tmp_path, status=3).stdout.count(
+            "kraftsim[analysis]"
+        )
+        == 1
+    )

@@ -1,4 +1,6 @@
-"""docker-compose.yml itself: its services are consistent with each other, with the images and with the nodes."""
+"""docker-compose.yml itself: its services are consistent with each other, with the images and with
+the nodes.
+"""
 
 from kraftsim.cli.environment import properties_of_environment
 from kraftsim.node.config import NodeConfig
@@ -15,47 +17,77 @@ def config_of(service: Service) -> NodeConfig:
 def test_compose_has_a_controller_three_brokers_and_a_profile():
     services = composition()
     assert tuple(name for name, service in services.items() if not service.profiles) == NODES
-    assert [name for name, service in services.items() if service.profiles == ("scenario",)] == ["scenario", "analysis"]
-    assert [config_of(services[name]).process_roles for name in NODES] == [("controller",), *[("broker",)] * 3]
+    assert [name for name, service in services.items() if service.profiles == ("scenario",)] == [
+        "scenario",
+        "analysis",
+    ]
+    assert [config_of(services[name]).process_roles for name in NODES] == [
+        ("controller",),
+        *[("broker",)] * 3,
+    ]
     assert [config_of(services[name]).node_id for name in NODES] == [101, 1, 2, 3]
 
 
 def test_nodes_advertise_service_names_inside_and_localhost_outside():
-    """listeners and advertised.listeners as in Kafka: brokers use service names, clients outside use published ports of this machine."""
+    """listeners and advertised.listeners as in Kafka: brokers use service names, clients outside
+    use published ports of this machine.
+    """
     services = composition()
     voters = {config_of(services[name]).controller_quorum_voters for name in NODES}
     controller = config_of(services["controller"])
     assert voters == {controller.controller_quorum_voters}
-    assert [(voter.host, voter.port) for voter in controller.controller_quorum_voters] == [("controller", controller.listeners[0].port)]
+    assert [(voter.host, voter.port) for voter in controller.controller_quorum_voters] == [
+        ("controller", controller.listeners[0].port)
+    ]
     for number, name in enumerate(NODES[1:]):
         service, config = services[name], config_of(services[name])
         assert {endpoint.host for endpoint in config.listeners} == {name}
         inside, outside = config.advertised_at("INTERNAL"), config.advertised_at("EXTERNAL")
         assert (inside.host, inside.port) == (name, 9092)
         (port,) = service.published
-        assert (outside.host, outside.port) == ("localhost", port.port) == ("localhost", 9092 + number)
+        assert (
+            (outside.host, outside.port) == ("localhost", port.port) == ("localhost", 9092 + number)
+        )
         assert port.host == "127.0.0.1", "nothing is reachable from other machines"
-        assert port.target_port == next(endpoint.port for endpoint in config.listeners if endpoint.listener == "EXTERNAL")
+        assert port.target_port == next(
+            endpoint.port for endpoint in config.listeners if endpoint.listener == "EXTERNAL"
+        )
     chosen = composition(BROKER_2_PORT="12345")["broker-2"]
-    assert (chosen.published[0].port, config_of(chosen).advertised_at("EXTERNAL").port) == (12345, 12345)
+    assert (chosen.published[0].port, config_of(chosen).advertised_at("EXTERNAL").port) == (
+        12345,
+        12345,
+    )
 
 
 def test_every_node_has_its_own_volume_and_health_check():
     services = composition()
     for name in NODES:
         service, config = services[name], config_of(services[name])
-        assert service.volumes == {name: "/var/lib/kraftsim/node"} and config.log_dir.startswith("/var/lib/kraftsim/node/")
+        assert service.volumes == {name: "/var/lib/kraftsim/node"} and config.log_dir.startswith(
+            "/var/lib/kraftsim/node/"
+        )
         listener = config.listeners[0]
-        assert service.health is not None and service.health.command == ("kraftsim", "doctor", "--node", f"{name}:{listener.port}")
-        assert service.depends_on == ({} if name == "controller" else {"controller": "service_healthy"})
+        assert service.health is not None and service.health.command == (
+            "kraftsim",
+            "doctor",
+            "--node",
+            f"{name}:{listener.port}",
+        )
+        assert service.depends_on == (
+            {} if name == "controller" else {"controller": "service_healthy"}
+        )
 
 
 def test_services_use_images_of_the_dockerfile_and_declared_volumes():
     for service in composition().values():
         assert service.target in stages()
         declared = {step.words for step in steps_of(service.target) if step.verb == "VOLUME"}
-        assert set(service.volumes.values()) == declared, "a volume takes its owner from the directory in the image"
+        assert set(service.volumes.values()) == declared, (
+            "a volume takes its owner from the directory in the image"
+        )
 
 
 def test_the_compose_file_names_no_registry():
-    assert "://" not in FILE.read_text().replace("INTERNAL://", "").replace("EXTERNAL://", "").replace("CONTROLLER://", "")
+    assert "://" not in FILE.read_text().replace("INTERNAL://", "").replace(
+        "EXTERNAL://", ""
+    ).replace("CONTROLLER://", "")

@@ -13,7 +13,9 @@ from tests.compose.dockerfile import FILE, Image, context_files, stages, steps_o
 def test_images_are_built_from_the_project_and_python_only():
     """No registry address, no base image except Python's; the default target is the node."""
     found = stages()
-    assert [stage.base for stage in found.values() if stage.base not in found] == ["python:3.11-slim"]
+    assert [stage.base for stage in found.values() if stage.base not in found] == [
+        "python:3.11-slim"
+    ]
     assert "://" not in FILE.read_text() and "--index" not in FILE.read_text()
     assert list(found) == ["base", "analysis", "node"]
 
@@ -29,7 +31,14 @@ def test_dockerfile_steps_use_lock_files_and_an_unprivileged_user(target: str):
 def test_the_build_context_has_only_packages_and_build_files():
     """Nothing else is in an image: no tests, no runs, no history."""
     parts = {file.parts[0] for file in context_files()}
-    assert parts == {"LICENSE", "NOTICE", "README.md", "pyproject.toml", "requirements-core.lock", "requirements-analysis.lock"} | {
+    assert parts == {
+        "LICENSE",
+        "NOTICE",
+        "README.md",
+        "pyproject.toml",
+        "requirements-core.lock",
+        "requirements-analysis.lock",
+    } | {
         "kraftsim",
         "protocol",
         "scenarios",
@@ -39,13 +48,17 @@ def test_the_build_context_has_only_packages_and_build_files():
 
 @pytest.mark.interop
 def test_a_cluster_runs_from_the_installed_node_image(node_image: Image):
-    """Only copied files of the checkout are used, and these are not needed afterwards; only packages pinned in the lock file are installed."""
+    """Only copied files of the checkout are used, and these are not needed afterwards; only
+    packages pinned in the lock file are installed.
+    """
     shutil.rmtree(node_image.local("/opt/kraftsim"))
     assert node_image.run().stdout.startswith("Usage: kraftsim")
     assert node_image.run("--version").stdout.strip() == f"kraftsim, version {__version__}"
     assert "producer_ids_survive_failover" in node_image.run("list", "scenarios").stdout
     port = free_port_range(1)
-    up = node_image.run("up", "--brokers", "1", "--port", str(port), "--data", "runs/image", "--detach")
+    up = node_image.run(
+        "up", "--brokers", "1", "--port", str(port), "--data", "runs/image", "--detach"
+    )
     try:
         assert up.stdout.strip() == f"bootstrap.servers=127.0.0.1:{port}", up.stderr
         assert node_image.run("doctor", "--node", f"127.0.0.1:{port}").returncode == 0
@@ -54,4 +67,8 @@ def test_a_cluster_runs_from_the_installed_node_image(node_image: Image):
     assert down.stdout.strip() == "2 nodes stopped", down.stderr
     installed = node_image.process(str(node_image.programs / "python"), "-m", "pip", "list").stdout
     assert "kraftsim" in installed
-    assert not [name for name in ("pyspark", "pytest", "aiokafka", "confluent", "pandas") if name in installed]
+    assert not [
+        name
+        for name in ("pyspark", "pytest", "aiokafka", "confluent", "pandas")
+        if name in installed
+    ]

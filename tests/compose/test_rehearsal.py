@@ -1,4 +1,6 @@
-"""The Compose cluster runs with its own commands, environment and health checks, and real clients use it."""
+"""The Compose cluster runs with its own commands, environment and health checks, and real clients
+use it.
+"""
 
 import json
 import time
@@ -32,7 +34,9 @@ def cluster(node_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with rehearsal(nodes(), node_image, tmp_path_factory.mktemp("composed")) as running:
         admin = AdminClient({**QUIET, "bootstrap.servers": outside(running)})
         give_up_at = time.monotonic() + SECONDS
-        while len(admin.list_topics(timeout=SECONDS).brokers) < 3:  # a healthy broker may not have the metadata of the others yet
+        while (
+            len(admin.list_topics(timeout=SECONDS).brokers) < 3
+        ):  # a healthy broker may not have the metadata of the others yet
             assert time.monotonic() < give_up_at, "three brokers are unfenced"
             time.sleep(0.05)
         yield running
@@ -40,11 +44,17 @@ def cluster(node_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def outside(cluster: Rehearsal) -> str:
     """The bootstrap servers for a client on this machine."""
-    return ",".join(f"localhost:{service.published[0].port}" for service in cluster.services.values() if service.published)
+    return ",".join(
+        f"localhost:{service.published[0].port}"
+        for service in cluster.services.values()
+        if service.published
+    )
 
 
 def read_all(bootstrap: str, count: int) -> list[Message]:
-    consumer = Consumer({**QUIET, "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer = Consumer(
+        {**QUIET, "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
     consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING) for partition in range(3)])
     read: list[Message] = []
     give_up_at = time.monotonic() + SECONDS
@@ -56,29 +66,49 @@ def read_all(bootstrap: str, count: int) -> list[Message]:
 
 
 def test_clients_inside_and_outside_get_reachable_addresses(cluster: Rehearsal):
-    """advertised.listeners: clients of a published port get published ports, clients of a service name get service names."""
-    described = AdminClient({**QUIET, "bootstrap.servers": outside(cluster).partition(",")[0]}).list_topics(timeout=SECONDS)
-    ports = [service.published[0].port for service in cluster.services.values() if service.published]
-    assert {(broker.host, broker.port) for broker in described.brokers.values()} == {("localhost", port) for port in ports}
-    inside = AdminClient({**QUIET, "bootstrap.servers": f"{cluster.address('broker-2')}:9092"}).list_topics(timeout=SECONDS)
+    """advertised.listeners: clients of a published port get published ports, clients of a service
+    name get service names.
+    """
+    described = AdminClient(
+        {**QUIET, "bootstrap.servers": outside(cluster).partition(",")[0]}
+    ).list_topics(timeout=SECONDS)
+    ports = [
+        service.published[0].port for service in cluster.services.values() if service.published
+    ]
+    assert {(broker.host, broker.port) for broker in described.brokers.values()} == {
+        ("localhost", port) for port in ports
+    }
+    inside = AdminClient(
+        {**QUIET, "bootstrap.servers": f"{cluster.address('broker-2')}:9092"}
+    ).list_topics(timeout=SECONDS)
     brokers = [name for name in cluster.services if name.startswith("broker-")]
-    assert {(broker.host, broker.port) for broker in inside.brokers.values()} == {(cluster.address(name), 9092) for name in brokers}
+    assert {(broker.host, broker.port) for broker in inside.brokers.values()} == {
+        (cluster.address(name), 9092) for name in brokers
+    }
 
 
 def test_records_written_from_outside_survive_a_full_stop(cluster: Rehearsal):
     """Each broker is leader of a partition; all are stopped, and restarted on the same volumes."""
     admin = AdminClient({**QUIET, "bootstrap.servers": outside(cluster)})
     admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(SECONDS)
-    producer = Producer({**QUIET, "bootstrap.servers": outside(cluster), "enable.idempotence": True, "linger.ms": 5})
+    producer = Producer(
+        {**QUIET, "bootstrap.servers": outside(cluster), "enable.idempotence": True, "linger.ms": 5}
+    )
     for number in range(600):
         producer.produce(TOPIC, b"%d" % number, partition=number % 3)
     assert producer.flush(SECONDS) == 0
     partitions = admin.list_topics(TOPIC, timeout=SECONDS).topics[TOPIC].partitions.values()
     assert {partition.leader for partition in partitions} == {1, 2, 3}
-    assert sorted(int(message.value() or b"") for message in read_all(outside(cluster), 600)) == list(range(600))
-    assert cluster.stop_all() == dict.fromkeys(cluster.services, 0), "a node that is asked to stop exits with 0"
+    assert sorted(
+        int(message.value() or b"") for message in read_all(outside(cluster), 600)
+    ) == list(range(600))
+    assert cluster.stop_all() == dict.fromkeys(cluster.services, 0), (
+        "a node that is asked to stop exits with 0"
+    )
     cluster.start_all()
-    assert sorted(int(message.value() or b"") for message in read_all(outside(cluster), 600)) == list(range(600))
+    assert sorted(
+        int(message.value() or b"") for message in read_all(outside(cluster), 600)
+    ) == list(range(600))
 
 
 def test_a_health_check_fails_while_its_node_is_down(cluster: Rehearsal):
@@ -93,7 +123,11 @@ def test_a_health_check_fails_while_its_node_is_down(cluster: Rehearsal):
 @pytest.mark.spark
 def test_the_compose_profile_runs_and_checks_a_scenario(analysis_image: Image, tmp_path: Path):
     """Its commands, one after the other, in their image."""
-    services = {name: service for name, service in composition(SEED="2", RUN="second").items() if "scenario" in service.profiles}
+    services = {
+        name: service
+        for name, service in composition(SEED="2", RUN="second").items()
+        if "scenario" in service.profiles
+    }
     cluster = Rehearsal(services, analysis_image, tmp_path)
     assert services["analysis"].depends_on == {"scenario": "service_completed_successfully"}
     for name, seconds in (("scenario", 120), ("analysis", 300)):
@@ -101,6 +135,11 @@ def test_the_compose_profile_runs_and_checks_a_scenario(analysis_image: Image, t
         assert done.returncode == 0, done.stdout + done.stderr
     run = cluster.volume("runs") / "second"
     about = json.loads((run / "run.json").read_text())
-    assert (about["scenario"], about["mode"], about["seed"], about["outcome"]) == ("producer_ids_survive_failover", "processes", 2, "ok")
+    assert (about["scenario"], about["mode"], about["seed"], about["outcome"]) == (
+        "producer_ids_survive_failover",
+        "processes",
+        2,
+        "ok",
+    )
     assert (run / "report.html").stat().st_size > 10_000
     assert "producer-id-unique" in done.stdout

@@ -1,4 +1,6 @@
-"""Fake nodes for tests of the suite: a function maps each frame to a response, to silence, or to a close."""
+"""Fake nodes for tests of the suite: a function maps each frame to a response, to silence, or to a
+close.
+"""
 
 import socket
 import threading
@@ -37,7 +39,10 @@ def fake_node(answering: Answering) -> Iterator[str]:
 
 def api_versions_0(frame: bytes, ranges: Mapping[int, tuple[int, int]]) -> bytes:
     """Return an ApiVersions version 0 response with these ranges, in this order."""
-    rows = b"".join(key.to_bytes(2) + first.to_bytes(2) + last.to_bytes(2) for key, (first, last) in ranges.items())
+    rows = b"".join(
+        key.to_bytes(2) + first.to_bytes(2) + last.to_bytes(2)
+        for key, (first, last) in ranges.items()
+    )
     return frame[4:8] + b"\x00\x00" + len(ranges).to_bytes(4) + rows
 
 

@@ -1,4 +1,6 @@
-"""Nodes with a SASL listener and an authorizer, Apache Kafka's and ours, with the same configuration."""
+"""Nodes with a SASL listener and an authorizer, Apache Kafka's and ours, with the same
+configuration.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +19,8 @@ from tests.node.zookeeper_server import running_zookeeper
 
 JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    'username="admin" password="admin-secret" user_admin="admin-secret" user_alice="alice-secret" user_bob="bob-secret";'
+    'username="admin" password="admin-secret" user_admin="admin-secret" '
+    'user_alice="alice-secret" user_bob="bob-secret";'
 )
 SECURITY = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,WATCHED:SASL_PLAINTEXT",
@@ -56,13 +59,21 @@ def secured_apache_kafka(release: str) -> Iterator[Target]:
 def secured_kraftsim(release: str, brokers: int = 1) -> Iterator[Target]:
     """A cluster of ours."""
     port = free_port_range(brokers + 1)
-    plain, sasl, control = f"127.0.0.1:{port}", f"127.0.0.1:{port + brokers}", f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}"
+    plain, sasl, control = (
+        f"127.0.0.1:{port}",
+        f"127.0.0.1:{port + brokers}",
+        f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}",
+    )
     watched = f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE + 1}"
     own = {
         "broker-1": {"listeners": f"PLAINTEXT://{plain},SASL://{sasl}"},
         "controller-101": {"listeners": f"CONTROLLER://{control},WATCHED://{watched}"},
     }
-    with EmbeddedCluster(ClusterSpec(brokers=brokers, release=release, port=port, settings=SECURITY, node_settings=own)):
+    with EmbeddedCluster(
+        ClusterSpec(
+            brokers=brokers, release=release, port=port, settings=SECURITY, node_settings=own
+        )
+    ):
         yield _target(plain, control, sasl, watched)
 
 
@@ -73,24 +84,46 @@ def secured_zookeeper_mode(release: str) -> Iterator[Target]:
     plain, sasl = (f"127.0.0.1:{port + index}" for index in range(2))
     settings = _of_zookeeper_mode()
     own = {"broker-1": {"listeners": f"PLAINTEXT://{plain},SASL://{sasl}"}}
-    spec = ClusterSpec(brokers=1, controllers=0, zookeeper=True, release=release, port=port, settings=settings, node_settings=own)
+    spec = ClusterSpec(
+        brokers=1,
+        controllers=0,
+        zookeeper=True,
+        release=release,
+        port=port,
+        settings=settings,
+        node_settings=own,
+    )
     with EmbeddedCluster(spec):
         yield Target(plain, "", sasl)
 
 
 @contextmanager
 def secured_apache_kafka_in_zookeeper_mode() -> Iterator[Target]:
-    """A broker of Apache Kafka 3.9, the last release line with ZooKeeper, on a ZooKeeper server of ours."""
+    """A broker of Apache Kafka 3.9, the last release line with ZooKeeper, on a ZooKeeper server of
+    ours.
+    """
     port = free_port_range(2)
     plain, sasl = (f"127.0.0.1:{port + index}" for index in range(2))
     listeners = f"PLAINTEXT://{plain},SASL://{sasl}"
-    with TemporaryDirectory(prefix="kraftsim-secured-") as directory, running_zookeeper(Path(directory)) as zookeeper:
-        named = {"listeners": listeners, "advertised.listeners": listeners, "inter.broker.listener.name": "PLAINTEXT"}
+    with (
+        TemporaryDirectory(prefix="kraftsim-secured-") as directory,
+        running_zookeeper(Path(directory)) as zookeeper,
+    ):
+        named = {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
         broker = broker_of_zookeeper(zookeeper.port, settings={**_of_zookeeper_mode(), **named})
         broker.port = port
         with broker:
             target = Target(plain, "", sasl)
-            settled(lambda: _live_brokers(target), lambda count: count > 0, "a broker registered at the controller", ZOOKEEPER_SECONDS)
+            settled(
+                lambda: _live_brokers(target),
+                lambda count: count > 0,
+                "a broker registered at the controller",
+                ZOOKEEPER_SECONDS,
+            )
             yield target
 
 
@@ -102,7 +135,11 @@ def _live_brokers(target: Target) -> int:
 
 def _of_zookeeper_mode() -> dict[str, str]:
     """Return the configs without those of KRaft controllers."""
-    settings = {key: value for key, value in SECURITY.items() if "watched" not in key and key != "controller.listener.names"}
+    settings = {
+        key: value
+        for key, value in SECURITY.items()
+        if "watched" not in key and key != "controller.listener.names"
+    }
     settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT"
     settings["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
     return settings

@@ -13,7 +13,12 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitPr
 from tests.apache_kafka.harness import ApacheKafka
 
 pytestmark = pytest.mark.interop
-LINES = {"apache_kafka_3_5": "3.5", "apache_kafka": "3.9", "apache_kafka_4": "4.1", "apache_kafka_newest": "4.4"}
+LINES = {
+    "apache_kafka_3_5": "3.5",
+    "apache_kafka": "3.9",
+    "apache_kafka_4": "4.1",
+    "apache_kafka_newest": "4.4",
+}
 """Fixture -> release line."""
 
 
@@ -23,7 +28,9 @@ def sentence(requirement: Requirement) -> str:
 
 
 ASKED_ELSEWHERE = {"security", "tiered-storage", "zookeeper", "describe/4"}
-"""Requirements for nodes with authentication (test_security.py), remote store (test_tiered_storage.py), several log directories, ZooKeeper mode."""
+"""Requirements for nodes with authentication (test_security.py), remote store
+(test_tiered_storage.py), several log directories, ZooKeeper mode.
+"""
 
 
 def target_of(kafka: ApacheKafka) -> Target:
@@ -44,7 +51,9 @@ def cases(*, holding: bool) -> list[object]:
 @pytest.mark.parametrize(("fixture", "requirement"), cases(holding=True))
 def test_apache_kafka_meets_every_requirement(fixture, requirement, request):
     finding = check(requirement, target_of(request.getfixturevalue(fixture)))
-    if finding.verdict is Verdict.SKIPPED and ({requirement.section.chapter, requirement.section.label} & ASKED_ELSEWHERE):
+    if finding.verdict is Verdict.SKIPPED and (
+        {requirement.section.chapter, requirement.section.label} & ASKED_ELSEWHERE
+    ):
         pytest.skip(f"tested with other nodes: {finding.why}")
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
@@ -52,7 +61,9 @@ def test_apache_kafka_meets_every_requirement(fixture, requirement, request):
 @pytest.mark.parametrize(("fixture", "requirement"), cases(holding=False))
 def test_apache_kafka_fails_requirements_of_other_releases(fixture, requirement, request):
     """Otherwise the release of the requirement is wrong."""
-    assert check(requirement, target_of(request.getfixturevalue(fixture))).verdict is not Verdict.MET
+    assert (
+        check(requirement, target_of(request.getfixturevalue(fixture))).verdict is not Verdict.MET
+    )
 
 
 @pytest.mark.parametrize(("fixture", "line"), LINES.items(), ids=LINES.values())
@@ -61,13 +72,19 @@ def test_the_release_is_guessed_from_what_a_node_advertises(fixture, line, reque
 
 
 def test_the_first_init_producer_id_returns_coordinator_load_in_progress(apache_kafka):
-    """A broker requests its first block at the first InitProducerId, and does not let the producer wait (KAFKA-15459; since 3.6)."""
+    """A broker requests its first block at the first InitProducerId, and does not let the producer
+    wait (KAFKA-15459; since 3.6).
+    """
     with ApacheKafka(apache_kafka.release) as fresh, Target(fresh.bootstrap).peer() as peer:
         version = Target(fresh.bootstrap).newest(ApiKey.INIT_PRODUCER_ID)
         codes = []
         while not codes or codes[-1] != ErrorCode.NONE:
             codes.append(
-                peer.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000), version, InitProducerIdResponse).error_code
+                peer.ask(
+                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000),
+                    version,
+                    InitProducerIdResponse,
+                ).error_code
             )
             assert len(codes) < 100_000, "no producer id"
     assert len(codes) > 1

@@ -1,4 +1,6 @@
-"""Apache Kafka, and kraftsim with the same configuration, meet the requirements for nodes with several log directories."""
+"""Apache Kafka, and kraftsim with the same configuration, meet the requirements for nodes with
+several log directories.
+"""
 
 from collections.abc import Iterator
 
@@ -23,13 +25,17 @@ OF_DIRECTORIES = [each for each in all_requirements() if each.section is REQUIRE
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """One broker of ours with two directories."""
     places = ",".join(str(tmp_path_factory.mktemp("logs") / name) for name in ("first", "second"))
-    spec = ClusterSpec(brokers=1, port=free_port_range(1), node_settings={"broker-1": {"log.dirs": places}})
+    spec = ClusterSpec(
+        brokers=1, port=free_port_range(1), node_settings={"broker-1": {"log.dirs": places}}
+    )
     with EmbeddedCluster(spec) as cluster:
         yield Target(cluster.bootstrap)
 
 
 @pytest.fixture(scope="module", params=[DEFAULT_RELEASE, NEWEST_RELEASE])
-def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def theirs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
     """One node of Apache Kafka with two directories."""
     with ApacheKafka(request.param) as kafka:
         add_second_directory(kafka, tmp_path_factory.mktemp("logs") / "second")

@@ -1,4 +1,6 @@
-"""kraftsim meets every requirement that Apache Kafka meets: with one broker, with three, and as its oldest and newest release."""
+"""kraftsim meets every requirement that Apache Kafka meets: with one broker, with three, and as its
+oldest and newest release.
+"""
 
 from collections.abc import Iterator
 
@@ -21,7 +23,9 @@ AT_ONCE = {
     "socket.listen.backlog.size": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-"""No initial rebalance delay, no SYN retry with many connections, and a short check interval for transaction timeouts."""
+"""No initial rebalance delay, no SYN retry with many connections, and a short check interval for
+transaction timeouts.
+"""
 
 
 def meets(requirement: Requirement, target: Target) -> None:
@@ -40,8 +44,12 @@ def sentence(requirement: Requirement) -> str:
 def running(brokers: int, release: str) -> Iterator[Target]:
     """A cluster for all tests of this file."""
     port = free_port_range(brokers)
-    with EmbeddedCluster(ClusterSpec(brokers=brokers, release=release, port=port, settings=AT_ONCE)) as cluster:
-        yield Target(cluster.bootstrap.partition(",")[0], f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}")
+    with EmbeddedCluster(
+        ClusterSpec(brokers=brokers, release=release, port=port, settings=AT_ONCE)
+    ) as cluster:
+        yield Target(
+            cluster.bootstrap.partition(",")[0], f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +86,17 @@ def test_kraftsim_as_4_4_meets_every_requirement(requirement, kraftsim_4_4):
 
 
 def test_the_guessed_release_is_the_emulated_one(three_brokers, kraftsim_3_5, kraftsim_4_4):
-    assert [release_line_of(node).name for node in (three_brokers, kraftsim_3_5, kraftsim_4_4)] == ["3.9", "3.5", "4.4"]
+    assert [release_line_of(node).name for node in (three_brokers, kraftsim_3_5, kraftsim_4_4)] == [
+        "3.9",
+        "3.5",
+        "4.4",
+    ]
 
 
 def codes_until_an_id(target: Target) -> list[int]:
-    """Send InitProducerId to a broker without a block until it returns an id, and return all error codes."""
+    """Send InitProducerId to a broker without a block until it returns an id, and return all error
+    codes.
+    """
     version = target.newest(ApiKey.INIT_PRODUCER_ID)
     asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
     codes: list[int] = []
@@ -94,8 +108,12 @@ def codes_until_an_id(target: Target) -> list[int]:
 
 
 def test_the_first_init_producer_id_returns_coordinator_load_in_progress(kraftsim_cluster):
-    """A broker requests its first block at the first InitProducerId, and does not let the producer wait (since 3.6)."""
-    kraftsim_cluster.kill("broker-1")  # the fixture has fetched a block, which the next incarnation does not have
+    """A broker requests its first block at the first InitProducerId, and does not let the producer
+    wait (since 3.6).
+    """
+    kraftsim_cluster.kill(
+        "broker-1"
+    )  # the fixture has fetched a block, which the next incarnation does not have
     kraftsim_cluster.restart("broker-1")
     kraftsim_cluster.wait_until_ready()
     codes = codes_until_an_id(Target(kraftsim_cluster.bootstrap))

@@ -1,6 +1,8 @@
-"""The releases of a requirement are right for Apache Kafka: it is checked on the release lines on both sides of each boundary, also with kraftsim.
+"""The releases of a requirement are right for Apache Kafka: it is checked on the release lines on
+both sides of each boundary, also with kraftsim.
 
-test_apache_kafka.py tests 3.5, 3.9, 4.1 and 4.4; a requirement that was added or removed between these is tested here with the line of the change.
+test_apache_kafka.py tests 3.5, 3.9, 4.1 and 4.4; a requirement that was added or removed between
+these is tested here with the line of the change.
 """
 
 from collections.abc import Iterator
@@ -37,20 +39,32 @@ OTHERWISE_HERE: Final = {
 
 
 def changes_at(line: str) -> list[Requirement]:
-    """Return the requirements that hold for a line or the one before or after it, and not for all three."""
+    """Return the requirements that hold for a line or the one before or after it, and not for all
+    three.
+    """
     place = LINES.index(line)
     around = LINES[place - 1 : place + 2]
-    chosen = [each for each in all_requirements() if len({each.holds_for(one) for one in around}) == 2]
-    return [each for each in chosen if not {each.section.chapter, each.section.label} & ASKED_ELSEWHERE]
+    chosen = [
+        each for each in all_requirements() if len({each.holds_for(one) for one in around}) == 2
+    ]
+    return [
+        each for each in chosen if not {each.section.chapter, each.section.label} & ASKED_ELSEWHERE
+    ]
 
 
-CASES: Final = [pytest.param(line, each, id=f"{line} {sentence(each)}") for line in ASKED for each in changes_at(line)]
+CASES: Final = [
+    pytest.param(line, each, id=f"{line} {sentence(each)}")
+    for line in ASKED
+    for each in changes_at(line)
+]
 
 
 @pytest.fixture(scope="module")
 def theirs(request: pytest.FixtureRequest) -> Iterator[Target]:
     """One node of Apache Kafka."""
-    with ApacheKafka(next(each for each in RELEASES if each.startswith(f"{request.param}."))) as kafka:
+    with ApacheKafka(
+        next(each for each in RELEASES if each.startswith(f"{request.param}."))
+    ) as kafka:
         yield Target(kafka.bootstrap, kafka.controller)
 
 
@@ -58,14 +72,20 @@ def theirs(request: pytest.FixtureRequest) -> Iterator[Target]:
 def ours(request: pytest.FixtureRequest) -> Iterator[Target]:
     """One broker and one controller of ours."""
     port = free_port_range(1)
-    with EmbeddedCluster(ClusterSpec(brokers=1, release=request.param, port=port, settings=AT_ONCE)) as cluster:
-        yield Target(cluster.bootstrap.partition(",")[0], f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}")
+    with EmbeddedCluster(
+        ClusterSpec(brokers=1, release=request.param, port=port, settings=AT_ONCE)
+    ) as cluster:
+        yield Target(
+            cluster.bootstrap.partition(",")[0], f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}"
+        )
 
 
 def assert_holds(requirement: Requirement, target: Target, line: str) -> None:
     """It is met exactly by the lines for which it holds."""
     finding = check(requirement, target)
-    assert (finding.verdict is Verdict.MET) == requirement.holds_for(line), "\n".join([finding.why, *finding.transcript])
+    assert (finding.verdict is Verdict.MET) == requirement.holds_for(line), "\n".join(
+        [finding.why, *finding.transcript]
+    )
 
 
 def test_every_release_line_changes_a_requirement() -> None:
@@ -75,12 +95,16 @@ def test_every_release_line_changes_a_requirement() -> None:
 
 @pytest.mark.interop
 @pytest.mark.parametrize(("theirs", "requirement"), CASES, indirect=["theirs"])
-def test_apache_kafka_changes_at_the_release_boundary(theirs: Target, requirement: Requirement, request: pytest.FixtureRequest) -> None:
+def test_apache_kafka_changes_at_the_release_boundary(
+    theirs: Target, requirement: Requirement, request: pytest.FixtureRequest
+) -> None:
     assert_holds(requirement, theirs, request.node.callspec.params["theirs"])
 
 
 @pytest.mark.parametrize(("ours", "requirement"), CASES, indirect=["ours"])
-def test_kraftsim_changes_at_the_release_boundary(ours: Target, requirement: Requirement, request: pytest.FixtureRequest) -> None:
+def test_kraftsim_changes_at_the_release_boundary(
+    ours: Target, requirement: Requirement, request: pytest.FixtureRequest
+) -> None:
     line = request.node.callspec.params["ours"]
     if (line, requirement.label) not in OTHERWISE_HERE:
         assert_holds(requirement, ours, line)

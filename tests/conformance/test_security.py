@@ -1,4 +1,6 @@
-"""Apache Kafka with a SASL listener and an authorizer, and kraftsim with the same configuration, meet the section on security."""
+"""Apache Kafka with a SASL listener and an authorizer, and kraftsim with the same configuration,
+meet the section on security.
+"""
 
 from collections.abc import Iterator
 
@@ -23,7 +25,9 @@ def sentence(requirement: Requirement) -> str:
 
 def security_requirements(release: str) -> list[Requirement]:
     """The requirements of the section that hold for a release."""
-    return [each for each in all_requirements(release=release) if each.section.chapter == "security"]
+    return [
+        each for each in all_requirements(release=release) if each.section.chapter == "security"
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +57,14 @@ def newest_kraftsim_secured() -> Iterator[Target]:
         yield target
 
 
-@pytest.mark.parametrize("requirement", [each for each in security_requirements(NEWEST) if not each.holds_for("3.9")], ids=sentence)
-def test_kraftsim_as_the_newest_release_meets_every_requirement(requirement, newest_kraftsim_secured):
+@pytest.mark.parametrize(
+    "requirement",
+    [each for each in security_requirements(NEWEST) if not each.holds_for("3.9")],
+    ids=sentence,
+)
+def test_kraftsim_as_the_newest_release_meets_every_requirement(
+    requirement, newest_kraftsim_secured
+):
     """Requirements of later releases in addition to those of 3.9."""
     finding = check(requirement, newest_kraftsim_secured)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
@@ -70,7 +80,11 @@ def zookeeper_secured() -> Iterator[Target]:
 DECIDED_BY_CONTROLLER = ("security/2.8", "security/2.9")
 
 
-@pytest.mark.parametrize("requirement", [each for each in security_requirements("3.5") if each.label in DECIDED_BY_CONTROLLER], ids=sentence)
+@pytest.mark.parametrize(
+    "requirement",
+    [each for each in security_requirements("3.5") if each.label in DECIDED_BY_CONTROLLER],
+    ids=sentence,
+)
 def test_kraftsim_in_zookeeper_mode_meets_every_requirement(requirement, zookeeper_secured):
     """The whole section holds there; these two depend on the broker that is the controller."""
     finding = check(requirement, zookeeper_secured)

@@ -20,7 +20,9 @@ from tests.conformance.fake_node import CloseConnection, api_versions_0, fake_no
 
 @contextmanager
 def node_that_sends(answer: bytes | None) -> Iterator[str]:
-    """A node that sends the same bytes on every connection and closes it; with None it sends nothing and keeps it open."""
+    """A node that sends the same bytes on every connection and closes it; with None it sends
+    nothing and keeps it open.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         held: list[socket.socket] = []
 
@@ -56,7 +58,11 @@ def made(check, since="", until=""):
 
 @pytest.mark.parametrize(
     "unmet",
-    [lambda: expect(False, "no"), lambda: expect_equal(1, 2, "a number"), lambda: expect_error(3, ErrorCode.NONE, "an error")],
+    [
+        lambda: expect(False, "no"),
+        lambda: expect_equal(1, 2, "a number"),
+        lambda: expect_error(3, ErrorCode.NONE, "an error"),
+    ],
 )
 def test_an_expectation_that_fails_is_unmet(unmet):
     with pytest.raises(Unmet):
@@ -64,7 +70,9 @@ def test_an_expectation_that_fails_is_unmet(unmet):
 
 
 def test_an_unexpected_error_code_is_shown_by_name():
-    with pytest.raises(Unmet, match="the answer: expected 0 NONE, got 45 OUT_OF_ORDER_SEQUENCE_NUMBER"):
+    with pytest.raises(
+        Unmet, match="the answer: expected 0 NONE, got 45 OUT_OF_ORDER_SEQUENCE_NUMBER"
+    ):
         expect_error(45, ErrorCode.NONE, "the answer")
 
 
@@ -73,21 +81,34 @@ def test_an_unexpected_error_code_is_shown_by_name():
     [(b"", PeerClosed), (framed(b"\x00\x00")[:3], PeerClosed), (None, PeerSilent)],
 )
 def test_a_peer_distinguishes_silence_from_a_closed_connection(answer, trouble):
-    with node_that_sends(answer) as address, Peer.at(address, timeout_seconds=0.3) as peer, pytest.raises(trouble):
+    with (
+        node_that_sends(answer) as address,
+        Peer.at(address, timeout_seconds=0.3) as peer,
+        pytest.raises(trouble),
+    ):
         peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
 
 
 def test_a_response_to_another_request_is_not_accepted():
     stranger = framed((77).to_bytes(4) + b"\x00\x00" + b"\x00\x00\x00\x00")
-    with node_that_sends(stranger) as address, Peer.at(address) as peer, pytest.raises(PeerClosed, match="77"):
+    with (
+        node_that_sends(stranger) as address,
+        Peer.at(address) as peer,
+        pytest.raises(PeerClosed, match="77"),
+    ):
         peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
 
 
-@pytest.mark.parametrize("answer", [b"", framed(b"\x00\x00\x00\x01\x00\x00"), framed(b"\x00\x00\x00\x01" + bytes(6))])
+@pytest.mark.parametrize(
+    "answer", [b"", framed(b"\x00\x00\x00\x01\x00\x00"), framed(b"\x00\x00\x00\x01" + bytes(6))]
+)
 def test_a_node_with_bad_responses_meets_no_api_versions_requirement(answer):
     """No response, a truncated response, and a well-formed response without APIs."""
     with node_that_sends(answer) as address:
-        findings = [check(requirement, Target(address)) for requirement in all_requirements(["api-versions", "wire/4"])]
+        findings = [
+            check(requirement, Target(address))
+            for requirement in all_requirements(["api-versions", "wire/4"])
+        ]
     assert findings
     assert [finding.requirement.label for finding in findings if finding.is_met] == []
 
@@ -103,10 +124,16 @@ def test_an_unreachable_node_is_not_a_finding():
 def test_every_requirement_has_a_unique_number_sentence_and_source():
     requirements = all_requirements()
     assert len(requirements) >= 240
-    assert all(requirement.source.strip() and requirement.sentence.strip() for requirement in requirements)
+    assert all(
+        requirement.source.strip() and requirement.sentence.strip() for requirement in requirements
+    )
     for what in ("label", "check"):
-        assert len({getattr(requirement, what) for requirement in requirements}) == len(requirements), f"a {what} is used twice"
-    assert len({(requirement.section.label, requirement.sentence) for requirement in requirements}) == len(requirements)
+        assert len({getattr(requirement, what) for requirement in requirements}) == len(
+            requirements
+        ), f"a {what} is used twice"
+    assert len(
+        {(requirement.section.label, requirement.sentence) for requirement in requirements}
+    ) == len(requirements)
 
 
 def test_the_wire_section_has_at_least_sixty_requirements():
@@ -148,7 +175,9 @@ def test_a_pattern_selects_numbers_sections_or_words(pattern, labels):
 
 def test_a_section_pattern_does_not_match_a_longer_number():
     assert {requirement.section.label for requirement in all_requirements(["wire/1"])} == {"wire/1"}
-    assert {requirement.section.chapter for requirement in all_requirements(["produce"])} == {"produce"}
+    assert {requirement.section.chapter for requirement in all_requirements(["produce"])} == {
+        "produce"
+    }
 
 
 def test_a_pattern_that_matches_nothing_is_an_error():
@@ -168,7 +197,9 @@ def hangs_up(frame: bytes) -> bytes | None:
 
 
 def answers_zeros(frame: bytes) -> bytes | None:
-    """A node that advertises many APIs, and sends zeros for every request, which may parse as a response."""
+    """A node that advertises many APIs, and sends zeros for every request, which may parse as a
+    response.
+    """
     ranges = dict.fromkeys(range(70), (0, 9))
     return api_versions_0(frame, ranges) if frame[:2] == b"\x00\x12" else frame[4:8] + bytes(64)
 
@@ -176,15 +207,33 @@ def answers_zeros(frame: bytes) -> bytes | None:
 MET_BY_SILENCE = {"wire/1.3", "wire/9.4"}
 """Requirements about silence and closed connections."""
 MET_BY_ZEROS = MET_BY_SILENCE | {
-    *("wire/4.1", "wire/4.2", "wire/4.12", "wire/4.13", "wire/4.14"),  # ApiVersions responses are valid
-    *("wire/5.12", "wire/7.6", "wire/7.9", "wire/7.15"),  # any response is sufficient, or equal responses
+    *(
+        "wire/4.1",
+        "wire/4.2",
+        "wire/4.12",
+        "wire/4.13",
+        "wire/4.14",
+    ),  # ApiVersions responses are valid
+    *(
+        "wire/5.12",
+        "wire/7.6",
+        "wire/7.9",
+        "wire/7.15",
+    ),  # any response is sufficient, or equal responses
     *("wire/9.2", "wire/9.5", "wire/9.6", "wire/9.8"),  # connections are opened and closed
-    *("api-versions/1.1", "api-versions/1.3", "controller/1.1", "controller/1.3"),  # the list has the required length
+    *(
+        "api-versions/1.1",
+        "api-versions/1.3",
+        "controller/1.1",
+        "controller/1.3",
+    ),  # the list has the required length
     "init-producer-id/1.6",  # a producer id of 0
 }
 
 
-@pytest.mark.parametrize(("answering", "met_at_most"), [(hangs_up, MET_BY_SILENCE), (answers_zeros, MET_BY_ZEROS)])
+@pytest.mark.parametrize(
+    ("answering", "met_at_most"), [(hangs_up, MET_BY_SILENCE), (answers_zeros, MET_BY_ZEROS)]
+)
 def test_a_node_that_does_everything_wrong_meets_few_requirements(answering, met_at_most):
     """A check that any node passes is useless."""
     with fake_node(answering) as address:

@@ -1,4 +1,6 @@
-"""Apache Kafka with its LocalTieredStorage, and kraftsim with a directory, meet the requirements for nodes with a remote store."""
+"""Apache Kafka with its LocalTieredStorage, and kraftsim with a directory, meet the requirements
+for nodes with a remote store.
+"""
 
 from collections.abc import Iterator
 
@@ -16,8 +18,14 @@ from tests.apache_kafka.tiered import TIERED_RELEASES, tiered_settings
 from tests.conformance.test_security import sentence
 
 WITHOUT_STORE = "tiered-storage/1.1"
-CHAPTER = [each for each in all_requirements() if each.section.chapter == "tiered-storage" and each.label != WITHOUT_STORE]
-"""Requirements for nodes without a remote store are tested in test_kraftsim.py and test_apache_kafka.py."""
+CHAPTER = [
+    each
+    for each in all_requirements()
+    if each.section.chapter == "tiered-storage" and each.label != WITHOUT_STORE
+]
+"""Requirements for nodes without a remote store are tested in test_kraftsim.py and
+test_apache_kafka.py.
+"""
 OURS = {
     "remote.log.storage.system.enable": "true",
     "rsm.config.dir": "remote",
@@ -35,14 +43,20 @@ OURS = {
 def ours() -> Iterator[Target]:
     """One broker and one controller of ours, in one process."""
     port = free_port_range(1)
-    with EmbeddedCluster(ClusterSpec(brokers=1, port=port, release="4.4", settings=OURS)) as cluster:
+    with EmbeddedCluster(
+        ClusterSpec(brokers=1, port=port, release="4.4", settings=OURS)
+    ) as cluster:
         yield Target(cluster.bootstrap, f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}")
 
 
 @pytest.fixture(scope="module", params=TIERED_RELEASES)
-def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def theirs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
     """One node of Apache Kafka."""
-    with ApacheKafka(request.param, tiered_settings(tmp_path_factory.mktemp("store"), request.param)) as kafka:
+    with ApacheKafka(
+        request.param, tiered_settings(tmp_path_factory.mktemp("store"), request.param)
+    ) as kafka:
         yield Target(kafka.bootstrap, kafka.controller)
 
 

@@ -1,4 +1,6 @@
-"""The section on ZooKeeper: a broker in ZooKeeper mode and a KRaft controller for its migration, of Apache Kafka 3.9.1 and ours."""
+"""The section on ZooKeeper: a broker in ZooKeeper mode and a KRaft controller for its migration, of
+Apache Kafka 3.9.1 and ours.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -32,7 +34,9 @@ def sentence(requirement: Requirement) -> str:
 def ours() -> Iterator[Target]:
     """One broker and one controller of ours, in one process."""
     port = free_port_range(1)
-    with EmbeddedCluster(ClusterSpec(zookeeper=True, brokers=1, controllers=1, port=port)) as cluster:
+    with EmbeddedCluster(
+        ClusterSpec(zookeeper=True, brokers=1, controllers=1, port=port)
+    ) as cluster:
         yield Target(cluster.bootstrap, f"127.0.0.1:{port + CONTROLLER_PORT_DISTANCE}")
 
 
@@ -40,7 +44,9 @@ def ours() -> Iterator[Target]:
 def theirs() -> Iterator[Target]:
     """A broker and a controller of theirs, on a ZooKeeper server of ours."""
     with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftsim-conformance-")))
+        directory = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="kraftsim-conformance-"))
+        )
         zookeeper = stack.enter_context(running_zookeeper(directory / "zookeeper"))
         broker = stack.enter_context(broker_of_zookeeper(zookeeper.port))
         (port,) = _free_ports(1)

@@ -2,7 +2,16 @@
 
 from crc32c import crc32c
 
-from protocol.batches import BEFORE_CRC, COVERED_HEADER, CRC, HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC, RecordBatch, build_batch
+from protocol.batches import (
+    BEFORE_CRC,
+    COVERED_HEADER,
+    CRC,
+    HEADER_SIZE_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    RecordBatch,
+    build_batch,
+)
 from protocol.compression import Compression
 from protocol.control_records import ControlType, EndTxnMarker, build_control_record
 from protocol.records import Record
@@ -42,13 +51,27 @@ def make_batch(
 
 
 def make_marker(
-    *, commits: bool = True, producer_id: int = 7, epoch: int = 0, timestamp: int = 1000, base_offset: int = 0, coordinator_epoch: int = 0
+    *,
+    commits: bool = True,
+    producer_id: int = 7,
+    epoch: int = 0,
+    timestamp: int = 1000,
+    base_offset: int = 0,
+    coordinator_epoch: int = 0,
 ) -> RecordBatch:
     """Return the control batch by which a coordinator ends a transaction."""
     kind = ControlType.COMMIT if commits else ControlType.ABORT
     key, value = build_control_record(kind, EndTxnMarker(coordinator_epoch=coordinator_epoch))
     return make_batch(
-        -1, producer_id=producer_id, epoch=epoch, timestamp=timestamp, key=key, value=value, base_offset=base_offset, transactional=True, control=True
+        -1,
+        producer_id=producer_id,
+        epoch=epoch,
+        timestamp=timestamp,
+        key=key,
+        value=value,
+        base_offset=base_offset,
+        transactional=True,
+        control=True,
     )
 
 
@@ -75,5 +98,7 @@ def doctored(
         batch.record_count if record_count is None else record_count,
     )
     length = HEADER_SIZE_BYTES - LENGTH_OVERHEAD_BYTES + len(body)
-    before = BEFORE_CRC.pack(batch.base_offset if base_offset is None else base_offset, length, -1, MAGIC)
+    before = BEFORE_CRC.pack(
+        batch.base_offset if base_offset is None else base_offset, length, -1, MAGIC
+    )
     return RecordBatch(before + CRC.pack(crc32c(body, crc32c(covered))) + covered + body)

@@ -1,4 +1,6 @@
-"""Shared fixtures of the core tests: emitted events, and command scripts with their expected output."""
+"""Shared fixtures of the core tests: emitted events, and command scripts with their expected
+output.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,15 +21,23 @@ def emitted() -> list[Event]:
 
 @pytest.fixture
 def run_script(request: pytest.FixtureRequest) -> Callable[[str, Callable[[str], str]], None]:
-    """Run a script: blocks of commands, a line of hyphens, and the expected output.   Source: etcd raft's interaction tests."""
+    """Run a script: blocks of commands, a line of hyphens, and the expected output.
+
+    Source: etcd raft's interaction tests.
+    """
     return partial(compare_script, rewrites=request.config.getoption("--rewrite-scripts"))
 
 
 def compare_script(name: str, answer: Callable[[str], str], *, rewrites: bool) -> None:
-    """Compare the script with the actual output, or write that into it. `answer` takes one command line and returns its lines."""
+    """Compare the script with the actual output, or write that into it.
+
+    `answer` takes one command line and returns its lines.
+    """
     path = SCRIPTS / f"{name}.txt"
     expected = path.read_text()
-    actual = "\n\n".join(_run_block(block, answer) for block in expected.strip().split("\n\n")) + "\n"
+    actual = (
+        "\n\n".join(_run_block(block, answer) for block in expected.strip().split("\n\n")) + "\n"
+    )
     if rewrites:
         path.write_text(actual)
         return

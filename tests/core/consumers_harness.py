@@ -1,4 +1,6 @@
-"""A consumer-group coordinator without a node: members by name, manually created topics, and a log that can be replayed."""
+"""A consumer-group coordinator without a node: members by name, manually created topics, and a log
+that can be replayed.
+"""
 
 from kraftsim.core.groups.answers import HeartbeatAnswer
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
@@ -82,20 +84,34 @@ class ConsumersHarness(GroupsHarness):
 
     def join(self, member_id: str, *names: str, **changed: object) -> HeartbeatAnswer:  # type: ignore[override]
         """Join the group, and accept the assignment."""
-        fields = {"subscribed_names": names or ("t",), "rebalance_timeout_ms": REBALANCE_MS, "owned": {}, **changed}
+        fields = {
+            "subscribed_names": names or ("t",),
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "owned": {},
+            **changed,
+        }
         return self._take(member_id, self.ask(member_id, 0, **fields))
 
     def beat(self, member_id: str, **changed: object) -> HeartbeatAnswer:
         """Send a heartbeat with the owned partitions, and accept the assignment."""
-        return self._take(member_id, self.ask(member_id, self.epochs[member_id], **{"owned": self.owned[member_id], **changed}))
+        return self._take(
+            member_id,
+            self.ask(
+                member_id, self.epochs[member_id], **{"owned": self.owned[member_id], **changed}
+            ),
+        )
 
     def beat_all(self, *member_ids: str, rounds: int = 6) -> dict[str, list[int]]:
-        """Let members send some rounds of heartbeats, and return the partitions of topic t that each has."""
+        """Let members send some rounds of heartbeats, and return the partitions of topic t that
+        each has.
+        """
         for _ in range(rounds):
             for member_id in member_ids:
                 self.beat(member_id)
                 self._no_partition_is_shared()
-        return {member_id: list(self.owned[member_id].get(id_of("t"), ())) for member_id in member_ids}
+        return {
+            member_id: list(self.owned[member_id].get(id_of("t"), ())) for member_id in member_ids
+        }
 
     def _take(self, member_id: str, answer: HeartbeatAnswer) -> HeartbeatAnswer:
         if answer.error is ErrorCode.NONE:
@@ -106,7 +122,12 @@ class ConsumersHarness(GroupsHarness):
         return answer
 
     def _no_partition_is_shared(self) -> None:
-        rows = [(topic_id, number) for shares in self.owned.values() for topic_id, numbers in shares.items() for number in numbers]
+        rows = [
+            (topic_id, number)
+            for shares in self.owned.values()
+            for topic_id, numbers in shares.items()
+            for number in numbers
+        ]
         assert len(rows) == len(set(rows)), f"two members have the same: {self.owned}"
 
     def gone(self, member_id: str) -> None:
@@ -117,7 +138,9 @@ class ConsumersHarness(GroupsHarness):
         """Request to join as a classic member."""
         return super().join(fresh="classic")
 
-    def classic_joins(self, member_id: str, protocols: Protocols, *, fresh: str, instance: str | None = None) -> int:
+    def classic_joins(
+        self, member_id: str, protocols: Protocols, *, fresh: str, instance: str | None = None
+    ) -> int:
         """Request to join with a subscription; return the number of the pending response."""
         return super().join(member_id, fresh=fresh, instance=instance, spoken=protocols)
 
@@ -146,4 +169,12 @@ class ConsumersHarness(GroupsHarness):
 def state_of(harness: ConsumersHarness) -> object:
     """The complete state of the group in the log."""
     group = harness.consumers
-    return group.group_epoch, group.assignment_epoch, group.metadata_hash, group.members, group.targets, group.resolved, group.state
+    return (
+        group.group_epoch,
+        group.assignment_epoch,
+        group.metadata_hash,
+        group.members,
+        group.targets,
+        group.resolved,
+        group.state,
+    )

@@ -1,6 +1,8 @@
-"""How scripts show the effects of a core: the name of the effect, and the fields that differ from their defaults.
+"""How scripts show the effects of a core: the name of the effect, and the fields that differ from
+their defaults.
 
-Effects are plain values everywhere, so one format serves all scripts; a script driver formats the exceptions itself.
+Effects are plain values everywhere, so one format serves all scripts; a script driver formats the
+exceptions itself.
 """
 
 import dataclasses
@@ -13,7 +15,9 @@ from kraftsim.core.clients.producer_steps import Identity, TopicPartition
 
 
 def spelt(value: object) -> str:
-    """Return a value as a script shows it: `Name field=value`, `topic-partition`, `producer id/epoch`, names of errors and states."""
+    """Return a value as a script shows it: `Name field=value`, `topic-partition`, `producer
+    id/epoch`, names of errors and states.
+    """
     match value:
         case TopicPartition():
             return f"{value.topic}-{value.partition}"
@@ -30,7 +34,12 @@ def spelt(value: object) -> str:
         case tuple() | list():
             return f"[{', '.join(map(spelt, value))}]"
         case _ if isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value):
-            return " ".join([type(value).__name__, *(f"{name}={_inside(field)}" for name, field in _fields(value))])
+            return " ".join(
+                [
+                    type(value).__name__,
+                    *(f"{name}={_inside(field)}" for name, field in _fields(value)),
+                ]
+            )
         case _:
             return str(value)
 
@@ -50,6 +59,10 @@ def _fields(value: object) -> Iterator[tuple[str, object]]:
         return
     assert dataclasses.is_dataclass(value), "a struct or a dataclass"
     for field in dataclasses.fields(value):
-        default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        default = (
+            field.default_factory()
+            if field.default_factory is not dataclasses.MISSING
+            else field.default
+        )
         if getattr(value, field.name) != default:
             yield field.name, getattr(value, field.name)

@@ -1,4 +1,6 @@
-"""A random source with values chosen by the test: always the same bytes and the same position within a range."""
+"""A random source with values chosen by the test: always the same bytes and the same position
+within a range.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,6 @@
-"""A group coordinator without a node: the test sets the time, the log is a list, and appends are replicated on command."""
+"""A group coordinator without a node: the test sets the time, the log is a list, and appends are
+replicated on command.
+"""
 
 from kraftsim.core.groups.answers import GroupAnswer, JoinAnswer, SyncAnswer
 from kraftsim.core.groups.committing import OffsetCommitInput, OffsetToCommit
@@ -53,7 +55,9 @@ class GroupsHarness:
                 assert isinstance(effect, Append)
                 first_offset = len(self.records)
                 self.records += effect.records
-                self.log.append(batch_of(*effect.records, offset=first_offset, **of_producer(effect.producer)))
+                self.log.append(
+                    batch_of(*effect.records, offset=first_offset, **of_producer(effect.producer))
+                )
                 if effect.token is not None:
                     self.held.append((effect.token, first_offset))
                     if not self.holds_back:
@@ -61,7 +65,9 @@ class GroupsHarness:
 
     def store(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
         """Complete one of the waiting appends with a result."""
-        token, first_offset = self.held[index] if error is ErrorCode.REQUEST_TIMED_OUT else self.held.pop(index)
+        token, first_offset = (
+            self.held[index] if error is ErrorCode.REQUEST_TIMED_OUT else self.held.pop(index)
+        )
         self.shard.outbox.stored(token, Stored(error, first_offset, self.now))
         self.settle()
 
@@ -74,7 +80,8 @@ class GroupsHarness:
             self.settle()
         self.now_ms = until_ms
 
-    # Requests ------------------------------------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     def join(
         self,
@@ -86,8 +93,8 @@ class GroupsHarness:
         spoken: Protocols | None = None,
         **changed: object,
     ) -> int:
-        """Request to join; return the number of the pending response. `protocols` are names separated by spaces;
-        `spoken` also has subscriptions.
+        """Request to join; return the number of the pending response. `protocols` are names
+        separated by spaces; `spoken` also has subscriptions.
         """
         self._waiters += 1
         fields: dict[str, object] = {
@@ -99,7 +106,9 @@ class GroupsHarness:
             "rebalance_timeout_ms": REBALANCE_MS,
             "session_timeout_ms": SESSION_MS,
             "protocol_type": "consumer",
-            "protocols": tuple((name, b"") for name in protocols.split()) if spoken is None else spoken,
+            "protocols": tuple((name, b"") for name in protocols.split())
+            if spoken is None
+            else spoken,
             "fresh_id": fresh,
             "takes_id_first": False,
             "skips_assignment": False,
@@ -159,9 +168,16 @@ class GroupsHarness:
     ) -> int:
         """Commit an offset of topic t."""
         self._waiters += 1
-        row = OffsetToCommit(topic="t", partition=partition, offset=offset, leader_epoch=-1, metadata=metadata)
+        row = OffsetToCommit(
+            topic="t", partition=partition, offset=offset, leader_epoch=-1, metadata=metadata
+        )
         asked = OffsetCommitInput(
-            group_id=GROUP, generation_id=generation_id, member_id=member_id, group_instance_id=None, retention_ms=retention_ms, offsets=[row]
+            group_id=GROUP,
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=None,
+            retention_ms=retention_ms,
+            offsets=[row],
         )
         self.shard.commit(self._waiters, asked, self.now, version)
         self.settle()
@@ -187,7 +203,15 @@ class GroupsHarness:
             generation_id=generation_id,
             member_id=member_id,
             group_instance_id=instance,
-            offsets=[OffsetToCommit(topic="t", partition=partition, offset=offset, leader_epoch=-1, metadata=metadata)],
+            offsets=[
+                OffsetToCommit(
+                    topic="t",
+                    partition=partition,
+                    offset=offset,
+                    leader_epoch=-1,
+                    metadata=metadata,
+                )
+            ],
         )
         self.shard.commit_in_transaction(self._waiters, asked, self.now)
         self.settle()
@@ -198,31 +222,46 @@ class GroupsHarness:
         marker_offset = len(self.records)
         self.records.append(CoordinatorRecord(b"marker", None))
         marker = build_transaction_marker(
-            producer_id=producer_id, producer_epoch=0, commits=commits, coordinator_epoch=0, timestamp=0, base_offset=marker_offset
+            producer_id=producer_id,
+            producer_epoch=0,
+            commits=commits,
+            coordinator_epoch=0,
+            timestamp=0,
+            base_offset=marker_offset,
         )
         self.log.append(RecordBatch(marker))
         self.shard.end_transaction(producer_id, 0, marker_offset, is_commit=commits)
 
-    def committed(self, partition: int = 0, *, require_stable: bool = False) -> int | ErrorCode | None:
+    def committed(
+        self, partition: int = 0, *, require_stable: bool = False
+    ) -> int | ErrorCode | None:
         """The committed offset of a partition of topic t, or the error."""
-        found = self.shard.fetch_offsets(GROUP, [("t", partition)], require_stable=require_stable)[0]
+        found = self.shard.fetch_offsets(GROUP, [("t", partition)], require_stable=require_stable)[
+            0
+        ]
         if found.error is not ErrorCode.NONE:
             return found.error
         return None if found.offset is None else found.offset.offset
 
-    # Scenarios -----------------------------------------------------------------------------------------------------------------------------
+    # Scenarios
+    # ----------------------------------------------------------------------------------------------
 
     def stable(self, *names: str) -> int:
-        """Bring the group of these members, by the suffixes of their ids, into its next generation, with assignments of
-        their names; return it.
+        """Bring the group of these members, by the suffixes of their ids, into its next generation,
+        with assignments of their names; return it.
         """
-        waiters = [self.join(f"c-{name}" if f"c-{name}" in self.member_ids else "", fresh=name) for name in names]
+        waiters = [
+            self.join(f"c-{name}" if f"c-{name}" in self.member_ids else "", fresh=name)
+            for name in names
+        ]
         self.pass_time(2 * self.settings.initial_rebalance_delay_ms)
         answers = [self.joined(waiter) for waiter in waiters]
         assert {answer.error for answer in answers} == {ErrorCode.NONE}
         generation_id = answers[0].generation_id
         for answer in answers:
-            self.sync(answer.member_id, generation_id, **{f"c_{name}": name.encode() for name in names})
+            self.sync(
+                answer.member_id, generation_id, **{f"c_{name}": name.encode() for name in names}
+            )
         return generation_id
 
     @property
@@ -256,4 +295,9 @@ def of_producer(producer: WritingProducer | None) -> dict[str, object]:
     """The producer fields of a transactional batch."""
     if producer is None:
         return {}
-    return {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch, "base_sequence": 0, "transactional": True}
+    return {
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "base_sequence": 0,
+        "transactional": True,
+    }

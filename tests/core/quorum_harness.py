@@ -1,8 +1,8 @@
-"""A simulated quorum: replicas of the metadata log, a network that delays, loses and duplicates, disks that lose
-unflushed data, and one seed.
+"""A simulated quorum: replicas of the metadata log, a network that delays, loses and duplicates,
+disks that lose unflushed data, and one seed.
 
-The rules run without a node, so every defect found here is one of the rules. The invariants are checked after every
-step.
+The rules run without a node, so every defect found here is one of the rules. The invariants are
+checked after every step.
 """
 
 import heapq
@@ -22,11 +22,21 @@ from kraftsim.core.raft.settings import RaftSettings
 from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterHistory, VoterNode, VoterSet
 from kraftsim.events.event import Event
 from protocol.batches import build_batch, split_batches
-from protocol.control_records import ControlType, KRaftVersionRecord, LeaderChangeMessage, Voter, build_control_batch
+from protocol.control_records import (
+    ControlType,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    Voter,
+    build_control_batch,
+)
 from protocol.disk.quorum_state import QuorumState
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest
-from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from protocol.messages.k18_api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest
 from protocol.records import Record
 from protocol.schema import Message
@@ -37,7 +47,10 @@ LISTENER = "CONTROLLER"
 
 @dataclass
 class HarnessDisk:
-    """The durable state of a replica. Batches are atomic; only those before `flushed` survive a power loss."""
+    """The durable state of a replica.
+
+    Batches are atomic; only those before `flushed` survive a power loss.
+    """
 
     state: QuorumState | None = None
     batches: list[bytes] = field(default_factory=list)
@@ -46,7 +59,9 @@ class HarnessDisk:
     snapshots: dict[SnapshotId, bytes] = field(default_factory=dict)
 
     def end_offset(self) -> int:
-        return next(split_batches(self.batches[-1])).next_offset if self.batches else self.start_offset
+        return (
+            next(split_batches(self.batches[-1])).next_offset if self.batches else self.start_offset
+        )
 
 
 class HarnessNode:
@@ -87,13 +102,17 @@ class HarnessNode:
             settings=self.harness.settings,
             log=log,
             voters=voters,
-            bootstrap=[address_of(other) for other in self.harness.nodes if other != self.id] if self.harness.is_dynamic else (),
+            bootstrap=[address_of(other) for other in self.harness.nodes if other != self.id]
+            if self.harness.is_dynamic
+            else (),
             draw=self.harness.random.randrange,
             emit=lambda event: self.harness.emit(self, event),
         )
         if self.harness.is_dynamic and self.id in self.harness.formatted:
             voters.add_version(-1, 1)
-            voters.add_voters(-1, VoterSet(harness_voter(self.harness, other) for other in self.harness.formatted))
+            voters.add_voters(
+                -1, VoterSet(harness_voter(self.harness, other) for other in self.harness.formatted)
+            )
         for snapshot in sorted(self.disk.snapshots):
             named = self.harness.voters_in_snapshots.get(snapshot)
             if named is not None:
@@ -128,7 +147,13 @@ class HarnessNode:
         self.harness.at(self.wake_ms, self.poll_if(self.incarnation, self.wake_ms))
 
     def poll_if(self, incarnation: int, wake_ms: int) -> Callable[[], None]:
-        return lambda: self.pump() if self.replica is not None and self.incarnation == incarnation and self.wake_ms == wake_ms else None
+        return lambda: (
+            self.pump()
+            if self.replica is not None
+            and self.incarnation == incarnation
+            and self.wake_ms == wake_ms
+            else None
+        )
 
     def receive(self, request: Message, answer: Callable[[Message], None]) -> None:
         """Serve a request as a node does."""
@@ -142,10 +167,18 @@ class HarnessNode:
                 if isinstance(outcome, serving.SnapshotPiece):
                     content = self.disk.snapshots[outcome.snapshot]
                     piece = content[outcome.position : outcome.position + 40]
-                    outcome = serving.snapshot_response(quorum, outcome, size=len(content), records=piece)
+                    outcome = serving.snapshot_response(
+                        quorum, outcome, size=len(content), records=piece
+                    )
                 answer(outcome)
             case ApiVersionsRequest():
-                answer(ApiVersionsResponse(supported_features=[SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)]))
+                answer(
+                    ApiVersionsResponse(
+                        supported_features=[
+                            SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+                        ]
+                    )
+                )
             case _:
                 self.replica.on_request(request, answer, self.harness.now_ms)
         self.pump()
@@ -155,8 +188,13 @@ class HarnessNode:
         assert self.replica is not None and self.leads, "only an active leader writes"
         count = self.harness.random.randrange(1, 4)
         first = self.replica.append(count)
-        records = [Record(timestamp=0, value=b"%d.%d" % (self.replica.quorum.epoch, first + index)) for index in range(count)]
-        self.disk.batches.append(build_batch(records, base_offset=first, leader_epoch=self.replica.quorum.epoch))
+        records = [
+            Record(timestamp=0, value=b"%d.%d" % (self.replica.quorum.epoch, first + index))
+            for index in range(count)
+        ]
+        self.disk.batches.append(
+            build_batch(records, base_offset=first, leader_epoch=self.replica.quorum.epoch)
+        )
         self.replica.on_written()
         self.pump()
 
@@ -168,13 +206,19 @@ class HarnessNode:
         epoch = log.epochs.epoch_at(log.high_watermark - 1)
         assert epoch is not None, "the log knows its epochs"
         snapshot = SnapshotId(log.high_watermark, epoch)
-        self.harness.voters_in_snapshots[snapshot] = voters.voters_at(snapshot.end_offset - 1) if self.harness.is_dynamic else None
+        self.harness.voters_in_snapshots[snapshot] = (
+            voters.voters_at(snapshot.end_offset - 1) if self.harness.is_dynamic else None
+        )
         self.disk.snapshots[snapshot] = b"everything below %d" % snapshot.end_offset
         log.add_snapshot(snapshot)
         for gone in log.delete_before(snapshot):
             self.disk.snapshots.pop(gone, None)
         voters.trim_before(log.start_offset)
-        kept = [batch for batch in self.disk.batches if next(split_batches(batch)).next_offset > snapshot.end_offset]
+        kept = [
+            batch
+            for batch in self.disk.batches
+            if next(split_batches(batch)).next_offset > snapshot.end_offset
+        ]
         self.disk.flushed = max(0, self.disk.flushed - (len(self.disk.batches) - len(kept)))
         self.disk.batches, self.disk.start_offset = kept, snapshot.end_offset
         return snapshot
@@ -182,15 +226,21 @@ class HarnessNode:
     def _read_back(self) -> list:  # type: ignore[type-arg]
         return [next(split_batches(batch)) for batch in self.disk.batches]
 
-    def _fetch(self, request: FetchRequest, answer: Callable[[Message], None], *, park: bool) -> None:
+    def _fetch(
+        self, request: FetchRequest, answer: Callable[[Message], None], *, park: bool
+    ) -> None:
         assert self.replica is not None, "only a running node serves"
         quorum = self.replica.quorum
-        refused = serving.refuse_fetch(quorum, request) or serving.fetch_outcome(quorum, request, self.harness.now_ms, self.harness.now_ms)
+        refused = serving.refuse_fetch(quorum, request) or serving.fetch_outcome(
+            quorum, request, self.harness.now_ms, self.harness.now_ms
+        )
         if refused is not None:
             answer(refused)
             return
         offset = request.topics[0].partitions[0].fetch_offset
-        records = b"".join(batch for batch in self.disk.batches if next(split_batches(batch)).next_offset > offset)
+        records = b"".join(
+            batch for batch in self.disk.batches if next(split_batches(batch)).next_offset > offset
+        )
         if not records and park:
             self.parked.append((request, answer, self.harness.now_ms + request.max_wait_ms))
             self.harness.at(self.harness.now_ms + request.max_wait_ms, self._expire_parked)
@@ -214,7 +264,9 @@ class HarnessNode:
         match effect:
             case do.Persist(state=state):
                 self.is_persisting = True
-                self.harness.after(self.harness.random.randrange(3), self._persisted(self.incarnation, state))
+                self.harness.after(
+                    self.harness.random.randrange(3), self._persisted(self.incarnation, state)
+                )
             case do.EmitEvent():
                 pass
             case do.Reply(ticket=ticket, body=body):
@@ -222,39 +274,80 @@ class HarnessNode:
             case do.Send():
                 self.harness.send(self, effect)
             case do.WriteLeaderChange():
-                message = LeaderChangeMessage(version=0, leader_id=self.id, voters=[Voter(voter_id=key.id) for key in effect.voters])
+                message = LeaderChangeMessage(
+                    version=0,
+                    leader_id=self.id,
+                    voters=[Voter(voter_id=key.id) for key in effect.voters],
+                )
                 records: list[tuple[ControlType, Message]] = [(ControlType.LEADER_CHANGE, message)]
                 if effect.kraft_version is not None:
-                    records.append((ControlType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=effect.kraft_version)))
+                    records.append(
+                        (
+                            ControlType.KRAFT_VERSION,
+                            KRaftVersionRecord(k_raft_version=effect.kraft_version),
+                        )
+                    )
                 if effect.voters_record is not None:
                     records.append((ControlType.KRAFT_VOTERS, effect.voters_record))
-                self.disk.batches.append(build_control_batch(records, base_offset=effect.first_offset, timestamp=0, leader_epoch=effect.leader_epoch))
+                self.disk.batches.append(
+                    build_control_batch(
+                        records,
+                        base_offset=effect.first_offset,
+                        timestamp=0,
+                        leader_epoch=effect.leader_epoch,
+                    )
+                )
             case do.WriteVoters():
                 records = [(ControlType.KRAFT_VOTERS, effect.voters_record)]
-                self.disk.batches.append(build_control_batch(records, base_offset=effect.first_offset, timestamp=0, leader_epoch=effect.leader_epoch))
+                self.disk.batches.append(
+                    build_control_batch(
+                        records,
+                        base_offset=effect.first_offset,
+                        timestamp=0,
+                        leader_epoch=effect.leader_epoch,
+                    )
+                )
             case do.WriteFetched(records=content):
                 self.disk.batches += [
-                    bytes(memoryview(content)[batch.position : batch.position + batch.size_bytes]) for batch in split_batches(content)
+                    bytes(memoryview(content)[batch.position : batch.position + batch.size_bytes])
+                    for batch in split_batches(content)
                 ]
             case do.Flush(end_offset=end_offset):
                 self.harness.after(
-                    self.harness.random.randrange(self.harness.flush_ms), self._flushed(self.incarnation, end_offset, len(self.disk.batches))
+                    self.harness.random.randrange(self.harness.flush_ms),
+                    self._flushed(self.incarnation, end_offset, len(self.disk.batches)),
                 )
             case do.Truncate(end_offset=end_offset):
-                self.disk.batches = [batch for batch in self.disk.batches if next(split_batches(batch)).base_offset < end_offset]
+                self.disk.batches = [
+                    batch
+                    for batch in self.disk.batches
+                    if next(split_batches(batch)).base_offset < end_offset
+                ]
                 self.disk.flushed = min(self.disk.flushed, len(self.disk.batches))
-                assert self.disk.end_offset() == end_offset, "the log is truncated at a batch boundary"
+                assert self.disk.end_offset() == end_offset, (
+                    "the log is truncated at a batch boundary"
+                )
             case do.WriteSnapshotPiece(snapshot=snapshot, position=position, piece=piece):
-                self.harness.parts[self.id] = self.harness.parts.get(self.id, b"")[:position] + bytes(piece)
+                self.harness.parts[self.id] = self.harness.parts.get(self.id, b"")[
+                    :position
+                ] + bytes(piece)
             case do.FinishSnapshot(snapshot=snapshot):
                 content = self.harness.parts.pop(self.id)
-                assert content == b"everything below %d" % snapshot.end_offset, "an incomplete snapshot replaces the log"
+                assert content == b"everything below %d" % snapshot.end_offset, (
+                    "an incomplete snapshot replaces the log"
+                )
                 self.disk.snapshots = {snapshot: content}
-                self.disk.batches, self.disk.flushed, self.disk.start_offset = [], 0, snapshot.end_offset
+                self.disk.batches, self.disk.flushed, self.disk.start_offset = (
+                    [],
+                    0,
+                    snapshot.end_offset,
+                )
                 voters = self.harness.voters_in_snapshots.get(snapshot)
                 self.replica.on_snapshot_installed(snapshot, voters, 1 if voters is not None else 0)
             case do.Lead():
-                assert (quorum.log.high_watermark or 0) > self._epoch_start(effect.leader_epoch), "it leads before its epoch has begun"
+                assert (quorum.log.high_watermark or 0) > self._epoch_start(effect.leader_epoch), (
+                    "it leads before its epoch has begun"
+                )
                 self.leads = True
             case do.StopLeading():
                 self.leads = False
@@ -266,12 +359,18 @@ class HarnessNode:
             case do.Advance(high_watermark=high_watermark):
                 self.harness.committed(self, high_watermark)
             case do.LeaderKnown():
-                assert effect.leader is None or quorum.address_in(effect.leader.endpoints) is not None
+                assert (
+                    effect.leader is None or quorum.address_in(effect.leader.endpoints) is not None
+                )
 
     def _epoch_start(self, leader_epoch: int) -> int:
         """The offset of the first record of an epoch in the own log."""
         assert self.replica is not None, "only a running node leads"
-        return next(each.start_offset for each in self.replica.quorum.log.epochs.starts if each.leader_epoch == leader_epoch)
+        return next(
+            each.start_offset
+            for each in self.replica.quorum.log.epochs.starts
+            if each.leader_epoch == leader_epoch
+        )
 
     def _persisted(self, incarnation: int, state: QuorumState) -> Callable[[], None]:
         def done() -> None:
@@ -296,12 +395,22 @@ class HarnessNode:
 class Harness:
     """The nodes, the clock, the network, and the invariants."""
 
-    def __init__(self, seed: int, *, size: int = 3, settings: RaftSettings | None = None, formatted: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        size: int = 3,
+        settings: RaftSettings | None = None,
+        formatted: tuple[int, ...] = (),
+    ) -> None:
         self.random = Random(seed)
         self.settings = settings or RaftSettings()
         self.formatted = formatted
         self.is_dynamic = bool(formatted)
-        self.static_voters = VoterSet(VoterNode(key=ReplicaKey(node_id), endpoints={LISTENER: address_of(node_id)}) for node_id in range(1, size + 1))
+        self.static_voters = VoterSet(
+            VoterNode(key=ReplicaKey(node_id), endpoints={LISTENER: address_of(node_id)})
+            for node_id in range(1, size + 1)
+        )
         self.now_ms = 0
         self.loss = 0.0
         self.flush_ms = 5
@@ -339,7 +448,9 @@ class Harness:
     def run_until(self, holds: Callable[[], bool], limit_ms: int = 30_000) -> None:
         until_ms = self.now_ms + limit_ms
         while not holds():
-            assert self._queue and self._queue[0][0] <= until_ms, "the condition was not reached in time"
+            assert self._queue and self._queue[0][0] <= until_ms, (
+                "the condition was not reached in time"
+            )
             self.now_ms, _, action = heapq.heappop(self._queue)
             action()
 
@@ -378,25 +489,36 @@ class Harness:
 
     def leader(self) -> HarnessNode | None:
         """Return the active leader of the highest epoch."""
-        leading = [node for node in self.nodes.values() if node.replica is not None and node.leads and node.replica.is_leader]
+        leading = [
+            node
+            for node in self.nodes.values()
+            if node.replica is not None and node.leads and node.replica.is_leader
+        ]
         return max(leading, key=lambda node: node.replica.quorum.epoch, default=None)  # type: ignore[union-attr]
 
-    # Invariants ---------------------------------------------------------------------------------------------------------------------------------
+    # Invariants
+    # ----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """One leader per epoch."""
         for node in self.nodes.values():
             if node.replica is not None and isinstance(node.replica.quorum.role, Leader):
                 epoch = node.replica.quorum.epoch
-                assert self.leaders.setdefault(epoch, node.id) == node.id, f"epoch {epoch} is led by {self.leaders[epoch]} and {node.id}"
+                assert self.leaders.setdefault(epoch, node.id) == node.id, (
+                    f"epoch {epoch} is led by {self.leaders[epoch]} and {node.id}"
+                )
 
     def check_durable(self, node: HarnessNode, state: QuorumState) -> None:
         """One vote per epoch, across restarts; and the epoch never decreases."""
         if node.disk.state is not None:
-            assert state.leader_epoch >= node.disk.state.leader_epoch, f"the epoch of {node.id} went back"
+            assert state.leader_epoch >= node.disk.state.leader_epoch, (
+                f"the epoch of {node.id} went back"
+            )
         if state.voted_id >= 0:
             given = self.votes.setdefault((node.id, state.leader_epoch), state.voted_id)
-            assert given == state.voted_id, f"{node.id} voted for {given} and {state.voted_id} in epoch {state.leader_epoch}"
+            assert given == state.voted_id, (
+                f"{node.id} voted for {given} and {state.voted_id} in epoch {state.leader_epoch}"
+            )
 
     def committed(self, node: HarnessNode, high_watermark: int) -> None:
         """Committed records are the same everywhere, and permanent."""
@@ -414,6 +536,8 @@ def address_of(node_id: int) -> Address:
 
 def harness_voter(harness: Harness, node_id: int) -> VoterNode:
     return VoterNode(
-        key=harness.nodes[node_id].key if node_id in getattr(harness, "nodes", {}) else ReplicaKey(node_id, bytes([node_id]) * 16),
+        key=harness.nodes[node_id].key
+        if node_id in getattr(harness, "nodes", {})
+        else ReplicaKey(node_id, bytes([node_id]) * 16),
         endpoints={LISTENER: address_of(node_id)},
     )

@@ -1,5 +1,5 @@
-"""A manually driven quorum: neither time nor delivery happens by itself; the script says which message arrives, which
-is lost, and when.
+"""A manually driven quorum: neither time nor delivery happens by itself; the script says which
+message arrives, which is lost, and when.
 
 Disks are fast unless made slow. Each replica's decisions and messages are printed as lines.
 """
@@ -11,13 +11,23 @@ from kraftsim.core.raft import effects as do
 from kraftsim.core.raft import fetch_messages, messages
 from kraftsim.core.raft.settings import RaftSettings
 from kraftsim.events.event import Event
-from kraftsim.events.raft import HighWatermarkMoved, MetadataTruncated, RaftRoleChanged, SnapshotLoaded, VoteAnswered, VotersChanged
+from kraftsim.events.raft import (
+    HighWatermarkMoved,
+    MetadataTruncated,
+    RaftRoleChanged,
+    SnapshotLoaded,
+    VoteAnswered,
+    VotersChanged,
+)
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest, FetchResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k52_vote import VoteRequest, VoteResponse
-from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from protocol.messages.k53_begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+)
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from protocol.schema import Message
@@ -66,9 +76,13 @@ class TableNode(HarnessNode):
 
 
 class Table(Harness):
-    """`size` nodes; messages are in `pending` in sending order, and decisions and writes in `lines`."""
+    """`size` nodes; messages are in `pending` in sending order, and decisions and writes in
+    `lines`.
+    """
 
-    def __init__(self, *, size: int, settings: RaftSettings | None = None, formatted: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, *, size: int, settings: RaftSettings | None = None, formatted: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(0, size=size, settings=settings, formatted=formatted)
         self.random = RandomSource()  # type: ignore[assignment]
         self.pending: list[PendingMessage] = []
@@ -79,7 +93,8 @@ class Table(Harness):
         """Nodes with slow disks -> their pending flushes."""
         self.nodes = {node_id: TableNode(self, node_id) for node_id in self.nodes}
 
-    # Time and messages --------------------------------------------------------------------------------------------------------------------------
+    # Time and messages
+    # ----------------------------------------------------------------------------------------------
 
     def at(self, moment_ms: int, action: Callable[[], None]) -> None:
         """Nothing happens by time."""
@@ -90,7 +105,11 @@ class Table(Harness):
 
     def send(self, node: HarnessNode, send: do.Send) -> None:
         """Add a request to the pending messages."""
-        self._put(PendingMessage(node.id, send.address.port - 9000, send.body, send.number, node, node.incarnation))
+        self._put(
+            PendingMessage(
+                node.id, send.address.port - 9000, send.body, send.number, node, node.incarnation
+            )
+        )
 
     def emit(self, node: HarnessNode, event: Event) -> None:
         """Print an event of a replica."""
@@ -98,7 +117,8 @@ class Table(Harness):
         if event_line is not None:
             self.lines.append(f"{node.id}: {event_line}")
 
-    # Commands -----------------------------------------------------------------------------------------------------------------------------------
+    # Commands
+    # ----------------------------------------------------------------------------------------------
 
     def deliver(self, message: PendingMessage) -> None:
         """Deliver a message. A request to a node that is down fails."""
@@ -150,7 +170,15 @@ class Table(Harness):
     def _answer_to(self, message: PendingMessage) -> Callable[[Message], None]:
         def answer(body: Message) -> None:
             self._put(
-                PendingMessage(message.receiver, message.sender, body, message.number, message.requester, message.incarnation, request=message.body)
+                PendingMessage(
+                    message.receiver,
+                    message.sender,
+                    body,
+                    message.number,
+                    message.requester,
+                    message.incarnation,
+                    request=message.body,
+                )
             )
 
         return answer
@@ -175,10 +203,19 @@ def reported_by(event: Event) -> str | None:
     match event:
         case RaftRoleChanged():
             voted = f", voted for {event.voted_id}" if event.voted_id >= 0 else ""
-            leader = f" of {event.leader_id}" if event.role == "Follower" else f", leader {event.leader_id}" if event.leader_id >= 0 else ""
+            leader = (
+                f" of {event.leader_id}"
+                if event.role == "Follower"
+                else f", leader {event.leader_id}"
+                if event.leader_id >= 0
+                else ""
+            )
             return f"{event.role}{leader} in epoch {event.leader_epoch}{voted}"
         case VoteAnswered():
-            return f"{'grants' if event.is_granted else 'refuses'} {'pre-vote' if event.is_pre_vote else 'vote'} to {event.candidate_id}"
+            return (
+                f"{'grants' if event.is_granted else 'refuses'} "
+                f"{'pre-vote' if event.is_pre_vote else 'vote'} to {event.candidate_id}"
+            )
         case HighWatermarkMoved():
             return f"committed below {event.high_watermark}"
         case MetadataTruncated():
@@ -193,7 +230,11 @@ def reported_by(event: Event) -> str | None:
 def message_line(message: PendingMessage) -> str:
     """Return the script line of a message."""
     way = f"{message.sender}>{message.receiver} {message.name}"
-    return f"{way} {request_fields(message.body)}" if message.request is None else f"{way} answer {response_fields(message)}"
+    return (
+        f"{way} {request_fields(message.body)}"
+        if message.request is None
+        else f"{way} answer {response_fields(message)}"
+    )
 
 
 def request_fields(body: Message) -> str:
@@ -201,7 +242,11 @@ def request_fields(body: Message) -> str:
     match body:
         case VoteRequest():
             asked = messages.parse_vote(body)
-            return f"epoch {asked.epoch} log {asked.log_end.offset}@{asked.log_end.epoch}{' pre-vote' if asked.is_pre_vote else ''}"
+            return (
+                f"epoch {asked.epoch} log "
+                f"{asked.log_end.offset}@{asked.log_end.epoch}"
+                f"{' pre-vote' if asked.is_pre_vote else ''}"
+            )
         case BeginQuorumEpochRequest():
             return f"epoch {messages.parse_begin_epoch(body).epoch}"
         case EndQuorumEpochRequest():
@@ -209,10 +254,16 @@ def request_fields(body: Message) -> str:
             return f"epoch {fields.epoch} successors {[key.id for key in fields.successors]}"
         case FetchRequest():
             wanted = body.topics[0].partitions[0]
-            return f"epoch {wanted.current_leader_epoch} offset {wanted.fetch_offset}@{wanted.last_fetched_epoch}"
+            return (
+                f"epoch {wanted.current_leader_epoch} offset "
+                f"{wanted.fetch_offset}@{wanted.last_fetched_epoch}"
+            )
         case FetchSnapshotRequest():
             piece = body.topics[0].partitions[0]
-            return f"{piece.snapshot_id.end_offset}@{piece.snapshot_id.epoch} from byte {piece.position}"
+            return (
+                f"{piece.snapshot_id.end_offset}@{piece.snapshot_id.epoch} from byte "
+                f"{piece.position}"
+            )
         case ApiVersionsRequest():
             return ""
     return type(body).__name__
@@ -227,7 +278,10 @@ def response_fields(message: PendingMessage) -> str:
     match body:
         case VoteResponse():
             vote = messages.vote_answer(quorum, body)
-            return f"{_error(vote.error)}epoch {vote.leader_epoch}{_leader(vote.leader_id)} {'granted' if vote.is_granted else 'refused'}"
+            return (
+                f"{_error(vote.error)}epoch {vote.leader_epoch}{_leader(vote.leader_id)} "
+                f"{'granted' if vote.is_granted else 'refused'}"
+            )
         case BeginQuorumEpochResponse():
             answer = messages.begin_epoch_answer(quorum, body)
             return f"{_error(answer.error)}epoch {answer.leader_epoch}{_leader(answer.leader_id)}"
@@ -236,7 +290,12 @@ def response_fields(message: PendingMessage) -> str:
         case FetchSnapshotResponse():
             piece = fetch_messages.fetch_snapshot_answer(quorum, body)
             return (
-                "nothing" if piece is None else f"{_error(piece.error)}bytes {piece.position}..{piece.position + len(piece.records)} of {piece.size}"
+                "nothing"
+                if piece is None
+                else (
+                    f"{_error(piece.error)}bytes "
+                    f"{piece.position}..{piece.position + len(piece.records)} of {piece.size}"
+                )
             )
     error = getattr(body, "error_code", 0)
     return ErrorCode(error).name

@@ -25,7 +25,9 @@ class Cluster:
             session_timeout_ms=9000,
             metadata_version=level,
             topic_defaults=TopicDefaults(),
-            node=ControllerNode(**{"node_id": 101, "supported_features": SUPPORTED, "quorum_ids": (101,), **node}),
+            node=ControllerNode(
+                **{"node_id": 101, "supported_features": SUPPORTED, "quorum_ids": (101,), **node}
+            ),
         )
         self.log: list[Any] = []
         self.write(FeatureLevelRecord(name="metadata.version", feature_level=level))
@@ -45,16 +47,30 @@ class Cluster:
 
     def with_broker(self, broker_id: int, **features: tuple[int, int]) -> "Cluster":
         """Register a broker; underscores in feature names stand for dots."""
-        ranges = {name.replace("_", "."): range_ for name, range_ in (features or {"metadata_version": (1, 21)}).items()}
-        rows = [BrokerFeature(name=name, min_supported_version=first, max_supported_version=last) for name, (first, last) in ranges.items()]
+        ranges = {
+            name.replace("_", "."): range_
+            for name, range_ in (features or {"metadata_version": (1, 21)}).items()
+        }
+        rows = [
+            BrokerFeature(name=name, min_supported_version=first, max_supported_version=last)
+            for name, (first, last) in ranges.items()
+        ]
         self.write(
-            RegisterBrokerRecord(broker_id=broker_id, broker_epoch=len(self.log), incarnation_id=bytes(15) + b"\x01", features=rows, fenced=False)
+            RegisterBrokerRecord(
+                broker_id=broker_id,
+                broker_epoch=len(self.log),
+                incarnation_id=bytes(15) + b"\x01",
+                features=rows,
+                fenced=False,
+            )
         )
         return self
 
     def with_controller(self, controller_id: int, first: int = 1, last: int = 21) -> "Cluster":
         """Register a controller with its levels of metadata.version."""
-        row = ControllerFeature(name="metadata.version", min_supported_version=first, max_supported_version=last)
+        row = ControllerFeature(
+            name="metadata.version", min_supported_version=first, max_supported_version=last
+        )
         self.write(RegisterControllerRecord(controller_id=controller_id, features=[row]))
         return self
 
@@ -64,6 +80,13 @@ class Cluster:
         if replicas:
             isr = list(replicas)
             self.write(
-                PartitionRecord(topic_id=TOPIC_ID, partition_id=0, replicas=isr, isr=list(isr), leader=isr[0], directories=[bytes(16)] * len(isr))
+                PartitionRecord(
+                    topic_id=TOPIC_ID,
+                    partition_id=0,
+                    replicas=isr,
+                    isr=list(isr),
+                    leader=isr[0],
+                    directories=[bytes(16)] * len(isr),
+                )
             )
         return self

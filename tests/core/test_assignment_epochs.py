@@ -1,5 +1,6 @@
-"""The epoch in which a partition was assigned to a member, and which commits of a past epoch are accepted because of
-it.   Source: KIP-1251.
+"""The epoch in which a partition was assigned to a member, and which commits of a past epoch are
+accepted because of it.
+Source: KIP-1251.
 """
 
 import pytest
@@ -52,11 +53,16 @@ def shared(*, keeps: bool = True) -> ConsumersHarness:
         ("x", 1, (0,), ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_past_epoch_may_commit_partitions_assigned_since_then(member_id, epoch, numbers, kept, error, version):
+def test_past_epoch_may_commit_partitions_assigned_since_then(
+    member_id, epoch, numbers, kept, error, version
+):
     """`error` is the error of releases before 4.3."""
     for keeps, expected in ((True, kept), (False, error)):
         group = shared(keeps=keeps).consumers
-        assert group.refuse_commit(member_id, epoch, version, [(T, number) for number in numbers]) is expected
+        assert (
+            group.refuse_commit(member_id, epoch, version, [(T, number) for number in numbers])
+            is expected
+        )
 
 
 def test_partitions_pending_revocation_may_be_committed_until_revoked():
@@ -80,7 +86,9 @@ def test_reassigned_partition_has_the_later_epoch():
     harness.gone("b")
     assert harness.beat_all("a") == {"a": [0, 1, 2, 3]}
     assert harness.epochs["a"] == 3
-    assert [harness.consumers.refuse_commit("a", 2, BY_NAME, [(T, number)]) for number in range(4)] == [OK, OK, STALE, STALE]
+    assert [
+        harness.consumers.refuse_commit("a", 2, BY_NAME, [(T, number)]) for number in range(4)
+    ] == [OK, OK, STALE, STALE]
 
 
 def test_new_coordinator_loads_assignment_epochs_from_the_log():
@@ -94,29 +102,48 @@ def test_new_coordinator_loads_assignment_epochs_from_the_log():
 @pytest.mark.parametrize(("keeps", "epochs"), [(True, [1, 1]), (False, None)])
 def test_records_contain_epochs_since_the_release_that_added_them(keeps, epochs):
     harness = shared(keeps=keeps)
-    parsed = [parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value) for record in harness.records]
-    values = [value for key, value in filter(None, parsed) if key == ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a")]
+    parsed = [
+        parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value)
+        for record in harness.records
+    ]
+    values = [
+        value
+        for key, value in filter(None, parsed)
+        if key == ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a")
+    ]
     last = values[-1]
     assert isinstance(last, ConsumerGroupCurrentMemberAssignmentValue)
-    assert [(row.partitions, row.assignment_epochs) for row in last.assigned_partitions] == [([0, 1], epochs)]
+    assert [(row.partitions, row.assignment_epochs) for row in last.assigned_partitions] == [
+        ([0, 1], epochs)
+    ]
 
 
 @pytest.mark.parametrize("epochs", [None, [1]])
 def test_record_without_assignment_epochs_falls_back_to_the_member_epoch(epochs):
-    """A broker before 4.3 wrote it. A record is ignored unless it has as many epochs as partitions."""
+    """A broker before 4.3 wrote it.
+
+    A record is ignored unless it has as many epochs as partitions.
+    """
     harness = shared()
     row = TopicPartitions(topic_id=T, partitions=[0, 1], assignment_epochs=epochs)
     harness.consumers.replay_current(
-        "a", ConsumerGroupCurrentMemberAssignmentValue(member_epoch=7, previous_member_epoch=6, assigned_partitions=[row])
+        "a",
+        ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=7, previous_member_epoch=6, assigned_partitions=[row]
+        ),
     )
     answers = [harness.consumers.refuse_commit("a", epoch, BY_NAME, [(T, 0)]) for epoch in (6, 7)]
     assert answers == [STALE, OK]
 
 
-@pytest.mark.parametrize(("number", "metadata", "error"), [(0, "", 0), (2, "", 113), (2, "x" * 5000, 12)])
+@pytest.mark.parametrize(
+    ("number", "metadata", "error"), [(0, "", 0), (2, "", 113), (2, "x" * 5000, 12)]
+)
 def test_commit_is_checked_by_partition_unless_its_metadata_is_too_long(number, metadata, error):
     harness = shared()
-    waiter = harness.commit(5, member_id="a", generation_id=1, partition=number, metadata=metadata, version=BY_NAME)
+    waiter = harness.commit(
+        5, member_id="a", generation_id=1, partition=number, metadata=metadata, version=BY_NAME
+    )
     assert harness.answers[waiter].errors == (error,)
 
 
@@ -140,5 +167,7 @@ def test_temporarily_left_static_member_passes_partitions_on_at_epoch_0():
     harness.gone("a")
     harness.join("c", instance_id="i")
     assert harness.consumers.members["c"].member_epoch == 2
-    assert [harness.consumers.refuse_commit("c", 0, BY_NAME, [(T, number)]) for number in (0, 1, 2)] == [OK, OK, STALE]
+    assert [
+        harness.consumers.refuse_commit("c", 0, BY_NAME, [(T, number)]) for number in (0, 1, 2)
+    ] == [OK, OK, STALE]
     assert state_of(harness.replayed_again()) == state_of(harness)

@@ -1,4 +1,7 @@
-"""Scripts of how a broker obtains and uses blocks of producer ids (tests/core/scripts).   Source: KIP-730, KAFKA-14694, KAFKA-14417."""
+"""Scripts of how a broker obtains and uses blocks of producer ids (tests/core/scripts).
+
+Source: KIP-730, KAFKA-14694, KAFKA-14417.
+"""
 
 from collections.abc import Callable
 
@@ -39,14 +42,19 @@ class ScriptDriver:
         said: list[str] = getattr(self, f"do_{verb}")(*words) or []
         notes = [f"event {_event_line(emit)}" for emit in self.notes]
         self.notes.clear()
-        return "\n".join([*said, *notes, *(_effect(effect) for effect in self.client.take_effects())])
+        return "\n".join(
+            [*said, *notes, *(_effect(effect) for effect in self.client.take_effects())]
+        )
 
     def do_prefetching(self) -> None:
         self.client = self._prefetching()
 
     def do_waiting(self, surfaces_timeouts: str = "") -> None:
         self.client = WaitingBlockClient(
-            broker_epoch=lambda: 5, emit=self.notes.append, max_wait_ms=30_000, surfaces_timeouts=bool(surfaces_timeouts)
+            broker_epoch=lambda: 5,
+            emit=self.notes.append,
+            max_wait_ms=30_000,
+            surfaces_timeouts=bool(surfaces_timeouts),
         )
 
     def do_znode(self) -> None:
@@ -54,12 +62,21 @@ class ScriptDriver:
 
     def do_variant(self, name: str) -> None:
         """Variants that KIP-730's text requires or rejects: `terminating`, `on-demand`, `eager`."""
-        kind = {"terminating": TerminatingBlockClient, "on-demand": OnDemandBlockClient, "eager": EagerBlockClient}[name]
+        kind = {
+            "terminating": TerminatingBlockClient,
+            "on-demand": OnDemandBlockClient,
+            "eager": EagerBlockClient,
+        }[name]
         self.client = kind(broker_epoch=lambda: 5, emit=self.notes.append)
 
     def do_uncoordinated(self, broker_id: str, counted: str) -> None:
         """A broker that allocates without a controller; the disk stores its counter."""
-        self.client = UncoordinatedSource(broker_id=int(broker_id), counted=int(counted), store=self.stored.append, emit=self.notes.append)
+        self.client = UncoordinatedSource(
+            broker_id=int(broker_id),
+            counted=int(counted),
+            store=self.stored.append,
+            emit=self.notes.append,
+        )
 
     def do_stored(self) -> list[str]:
         stored, self.stored[:] = list(self.stored), []
@@ -75,7 +92,9 @@ class ScriptDriver:
         self.client.on_response(ErrorCode.NONE, int(first_producer_id), int(size), self.now_ms)
 
     def do_refuse(self, error: str) -> None:
-        self.client.on_response(int(error) if error.isdigit() else ErrorCode[error], 0, 0, self.now_ms)
+        self.client.on_response(
+            int(error) if error.isdigit() else ErrorCode[error], 0, 0, self.now_ms
+        )
 
     def do_timeout(self) -> None:
         self.client.on_timeout(self.now_ms)
@@ -88,7 +107,9 @@ class ScriptDriver:
 
 
 def _event_line(emit: Event) -> str:
-    fields = (f"{name}={getattr(emit, name)}" for name in emit.__struct_fields__ if name != "reason")
+    fields = (
+        f"{name}={getattr(emit, name)}" for name in emit.__struct_fields__ if name != "reason"
+    )
     return f"{type(emit).__name__} {' '.join(fields)}"
 
 
@@ -127,7 +148,10 @@ def _in_runs(results: list[int | Refusal | Waiting]) -> list[str]:
         first = last = result if isinstance(result, int) else -1
         if result is not None and not isinstance(result, int):
             lines.append(_result(result))
-    return [line if lines.count(line) == 1 else f"{line} x{lines.count(line)}" for line in dict.fromkeys(lines)]
+    return [
+        line if lines.count(line) == 1 else f"{line} x{lines.count(line)}"
+        for line in dict.fromkeys(lines)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -142,6 +166,8 @@ def _in_runs(results: list[int | Refusal | Waiting]) -> list[str]:
         "block_client_variants",
     ],
 )
-def test_block_client_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+def test_block_client_scripts(
+    script: str, run_script: Callable[[str, Callable[[str], str]], None]
+) -> None:
     """The comments of each script name the rule that it covers."""
     run_script(script, ScriptDriver().answer)

@@ -1,5 +1,5 @@
-"""Scripts of broker registration, fencing, unfencing and shutdown (tests/core/scripts), with tables for the other
-cases.
+"""Scripts of broker registration, fencing, unfencing and shutdown (tests/core/scripts), with tables
+for the other cases.
 
 Source: KIP-631, ClusterControlManager, BrokerHeartbeatManager.
 """
@@ -10,7 +10,11 @@ import pytest
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.metadata.activation import bootstrap_at, bootstrap_records
-from kraftsim.core.metadata.broker_heartbeat import BrokerControlState, HeartbeatTransition, next_state
+from kraftsim.core.metadata.broker_heartbeat import (
+    BrokerControlState,
+    HeartbeatTransition,
+    next_state,
+)
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.events.event import Event
@@ -30,24 +34,35 @@ LEVEL = 21
 
 def new_state(level: int = LEVEL) -> ControllerState:
     """Return a controller with an empty log, one second before the first event."""
-    return ControllerState(cluster_id="cluster", session_timeout_ms=9000, metadata_version=level, topic_defaults=TopicDefaults())
+    return ControllerState(
+        cluster_id="cluster",
+        session_timeout_ms=9000,
+        metadata_version=level,
+        topic_defaults=TopicDefaults(),
+    )
 
 
-def registration(broker_id: int = 1, incarnation: str = "a", **changes: object) -> BrokerRegistrationRequest:
+def registration(
+    broker_id: int = 1, incarnation: str = "a", **changes: object
+) -> BrokerRegistrationRequest:
     """Return the registration request of a 3.9 broker; directory ids are its own."""
     fields: dict[str, object] = {
         "broker_id": broker_id,
         "cluster_id": "cluster",
         "incarnation_id": incarnation.encode().rjust(16),
         "listeners": [Listener(name="PLAINTEXT", host="localhost", port=9092)],
-        "features": [Feature(name="metadata.version", min_supported_version=1, max_supported_version=LEVEL)],
+        "features": [
+            Feature(name="metadata.version", min_supported_version=1, max_supported_version=LEVEL)
+        ],
         "log_dirs": [bytes([broker_id % 256]) * 16],
     }
     return BrokerRegistrationRequest(**(fields | changes))  # type: ignore[arg-type]
 
 
 class Controller:
-    """A controller that commits immediately, driven by lines such as "heartbeat 1 epoch=4 offset=4"."""
+    """A controller that commits immediately, driven by lines such as "heartbeat 1 epoch=4
+    offset=4".
+    """
 
     def __init__(self) -> None:
         self.state = new_state()
@@ -99,15 +114,26 @@ class Controller:
         return []
 
     def do_topic(self, name: str, flags: dict[str, str]) -> list[str]:
-        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=int(flags["partitions"]), replication_factor=1)])
-        decision = self.state.replication.decide_create_topics(request, Drawn(name.encode().rjust(16)))
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name, num_partitions=int(flags["partitions"]), replication_factor=1
+                )
+            ]
+        )
+        decision = self.state.replication.decide_create_topics(
+            request, Drawn(name.encode().rjust(16))
+        )
         assert isinstance(decision, Decision)
         self.write(decision.records)
         return self.do_partitions("", {})
 
     def do_partitions(self, _: str, flags: dict[str, str]) -> list[str]:
         return [
-            f"{topic_id.decode().strip()}-{partition}: leader {held.leader} epoch {held.leader_epoch} isr {list(held.isr)}"
+            (
+                f"{topic_id.decode().strip()}-{partition}: leader {held.leader} epoch "
+                f"{held.leader_epoch} isr {list(held.isr)}"
+            )
             for (topic_id, partition), held in self.state.replication.partitions()
         ]
 
@@ -120,7 +146,10 @@ class Controller:
 
 def _about(fact: Event) -> str:
     if isinstance(fact, PartitionChanged):
-        return f"{fact.topic}-{fact.partition} leader={fact.leader} leader_epoch={fact.leader_epoch} isr={fact.isr}"
+        return (
+            f"{fact.topic}-{fact.partition} leader={fact.leader} "
+            f"leader_epoch={fact.leader_epoch} isr={fact.isr}"
+        )
     return str(getattr(fact, "broker_id", ""))
 
 
@@ -132,18 +161,39 @@ def _reply(result: object) -> str:
 
 
 def _record_line(record: Message) -> str:
-    shown = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "partition_id", "isr", "leader")
-    fields = [f"{name}={getattr(record, name)}" for name in shown if getattr(record, name, None) is not None]
+    shown = (
+        "broker_id",
+        "broker_epoch",
+        "fenced",
+        "in_controlled_shutdown",
+        "partition_id",
+        "isr",
+        "leader",
+    )
+    fields = [
+        f"{name}={getattr(record, name)}"
+        for name in shown
+        if getattr(record, name, None) is not None
+    ]
     return " ".join([type(record).__name__, *fields])
 
 
-@pytest.mark.parametrize("script", ["broker_registration", "broker_session_expiry", "broker_restart"])
-def test_broker_lifecycle_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+@pytest.mark.parametrize(
+    "script", ["broker_registration", "broker_session_expiry", "broker_restart"]
+)
+def test_broker_lifecycle_scripts(
+    script: str, run_script: Callable[[str, Callable[[str], str]], None]
+) -> None:
     """The comments of each script name the rule that it covers."""
     run_script(script, Controller().answer)
 
 
-F, U, C, S = BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN, BrokerControlState.SHUTDOWN_NOW
+F, U, C, S = (
+    BrokerControlState.FENCED,
+    BrokerControlState.UNFENCED,
+    BrokerControlState.CONTROLLED_SHUTDOWN,
+    BrokerControlState.SHUTDOWN_NOW,
+)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +215,12 @@ F, U, C, S = BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerContr
         (C, "leads", C),  # without a shutdown request nothing changes
     ],
 )
-def test_heartbeat_state_transitions(current: BrokerControlState, wishes: str, following: BrokerControlState) -> None:
-    """Every pair of a broker's state and the state requested in its heartbeat (BrokerHeartbeatManager.calculateNextBrokerState)."""
+def test_heartbeat_state_transitions(
+    current: BrokerControlState, wishes: str, following: BrokerControlState
+) -> None:
+    """Every pair of a broker's state and the state requested in its heartbeat
+    (BrokerHeartbeatManager.calculateNextBrokerState).
+    """
     wish = HeartbeatTransition(
         wants_fence="fence" in wishes,
         wants_shut_down="shutdown" in wishes,
@@ -189,16 +243,24 @@ OTHER_LEVELS = [Feature(name="metadata.version", min_supported_version=1, max_su
         (registration(1, "b", cluster_id="another"), ErrorCode.INCONSISTENT_CLUSTER_ID),
         (registration(2, is_migrating_zk_broker=True), ErrorCode.BROKER_ID_NOT_REGISTERED),
         (registration(2, log_dirs=[]), ErrorCode.INVALID_REGISTRATION),
-        (registration(2, log_dirs=[bytes(15) + b"\x63"]), ErrorCode.INVALID_REGISTRATION),  # reserved: 99
+        (
+            registration(2, log_dirs=[bytes(15) + b"\x63"]),
+            ErrorCode.INVALID_REGISTRATION,
+        ),  # reserved: 99
         (registration(2, log_dirs=[bytes(15) + b"\x64"]), None),
         (registration(2, log_dirs=[b"x" * 16, b"x" * 16]), ErrorCode.INVALID_REGISTRATION),
-        (registration(2, log_dirs=[bytes([1]) * 16]), ErrorCode.INVALID_REGISTRATION),  # of broker 1
+        (
+            registration(2, log_dirs=[bytes([1]) * 16]),
+            ErrorCode.INVALID_REGISTRATION,
+        ),  # of broker 1
         (registration(2, features=OTHER_LEVELS), ErrorCode.UNSUPPORTED_VERSION),
         (registration(2, features=[]), ErrorCode.UNSUPPORTED_VERSION),  # treated as 1 to 1
         (registration(-1), None),  # Kafka does not check the sign
     ],
 )
-def test_registration_is_accepted_or_rejected(request_: BrokerRegistrationRequest, error: ErrorCode | None) -> None:
+def test_registration_is_accepted_or_rejected(
+    request_: BrokerRegistrationRequest, error: ErrorCode | None
+) -> None:
     """Broker 1, incarnation a, is registered and has just sent a heartbeat."""
     controller = Controller()
     for line in ("register 1 incarnation=a", "heartbeat 1 epoch=4 offset=4"):
@@ -210,13 +272,21 @@ def test_registration_is_accepted_or_rejected(request_: BrokerRegistrationReques
 def test_directories_are_neither_required_nor_stored_below_level_17() -> None:
     """A 3.5 controller does not support them.   Source: KIP-858."""
     decision = new_state(11).decide_register(
-        registration(features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=11)]), 0, 0
+        registration(
+            features=[
+                Feature(name="metadata.version", min_supported_version=1, max_supported_version=11)
+            ]
+        ),
+        0,
+        0,
     )
     assert isinstance(decision, Decision) and decision.records[0].log_dirs == []
 
 
 @pytest.mark.parametrize(("partitions", "is_refused"), [(9_999, False), (10_000, True)])
-def test_broker_with_too_many_partitions_is_not_unregistered(partitions: int, is_refused: bool) -> None:
+def test_broker_with_too_many_partitions_is_not_unregistered(
+    partitions: int, is_refused: bool
+) -> None:
     """QuorumController.MAX_RECORDS_PER_USER_OP, including the broker's own record."""
     controller = Controller()
     for line in ("register 1 incarnation=a", "heartbeat 1 epoch=4 offset=4"):
@@ -224,11 +294,24 @@ def test_broker_with_too_many_partitions_is_not_unregistered(partitions: int, is
     topic_id = b"topic".rjust(16)
     controller.write([TopicRecord(name="large", topic_id=topic_id)])
     for number in range(partitions):
-        record = PartitionRecord(topic_id=topic_id, partition_id=number, replicas=[1, 2], isr=[1, 2], leader=1, directories=[bytes(16)] * 2)
+        record = PartitionRecord(
+            topic_id=topic_id,
+            partition_id=number,
+            replicas=[1, 2],
+            isr=[1, 2],
+            leader=1,
+            directories=[bytes(16)] * 2,
+        )
         controller.state.replay(record, controller.next_offset + number)
     decision = controller.state.decide_unregister(1)
-    refusal = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-    assert decision == refusal if is_refused else isinstance(decision, Decision) and len(decision.records) == partitions + 1
+    refusal = Refusal(
+        ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+    )
+    assert (
+        decision == refusal
+        if is_refused
+        else isinstance(decision, Decision) and len(decision.records) == partitions + 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,19 +320,28 @@ def test_broker_with_too_many_partitions_is_not_unregistered(partitions: int, is
         (4, "UnfenceBrokerRecord", [], "FenceBrokerRecord"),
         (5, "UnfenceBrokerRecord", [], "FenceBrokerRecord"),
         (6, "BrokerRegistrationChangeRecord", [], "BrokerRegistrationChangeRecord"),
-        (7, "BrokerRegistrationChangeRecord", ["BrokerRegistrationChangeRecord"], "BrokerRegistrationChangeRecord"),
+        (
+            7,
+            "BrokerRegistrationChangeRecord",
+            ["BrokerRegistrationChangeRecord"],
+            "BrokerRegistrationChangeRecord",
+        ),
     ],
 )
-def test_metadata_version_decides_the_records_of_broker_state_changes(level: int, let_in: str, leaving: list[str], gone: str) -> None:
-    """Below 3.3-IV2 the records can only fence and unfence, below 3.3-IV3 they have no controlled shutdown (verified
-    with Apache Kafka 3.5.2 at these levels).
+def test_metadata_version_decides_the_records_of_broker_state_changes(
+    level: int, let_in: str, leaving: list[str], gone: str
+) -> None:
+    """Below 3.3-IV2 the records can only fence and unfence, below 3.3-IV3 they have no controlled
+    shutdown (verified with Apache Kafka 3.5.2 at these levels).
     """
     state, log = new_state(level), list[Message]()
 
     def take(decision: Decision[object] | Refusal) -> list[str]:
         assert isinstance(decision, Decision)
         for record in decision.records:
-            assert parse_record(build_record(record, state.record_version(record))) == record, "the level supports it"
+            assert parse_record(build_record(record, state.record_version(record))) == record, (
+                "the level supports it"
+            )
             state.replay(record, len(log))
             log.append(record)
         return [type(record).__name__ for record in decision.records]
@@ -261,11 +353,17 @@ def test_metadata_version_decides_the_records_of_broker_state_changes(level: int
     epoch = len(log) - 1
 
     def heartbeat(**wish: bool) -> list[str]:
-        request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=len(log) - 1, **wish)  # type: ignore[arg-type]
+        request = BrokerHeartbeatRequest(
+            broker_id=1, broker_epoch=epoch, current_metadata_offset=len(log) - 1, **wish
+        )  # type: ignore[arg-type]
         return take(state.decide_heartbeat(request, len(log), 0))
 
     assert heartbeat() == [let_in]
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    take(state.replication.decide_create_topics(CreateTopicsRequest(topics=[topic]), Drawn(b"t".rjust(16))))
+    take(
+        state.replication.decide_create_topics(
+            CreateTopicsRequest(topics=[topic]), Drawn(b"t".rjust(16))
+        )
+    )
     assert heartbeat(want_shut_down=True) == [*leaving, "PartitionChangeRecord"]
     assert heartbeat(want_shut_down=True) == [gone]

@@ -1,4 +1,5 @@
-"""Numbers and fields claimed in design documents, computed: KIP-730's storage and response, KIP-758's ten million.
+"""Numbers and fields claimed in design documents, computed: KIP-730's storage and response,
+KIP-758's ten million.
 Source: KIP-730, KIP-758.
 """
 
@@ -50,11 +51,16 @@ def test_storing_the_whole_id_space_in_blocks_of_1000_takes_petabytes(figures):
 
 
 def test_parser_of_the_kip_text_misreads_the_released_response(figures):
-    """The response begins with the throttle time, which a parser written from the KIP's text reads as error and block start."""
+    """The response begins with the throttle time, which a parser written from the KIP's text reads
+    as error and block start.
+    """
     sent = AllocateProducerIdsResponse(producer_id_start=7000, producer_id_len=1000)
     shipped = compiled(AllocateProducerIdsResponse, 0).encode(sent)
     read, end = compiled(ResponseOfTheText, 0).decode(shipped, 0)
-    assert (read.producer_id_start, read.producer_id_len) != (sent.producer_id_start, sent.producer_id_len) and end != len(shipped)
+    assert (read.producer_id_start, read.producer_id_len) != (
+        sent.producer_id_start,
+        sent.producer_id_len,
+    ) and end != len(shipped)
     figures(
         start_sent=sent.producer_id_start,
         start_read=read.producer_id_start,
@@ -73,7 +79,9 @@ def test_parser_of_the_kip_text_misreads_the_released_response(figures):
     ],
 )
 def test_different_readings_of_the_block_end_repeat_or_skip_an_id(writer, reader, overlap, figures):
-    """The KIP does not say whether the record's end is inclusive; in Kafka it is the first id outside of the block."""
+    """The KIP does not say whether the record's end is inclusive; in Kafka it is the first id
+    outside of the block.
+    """
     first, second = control(writer), control(reader)
     decided = first.decide_allocate(1, 5)
     assert isinstance(decided, Decision)
@@ -88,7 +96,9 @@ def test_different_readings_of_the_block_end_repeat_or_skip_an_id(writer, reader
 
 
 def test_ten_million_sequences_do_not_fit_uncompressed(figures):
-    """A buffer full of the smallest records, or five requests of one megabyte, hold fewer; they would need a compression ratio above 13."""
+    """A buffer full of the smallest records, or five requests of one megabyte, hold fewer; they
+    would need a compression ratio above 13.
+    """
     assert BUFFER_BYTES // LEAST_RECORD_BYTES == 4_793_490 < SEQUENCES_BEHIND_DEFAULT
     in_five_requests = REQUESTS * REQUEST_BYTES // LEAST_RECORD_BYTES
     assert in_five_requests == 748_982 < SEQUENCES_BEHIND_DEFAULT
@@ -101,44 +111,79 @@ def test_ten_million_sequences_do_not_fit_uncompressed(figures):
     )
 
 
-@pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE], ids=lambda codec: codec.name)
+@pytest.mark.parametrize(
+    "codec",
+    [codec for codec in Compression if codec is not Compression.NONE],
+    ids=lambda codec: codec.name,
+)
 def test_ten_million_sequences_do_not_fit_compressed(codec: Compression, figures):
-    """The smallest records differ in their offsets: a batch of as many empty records as fit compresses best with zstd, at 11 to 1."""
+    """The smallest records differ in their offsets: a batch of as many empty records as fit
+    compresses best with zstd, at 11 to 1.
+    """
     count = 150_000
     plain = build_batch([Record(offset, 0, None, None, ()) for offset in range(count)])
     in_five_requests = REQUESTS * REQUEST_BYTES * count // len(compress(codec, plain))
-    assert REQUESTS * REQUEST_BYTES // LEAST_RECORD_BYTES < in_five_requests < SEQUENCES_BEHIND_DEFAULT
+    assert (
+        REQUESTS * REQUEST_BYTES // LEAST_RECORD_BYTES < in_five_requests < SEQUENCES_BEHIND_DEFAULT
+    )
     figures(**{f"in_five_requests_{codec.name.lower()}": in_five_requests})
 
 
 def test_init_producer_id_is_the_same_with_and_without_kip_447(figures):
-    """InitProducerId v1 came with 2.0 and v2 with 2.4; TxnOffsetCommit went to v3 with KIP-447 in 2.5. InitProducerId
-    v3 belongs to KIP-360.
+    """InitProducerId v1 came with 2.0 and v2 with 2.4; TxnOffsetCommit went to v3 with KIP-447 in
+    2.5. InitProducerId v3 belongs to KIP-360.
     """
     codecs = [compiled(InitProducerIdRequest, version) for version in (0, 1)]
-    before, after = (codec.encode(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=5)) for codec in codecs)
+    before, after = (
+        codec.encode(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=5))
+        for codec in codecs
+    )
     assert before == after == b"\x00\x01t\x00\x00\x00\x05"
-    others = {"transactional_id": "u", "transaction_timeout_ms": 7, "producer_id": 7, "producer_epoch": 7}
-    fields = [[name for name, value in others.items() if is_carried(codec, name, value)] for codec in codecs]
+    others = {
+        "transactional_id": "u",
+        "transaction_timeout_ms": 7,
+        "producer_id": 7,
+        "producer_epoch": 7,
+    }
+    fields = [
+        [name for name, value in others.items() if is_carried(codec, name, value)]
+        for codec in codecs
+    ]
     assert fields[0] == fields[1] == ["transactional_id", "transaction_timeout_ms"]
     figures(fields_before=fields[0], fields_after=fields[1])
 
 
 def is_carried(codec: CompiledMessage, field: str, value: object) -> bool:
-    """Whether a version has a field: another value changes the bytes. A codec rejects or omits what its version does not support."""
+    """Whether a version has a field: another value changes the bytes.
+
+    A codec rejects or omits what its version does not support.
+    """
     asked = {"transactional_id": "t", "transaction_timeout_ms": 5}
     try:
-        return bool(codec.encode(InitProducerIdRequest(**{**asked, field: value})) != codec.encode(InitProducerIdRequest(**asked)))
+        return bool(
+            codec.encode(InitProducerIdRequest(**{**asked, field: value}))
+            != codec.encode(InitProducerIdRequest(**asked))
+        )
     except MalformedMessage:
         return False
 
 
 def test_txn_offset_commit_v3_names_the_group_member(figures):
     """Generation, member and instance, with defaults that name none."""
-    asked = TxnOffsetCommitRequest(transactional_id="t", group_id="g", producer_id=7, producer_epoch=0)
-    sizes = {version: len(compiled(TxnOffsetCommitRequest, version).encode(asked)) for version in (2, 3)}
-    decoded, _ = compiled(TxnOffsetCommitRequest, 3).decode(compiled(TxnOffsetCommitRequest, 3).encode(asked), 0)
-    assert (decoded.generation_id_or_member_epoch, decoded.member_id, decoded.group_instance_id) == (-1, "", None)
+    asked = TxnOffsetCommitRequest(
+        transactional_id="t", group_id="g", producer_id=7, producer_epoch=0
+    )
+    sizes = {
+        version: len(compiled(TxnOffsetCommitRequest, version).encode(asked)) for version in (2, 3)
+    }
+    decoded, _ = compiled(TxnOffsetCommitRequest, 3).decode(
+        compiled(TxnOffsetCommitRequest, 3).encode(asked), 0
+    )
+    assert (
+        decoded.generation_id_or_member_epoch,
+        decoded.member_id,
+        decoded.group_instance_id,
+    ) == (-1, "", None)
     figures(
         bytes_2=sizes[2],
         bytes_3=sizes[3],

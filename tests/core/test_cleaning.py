@@ -6,7 +6,12 @@ Source: kafka.log.{LogCleanerManagerTest, LogCleanerTest}, KIP-58 (min.compactio
 
 import pytest
 
-from kraftsim.core.partitions.cleaned_batches import BatchCleaner, KeyScan, RetainedOfProducer, Retention
+from kraftsim.core.partitions.cleaned_batches import (
+    BatchCleaner,
+    KeyScan,
+    RetainedOfProducer,
+    Retention,
+)
 from kraftsim.core.partitions.cleaning import CleaningRules, LogExtent, OffsetMap, cleanable, groups
 from kraftsim.core.partitions.segments import Segment
 from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
@@ -25,7 +30,12 @@ def segment(base_offset: int, size_bytes: int, timestamp: int = 0) -> Segment:
     return made
 
 
-SEGMENTS = (segment(0, 100, 1000), segment(10, 200, 2000), segment(20, 300, 3000), segment(30, 50, 4000))
+SEGMENTS = (
+    segment(0, 100, 1000),
+    segment(10, 200, 2000),
+    segment(20, 300, 3000),
+    segment(30, 50, 4000),
+)
 """The last one is active; the log ends at 40."""
 
 
@@ -45,17 +55,39 @@ SEGMENTS = (segment(0, 100, 1000), segment(10, 200, 2000), segment(20, 300, 3000
         ({"min_compaction_lag_ms": 60_000}, None, 40, (0, 0, 0, 0)),
     ],
 )
-def test_cleanable_range(rules: dict[str, int], checkpoint: int | None, stable: int, expected: tuple[int, int, int, int]) -> None:
-    """(first dirty offset, end, clean bytes, cleanable bytes): whole segments; none that is active, unstable or too young."""
-    extent = LogExtent(segments=SEGMENTS, log_start_offset=0, log_end_offset=40, last_stable_offset=stable)
-    found = cleanable(extent, CleaningRules(is_compacted=True, **rules), checkpoint_offset=checkpoint, now_ms=NOW)
-    assert (found.first_dirty_offset, found.end_offset, found.clean_bytes, found.cleanable_bytes) == expected
+def test_cleanable_range(
+    rules: dict[str, int], checkpoint: int | None, stable: int, expected: tuple[int, int, int, int]
+) -> None:
+    """(first dirty offset, end, clean bytes, cleanable bytes): whole segments; none that is active,
+    unstable or too young.
+    """
+    extent = LogExtent(
+        segments=SEGMENTS, log_start_offset=0, log_end_offset=40, last_stable_offset=stable
+    )
+    found = cleanable(
+        extent, CleaningRules(is_compacted=True, **rules), checkpoint_offset=checkpoint, now_ms=NOW
+    )
+    assert (
+        found.first_dirty_offset,
+        found.end_offset,
+        found.clean_bytes,
+        found.cleanable_bytes,
+    ) == expected
 
 
-@pytest.mark.parametrize(("checkpoint", "start", "is_reset"), [(5, 8, True), (41, 0, True), (40, 0, False), (8, 8, False), (None, 8, False)])
-def test_checkpoint_outside_of_the_log_is_ignored(checkpoint: int | None, start: int, is_reset: bool) -> None:
-    """The log was truncated, or its start offset has advanced: it counts as dirty from its beginning."""
-    extent = LogExtent(segments=SEGMENTS, log_start_offset=start, log_end_offset=40, last_stable_offset=40)
+@pytest.mark.parametrize(
+    ("checkpoint", "start", "is_reset"),
+    [(5, 8, True), (41, 0, True), (40, 0, False), (8, 8, False), (None, 8, False)],
+)
+def test_checkpoint_outside_of_the_log_is_ignored(
+    checkpoint: int | None, start: int, is_reset: bool
+) -> None:
+    """The log was truncated, or its start offset has advanced: it counts as dirty from its
+    beginning.
+    """
+    extent = LogExtent(
+        segments=SEGMENTS, log_start_offset=start, log_end_offset=40, last_stable_offset=40
+    )
     found = cleanable(extent, RULES, checkpoint_offset=checkpoint, now_ms=NOW)
     assert found.has_new_start is is_reset and (not is_reset or found.first_dirty_offset == start)
 
@@ -72,7 +104,9 @@ def test_checkpoint_outside_of_the_log_is_ignored(checkpoint: int | None, start:
 def test_cleaning_is_due_by_dirty_ratio_or_age(rules: dict[str, float], is_due: bool) -> None:
     """500 of 600 bytes are dirty, and the oldest of them have timestamp 2000."""
     chosen = CleaningRules(is_compacted=True, **rules)  # type: ignore[arg-type]
-    extent = LogExtent(segments=SEGMENTS, log_start_offset=0, log_end_offset=40, last_stable_offset=40)
+    extent = LogExtent(
+        segments=SEGMENTS, log_start_offset=0, log_end_offset=40, last_stable_offset=40
+    )
     assert cleanable(extent, chosen, checkpoint_offset=10, now_ms=NOW).is_due(chosen) is is_due
 
 
@@ -86,7 +120,9 @@ def test_cleaning_is_due_by_dirty_ratio_or_age(rules: dict[str, float], is_due: 
         (300, (0, 0, 300), [[0, 10, 20]]),
     ],
 )
-def test_adjacent_small_segments_are_merged(segment_bytes: int, sizes: tuple[int, ...], expected: list[list[int]]) -> None:
+def test_adjacent_small_segments_are_merged(
+    segment_bytes: int, sizes: tuple[int, ...], expected: list[list[int]]
+) -> None:
     rules = CleaningRules(is_compacted=True, segment_bytes=segment_bytes)
     found = groups([segment(10 * number, size) for number, size in enumerate(sizes)], rules, 30)
     assert [[each.base_offset for each in group] for group in found] == expected
@@ -108,15 +144,25 @@ def cleaner(latest: dict[bytes, int], until: int = 100, now_ms: int = NOW) -> Ba
 
 
 def tombstones(base_offset: int, *keys: bytes) -> RecordBatch:
-    return RecordBatch(build_batch([Record(timestamp=1, key=key, value=None) for key in keys], base_offset=base_offset))
+    return RecordBatch(
+        build_batch(
+            [Record(timestamp=1, key=key, value=None) for key in keys], base_offset=base_offset
+        )
+    )
 
 
 def test_tombstone_is_kept_until_its_delete_horizon() -> None:
-    """The horizon is set at the first cleaning: the time of that cleaning plus delete.retention.ms (KIP-534)."""
+    """The horizon is set at the first cleaning: the time of that cleaning plus delete.retention.ms
+    (KIP-534).
+    """
     stamped = cleaner({b"a": 5}).clean(tombstones(5, b"a"))
     assert stamped is not None
     batch = RecordBatch(stamped)
-    assert batch.delete_horizon_ms == NOW + 500 and [record.timestamp for record in batch.records()] == [1] and batch.crc_is_valid()
+    assert (
+        batch.delete_horizon_ms == NOW + 500
+        and [record.timestamp for record in batch.records()] == [1]
+        and batch.crc_is_valid()
+    )
     assert cleaner({b"a": 5}, now_ms=NOW + 499).clean(batch) == batch.view()
     assert cleaner({b"a": 5}, now_ms=NOW + 500).clean(batch) is None
 
@@ -124,7 +170,10 @@ def test_tombstone_is_kept_until_its_delete_horizon() -> None:
 def test_records_beyond_the_offset_map_are_kept() -> None:
     """Even a record without a key, which is otherwise dropped."""
     batch = make_batch(0, 0, key=None, base_offset=50, producer_id=-1)
-    assert cleaner({}, until=49).clean(batch) == batch.view() and cleaner({}, until=50).clean(batch) is None
+    assert (
+        cleaner({}, until=49).clean(batch) == batch.view()
+        and cleaner({}, until=50).clean(batch) is None
+    )
 
 
 def test_last_batch_of_a_producer_is_kept_without_records() -> None:
@@ -135,7 +184,13 @@ def test_last_batch_of_a_producer_is_kept_without_records() -> None:
     left = work.clean(batch)
     assert left is not None
     kept = RecordBatch(left)
-    assert (kept.base_offset, kept.last_offset, kept.base_sequence, kept.last_sequence, kept.record_count) == (10, 13, 3, 6, 0)
+    assert (
+        kept.base_offset,
+        kept.last_offset,
+        kept.base_sequence,
+        kept.last_sequence,
+        kept.record_count,
+    ) == (10, 13, 3, 6, 0)
     work.lasts = {7: RetainedOfProducer(20, 0)}
     assert work.clean(batch) is None
     work.lasts = {}
@@ -160,24 +215,38 @@ def test_marker_is_kept_with_its_transaction_and_for_the_delete_retention() -> N
 def numbered_at_will() -> dict[str, RecordBatch]:
     """Batches with valid checksums whose records have inconsistent offsets."""
     keys = (b"key-0", b"one", b"two")
-    whole = RecordBatch(build_batch([Record(timestamp=1, key=key, value=b"v") for key in keys], base_offset=10))
+    whole = RecordBatch(
+        build_batch([Record(timestamp=1, key=key, value=b"v") for key in keys], base_offset=10)
+    )
     bodies = [
-        bytes(RecordBatch(build_batch([Record(offset=10 + number, timestamp=1, key=key, value=b"v")], base_offset=10)).view()[HEADER_SIZE_BYTES:])
+        bytes(
+            RecordBatch(
+                build_batch(
+                    [Record(offset=10 + number, timestamp=1, key=key, value=b"v")], base_offset=10
+                )
+            ).view()[HEADER_SIZE_BYTES:]
+        )
         for number, key in enumerate(keys)
     ]
     first, second, third = bodies
     return {
         "backwards": doctored(whole, base_offset=10, records=third + second + first),
         "twice": doctored(whole, base_offset=10, records=second + second + first),
-        "beyond": doctored(whole, base_offset=10, records=third, last_offset_delta=0, record_count=1),
+        "beyond": doctored(
+            whole, base_offset=10, records=third, last_offset_delta=0, record_count=1
+        ),
     }
 
 
 @pytest.mark.parametrize("what", ["backwards", "twice", "beyond"])
 def test_log_with_inconsistent_record_offsets_is_not_cleaned(what: str) -> None:
-    """The log is skipped and nothing fails; an offset beyond its batch must not shadow later records."""
+    """The log is skipped and nothing fails; an offset beyond its batch must not shadow later
+    records.
+    """
     batch = numbered_at_will()[what]
     with pytest.raises(MalformedRecord):
         KeyScan(OffsetMap(1 << 20, 0.9), 0, ()).take(batch)
         control = cleaner({})
-        control._left(batch, list(batch.records()), False, owes_horizon=True, retention=Retention.DELETE_EMPTY)
+        control._left(
+            batch, list(batch.records()), False, owes_horizon=True, retention=Retention.DELETE_EMPTY
+        )

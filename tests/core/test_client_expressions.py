@@ -1,4 +1,7 @@
-"""Regular expressions from clients: the syntax of RE2/J, in linear time.   Source: KIP-848, KIP-1152, com.google.re2j.Pattern 1.8."""
+"""Regular expressions from clients: the syntax of RE2/J, in linear time.
+
+Source: KIP-848, KIP-1152, com.google.re2j.Pattern 1.8.
+"""
 
 import subprocess
 import time
@@ -107,7 +110,9 @@ def judged(expression: str) -> str:
 @pytest.mark.parametrize("expression", FITS)
 def test_expression_matches_whole_strings(expression: str) -> None:
     """Pattern.matches."""
-    assert [text for text, digit in zip(TEXTS, judged(expression), strict=True) if digit == "1"] == FITS[expression]
+    assert [
+        text for text, digit in zip(TEXTS, judged(expression), strict=True) if digit == "1"
+    ] == FITS[expression]
 
 
 @pytest.mark.parametrize("expression", REFUSED)
@@ -118,7 +123,9 @@ def test_rejected_expressions_have_re2js_error_message(expression: str) -> None:
 
 @pytest.mark.parametrize("expression", [r"\pL{1000}", "(a{1000}){1000}", "\udc80"])
 def test_oversized_expression_is_rejected(expression: str) -> None:
-    """RE2/J accepts the first two and needs much memory; the third is a string that cannot be sent as UTF-8."""
+    """RE2/J accepts the first two and needs much memory; the third is a string that cannot be sent
+    as UTF-8.
+    """
     with pytest.raises(InvalidExpression):
         client_expression(expression)
 
@@ -129,7 +136,11 @@ def test_catastrophic_backtracking_expression_matches_quickly() -> None:
     assert client_expression("(a|a)*b").fullmatch("a" * 200) is None
 
 
-@pytest.mark.parametrize("text", ["[" + "[:" * 16_000, "[[:a]" * 6_000, "(?<" * 10_000, r"\Q" * 16_000], ids=["named", "classes", "groups", "quotes"])
+@pytest.mark.parametrize(
+    "text",
+    ["[" + "[:" * 16_000, "[[:a]" * 6_000, "(?<" * 10_000, r"\Q" * 16_000],
+    ids=["named", "classes", "groups", "quotes"],
+)
 def test_expression_parsing_is_linear(text: str) -> None:
     """Even if opening brackets are never closed."""
     started = time.process_time()
@@ -139,16 +150,27 @@ def test_expression_parsing_is_linear(text: str) -> None:
 
 @pytest.mark.interop
 def test_random_expressions_give_the_same_result_as_re2j() -> None:
-    """Results, and error messages where the expression has one error: with several errors RE2 and RE2/J report a different one first."""
+    """Results, and error messages where the expression has one error: with several errors RE2 and
+    RE2/J report a different one first.
+    """
     rng = Random(7)
     drawn = ["".join(rng.choice(PIECES) for _ in range(1 + rng.randrange(4))) for _ in range(3000)]
     expressions = [*FITS, *REFUSED, *dict.fromkeys(drawn)]
     lines = "".join("\t".join((each, *TEXTS)) + "\n" for each in expressions)
     jars = ":".join(map(str, class_path(NEWEST_RELEASE)))
     program = Path(__file__).parents[1] / "apache_kafka" / "Expressions.java"
-    done = subprocess.run([java(), "-cp", jars, program], input=lines, capture_output=True, text=True, encoding="utf-8", check=True)
+    done = subprocess.run(
+        [java(), "-cp", jars, program],
+        input=lines,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+    )
     theirs = done.stdout.split("\n")[:-1]
-    pairs = [(each, judged(each), expected) for each, expected in zip(expressions, theirs, strict=True)]
+    pairs = [
+        (each, judged(each), expected) for each, expected in zip(expressions, theirs, strict=True)
+    ]
     differing = [row for row in pairs if row[1] != row[2]]
     assert [row for row in differing if row[1].isdigit() or row[2].isdigit()] == []
     assert len(differing) < len(pairs) // 20, differing

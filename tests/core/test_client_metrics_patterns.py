@@ -1,5 +1,5 @@
-"""Valid match patterns of client metrics subscriptions: the columns are results of ClientMetricsConfigs.validate of
-3.9.1, 4.0.2 and 4.4.0.
+"""Valid match patterns of client metrics subscriptions: the columns are results of
+ClientMetricsConfigs.validate of 3.9.1, 4.0.2 and 4.4.0.
 """
 
 import pytest
@@ -34,7 +34,11 @@ EMPTY = "Configuration '{}' values must not be empty."
         ("metrics", "", (None, None, None)),
     ],
 )
-def test_lists_are_split_as_in_each_release(name: str, value: str, complaints: tuple[str | None, ...]) -> None:
+def test_lists_are_split_as_in_each_release(
+    name: str, value: str, complaints: tuple[str | None, ...]
+) -> None:
     for line, complaint in zip(LINES, complaints, strict=True):
         refusal = refuse_client_metrics("s", {name: value}, config_tables(line).client_metrics)
-        assert (refusal and (refusal.error, refusal.why)) == (complaint and (ErrorCode.INVALID_CONFIG, complaint)), line
+        assert (refusal and (refusal.error, refusal.why)) == (
+            complaint and (ErrorCode.INVALID_CONFIG, complaint)
+        ), line

@@ -1,5 +1,5 @@
-"""Quotas in use: how a rate is measured, how long the throttle time is, and which quota applies to which client
-(KIP-13, KIP-55, KIP-219).
+"""Quotas in use: how a rate is measured, how long the throttle time is, and which quota applies to
+which client (KIP-13, KIP-55, KIP-219).
 """
 
 import pytest
@@ -14,7 +14,10 @@ KEY = "producer_byte_rate"
 
 def record(value: float, **names: str | None) -> ClientQuotaRecord:
     """A quota of an entity; a None name is the default entity."""
-    parts = [EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in names.items()]
+    parts = [
+        EntityData(entity_type=kind.replace("_", "-"), entity_name=name)
+        for kind, name in names.items()
+    ]
     return ClientQuotaRecord(entity=parts, key=KEY, value=value)
 
 
@@ -42,7 +45,9 @@ def test_rate_windows_expire() -> None:
 
 
 def test_most_specific_quota_applies_and_names_its_sharing_scope() -> None:
-    """In Kafka's order: user and client, user and any client, user, any user and client, any user and any client, any user, client, any client."""
+    """In Kafka's order: user and client, user and any client, user, any user and client, any user
+    and any client, any user, client, any client.
+    """
     levels = [
         ({"user": "u", "client_id": "c"}, ("u", "c")),
         ({"user": "u", "client_id": None}, ("u", "c")),
@@ -54,7 +59,12 @@ def test_most_specific_quota_applies_and_names_its_sharing_scope() -> None:
         ({"client_id": None}, ("", "c")),
     ]
     records = [record(float(number), **names) for number, (names, _) in enumerate(levels)]
-    others = [record(99.0, user="v"), record(99.0, client_id="d"), record(99.0, user="u", client_id="d"), record(99.0, ip="127.0.0.1")]
+    others = [
+        record(99.0, user="v"),
+        record(99.0, client_id="d"),
+        record(99.0, user="u", client_id="d"),
+        record(99.0, ip="127.0.0.1"),
+    ]
     for number, (_, sharers) in enumerate(levels):
         limits = ClientLimits([*others, *records[number:]])
         assert limits.find(KEY, "u", "c") == Limit(float(number), sharers)
@@ -63,7 +73,9 @@ def test_most_specific_quota_applies_and_names_its_sharing_scope() -> None:
 
 
 def test_token_bucket_starts_full_and_may_be_overdrawn_once() -> None:
-    """KIP-599: two per second, eleven seconds: 22 at once; what exceeds them must be refilled first."""
+    """KIP-599: two per second, eleven seconds: 22 at once; what exceeds them must be refilled
+    first.
+    """
     bucket = TokenBucket(11)
     assert bucket.tokens(2.0, 1000) == 22
     bucket.take(30, 2.0, 1000)

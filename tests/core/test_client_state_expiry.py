@@ -1,4 +1,6 @@
-"""Rates and buckets of clients do not accumulate for ever: clients choose the ids that index them."""
+"""Rates and buckets of clients do not accumulate for ever: clients choose the ids that index
+them.
+"""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -28,7 +30,9 @@ def test_entries_unused_for_an_hour_are_removed() -> None:
 
 
 def test_scans_of_all_entries_are_rare() -> None:
-    """The next scan comes after as many new entries as the last one saw: the amortized cost is constant."""
+    """The next scan comes after as many new entries as the last one saw: the amortized cost is
+    constant.
+    """
     looks = 0
 
     class Counted(TokenBucket):
@@ -63,16 +67,33 @@ def charge_mutations(quotas: MutationQuotas, call: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "key", "charge", "kept"),
-    [(RequestQuotas, "request_percentage", charge_requests, "_rates"), (MutationQuotas, "controller_mutation_rate", charge_mutations, "_buckets")],
+    [
+        (RequestQuotas, "request_percentage", charge_requests, "_rates"),
+        (MutationQuotas, "controller_mutation_rate", charge_mutations, "_buckets"),
+    ],
 )
-def test_controller_forgets_clients_that_came_once(kind: Any, key: str, charge: Callable[[Any, Any], None], kept: str) -> None:
+def test_controller_forgets_clients_that_came_once(
+    kind: Any, key: str, charge: Callable[[Any, Any], None], kept: str
+) -> None:
     """Each with its own client id, under a limit per client id."""
-    record = ClientQuotaRecord(entity=[EntityData(entity_type="client-id", entity_name=None)], key=key, value=1000.0)
-    registries = cast(Registries, SimpleNamespace(quota_changes=1, quotas=SimpleNamespace(records=lambda: [record])))
-    config = SimpleNamespace(quota_window_num=11, quota_window_size_seconds=1, controller_quota_window_num=11, controller_quota_window_size_seconds=1)
+    record = ClientQuotaRecord(
+        entity=[EntityData(entity_type="client-id", entity_name=None)], key=key, value=1000.0
+    )
+    registries = cast(
+        Registries,
+        SimpleNamespace(quota_changes=1, quotas=SimpleNamespace(records=lambda: [record])),
+    )
+    config = SimpleNamespace(
+        quota_window_num=11,
+        quota_window_size_seconds=1,
+        controller_quota_window_num=11,
+        controller_quota_window_size_seconds=1,
+    )
     clock = OneClock()
     quotas = kind(config, cast(Clock, clock), lambda: registries)
     for number in range(5 * TIDY_MIN):
         clock.now_ms += IDLE_MS // TIDY_MIN
-        charge(quotas, SimpleNamespace(principal=SimpleNamespace(name="u"), client_id=f"c-{number}"))
+        charge(
+            quotas, SimpleNamespace(principal=SimpleNamespace(name="u"), client_id=f"c-{number}")
+        )
     assert len(getattr(quotas, kept)) <= 2 * TIDY_MIN

@@ -1,5 +1,5 @@
-"""Consumer groups of KIP-848: epochs, target assignments, and reconciliation.   Source: KIP-848; verified with Apache
-Kafka 4.1.2 and 4.4.0.
+"""Consumer groups of KIP-848: epochs, target assignments, and reconciliation.
+Source: KIP-848; verified with Apache Kafka 4.1.2 and 4.4.0.
 """
 
 import time
@@ -61,7 +61,9 @@ def test_all_partitions_are_assigned_after_any_membership_changes_and_failover(h
     for each in (harness, other):
         assert each.ask(names[0], -1).error is ErrorCode.NONE
         each.gone(names[0])
-        assert sorted(number for numbers in each.beat_all(*names[1:]).values() for number in numbers) == [0, 1, 2, 3]
+        assert sorted(
+            number for numbers in each.beat_all(*names[1:]).values() for number in numbers
+        ) == [0, 1, 2, 3]
     assert state_of(other) == state_of(harness)
 
 
@@ -77,7 +79,9 @@ def test_all_partitions_are_assigned_after_any_membership_changes_and_failover(h
         ("x", 2, {}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_only_the_current_epoch_or_the_previous_after_a_lost_response_is_valid(harness, member_id, epoch, owned, error):
+def test_only_the_current_epoch_or_the_previous_after_a_lost_response_is_valid(
+    harness, member_id, epoch, owned, error
+):
     harness.join("a")
     harness.join("b")
     harness.beat_all("a", "b")
@@ -86,7 +90,9 @@ def test_only_the_current_epoch_or_the_previous_after_a_lost_response_is_valid(h
     assert state_of(harness) == before
 
 
-@pytest.mark.parametrize(("may", "error"), [(0, ErrorCode.FENCED_MEMBER_EPOCH), (1, ErrorCode.NONE)])
+@pytest.mark.parametrize(
+    ("may", "error"), [(0, ErrorCode.FENCED_MEMBER_EPOCH), (1, ErrorCode.NONE)]
+)
 def test_known_member_may_rejoin_with_epoch_0_where_the_release_allows_it(may, error):
     harness = ConsumersHarness(consumer_may_rejoin=may)
     harness.topics.make("t", 2)
@@ -149,7 +155,9 @@ def test_static_member_is_replaced_after_it_left_temporarily(harness):
     group_epoch = harness.consumers.group_epoch
     harness.gone("a")
     taken = harness.join("c", instance_id="i")
-    assert (taken.assigned, harness.consumers.group_epoch) == ({T: (0, 1)}, group_epoch), "no other member is affected"
+    assert (taken.assigned, harness.consumers.group_epoch) == ({T: (0, 1)}, group_epoch), (
+        "no other member is affected"
+    )
     assert harness.ask("a", 2, instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
     assert harness.ask("a", 2, instance_id="nobody").error is ErrorCode.UNKNOWN_MEMBER_ID
     assert state_of(harness.replayed_again()) == state_of(harness)
@@ -211,7 +219,9 @@ def test_expression_is_resolved_once_while_topics_are_unchanged(harness, monkeyp
 
 def test_target_assignment_is_computed_at_the_configured_interval():
     """KIP-1263: a member that joins in between has the epoch of the target and no partitions."""
-    harness = ConsumersHarness(consumer_assignment_interval_ms=1000, consumer_first_epoch=1, consumer_settles_empty=1)
+    harness = ConsumersHarness(
+        consumer_assignment_interval_ms=1000, consumer_first_epoch=1, consumer_settles_empty=1
+    )
     harness.topics.make("t", 4)
     assert harness.join("a").member_epoch == 2
     assert (harness.join("b").member_epoch, harness.consumers.group_epoch) == (2, 3)
@@ -267,18 +277,33 @@ def test_deleted_group_stays_deleted_after_failover(harness):
 def test_member_reconciliation_is_linear_in_its_partitions():
     """Including the lookup of the partitions that it owned before, whose epochs are kept."""
     topic_id, had = bytes(16), tuple(range(20_000))
-    member = ConsumerMember(member_id="m", member_epoch=1, assigned={topic_id: had}, assignment_epochs={(topic_id, number): 1 for number in had})
+    member = ConsumerMember(
+        member_id="m",
+        member_epoch=1,
+        assigned={topic_id: had},
+        assignment_epochs={(topic_id, number): 1 for number in had},
+    )
     target = {topic_id: (*had, 20_000)}
     started = time.process_time()
-    reached = reconciled(member, target_epoch=2, target=target, owned={topic_id: had}, is_taken=lambda topic, number: False)
+    reached = reconciled(
+        member,
+        target_epoch=2,
+        target=target,
+        owned={topic_id: had},
+        is_taken=lambda topic, number: False,
+    )
     assert time.process_time() - started < 0.5
-    assert [reached.assignment_epoch(topic_id, number) for number in (0, 19_999, 20_000)] == [1, 1, 2]
+    assert [reached.assignment_epoch(topic_id, number) for number in (0, 19_999, 20_000)] == [
+        1,
+        1,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("takes_back", [True, False])
 def test_unclaimed_revoked_partition_is_returned_immediately_since_4_0(takes_back):
-    """CurrentAssignmentBuilder.computeNextAssignment of 4.0.2: no other member waits for a partition that the member
-    itself was revoking.
+    """CurrentAssignmentBuilder.computeNextAssignment of 4.0.2: no other member waits for a
+    partition that the member itself was revoking.
     """
     topics = MadeTopics()
     topics.make("t", 4)
@@ -289,5 +314,7 @@ def test_unclaimed_revoked_partition_is_returned_immediately_since_4_0(takes_bac
     harness.ask("b", -1)
     harness.gone("b")
     response = [harness.beat("a"), harness.beat("a")]
-    assert [each.assigned for each in response] == ([{T: (0, 1, 2, 3)}, None] if takes_back else [None, {T: (0, 1, 2, 3)}])
+    assert [each.assigned for each in response] == (
+        [{T: (0, 1, 2, 3)}, None] if takes_back else [None, {T: (0, 1, 2, 3)}]
+    )
     assert state_of(harness.replayed_again()) == state_of(harness)

@@ -1,4 +1,7 @@
-"""A candidate's steps: which voters it asks, when it gives up, its backoff, and what follows.   Source: KIP-595, KIP-996."""
+"""A candidate's steps: which voters it asks, when it gives up, its backoff, and what follows.
+
+Source: KIP-595, KIP-996.
+"""
 
 import pytest
 
@@ -15,7 +18,12 @@ REQUEST_MS = 700
 
 def candidate(*, has_pre_vote: bool = False, retries: int = 1) -> tuple[Quorum, Candidate]:
     """One of three voters that has just started an election, with maximal backoff."""
-    harness = Harness(1, settings=RaftSettings(has_pre_vote=has_pre_vote, request_timeout_ms=REQUEST_MS, election_backoff_max_ms=10_000))
+    harness = Harness(
+        1,
+        settings=RaftSettings(
+            has_pre_vote=has_pre_vote, request_timeout_ms=REQUEST_MS, election_backoff_max_ms=10_000
+        ),
+    )
     harness.nodes[OWN].start()
     replica = harness.nodes[OWN].replica
     assert replica is not None
@@ -34,7 +42,9 @@ def asked(quorum: Quorum) -> list[int]:
 
 
 def test_unanswered_voters_are_asked_until_a_majority_has_granted() -> None:
-    """Each once; the next poll is due when a response is overdue or the election ends, whichever comes first."""
+    """Each once; the next poll is due when a response is overdue or the election ends, whichever
+    comes first.
+    """
     quorum, role = candidate()
     assert role.election_at_ms > REQUEST_MS
     assert elections.poll_candidate(quorum, role, 0) == REQUEST_MS
@@ -42,7 +52,9 @@ def test_unanswered_voters_are_asked_until_a_majority_has_granted() -> None:
     assert elections.poll_candidate(quorum, role, 1) == 1 + REQUEST_MS
     assert asked(quorum) == []
     late_ms = role.election_at_ms - 1
-    assert elections.poll_candidate(quorum, role, late_ms) == role.election_at_ms, "it waits for no voter longer than that"
+    assert elections.poll_candidate(quorum, role, late_ms) == role.election_at_ms, (
+        "it waits for no voter longer than that"
+    )
     role.canvass.grant(THIRD)
     elections.poll_candidate(quorum, role, late_ms)
     assert isinstance(quorum.role, Leader)
@@ -50,9 +62,11 @@ def test_unanswered_voters_are_asked_until_a_majority_has_granted() -> None:
 
 @pytest.mark.parametrize("is_refused", [True, False])
 @pytest.mark.parametrize(("retries", "pause_ms"), [(1, 100), (2, 300), (3, 700)])
-def test_lost_election_is_followed_by_exponential_backoff(is_refused: bool, retries: int, pause_ms: int) -> None:
-    """Two voters have rejected, or the election timeout has passed, at exactly that millisecond. Then a new epoch
-    starts as the next attempt.
+def test_lost_election_is_followed_by_exponential_backoff(
+    is_refused: bool, retries: int, pause_ms: int
+) -> None:
+    """Two voters have rejected, or the election timeout has passed, at exactly that millisecond.
+    Then a new epoch starts as the next attempt.
     """
     quorum, role = candidate(retries=retries)
     now_ms = 10 if is_refused else role.election_at_ms

@@ -1,5 +1,5 @@
-"""What an empty producer snapshot makes a replica forget, as rules without a cluster: the proposal's statements one by
-one (KAFKA-15195).
+"""What an empty producer snapshot makes a replica forget, as rules without a cluster: the
+proposal's statements one by one (KAFKA-15195).
 """
 
 from itertools import product
@@ -10,7 +10,14 @@ import pytest
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
-from kraftsim.producer_state.rules_entries import APPEND, CheckResult, Duplicate, ProducerStatePolicy, snapshot_file, state_entries
+from kraftsim.producer_state.rules_entries import (
+    APPEND,
+    CheckResult,
+    Duplicate,
+    ProducerStatePolicy,
+    snapshot_file,
+    state_entries,
+)
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from protocol.disk.producer_snapshot import parse_producer_rows
@@ -33,7 +40,9 @@ def state_of(*batches: RecordBatch, first_offset: int = 0) -> ProducerStateManag
 def test_retry_is_recognised_by_its_id_and_by_no_other(figures):
     """TS-10: two of three retries have the id of the first attempt."""
     state = state_of(make_batch(0), make_batch(1))
-    results: list[CheckResult] = [state.check(batch) for batch in (make_batch(1), make_batch(0), make_batch(0, producer_id=8))]
+    results: list[CheckResult] = [
+        state.check(batch) for batch in (make_batch(1), make_batch(0), make_batch(0, producer_id=8))
+    ]
     assert [type(each) for each in results] == [Duplicate, Duplicate, type(APPEND)]
     figures(retries=len(results), known=sum(isinstance(each, Duplicate) for each in results))
 
@@ -53,14 +62,18 @@ def assert_known_are_those_of_the_active_segment(seed: int) -> None:
     assert set(restored.entries) == wrote_since
     for producer_id in wrote_since:
         whole, behind = full.entries[producer_id], restored.entries[producer_id]
-        assert (behind.last_sequence, behind.last_offset, behind.producer_epoch) == (whole.last_sequence, whole.last_offset, whole.producer_epoch)
+        assert (behind.last_sequence, behind.last_offset, behind.producer_epoch) == (
+            whole.last_sequence,
+            whole.last_offset,
+            whole.producer_epoch,
+        )
         known = [each.last_offset for each in whole.retained if each.last_offset >= base]
         assert [each.last_offset for each in behind.retained] == known
 
 
 def test_empty_snapshot_and_active_segment_know_all_producers_of_that_segment(figures):
-    """TS-11: producers that are idle since the segment's start are treated as expired; of the others only the batches
-    of that segment are known.
+    """TS-11: producers that are idle since the segment's start are treated as expired; of the
+    others only the batches of that segment are known.
     """
     for seed in range(HISTORIES):
         assert_known_are_those_of_the_active_segment(seed)
@@ -74,15 +87,17 @@ def test_empty_snapshot_knows_all_later_producers_in_any_history(seed: int) -> N
 
 
 CONDITIONS = tuple(product((False, True), repeat=4))
-"""A follower started from the empty snapshot; the leader is lost; the producer was idle since; that follower becomes leader."""
+"""A follower started from the empty snapshot; the leader is lost; the producer was idle since; that
+follower becomes leader.
+"""
 LEADER, FOLLOWER, SPARE = 1, 2, 3
 SILENT, OTHER = 7, 9
 """Producer ids: the one whose last record is retried, and one that keeps writing."""
 
 
 class BoundaryHarness(ReplicationHarness):
-    """Three replicas of a partition; a restarted follower has its own producer snapshot beside the log: the true one of
-    its boundary, or the empty one of the proposal.
+    """Three replicas of a partition; a restarted follower has its own producer snapshot beside the
+    log: the true one of its boundary, or the empty one of the proposal.
     """
 
     heir = LEADER
@@ -152,8 +167,12 @@ class BoundaryHarness(ReplicationHarness):
 
 
 @pytest.mark.parametrize(("rebuilt", "lost", "silent", "elected"), CONDITIONS)
-def test_duplicate_needs_three_of_four_conditions(rebuilt: bool, lost: bool, silent: bool, elected: bool, figures):
-    """TS-18: losing the leader is not required, because leadership also moves cleanly; the other three are needed together."""
+def test_duplicate_needs_three_of_four_conditions(
+    rebuilt: bool, lost: bool, silent: bool, elected: bool, figures
+):
+    """TS-18: losing the leader is not required, because leadership also moves cleanly; the other
+    three are needed together.
+    """
     harness = BoundaryHarness(1)
     harness.settle()
     last = make_batch(1, producer_id=SILENT)

@@ -1,4 +1,6 @@
-"""All orders of deliveries, losses, timeouts and crashes, as far as a few seconds reach; `make every-order` goes further."""
+"""All orders of deliveries, losses, timeouts and crashes, as far as a few seconds reach; `make
+every-order` goes further.
+"""
 
 import pytest
 
@@ -11,7 +13,9 @@ from tests.core.every_order.search import Broken, after, search
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_no_order_of_events_allocates_a_producer_id_twice(waits: bool) -> None:
-    """Two brokers, lost responses, restarts, and controller failovers with or without uncommitted records."""
+    """Two brokers, lost responses, restarts, and controller failovers with or without uncommitted
+    records.
+    """
     found = search(lambda: Allocation(waits=waits), depth=8, cpu_seconds=8)
     assert found.depth >= 7 and found.states > 3000
 

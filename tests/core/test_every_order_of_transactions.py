@@ -1,4 +1,8 @@
-"""All orders of decisions, markers, losses and failovers of a transaction coordinator, as far as a few seconds reach.   Source: KIP-98."""
+"""All orders of decisions, markers, losses and failovers of a transaction coordinator, as far as a
+few seconds reach.
+
+Source: KIP-98.
+"""
 
 from dataclasses import replace
 

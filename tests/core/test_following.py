@@ -1,4 +1,7 @@
-"""How a follower processes the responses of its leader, and how a leader processes fetches.   Source: KIP-595, KIP-630."""
+"""How a follower processes the responses of its leader, and how a leader processes fetches.
+
+Source: KIP-595, KIP-630.
+"""
 
 from dataclasses import replace
 
@@ -39,7 +42,9 @@ def replica(node_id: int = OWN) -> RaftReplica:
 
 
 def follower(*epochs: int, node_id: int = OWN) -> Quorum:
-    """A follower of node 1 in epoch 3, with a record of each of these epochs, all of them flushed."""
+    """A follower of node 1 in epoch 3, with a record of each of these epochs, all of them
+    flushed.
+    """
     quorum = replica(node_id).quorum
     for epoch in epochs:
         quorum.log.append(epoch, 1)
@@ -51,13 +56,19 @@ def follower(*epochs: int, node_id: int = OWN) -> Quorum:
 
 
 def batch(first_offset: int, epoch: int, count: int = 1, *, is_sound: bool = True) -> bytes:
-    content = bytearray(build_batch([Record(value=b"x")] * count, base_offset=first_offset, leader_epoch=epoch))
+    content = bytearray(
+        build_batch([Record(value=b"x")] * count, base_offset=first_offset, leader_epoch=epoch)
+    )
     content[-1] ^= not is_sound
     return bytes(content)
 
 
 def answer(
-    *batches: bytes, leader_epoch: int = EPOCH, high_watermark: int = -1, diverging: tuple[int, int] | None = None, snapshot: SnapshotId | None = None
+    *batches: bytes,
+    leader_epoch: int = EPOCH,
+    high_watermark: int = -1,
+    diverging: tuple[int, int] | None = None,
+    snapshot: SnapshotId | None = None,
 ) -> fetch.FetchResponse:
     """A response of the leader to a Fetch."""
     data = fetch.PartitionData(
@@ -98,14 +109,26 @@ def receive(quorum: Quorum, response: fetch.FetchResponse) -> list[do.Effect]:
         ([batch(2, 3), batch(3, 3)[:-5]], 3, 3),  # truncated by the maximum size of a Fetch
     ],
 )
-def test_only_batches_that_follow_the_log_are_appended(batches: list[bytes], end_offset: int, last_epoch: int) -> None:
-    """Whole, valid batches in order, of epochs that do not decrease and are not above the leader's."""
+def test_only_batches_that_follow_the_log_are_appended(
+    batches: list[bytes], end_offset: int, last_epoch: int
+) -> None:
+    """Whole, valid batches in order, of epochs that do not decrease and are not above the
+    leader's.
+    """
     quorum = follower(1, 2)
     effects = receive(quorum, answer(*batches))
-    assert (quorum.log.end_offset, quorum.log.last_epoch, quorum.log.flushed_end_offset) == (end_offset, last_epoch, 2)
+    assert (quorum.log.end_offset, quorum.log.last_epoch, quorum.log.flushed_end_offset) == (
+        end_offset,
+        last_epoch,
+        2,
+    )
     written = [effect for effect in effects if isinstance(effect, do.WriteFetched)]
-    assert b"".join(bytes(each.records) for each in written) == b"".join(batches[: len(written[0].batches) if written else 0])
-    assert [type(effect) for effect in effects] == ([do.WriteFetched, do.Flush] if end_offset > 2 else [])
+    assert b"".join(bytes(each.records) for each in written) == b"".join(
+        batches[: len(written[0].batches) if written else 0]
+    )
+    assert [type(effect) for effect in effects] == (
+        [do.WriteFetched, do.Flush] if end_offset > 2 else []
+    )
 
 
 def test_replica_without_flushes_counts_written_records_as_durable() -> None:
@@ -117,13 +140,19 @@ def test_replica_without_flushes_counts_written_records_as_durable() -> None:
 
 
 @pytest.mark.parametrize(("node_id", "is_reported"), [(OWN, True), (OBSERVER, False)])
-def test_voter_emits_an_event_for_replicated_records(node_id: int, is_reported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_voter_emits_an_event_for_replicated_records(
+    node_id: int, is_reported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """First and last offset are inclusive; observers would only repeat the voters' events."""
     emitted: list[object] = []
     quorum = follower(1, node_id=node_id)
     monkeypatch.setattr(quorum, "emit", emitted.append)
     receive(quorum, answer(batch(1, 3, count=5)))
-    assert emitted == ([MetadataReplicated(leader_epoch=EPOCH, first_offset=1, last_offset=5)] if is_reported else [])
+    assert emitted == (
+        [MetadataReplicated(leader_epoch=EPOCH, first_offset=1, last_offset=5)]
+        if is_reported
+        else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +166,9 @@ def test_voter_emits_an_event_for_replicated_records(node_id: int, is_reported: 
         ((0, 9), 5),
     ],
 )
-def test_diverging_log_is_truncated_to_the_common_end(theirs: tuple[int, int], truncated_to: int) -> None:
+def test_diverging_log_is_truncated_to_the_common_end(
+    theirs: tuple[int, int], truncated_to: int
+) -> None:
     """Own epochs: 1 1 1 2 2. (KIP-595, DivergingEpoch.)"""
     quorum = follower(1, 1, 1, 2, 2)
     assert receive(quorum, answer(diverging=theirs)) == [do.Truncate(truncated_to)]
@@ -145,8 +176,8 @@ def test_diverging_log_is_truncated_to_the_common_end(theirs: tuple[int, int], t
 
 
 def test_log_is_truncated_once_for_two_responses() -> None:
-    """A replica that looks for the leader at its bootstrap servers may send it two requests: the second response
-    describes a log that no longer exists.
+    """A replica that looks for the leader at its bootstrap servers may send it two requests: the
+    second response describes a log that no longer exists.
     """
     quorum = follower(1, 1, 1, 2, 2)
     asked = fetch_request(quorum)
@@ -156,10 +187,14 @@ def test_log_is_truncated_once_for_two_responses() -> None:
         quorum.effects.clear()
 
 
-@pytest.mark.parametrize(("asked_as_follower", "asked_in"), [(False, EPOCH), (False, EPOCH - 1), (True, EPOCH - 1)])
-def test_response_that_is_no_longer_awaited_is_ignored(asked_as_follower: bool, asked_in: int) -> None:
-    """A replica sends a new request in another role or another epoch; a response to the former request must not
-    truncate the log.
+@pytest.mark.parametrize(
+    ("asked_as_follower", "asked_in"), [(False, EPOCH), (False, EPOCH - 1), (True, EPOCH - 1)]
+)
+def test_response_that_is_no_longer_awaited_is_ignored(
+    asked_as_follower: bool, asked_in: int
+) -> None:
+    """A replica sends a new request in another role or another epoch; a response to the former
+    request must not truncate the log.
 
     Source: RequestManager.resetAll, KafkaRaftClient.handleInboundMessage.
     """
@@ -176,14 +211,21 @@ def test_response_that_is_no_longer_awaited_is_ignored(asked_as_follower: bool, 
     quorum.effects.clear()
     found.on_response(sent.number, answer(diverging=(0, 0)), 0)
     assert (quorum.effects, quorum.log.end_offset) == ([], 1)
-    found.on_response(quorum.peers.send(LEADER, address_of(LEADER), fetch_request(quorum)).number, answer(diverging=(0, 0)), 0)
+    found.on_response(
+        quorum.peers.send(LEADER, address_of(LEADER), fetch_request(quorum)).number,
+        answer(diverging=(0, 0)),
+        0,
+    )
     assert quorum.effects == [do.Truncate(0)], "the same response counts if it is awaited"
 
 
 @pytest.mark.parametrize(
-    ("high_watermark", "start_offset", "is_fatal"), [(2, 0, False), (3, 0, True), (None, 2, False), (None, 3, True), (0, 3, True)]
+    ("high_watermark", "start_offset", "is_fatal"),
+    [(2, 0, False), (3, 0, True), (None, 2, False), (None, 3, True), (0, 3, True)],
 )
-def test_committed_records_and_snapshots_are_not_truncated(high_watermark: int | None, start_offset: int, is_fatal: bool) -> None:
+def test_committed_records_and_snapshots_are_not_truncated(
+    high_watermark: int | None, start_offset: int, is_fatal: bool
+) -> None:
     """No valid leader can request it. The truncation would be at offset 2."""
     quorum = follower(1, 1, 1, 2, 2)
     quorum.log.high_watermark, quorum.log.start_offset = high_watermark, start_offset
@@ -197,9 +239,12 @@ def test_committed_records_and_snapshots_are_not_truncated(high_watermark: int |
 
 
 @pytest.mark.parametrize(
-    ("known", "reported", "becomes", "is_news"), [(None, 1, 1, True), (1, 2, 2, True), (2, 2, 2, False), (2, 1, 2, False), (1, 9, 3, True)]
+    ("known", "reported", "becomes", "is_news"),
+    [(None, 1, 1, True), (1, 2, 2, True), (2, 2, 2, False), (2, 1, 2, False), (1, 9, 3, True)],
 )
-def test_high_watermark_is_the_leaders_bounded_by_the_own_log(known: int | None, reported: int, becomes: int, is_news: bool) -> None:
+def test_high_watermark_is_the_leaders_bounded_by_the_own_log(
+    known: int | None, reported: int, becomes: int, is_news: bool
+) -> None:
     """It never decreases, and an unchanged value is not published."""
     quorum = follower(1, 1, 1)
     quorum.log.high_watermark = known
@@ -216,7 +261,9 @@ def test_response_of_a_former_epochs_leader_is_ignored() -> None:
 
 
 def test_snapshot_is_complete_with_its_last_chunk() -> None:
-    """Only then does it replace the log; its records are committed, and its epoch is the last one."""
+    """Only then does it replace the log; its records are committed, and its epoch is the last
+    one.
+    """
     quorum = follower(1)
     receive(quorum, answer(snapshot=SnapshotId(7, 2)))
     for position in (0, 40, 80):
@@ -228,12 +275,21 @@ def test_snapshot_is_complete_with_its_last_chunk() -> None:
             position=position,
             unaligned_records=bytes(min(40, 100 - position)),
         )
-        response = snapshots.FetchSnapshotResponse(topics=[snapshots.TopicSnapshot(partitions=[piece])])
+        response = snapshots.FetchSnapshotResponse(
+            topics=[snapshots.TopicSnapshot(partitions=[piece])]
+        )
         following.on_fetch_snapshot_response(quorum, LEADER, response, 0)
         effects, quorum.effects = quorum.effects, []
-        assert [type(effect) for effect in effects] == [do.WriteSnapshotPiece] + [do.FinishSnapshot] * (position == 80)
+        assert [type(effect) for effect in effects] == [do.WriteSnapshotPiece] + [
+            do.FinishSnapshot
+        ] * (position == 80)
     following.on_snapshot_installed(quorum, SnapshotId(7, 2), None, 0)
-    assert (quorum.log.start_offset, quorum.log.end, quorum.log.high_watermark, quorum.log.flushed_end_offset) == (7, (2, 7), 7, 7)
+    assert (
+        quorum.log.start_offset,
+        quorum.log.end,
+        quorum.log.high_watermark,
+        quorum.log.flushed_end_offset,
+    ) == (7, (2, 7), 7, 7)
 
 
 def test_snapshot_with_another_voter_set_is_reported() -> None:
@@ -242,13 +298,18 @@ def test_snapshot_with_another_voter_set_is_reported() -> None:
     emitted: list[Event] = []
     quorum.emit = emitted.append
     all_three = quorum.voters.latest
-    following.on_snapshot_installed(quorum, SnapshotId(7, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS)
-    following.on_snapshot_installed(quorum, SnapshotId(8, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS)
+    following.on_snapshot_installed(
+        quorum, SnapshotId(7, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS
+    )
+    following.on_snapshot_installed(
+        quorum, SnapshotId(8, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS
+    )
     changes = [event for event in emitted if isinstance(event, VotersChanged)]
     assert changes == [VotersChanged(offset=6, voters="1,2", kraft_version=DYNAMIC_VOTERS)]
 
 
-# Leading --------------------------------------------------------------------------------------------------------------------------------------
+# Leading
+# --------------------------------------------------------------------------------------------------
 
 
 def leader() -> Quorum:
@@ -260,23 +321,39 @@ def leader() -> Quorum:
     return quorum
 
 
-@pytest.mark.parametrize(("ahead", "error"), [(-1, ErrorCode.FENCED_LEADER_EPOCH), (0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+@pytest.mark.parametrize(
+    ("ahead", "error"),
+    [(-1, ErrorCode.FENCED_LEADER_EPOCH), (0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
 def test_leader_serves_only_replicas_that_know_its_epoch(ahead: int, error: ErrorCode) -> None:
     """A follower of a former leader must learn of the new epoch before it receives records."""
     quorum = leader()
-    partition = fetch.FetchPartition(partition=0, current_leader_epoch=quorum.epoch + ahead, fetch_offset=0, last_fetched_epoch=0)
+    partition = fetch.FetchPartition(
+        partition=0, current_leader_epoch=quorum.epoch + ahead, fetch_offset=0, last_fetched_epoch=0
+    )
     request = fetch.FetchRequest(
         cluster_id=CLUSTER,
         replica_state=fetch.ReplicaState(replica_id=LEADER),
         topics=[fetch.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
     refused = serving.refuse_fetch(quorum, request)
-    assert (ErrorCode.NONE if refused is None else ErrorCode(refused.responses[0].partitions[0].error_code)) is error
+    assert (
+        ErrorCode.NONE
+        if refused is None
+        else ErrorCode(refused.responses[0].partitions[0].error_code)
+    ) is error
 
 
-@pytest.mark.parametrize(("asks", "leads"), [((LEADER,), True), ((OBSERVER,), False), ((OBSERVER, LEADER), True), ((), False)])
-def test_only_voter_fetches_prevent_a_leader_from_resigning(asks: tuple[int, ...], leads: bool) -> None:
-    """Of three voters, the leader and one more; a fetching observer proves nothing about the quorum."""
+@pytest.mark.parametrize(
+    ("asks", "leads"),
+    [((LEADER,), True), ((OBSERVER,), False), ((OBSERVER, LEADER), True), ((), False)],
+)
+def test_only_voter_fetches_prevent_a_leader_from_resigning(
+    asks: tuple[int, ...], leads: bool
+) -> None:
+    """Of three voters, the leader and one more; a fetching observer proves nothing about the
+    quorum.
+    """
     quorum = leader()
     late_ms = quorum.settings.check_quorum_ms
     for node_id in asks:

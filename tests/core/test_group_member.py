@@ -1,4 +1,6 @@
-"""The rules of a classic group member: joining, revocation, expulsion, leaving, and each possible response of a coordinator."""
+"""The rules of a classic group member: joining, revocation, expulsion, leaving, and each possible
+response of a coordinator.
+"""
 
 import pytest
 
@@ -29,7 +31,12 @@ from kraftsim.core.clients.membership_steps import (
     Synced,
 )
 from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
-from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorKind, CoordinatorLost, FindCoordinator
+from kraftsim.core.clients.transaction_steps import (
+    CoordinatorFound,
+    CoordinatorKind,
+    CoordinatorLost,
+    FindCoordinator,
+)
 from protocol.errors import ErrorCode
 
 ZERO, ONE, TWO = (TopicPartition("t", number) for number in range(3))
@@ -44,7 +51,13 @@ class Script:
     def __init__(self, assignor: str = RANGE) -> None:
         self.now_ms = 1000
         self.member = GroupMember(
-            GroupSettings(group_id="g", topics=("t",), assignor=assignor, heartbeat_interval_ms=BEAT_MS, retry_backoff_ms=BACKOFF_MS)
+            GroupSettings(
+                group_id="g",
+                topics=("t",),
+                assignor=assignor,
+                heartbeat_interval_ms=BEAT_MS,
+                retry_backoff_ms=BACKOFF_MS,
+            )
         )
 
     def step(self, happened: MembershipInput, after_ms: int = 0) -> list[MembershipEffect]:
@@ -64,17 +77,27 @@ class Script:
         """Enter a generation as a non-leading member with these partitions."""
         self.step(MemberStarted())
         self.found()
-        self.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=3, protocol=self.member._settings.assignor))
+        self.step(
+            Joined(
+                error_code=ErrorCode.NONE,
+                member_id="m",
+                generation_id=3,
+                protocol=self.member._settings.assignor,
+            )
+        )
         self.step(Synced(error_code=ErrorCode.NONE, partitions=partitions))
         assert self.member.state is MemberState.STABLE
         return self
 
 
-def asked(*questions: Join | Sync | MemberHeartbeat | Leave, broker_id: int = COORDINATOR) -> list[MembershipEffect]:
+def asked(
+    *questions: Join | Sync | MemberHeartbeat | Leave, broker_id: int = COORDINATOR
+) -> list[MembershipEffect]:
     return [SendMemberRequest(broker_id=broker_id, question=question) for question in questions]
 
 
-# Joining ----------------------------------------------------------------------------------------------------------------------------------------
+# Joining
+# --------------------------------------------------------------------------------------------------
 
 
 def test_new_member_receives_its_id_and_rejoins_with_it():
@@ -82,19 +105,35 @@ def test_new_member_receives_its_id_and_rejoins_with_it():
     script = Script()
     assert script.step(MemberStarted()) == [FIND]
     assert script.found() == asked(Join(member_id="", owned=(), generation_id=-1))
-    assert script.step(Joined(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m")) == asked(Join(member_id="m", owned=(), generation_id=-1))
+    assert script.step(Joined(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m")) == asked(
+        Join(member_id="m", owned=(), generation_id=-1)
+    )
 
 
 def test_leader_fetches_partition_counts_and_computes_the_assignment():
-    """Members are assigned in the order of their ids, by the protocol that the coordinator chose."""
+    """Members are assigned in the order of their ids, by the protocol that the coordinator
+    chose.
+    """
     script = Script()
     script.step(MemberStarted())
     script.found()
     members = tuple(Subscriber(member_id=name, topics=("t",)) for name in ("a", "m"))
-    joined = Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=1, protocol=RANGE, is_leader=True, members=members)
+    joined = Joined(
+        error_code=ErrorCode.NONE,
+        member_id="m",
+        generation_id=1,
+        protocol=RANGE,
+        is_leader=True,
+        members=members,
+    )
     assert script.step(joined) == [CountPartitions(("t",))]
     assert script.step(PartitionsCounted({"t": 3})) == asked(
-        Sync(member_id="m", generation_id=1, protocol=RANGE, assignment={"a": (ZERO, ONE), "m": (TWO,)})
+        Sync(
+            member_id="m",
+            generation_id=1,
+            protocol=RANGE,
+            assignment={"a": (ZERO, ONE), "m": (TWO,)},
+        )
     )
     changed = AssignmentChanged(member_id="m", generation_id=1, partitions=(TWO,), added=(TWO,))
     assert script.step(Synced(error_code=ErrorCode.NONE, partitions=(TWO,))) == [changed]
@@ -106,7 +145,16 @@ def test_failed_partition_counts_are_retried_after_a_backoff():
     script.step(MemberStarted())
     script.found()
     members = (Subscriber(member_id="m", topics=("t",)),)
-    script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=1, protocol=RANGE, is_leader=True, members=members))
+    script.step(
+        Joined(
+            error_code=ErrorCode.NONE,
+            member_id="m",
+            generation_id=1,
+            protocol=RANGE,
+            is_leader=True,
+            members=members,
+        )
+    )
     assert script.step(PartitionsCounted(None)) == []
     assert script.passed(BACKOFF_MS - 1) == []
     assert script.passed(1) == [CountPartitions(("t",))]
@@ -118,19 +166,39 @@ def test_coordinator_lost_during_partition_counts_receives_no_sync():
     script.step(MemberStarted())
     script.found()
     members = (Subscriber(member_id="m", topics=("t",)),)
-    script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=1, protocol=RANGE, is_leader=True, members=members))
+    script.step(
+        Joined(
+            error_code=ErrorCode.NONE,
+            member_id="m",
+            generation_id=1,
+            protocol=RANGE,
+            is_leader=True,
+            members=members,
+        )
+    )
     script.member._coordinator = None
     assert script.step(PartitionsCounted({"t": 1})) == [FIND]
-    assert script.found(OTHER) == asked(Join(member_id="m", owned=(), generation_id=1), broker_id=OTHER)
+    assert script.found(OTHER) == asked(
+        Join(member_id="m", owned=(), generation_id=1), broker_id=OTHER
+    )
 
 
 def leading(script: Script, counts: dict[str, int], *partitions: TopicPartition) -> Script:
-    """Enter a generation as its leader, which has computed the assignment and receives a part of it."""
+    """Enter a generation as its leader, which has computed the assignment and receives a part of
+    it.
+    """
     script.step(MemberStarted())
     script.found()
     members = (Subscriber(member_id="m", topics=("t",)),)
     script.step(
-        Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=1, protocol=script.member._settings.assignor, is_leader=True, members=members)
+        Joined(
+            error_code=ErrorCode.NONE,
+            member_id="m",
+            generation_id=1,
+            protocol=script.member._settings.assignor,
+            is_leader=True,
+            members=members,
+        )
     )
     script.step(PartitionsCounted(counts))
     script.step(Synced(error_code=ErrorCode.NONE, partitions=partitions))
@@ -149,7 +217,9 @@ def test_leader_refreshes_missing_topics_soon_and_rebalances():
     assert script.passed(BACKOFF_MS) == [CountPartitions(("t",))]
     assert script.step(PartitionsCounted(None)) == [], "no response"
     assert script.passed(BACKOFF_MS) == [CountPartitions(("t",))]
-    assert script.step(PartitionsCounted({"t": 1})) == asked(Join(member_id="m", owned=(), generation_id=1))
+    assert script.step(PartitionsCounted({"t": 1})) == asked(
+        Join(member_id="m", owned=(), generation_id=1)
+    )
 
 
 @pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE_STICKY])
@@ -160,13 +230,20 @@ def test_leader_refreshes_metadata_periodically(assignor: str):
     for counts, known_by in (({"t": 1}, []), ({"t": 2}, None)):
         began_ms = script.now_ms
         while CountPartitions(("t",)) not in (effects := script.passed(BEAT_MS)):
-            assert effects == asked(MemberHeartbeat(member_id="m", generation_id=1)) and script.now_ms - began_ms < age_ms
+            assert (
+                effects == asked(MemberHeartbeat(member_id="m", generation_id=1))
+                and script.now_ms - began_ms < age_ms
+            )
             script.step(HeartbeatAnswered(ErrorCode.NONE))
         script.step(HeartbeatAnswered(ErrorCode.NONE))
         done = script.step(PartitionsCounted(counts))
         if known_by is not None:
             assert done == known_by
-    again = asked(Join(member_id="m", owned=(ZERO,) if assignor == COOPERATIVE_STICKY else (), generation_id=1))
+    again = asked(
+        Join(
+            member_id="m", owned=(ZERO,) if assignor == COOPERATIVE_STICKY else (), generation_id=1
+        )
+    )
     assert done == (again if assignor == COOPERATIVE_STICKY else [ReleaseWanted((ZERO,))])
 
 
@@ -183,19 +260,24 @@ def test_former_leader_does_not_refresh_topics():
         script.step(HeartbeatAnswered(ErrorCode.NONE))
 
 
-# Rebalances -------------------------------------------------------------------------------------------------------------------------------------
+# Rebalances
+# --------------------------------------------------------------------------------------------------
 
 
 def test_eager_member_revokes_everything_before_it_rejoins():
     """KIP-429 calls it eager: a member that rejoins owns nothing."""
     script = Script(RANGE).stable(ZERO, ONE)
     assert script.passed(BEAT_MS) == asked(MemberHeartbeat(member_id="m", generation_id=3))
-    assert script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)) == [ReleaseWanted((ZERO, ONE))]
+    assert script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)) == [
+        ReleaseWanted((ZERO, ONE))
+    ]
     assert script.step(Released()) == asked(Join(member_id="m", owned=(), generation_id=3))
 
 
 def test_member_keeps_sending_heartbeats_while_it_revokes():
-    """An application may take as long as the rebalance timeout, which is longer than a session; nothing is revoked twice."""
+    """An application may take as long as the rebalance timeout, which is longer than a session;
+    nothing is revoked twice.
+    """
     script = Script(RANGE).stable(ZERO)
     script.passed(BEAT_MS)
     script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -204,11 +286,19 @@ def test_member_keeps_sending_heartbeats_while_it_revokes():
 
 
 def test_cooperative_member_keeps_its_partitions_and_rejoins_after_revocation():
-    """KIP-429: a moved partition is revoked in one generation and assigned to another member in the next."""
+    """KIP-429: a moved partition is revoked in one generation and assigned to another member in the
+    next.
+    """
     script = Script(COOPERATIVE_STICKY).stable(ZERO, ONE)
     script.passed(BEAT_MS)
-    assert script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)) == asked(Join(member_id="m", owned=(ZERO, ONE), generation_id=3))
-    script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=4, protocol=COOPERATIVE_STICKY))
+    assert script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)) == asked(
+        Join(member_id="m", owned=(ZERO, ONE), generation_id=3)
+    )
+    script.step(
+        Joined(
+            error_code=ErrorCode.NONE, member_id="m", generation_id=4, protocol=COOPERATIVE_STICKY
+        )
+    )
     assert script.step(Synced(error_code=ErrorCode.NONE, partitions=(ZERO, TWO))) == [
         AssignmentChanged(member_id="m", generation_id=4, partitions=(ZERO, TWO), added=(TWO,)),
         ReleaseWanted((ONE,)),
@@ -216,10 +306,12 @@ def test_cooperative_member_keeps_its_partitions_and_rejoins_after_revocation():
     assert script.step(Released()) == asked(Join(member_id="m", owned=(ZERO, TWO), generation_id=4))
 
 
-# Error responses --------------------------------------------------------------------------------------------------------------------------------
+# Error responses
+# --------------------------------------------------------------------------------------------------
 
 ON_A_BEAT = [
-    # the error, the immediate effects, the effects after the backoff, the member id and the generation that it keeps
+    # the error, the immediate effects, the effects after the backoff, the member id and the
+    # generation that it keeps
     (ErrorCode.NONE, [], [], "m", 3),
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], [], "m", 3),
     (ErrorCode.NOT_COORDINATOR, [FIND], [], "m", 3),
@@ -238,13 +330,25 @@ ON_A_BEAT = [
         "",
         -1,
     ),
-    (ErrorCode.FENCED_INSTANCE_ID, [MemberLost(error_code=ErrorCode.FENCED_INSTANCE_ID, is_fatal=True)], [], "m", -1),
+    (
+        ErrorCode.FENCED_INSTANCE_ID,
+        [MemberLost(error_code=ErrorCode.FENCED_INSTANCE_ID, is_fatal=True)],
+        [],
+        "m",
+        -1,
+    ),
 ]
 
 
-@pytest.mark.parametrize("error, at_once, later, member_id, generation_id", ON_A_BEAT, ids=lambda value: getattr(value, "name", None))
+@pytest.mark.parametrize(
+    "error, at_once, later, member_id, generation_id",
+    ON_A_BEAT,
+    ids=lambda value: getattr(value, "name", None),
+)
 def test_each_heartbeat_error_has_its_effect(error, at_once, later, member_id, generation_id):
-    """An expelled member stops reading and rejoins after the revocation; a fenced instance is lost for good."""
+    """An expelled member stops reading and rejoins after the revocation; a fenced instance is lost
+    for good.
+    """
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
     assert script.step(HeartbeatAnswered(error)) == at_once
@@ -255,17 +359,21 @@ def test_each_heartbeat_error_has_its_effect(error, at_once, later, member_id, g
     assert script.member.assigned == (() if is_lost else (ZERO,))
 
 
-@pytest.mark.parametrize("error", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "error", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID], ids=lambda each: each.name
+)
 def test_expelled_member_waits_for_its_revocation(error):
-    """While the application still processes its partitions the member gets no newer generation, with which a commit
-    of theirs would succeed.
+    """While the application still processes its partitions the member gets no newer generation,
+    with which a commit of theirs would succeed.
     """
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
     script.step(HeartbeatAnswered(error))
     assert script.member.state is MemberState.EXPELLED and script.member.wake_at_ms is None
     assert script.passed(100 * BEAT_MS) == []
-    assert script.step(Released()) == asked(Join(member_id=script.member.member_id, owned=(), generation_id=-1))
+    assert script.step(Released()) == asked(
+        Join(member_id=script.member.member_id, owned=(), generation_id=-1)
+    )
 
 
 def test_member_expelled_during_revocation_waits_for_it():
@@ -273,8 +381,14 @@ def test_member_expelled_during_revocation_waits_for_it():
     script = Script(COOPERATIVE_STICKY).stable(ZERO)
     script.passed(BEAT_MS)
     script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS))
-    script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=4, protocol=COOPERATIVE_STICKY))
-    assert script.step(Synced(error_code=ErrorCode.NONE, partitions=()))[-1] == ReleaseWanted((ZERO,))
+    script.step(
+        Joined(
+            error_code=ErrorCode.NONE, member_id="m", generation_id=4, protocol=COOPERATIVE_STICKY
+        )
+    )
+    assert script.step(Synced(error_code=ErrorCode.NONE, partitions=()))[-1] == ReleaseWanted(
+        (ZERO,)
+    )
     script.passed(BEAT_MS)
     script.step(HeartbeatAnswered(ErrorCode.UNKNOWN_MEMBER_ID))
     assert script.member.state is MemberState.EXPELLED
@@ -297,7 +411,14 @@ def test_expelled_member_may_leave():
     assert script.passed(BACKOFF_MS) == asked(Leave("m"))
 
 
-@pytest.mark.parametrize("error", [ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_SESSION_TIMEOUT])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+    ],
+)
 def test_fatal_join_error_ends_the_member(error):
     """No retry can help; the member never wakes again."""
     script = Script()
@@ -314,7 +435,9 @@ def test_sync_during_a_rebalance_rejoins_immediately():
     script.step(MemberStarted())
     script.found()
     script.step(Joined(error_code=ErrorCode.NONE, member_id="m", generation_id=5, protocol=RANGE))
-    assert script.step(Synced(error_code=ErrorCode.REBALANCE_IN_PROGRESS)) == asked(Join(member_id="m", owned=(), generation_id=5))
+    assert script.step(Synced(error_code=ErrorCode.REBALANCE_IN_PROGRESS)) == asked(
+        Join(member_id="m", owned=(), generation_id=5)
+    )
 
 
 def test_missing_response_causes_coordinator_lookup_and_backoff():
@@ -324,7 +447,9 @@ def test_missing_response_causes_coordinator_lookup_and_backoff():
     script.found()
     assert script.step(MemberQuestionLost()) == []
     assert script.passed(BACKOFF_MS) == [FIND]
-    assert script.found(OTHER) == asked(Join(member_id="", owned=(), generation_id=-1), broker_id=OTHER)
+    assert script.found(OTHER) == asked(
+        Join(member_id="", owned=(), generation_id=-1), broker_id=OTHER
+    )
 
 
 def test_missing_heartbeat_response_keeps_the_generation():
@@ -334,11 +459,18 @@ def test_missing_heartbeat_response_keeps_the_generation():
     script.step(MemberQuestionLost())
     assert script.passed(BACKOFF_MS) == [FIND]
     assert script.found(OTHER) == []
-    assert script.passed(BEAT_MS) == asked(MemberHeartbeat(member_id="m", generation_id=3), broker_id=OTHER)
+    assert script.passed(BEAT_MS) == asked(
+        MemberHeartbeat(member_id="m", generation_id=3), broker_id=OTHER
+    )
 
 
 @pytest.mark.parametrize(
-    "error, is_fatal", [(ErrorCode.COORDINATOR_NOT_AVAILABLE, False), (ErrorCode.GROUP_AUTHORIZATION_FAILED, True), (None, False)]
+    "error, is_fatal",
+    [
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, False),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, True),
+        (None, False),
+    ],
 )
 def test_coordinator_lookup_is_retried_unless_the_error_is_fatal(error, is_fatal):
     """None: no response."""
@@ -349,7 +481,8 @@ def test_coordinator_lookup_is_retried_unless_the_error_is_fatal(error, is_fatal
     assert script.passed(BACKOFF_MS) == ([] if is_fatal else [FIND])
 
 
-# Leaving ----------------------------------------------------------------------------------------------------------------------------------------
+# Leaving
+# --------------------------------------------------------------------------------------------------
 
 
 def test_member_leaves_by_its_id():

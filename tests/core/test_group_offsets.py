@@ -1,4 +1,7 @@
-"""Group offsets: who may commit, when a commit takes effect, when it expires.   Source: KIP-98, KIP-211, KIP-447, KIP-496."""
+"""Group offsets: who may commit, when a commit takes effect, when it expires.
+
+Source: KIP-98, KIP-211, KIP-447, KIP-496.
+"""
 
 import pytest
 
@@ -38,9 +41,13 @@ def test_no_commits_between_join_and_assignment():
 
 def test_non_member_commits_while_the_group_is_empty_and_creates_it():
     harness = GroupsHarness()
-    assert harness.answers[harness.commit(5, generation_id=1)] == CommitAnswer((ErrorCode.ILLEGAL_GENERATION,))
+    assert harness.answers[harness.commit(5, generation_id=1)] == CommitAnswer(
+        (ErrorCode.ILLEGAL_GENERATION,)
+    )
     assert GROUP not in harness.shard.groups
-    assert harness.answers[harness.commit(5, member_id="anybody")] == CommitAnswer((ErrorCode.NONE,))
+    assert harness.answers[harness.commit(5, member_id="anybody")] == CommitAnswer(
+        (ErrorCode.NONE,)
+    )
     assert harness.committed() == 5
 
 
@@ -49,7 +56,11 @@ def test_commit_takes_effect_once_replicated():
     harness.commit(5)
     harness.holds_back = True
     waiter = harness.commit(6)
-    assert (waiter in harness.answers, harness.committed(), harness.committed(require_stable=True)) == (False, 5, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert (
+        waiter in harness.answers,
+        harness.committed(),
+        harness.committed(require_stable=True),
+    ) == (False, 5, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     harness.store()
     assert (waiter in harness.answers, harness.committed(require_stable=True)) == (True, 6)
 
@@ -83,21 +94,31 @@ def test_unreplicated_commit_has_no_effect(error, answer):
 
 
 def test_commit_with_a_replication_error_is_rejected_but_may_take_effect():
-    """It takes effect at the next coordinator, which reads only the log. Until that is resolved the offset is unstable."""
+    """It takes effect at the next coordinator, which reads only the log.
+
+    Until that is resolved the offset is unstable.
+    """
     harness = GroupsHarness()
     harness.holds_back = True
     waiters = [harness.commit(5), harness.commit(6)]
     harness.store(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     harness.store(ErrorCode.REQUEST_TIMED_OUT)
     codes = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
-    assert [harness.answers[waiter] for waiter in waiters] == [CommitAnswer((code,)) for code in codes]
-    assert (harness.committed(), harness.committed(require_stable=True)) == (5, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert [harness.answers[waiter] for waiter in waiters] == [
+        CommitAnswer((code,)) for code in codes
+    ]
+    assert (harness.committed(), harness.committed(require_stable=True)) == (
+        5,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    )
     harness.store()
     assert [each.committed(require_stable=True) for each in (harness, harness.reloaded())] == [6, 6]
 
 
 def test_commit_that_times_out_repeatedly_is_answered_once():
-    """While a replica is away for long the same append may be awaited several times; the client was answered at the first timeout."""
+    """While a replica is away for long the same append may be awaited several times; the client was
+    answered at the first timeout.
+    """
     harness = GroupsHarness()
     harness.holds_back = True
     waiter = harness.commit(5)
@@ -110,7 +131,9 @@ def test_commit_that_times_out_repeatedly_is_answered_once():
 
 def test_too_long_metadata_is_rejected():
     harness = GroupsHarness(offset_metadata_max_bytes=3)
-    assert harness.answers[harness.commit(5, metadata="abcd")] == CommitAnswer((ErrorCode.OFFSET_METADATA_TOO_LARGE,))
+    assert harness.answers[harness.commit(5, metadata="abcd")] == CommitAnswer(
+        (ErrorCode.OFFSET_METADATA_TOO_LARGE,)
+    )
     assert harness.answers[harness.commit(5, metadata="abc")] == CommitAnswer((ErrorCode.NONE,))
 
 

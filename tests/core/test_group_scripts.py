@@ -1,5 +1,5 @@
-"""Scripts of groups (tests/core/scripts): coordinators of both group types, and kraftsim's member.   Source: KIP-62,
-KIP-345, KIP-394, KIP-848.
+"""Scripts of groups (tests/core/scripts): coordinators of both group types, and kraftsim's member.
+Source: KIP-62, KIP-345, KIP-394, KIP-848.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,19 @@ from kraftsim.core.clients.membership_steps import (
     Synced,
 )
 from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
-from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorKind, CoordinatorLost, FindCoordinator
-from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer, HeartbeatAnswer, JoinAnswer, SyncAnswer
+from kraftsim.core.clients.transaction_steps import (
+    CoordinatorFound,
+    CoordinatorKind,
+    CoordinatorLost,
+    FindCoordinator,
+)
+from kraftsim.core.groups.answers import (
+    CommitAnswer,
+    GroupAnswer,
+    HeartbeatAnswer,
+    JoinAnswer,
+    SyncAnswer,
+)
 from protocol.errors import ErrorCode
 from tests.core.consumers_harness import ConsumersHarness, id_of
 from tests.core.effect_format import spelt
@@ -37,7 +48,9 @@ from tests.core.groups_harness import GroupsHarness
 
 
 class ClassicGroupDriver:
-    """A coordinator and the members of one classic group, by names: "join a", "pass 3000", "sync a 1 a=x b=y", "commit 5 by a in 1"."""
+    """A coordinator and the members of one classic group, by names: "join a", "pass 3000", "sync a
+    1 a=x b=y", "commit 5 by a in 1".
+    """
 
     def __init__(self) -> None:
         self.harness = GroupsHarness()
@@ -48,13 +61,24 @@ class ClassicGroupDriver:
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         said: str | None = getattr(self, f"do_{verb.replace('-', '_')}")(*words)
-        answered = {number: self.asked.pop(number) for number in list(self.asked) if number in self.harness.answers}
-        lines = [f"{what} of {name}: {self._line(name, self.harness.answers[number])}" for number, (what, name) in answered.items()]
+        answered = {
+            number: self.asked.pop(number)
+            for number in list(self.asked)
+            if number in self.harness.answers
+        }
+        lines = [
+            f"{what} of {name}: {self._line(name, self.harness.answers[number])}"
+            for number, (what, name) in answered.items()
+        ]
         return "\n".join([*([said] if said else []), *lines])
 
     def do_join(self, name: str, *traits: str) -> None:
-        """`takes-id`: a client that gets its id first (KIP-394); `static`: it rejoins under its instance id (KIP-345); else protocols."""
-        protocols = " ".join(each for each in traits if each not in ("takes-id", "static")) or "range"
+        """`takes-id`: a client that gets its id first (KIP-394); `static`: it rejoins under its
+        instance id (KIP-345); else protocols.
+        """
+        protocols = (
+            " ".join(each for each in traits if each not in ("takes-id", "static")) or "range"
+        )
         waiter = self.harness.join(
             "" if "static" in traits else self.ids.get(name, ""),
             fresh=f"{name}{self.harness.now_ms}" if "static" in traits else name,
@@ -65,11 +89,17 @@ class ClassicGroupDriver:
         self.asked[waiter] = ("join", name)
 
     def do_sync(self, name: str, generation_id: str, *shares: str) -> None:
-        given = {self.ids[member].replace("-", "_"): share.encode() for member, _, share in (each.partition("=") for each in shares)}
+        given = {
+            self.ids[member].replace("-", "_"): share.encode()
+            for member, _, share in (each.partition("=") for each in shares)
+        }
         self.asked[self.harness.sync(self.ids[name], int(generation_id), **given)] = ("sync", name)
 
     def do_beat(self, name: str, generation_id: str) -> str:
-        return f"heartbeat of {name}: {self.harness.heartbeat(self.ids[name], int(generation_id)).name}"
+        return (
+            f"heartbeat of {name}: "
+            f"{self.harness.heartbeat(self.ids[name], int(generation_id)).name}"
+        )
 
     def do_leave(self, name: str) -> None:
         self.harness.leave(self.ids.pop(name))
@@ -78,7 +108,9 @@ class ClassicGroupDriver:
         self.harness.pass_time(int(milliseconds))
 
     def do_commit(self, offset: str, by: str, name: str, of: str, generation_id: str) -> None:
-        waiter = self.harness.commit(int(offset), member_id=self.ids.get(name, name), generation_id=int(generation_id))
+        waiter = self.harness.commit(
+            int(offset), member_id=self.ids.get(name, name), generation_id=int(generation_id)
+        )
         self.asked[waiter] = ("commit", name)
 
     def do_pending(self, offset: str) -> None:
@@ -93,7 +125,10 @@ class ClassicGroupDriver:
 
     def do_state(self) -> str:
         group = self.harness.group
-        return f"{group.state.name} in generation {group.generation_id}: {', '.join(group.members) or 'no members'}"
+        return (
+            f"{group.state.name} in generation {group.generation_id}: "
+            f"{', '.join(group.members) or 'no members'}"
+        )
 
     def do_move(self) -> None:
         """Another coordinator loads the log."""
@@ -106,7 +141,10 @@ class ClassicGroupDriver:
                 self.ids[name] = answer.member_id
                 members = ", ".join(each.member_id for each in answer.members)
                 leads = f", leads {members}" if answer.members else f", leader {answer.leader_id}"
-                return f"{answer.member_id} in generation {answer.generation_id} by {answer.protocol_name}{leads}"
+                return (
+                    f"{answer.member_id} in generation {answer.generation_id} by "
+                    f"{answer.protocol_name}{leads}"
+                )
             case JoinAnswer(error=ErrorCode.MEMBER_ID_REQUIRED):
                 self.ids[name] = answer.member_id
                 return f"MEMBER_ID_REQUIRED, {answer.member_id}"
@@ -121,7 +159,9 @@ class ClassicGroupDriver:
 
 
 class ConsumerGroupDriver:
-    """A coordinator and the members of one consumer group (KIP-848): "topic t 3", "join a t", "beat a", "leave a"."""
+    """A coordinator and the members of one consumer group (KIP-848): "topic t 3", "join a t", "beat
+    a", "leave a".
+    """
 
     def __init__(self) -> None:
         self.harness = ConsumersHarness()
@@ -156,7 +196,10 @@ class ConsumerGroupDriver:
 
     def do_state(self) -> str:
         group = self.harness.consumers
-        return f"{group.state.name} in epoch {group.group_epoch}, assigned in {group.assignment_epoch}: {', '.join(group.members) or 'no members'}"
+        return (
+            f"{group.state.name} in epoch {group.group_epoch}, assigned in "
+            f"{group.assignment_epoch}: {', '.join(group.members) or 'no members'}"
+        )
 
     def do_move(self) -> None:
         """Another coordinator loads the log."""
@@ -167,12 +210,21 @@ class ConsumerGroupDriver:
             return f"{name}: {answer.error.name}"
         names = {id_of(each): each for each in self.harness.topics.names()}
         assigned = answer.assigned
-        shares = [f"{names[topic]}-{number}" for topic, numbers in (assigned or {}).items() for number in numbers]
-        return f"{name}: epoch {answer.member_epoch}, {'as before' if assigned is None else ' '.join(shares) or 'nothing'}"
+        shares = [
+            f"{names[topic]}-{number}"
+            for topic, numbers in (assigned or {}).items()
+            for number in numbers
+        ]
+        return (
+            f"{name}: epoch {answer.member_epoch}, "
+            f"{'as before' if assigned is None else ' '.join(shares) or 'nothing'}"
+        )
 
 
 class MemberDriver:
-    """A kraftsim member of topic t: "start", "found 1", "joined m 1 range leads a m", "counted 3", "synced 0 1"."""
+    """A kraftsim member of topic t: "start", "found 1", "joined m 1 range leads a m", "counted 3",
+    "synced 0 1".
+    """
 
     def __init__(self) -> None:
         self.do_member(RANGE)
@@ -180,13 +232,27 @@ class MemberDriver:
     def do_member(self, assignor: str) -> None:
         """Start over with an assignor."""
         self.now_ms = 0
-        self.member = GroupMember(GroupSettings(group_id="g", topics=("t",), assignor=assignor, heartbeat_interval_ms=1000, retry_backoff_ms=100))
+        self.member = GroupMember(
+            GroupSettings(
+                group_id="g",
+                topics=("t",),
+                assignor=assignor,
+                heartbeat_interval_ms=1000,
+                retry_backoff_ms=100,
+            )
+        )
 
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         before = self.member.state
-        effects: list[MembershipEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
-        states = [f"is {self.member.state.name}"] if self.member.state is not before and verb != "member" else []
+        effects: list[MembershipEffect] = (
+            getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
+        )
+        states = (
+            [f"is {self.member.state.name}"]
+            if self.member.state is not before and verb != "member"
+            else []
+        )
         return "\n".join([*map(self._line, effects), *states])
 
     def do_start(self) -> list[MembershipEffect]:
@@ -196,9 +262,15 @@ class MemberDriver:
         return self._step(CoordinatorFound(kind=CoordinatorKind.GROUP, broker_id=int(broker_id)))
 
     def do_not_found(self, error: str = "") -> list[MembershipEffect]:
-        return self._step(CoordinatorLost(kind=CoordinatorKind.GROUP, error_code=ErrorCode[error] if error else None))
+        return self._step(
+            CoordinatorLost(
+                kind=CoordinatorKind.GROUP, error_code=ErrorCode[error] if error else None
+            )
+        )
 
-    def do_joined(self, member_id: str, generation_id: str, protocol: str, leads: str = "", *members: str) -> list[MembershipEffect]:
+    def do_joined(
+        self, member_id: str, generation_id: str, protocol: str, leads: str = "", *members: str
+    ) -> list[MembershipEffect]:
         return self._step(
             Joined(
                 error_code=ErrorCode.NONE,
@@ -217,7 +289,12 @@ class MemberDriver:
         return self._step(PartitionsCounted({"t": int(count[0])} if count else None))
 
     def do_synced(self, *partitions: str) -> list[MembershipEffect]:
-        return self._step(Synced(error_code=ErrorCode.NONE, partitions=tuple(TopicPartition("t", int(each)) for each in partitions)))
+        return self._step(
+            Synced(
+                error_code=ErrorCode.NONE,
+                partitions=tuple(TopicPartition("t", int(each)) for each in partitions),
+            )
+        )
 
     def do_not_synced(self, error: str) -> list[MembershipEffect]:
         return self._step(Synced(error_code=ErrorCode[error]))
@@ -253,7 +330,9 @@ class MemberDriver:
             case CountPartitions(topics):
                 return f"count partitions of {' '.join(topics)}"
             case AssignmentChanged(generation_id=generation_id, partitions=partitions, added=added):
-                return f"reads {spelt(partitions)} in generation {generation_id}, {spelt(added)} added"
+                return (
+                    f"reads {spelt(partitions)} in generation {generation_id}, {spelt(added)} added"
+                )
             case ReleaseWanted(partitions):
                 return f"revoke {spelt(partitions)}"
             case MemberLost(error_code=error, is_fatal=is_fatal):
@@ -274,7 +353,9 @@ class MemberDriver:
     ],
 )
 def test_group_scripts(
-    script: str, driver: type[ClassicGroupDriver | ConsumerGroupDriver | MemberDriver], run_script: Callable[[str, Callable[[str], str]], None]
+    script: str,
+    driver: type[ClassicGroupDriver | ConsumerGroupDriver | MemberDriver],
+    run_script: Callable[[str, Callable[[str], str]], None],
 ) -> None:
     """The comments of each script name the rule that it covers."""
     run_script(script, driver().answer)

@@ -1,4 +1,7 @@
-"""Classic consumer groups: generations, sessions, static members.   Source: KIP-62, KIP-134, KIP-345, KIP-389, KIP-394, KIP-814."""
+"""Classic consumer groups: generations, sessions, static members.
+
+Source: KIP-62, KIP-134, KIP-345, KIP-389, KIP-394, KIP-814.
+"""
 
 import pytest
 
@@ -14,7 +17,11 @@ from tests.core.groups_harness import GROUP, REBALANCE_MS, SESSION_MS, GroupsHar
     [
         ("", 0, 0),
         ("hello", 99162322, 22),
-        ("polygenelubricants", -(2**31), 0),  # its absolute value does not fit into 32 bits: Utils.abs returns 0
+        (
+            "polygenelubricants",
+            -(2**31),
+            0,
+        ),  # its absolute value does not fit into 32 bits: Utils.abs returns 0
         ("\U0001f600", 1772899, 49),  # two UTF-16 units
     ],
 )
@@ -26,7 +33,12 @@ def test_deadline_moved_forward_expires_once_and_late():
     timers, key = Timers(), TimerKey(TimerKind.SESSION, GROUP, "m")
     timers.set(key, 10)
     timers.set(key, 30)
-    assert [timers.take_due(10), timers.take_due(29), timers.take_due(30), timers.take_due(99)] == [None, None, key, None]
+    assert [timers.take_due(10), timers.take_due(29), timers.take_due(30), timers.take_due(99)] == [
+        None,
+        None,
+        key,
+        None,
+    ]
     timers.set(key, 50)
     timers.set(key, 40)
     assert [timers.take_due(40), timers.take_due(60)] == [key, None]
@@ -63,7 +75,10 @@ def test_new_member_id_expires_with_its_session():
     harness = GroupsHarness()
     harness.stable("1")
     waiter = harness.join(fresh="2", takes_id_first=True)
-    assert (harness.joined(waiter).error, harness.joined(waiter).member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-2")
+    assert (harness.joined(waiter).error, harness.joined(waiter).member_id) == (
+        ErrorCode.MEMBER_ID_REQUIRED,
+        "c-2",
+    )
     assert list(harness.group.pending_members) == ["c-2"]
     for _ in range(2):
         harness.pass_time(SESSION_MS // 2)
@@ -177,7 +192,11 @@ def test_group_is_empty_after_its_last_member_leaves():
     harness = GroupsHarness()
     harness.stable("1")
     harness.leave("c-1")
-    assert (harness.group.state, harness.group.generation_id, harness.group.protocol_name) == (GroupState.EMPTY, 2, None)
+    assert (harness.group.state, harness.group.generation_id, harness.group.protocol_name) == (
+        GroupState.EMPTY,
+        2,
+        None,
+    )
     assert harness.reloaded().group.state is GroupState.EMPTY
 
 
@@ -206,7 +225,12 @@ def test_rejoining_static_leader_skips_the_assignment(skips, leader, member_coun
     harness.pass_time(3000)
     harness.sync("1-a", 1, **{"1_a": b"share"})
     back = harness.joined(harness.join(fresh="b", instance="1", skips_assignment=skips))
-    assert (back.error, back.generation_id, back.leader_id, back.skip_assignment) == (ErrorCode.NONE, 1, leader, skips)
+    assert (back.error, back.generation_id, back.leader_id, back.skip_assignment) == (
+        ErrorCode.NONE,
+        1,
+        leader,
+        skips,
+    )
     assert len(back.members) == member_count
     assert harness.synced(harness.sync("1-b", 1)).assignment == b"share"
 

@@ -1,8 +1,8 @@
-"""Groups that change their protocol while they have members (KIP-848): what members keep, which must rejoin, and which
-are removed.
+"""Groups that change their protocol while they have members (KIP-848): what members keep, which
+must rejoin, and which are removed.
 
-The results are those of Apache Kafka 4.1.2 and 4.4.0, see the requirements consumer-groups/7; these tests cover
-timeouts, and what the next coordinator loads from the log.
+The results are those of Apache Kafka 4.1.2 and 4.4.0, see the requirements consumer-groups/7; these
+tests cover timeouts, and what the next coordinator loads from the log.
 """
 
 import pytest
@@ -39,14 +39,28 @@ def harness() -> ConsumersHarness:
 
 def subscription(*owned: int) -> tuple[tuple[str, bytes], ...]:
     rows = [OwnedPartitions(topic="t", partitions=list(owned))] if owned else []
-    return (("range", build_subscription(ConsumerProtocolSubscription(topics=["t"], owned_partitions=rows), 1)),)
+    return (
+        (
+            "range",
+            build_subscription(
+                ConsumerProtocolSubscription(topics=["t"], owned_partitions=rows), 1
+            ),
+        ),
+    )
 
 
 def share(*numbers: int) -> bytes:
-    return build_assignment(ConsumerProtocolAssignment(assigned_partitions=[AssignedPartitions(topic="t", partitions=list(numbers))]), 1)
+    return build_assignment(
+        ConsumerProtocolAssignment(
+            assigned_partitions=[AssignedPartitions(topic="t", partitions=list(numbers))]
+        ),
+        1,
+    )
 
 
-def join(harness: ConsumersHarness, member_id: str, *owned: int, instance: str | None = None) -> int:
+def join(
+    harness: ConsumersHarness, member_id: str, *owned: int, instance: str | None = None
+) -> int:
     """Join in the classic protocol and return the number of the response."""
     return harness.classic_joins(member_id, subscription(*owned), fresh="fresh", instance=instance)
 
@@ -59,7 +73,11 @@ def had(harness: ConsumersHarness, member_id: str, generation_id: int) -> list[i
     """Return the assignment of a member that syncs."""
     answer = harness.synced(harness.sync(member_id, generation_id))
     assert answer.error is ErrorCode.NONE
-    return [number for row in parse_assignment(answer.assignment).assigned_partitions for number in row.partitions]
+    return [
+        number
+        for row in parse_assignment(answer.assignment).assigned_partitions
+        for number in row.partitions
+    ]
 
 
 def stable(harness: ConsumersHarness, *owned: int) -> str:
@@ -76,7 +94,11 @@ def test_classic_members_stay_in_the_upgraded_consumer_group_after_failover(harn
     harness.commit(5, member_id=old, generation_id=1)
     assert harness.join("new").member_epoch == 2
     member = harness.consumers.members[old]
-    assert (member.member_epoch, member.assigned, member.classic is not None) == (1, {T: (0, 1, 2, 3)}, True)
+    assert (member.member_epoch, member.assigned, member.classic is not None) == (
+        1,
+        {T: (0, 1, 2, 3)},
+        True,
+    )
     assert state_of(harness.replayed_again()) == state_of(harness)
     assert [each.committed() for each in (harness, harness.replayed_again())] == [5, 5]
 
@@ -88,7 +110,9 @@ def test_classic_member_revokes_and_receives_partitions_by_rejoining(harness):
     assert harness.joined(join(harness, old, 0, 1, 2, 3)).generation_id == 1
     assert had(harness, old, 1) == [0, 1]
     assert harness.consumers.members[old].state is MemberState.UNREVOKED_PARTITIONS
-    assert harness.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS, "it must confirm the revocation"
+    assert harness.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS, (
+        "it must confirm the revocation"
+    )
     assert harness.joined(join(harness, old, 0, 1)).generation_id == 2
     assert had(harness, old, 2) == [0, 1]
     assert harness.beat("new").assigned == {T: (2, 3)}
@@ -127,7 +151,10 @@ def test_group_is_downgraded_after_its_last_consumer_member_leaves(harness):
     harness.join("new")
     harness.commit(5, member_id=old, generation_id=1)
     harness.ask("new", -1)
-    assert classic(harness).is_in(GroupState.PREPARING_REBALANCE) and harness.heartbeat(old, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert (
+        classic(harness).is_in(GroupState.PREPARING_REBALANCE)
+        and harness.heartbeat(old, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+    )
     other = harness.replayed_again()
     assert other.shard.consumer_groups == {}
     restored, original = classic(other), classic(harness)
@@ -136,7 +163,9 @@ def test_group_is_downgraded_after_its_last_consumer_member_leaves(harness):
         original.leader_id,
         original.protocol_name,
     )
-    assert parse_assignment(restored.members[old].assignment) == parse_assignment(share(0, 1)), "its intended assignment"
+    assert parse_assignment(restored.members[old].assignment) == parse_assignment(share(0, 1)), (
+        "its intended assignment"
+    )
     assert [each.committed() for each in (harness, other)] == [5, 5]
     waiter = join(harness, old, 0, 1, 2, 3)
     assert (harness.joined(waiter).generation_id, harness.joined(waiter).leader_id) == (3, old)
@@ -170,7 +199,9 @@ def test_classic_member_that_ignores_a_rebalance_is_removed_after_its_timeout(ha
     old = stable(harness, 0, 1, 2, 3)
     harness.join("new")
     for _ in range(4):
-        assert harness.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS, "its session remains valid"
+        assert harness.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS, (
+            "its session remains valid"
+        )
         harness.beat("new")
         harness.pass_time(REBALANCE_MS // 4)
     harness.pass_time(1)
@@ -185,7 +216,11 @@ def test_static_member_changes_the_protocol_and_back_in_place(harness):
     harness.join("new", instance_id="i")
     assert (list(harness.consumers.members), harness.owned["new"]) == (["new"], {T: (0, 1, 2, 3)})
     back = harness.joined(join(harness, "", instance="i"))
-    assert (back.error, back.generation_id, list(classic(harness).members)) == (ErrorCode.NONE, classic(harness).generation_id, [back.member_id])
+    assert (back.error, back.generation_id, list(classic(harness).members)) == (
+        ErrorCode.NONE,
+        classic(harness).generation_id,
+        [back.member_id],
+    )
     assert classic(harness).is_in(GroupState.STABLE), "no member needs to rejoin"
     assert had(harness, back.member_id, back.generation_id) == [0, 1, 2, 3]
     assert classic(harness.replayed_again()).static_member_ids == {"i": back.member_id}

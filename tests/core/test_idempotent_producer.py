@@ -53,9 +53,19 @@ class Script:
         effects = self.producer.step(happened, self.now_ms)
         self.log.extend(effects)
         self.sent.extend(effect for effect in effects if isinstance(effect, SendProduce))
-        self.delivered.extend((effect.record.key, effect.offset) for effect in effects if isinstance(effect, RecordDelivered))
-        self.given_up.extend((effect.record.key, effect.error_code) for effect in effects if isinstance(effect, RecordGivenUp))
-        self.identities.extend(effect.identity for effect in effects if isinstance(effect, IdentityTaken))
+        self.delivered.extend(
+            (effect.record.key, effect.offset)
+            for effect in effects
+            if isinstance(effect, RecordDelivered)
+        )
+        self.given_up.extend(
+            (effect.record.key, effect.error_code)
+            for effect in effects
+            if isinstance(effect, RecordGivenUp)
+        )
+        self.identities.extend(
+            effect.identity for effect in effects if isinstance(effect, IdentityTaken)
+        )
         return effects
 
     def ready(self, where: Iterable[TopicPartition] = (HERE,)) -> "Script":
@@ -68,9 +78,14 @@ class Script:
         for key in keys:
             self.step(RecordGiven(OutgoingRecord(where=where, key=key, value=b"v", timestamp_ms=0)))
 
-    def answer(self, index: int, error_code: ErrorCode = ErrorCode.NONE, base_offset: int = -1) -> None:
+    def answer(
+        self, index: int, error_code: ErrorCode = ErrorCode.NONE, base_offset: int = -1
+    ) -> None:
         request = self.sent[index]
-        answers = tuple(PartitionAnswer(where=batch.where, error_code=error_code, base_offset=base_offset) for batch in request.batches)
+        answers = tuple(
+            PartitionAnswer(where=batch.where, error_code=error_code, base_offset=base_offset)
+            for batch in request.batches
+        )
         self.step(ProduceAnswered(request.request_id, answers))
 
     def lose(self, index: int) -> None:
@@ -83,7 +98,11 @@ class Script:
     def sequences(self, since: int = 0) -> list[tuple[str, int, int]]:
         """(first key, epoch, base sequence) of each current batch, by its request."""
         return [
-            (batch.records[0].key, batch.identity.producer_epoch if batch.identity else -1, batch.base_sequence)
+            (
+                batch.records[0].key,
+                batch.identity.producer_epoch if batch.identity else -1,
+                batch.base_sequence,
+            )
             for request in self.sent[since:]
             for batch in request.batches
         ]
@@ -102,7 +121,9 @@ def test_nothing_is_sent_without_a_producer_id_and_a_leader() -> None:
 
 
 def test_pending_batch_is_overtaken_by_no_more_than_the_next_leader_remembers() -> None:
-    """The result of the first batch is unknown for long while others are acknowledged: when retried it must not be out of sequence."""
+    """The result of the first batch is unknown for long while others are acknowledged: when retried
+    it must not be out of sequence.
+    """
     script = Script().ready()
     script.give("a")
     script.step(MetadataArrived({HERE: 2}))
@@ -119,9 +140,13 @@ def test_pending_batch_is_overtaken_by_no_more_than_the_next_leader_remembers() 
     assert [key for key, _ in script.delivered] == ["b", "c", "d", "e", "a"]
 
 
-@pytest.mark.parametrize("error", [None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_CONTROLLER])
+@pytest.mark.parametrize(
+    "error", [None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_CONTROLLER]
+)
 def test_init_producer_id_is_retried_after_a_retriable_error(error: ErrorCode | None) -> None:
-    """COORDINATOR_LOAD_IN_PROGRESS means that the next block is being fetched: retry after retry.backoff.ms."""
+    """COORDINATOR_LOAD_IN_PROGRESS means that the next block is being fetched: retry after
+    retry.backoff.ms.
+    """
     script = Script()
     script.step(Started())
     assert script.step(ProducerIdLost(error)) == []
@@ -137,7 +162,10 @@ def test_fatal_init_producer_id_error_fails_every_record() -> None:
     script.give("a")
     script.step(ProducerIdLost(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     script.give("b")
-    assert script.given_up == [("a", ErrorCode.CLUSTER_AUTHORIZATION_FAILED), ("b", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
+    assert script.given_up == [
+        ("a", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        ("b", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ]
     assert script.producer.record_count == 0
 
 
@@ -167,7 +195,9 @@ def test_records_accumulate_until_the_linger_expires() -> None:
 
 
 def test_batch_with_unknown_result_is_retried_with_its_sequence() -> None:
-    """After a lost connection it is unknown what was appended: same sequences, in order, one after the other."""
+    """After a lost connection it is unknown what was appended: same sequences, in order, one after
+    the other.
+    """
     script = Script().ready()
     script.give("a", "b")
     script.lose(0)
@@ -197,7 +227,9 @@ def test_new_batches_wait_for_an_older_retry() -> None:
 
 
 def test_out_of_order_after_a_pending_batch_is_only_retried() -> None:
-    """The first batch failed for another reason, so those after it are out of order; the retry resolves that."""
+    """The first batch failed for another reason, so those after it are out of order; the retry
+    resolves that.
+    """
     script = Script().ready()
     script.give("a", "b")
     script.answer(0, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -209,7 +241,9 @@ def test_out_of_order_after_a_pending_batch_is_only_retried() -> None:
 
 
 def test_lost_sequence_bumps_the_epoch_and_restarts_at_zero() -> None:
-    """The broker's log lost the preceding batches: bump the epoch, number again from 0 (KIP-360)."""
+    """The broker's log lost the preceding batches: bump the epoch, number again from 0
+    (KIP-360).
+    """
     script = Script().ready()
     script.give("a", "b", "c")
     script.answer(0, base_offset=0)
@@ -220,7 +254,9 @@ def test_lost_sequence_bumps_the_epoch_and_restarts_at_zero() -> None:
 
 
 def test_batch_is_not_renumbered_while_it_may_be_in_the_log() -> None:
-    """`c` was lost in transit: only its own rejection proves that it is not in the log, so it is retried under its old sequence first."""
+    """`c` was lost in transit: only its own rejection proves that it is not in the log, so it is
+    retried under its old sequence first.
+    """
     script = Script().ready()
     script.give("a", "b", "c")
     script.answer(0, base_offset=0)
@@ -235,7 +271,9 @@ def test_batch_is_not_renumbered_while_it_may_be_in_the_log() -> None:
 
 
 def test_unaffected_partition_completes_batches_under_the_old_epoch() -> None:
-    """An epoch bump concerns the whole producer, but a batch with unknown result keeps its epoch and sequence."""
+    """An epoch bump concerns the whole producer, but a batch with unknown result keeps its epoch
+    and sequence.
+    """
     there = TopicPartition("t", 1)
     script = Script().ready([HERE, there])
     script.give("a")
@@ -261,9 +299,14 @@ def test_new_producer_id_follows_the_last_epoch() -> None:
     assert script.sequences(1) == [("a", 0, 0)]
 
 
-@pytest.mark.parametrize("error", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
+@pytest.mark.parametrize(
+    "error",
+    [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR],
+)
 def test_permanently_rejected_batch_fails_without_a_sequence_gap(error: ErrorCode) -> None:
-    """Later batches continue under a new epoch, because the sequence of the failed batch will never arrive."""
+    """Later batches continue under a new epoch, because the sequence of the failed batch will never
+    arrive.
+    """
     script = Script().ready()
     script.give("a")
     script.answer(0, error)

@@ -1,4 +1,6 @@
-"""Which strings are valid Java expressions: the columns are results of java.util.regex.Pattern of OpenJDK 17."""
+"""Which strings are valid Java expressions: the columns are results of java.util.regex.Pattern of
+OpenJDK 17.
+"""
 
 import time
 

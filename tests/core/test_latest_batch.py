@@ -1,4 +1,8 @@
-"""The variant that keeps one batch per producer: one row per case, beside the result of Apache Kafka.   Source: KIP-758."""
+"""The variant that keeps one batch per producer: one row per case, beside the result of Apache
+Kafka.
+
+Source: KIP-758.
+"""
 
 import pytest
 
@@ -41,7 +45,9 @@ OUT_OF_ORDER = Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 SOMEWHERE = Refusal(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
-def states(*taken: RecordBatch, policy: ProducerStatePolicy = POLICY) -> tuple[LatestBatchStateManager, ProducerStateManager]:
+def states(
+    *taken: RecordBatch, policy: ProducerStatePolicy = POLICY
+) -> tuple[LatestBatchStateManager, ProducerStateManager]:
     """Return both kinds of state after these batches, from offset 100 on."""
     both = LatestBatchStateManager(policy), ProducerStateManager(policy)
     for state in both:
@@ -58,12 +64,21 @@ def at(first_offset: int, last_offset: int) -> Duplicate:
 
 def run(first: int, count: int) -> list[RecordBatch]:
     """Return batches of ten records in sequence."""
-    return [make_batch((first + 10 * each) % 2**31, (first + 10 * each + 9) % 2**31) for each in range(count)]
+    return [
+        make_batch((first + 10 * each) % 2**31, (first + 10 * each + 9) % 2**31)
+        for each in range(count)
+    ]
 
 
 def code_of(verdict: CheckResult) -> int | str:
     """Return 'append', 'offset', or the number of the error."""
-    return int(verdict.error) if isinstance(verdict, Refusal) else "offset" if isinstance(verdict, Duplicate) else "append"
+    return (
+        int(verdict.error)
+        if isinstance(verdict, Refusal)
+        else "offset"
+        if isinstance(verdict, Duplicate)
+        else "append"
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +86,12 @@ def code_of(verdict: CheckResult) -> int | str:
     [
         (200, 209, APPEND, APPEND),
         (190, 199, at(290, 299), at(290, 299)),
-        (150, 159, SOMEWHERE, at(250, 259)),  # the fifth batch back: a known duplicate without its offset
+        (
+            150,
+            159,
+            SOMEWHERE,
+            at(250, 259),
+        ),  # the fifth batch back: a known duplicate without its offset
         (140, 149, SOMEWHERE, OUT_OF_ORDER),  # the sixth
         (100, 100, SOMEWHERE, OUT_OF_ORDER),  # 99 behind, the end of the range
         (99, 99, OUT_OF_ORDER, OUT_OF_ORDER),  # 100 behind
@@ -82,10 +102,22 @@ def code_of(verdict: CheckResult) -> int | str:
         (LAST, LAST, OUT_OF_ORDER, OUT_OF_ORDER),
     ],
 )
-def test_sequences_behind_the_latest_batch_are_duplicates(first: int, last: int, latest: CheckResult, five: CheckResult, figures) -> None:
-    """Within the range, whether they were appended or not; the offset is known only of the latest batch."""
-    assert tuple(state.check(make_batch(first, last)) for state in states(*run(0, 20))) == (latest, five)
-    figures(**{f"{name}_{first}_{last}": code_of(verdict) for name, verdict in (("range", latest), ("five", five))})
+def test_sequences_behind_the_latest_batch_are_duplicates(
+    first: int, last: int, latest: CheckResult, five: CheckResult, figures
+) -> None:
+    """Within the range, whether they were appended or not; the offset is known only of the latest
+    batch.
+    """
+    assert tuple(state.check(make_batch(first, last)) for state in states(*run(0, 20))) == (
+        latest,
+        five,
+    )
+    figures(
+        **{
+            f"{name}_{first}_{last}": code_of(verdict)
+            for name, verdict in (("range", latest), ("five", five))
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,14 +132,26 @@ def test_sequences_behind_the_latest_batch_are_duplicates(first: int, last: int,
         (LAST, 21, OUT_OF_ORDER, OUT_OF_ORDER),  # across both ends
     ],
 )
-def test_range_wraps_around_the_end_of_the_sequences(first: int, last: int, latest: CheckResult, five: CheckResult, figures) -> None:
+def test_range_wraps_around_the_end_of_the_sequences(
+    first: int, last: int, latest: CheckResult, five: CheckResult, figures
+) -> None:
     """0 follows 2^31-1, and 2^31-1 lies behind 0."""
-    assert tuple(state.check(make_batch(first, last)) for state in states(*run(LAST - 59, 8))) == (latest, five)
-    figures(**{f"{name}_{first}_{last}": code_of(verdict) for name, verdict in (("wrapped_range", latest), ("wrapped_five", five))})
+    assert tuple(state.check(make_batch(first, last)) for state in states(*run(LAST - 59, 8))) == (
+        latest,
+        five,
+    )
+    figures(
+        **{
+            f"{name}_{first}_{last}": code_of(verdict)
+            for name, verdict in (("wrapped_range", latest), ("wrapped_five", five))
+        }
+    )
 
 
 def test_unseen_sequence_is_reported_as_duplicate(figures) -> None:
-    """The damage: a producer that is out of sequence after the wraparound receives an acknowledgement for records that are not in the log."""
+    """The damage: a producer that is out of sequence after the wraparound receives an
+    acknowledgement for records that are not in the log.
+    """
     latest, five = states(make_batch(0, 10))
     astray = make_batch(LAST - 5, LAST)
     assert (latest.check(astray), five.check(astray)) == (SOMEWHERE, OUT_OF_ORDER)
@@ -126,19 +170,29 @@ def test_unseen_sequence_is_reported_as_duplicate(figures) -> None:
         (2, 199, Refusal(ErrorCode.INVALID_PRODUCER_EPOCH)),
     ],
 )
-def test_range_is_limited_to_one_epoch(epoch: int, first: int, verdict: CheckResult, figures) -> None:
+def test_range_is_limited_to_one_epoch(
+    epoch: int, first: int, verdict: CheckResult, figures
+) -> None:
     """Another epoch is handled as usual."""
     latest, five = states(make_batch(0, 9, epoch=3))
-    assert latest.check(make_batch(first, epoch=epoch)) == five.check(make_batch(first, epoch=epoch)) == verdict
+    assert (
+        latest.check(make_batch(first, epoch=epoch))
+        == five.check(make_batch(first, epoch=epoch))
+        == verdict
+    )
     figures(
         **{
-            f"epoch_{epoch}_sequence_{first}": int(verdict.error) if isinstance(verdict, Refusal) else 0,
+            f"epoch_{epoch}_sequence_{first}": int(verdict.error)
+            if isinstance(verdict, Refusal)
+            else 0,
         },
     )
 
 
 def test_without_producer_state_no_sequence_is_behind() -> None:
-    """A producer that is unknown, or of which only a marker is left, is handled as in the release."""
+    """A producer that is unknown, or of which only a marker is left, is handled as in the
+    release.
+    """
     for policy in (POLICY, ProducerStatePolicy(unknown_producer=UnknownProducer.OUT_OF_ORDER)):
         latest, five = states(policy=policy)
         assert latest.check(make_batch(7)) == five.check(make_batch(7))
@@ -154,33 +208,58 @@ WHERE = TopicPartition("t", 0)
     [
         (LatestBatchStateManager, UnknownProducer.ACCEPTED, [0, 46], ["second"], ["first"]),
         (ProducerStateManager, UnknownProducer.ACCEPTED, [0, 45, 0], ["second", "first"], []),
-        (LatestBatchStateManager, UnknownProducer.UNKNOWN_PRODUCER_ID, [59, 0, 0], ["first", "second"], []),
-        (ProducerStateManager, UnknownProducer.UNKNOWN_PRODUCER_ID, [59, 0, 0], ["first", "second"], []),
+        (
+            LatestBatchStateManager,
+            UnknownProducer.UNKNOWN_PRODUCER_ID,
+            [59, 0, 0],
+            ["first", "second"],
+            [],
+        ),
+        (
+            ProducerStateManager,
+            UnknownProducer.UNKNOWN_PRODUCER_ID,
+            [59, 0, 0],
+            ["first", "second"],
+            [],
+        ),
     ],
 )
 def test_first_batch_is_lost_if_a_later_one_is_appended_before_it(
-    state: type[ProducerStateManager], unknown: UnknownProducer, answers: list[int], log: list[str], lost: list[str], figures
+    state: type[ProducerStateManager],
+    unknown: UnknownProducer,
+    answers: list[int],
+    log: list[str],
+    lost: list[str],
+    figures,
 ) -> None:
-    """The shortest history: two batches are in flight, the first is rejected for lack of in-sync replicas, the second
-    is not. Since 2.5 a leader accepts any first sequence of an unknown producer, so "at or below the latest" does not
-    prove that a batch was appended.
+    """The shortest history: two batches are in flight, the first is rejected for lack of in-sync
+    replicas, the second is not. Since 2.5 a leader accepts any first sequence of an unknown
+    producer, so "at or below the latest" does not prove that a batch was appended.
 
-    The shipped rule returns 45, and the producer sends the batch again in its next epoch. Up to 2.4 the leader
-    rejects the second batch: 59.
+    The shipped rule returns 45, and the producer sends the batch again in its next epoch. Up to 2.4
+    the leader rejects the second batch: 59.
     """
     leader = state(ProducerStatePolicy(unknown_producer=unknown))
-    producer = IdempotentProducer(ProducerSettings(linger_ms=0, batch_size_bytes=1, retry_backoff_ms=0))
+    producer = IdempotentProducer(
+        ProducerSettings(linger_ms=0, batch_size_bytes=1, retry_backoff_ms=0)
+    )
     effects: list[ProducerEffect] = []
     for happened in (Started(), ProducerIdArrived(7, 0), MetadataArrived({WHERE: 1})):
         effects += producer.step(happened, 0)
     for key in ("first", "second"):
-        effects += producer.step(RecordGiven(OutgoingRecord(where=WHERE, key=key, value=b"", timestamp_ms=0)), 0)
+        effects += producer.step(
+            RecordGiven(OutgoingRecord(where=WHERE, key=key, value=b"", timestamp_ms=0)), 0
+        )
     effects += producer.step(MetadataArrived({WHERE: 1}), 0)
     waiting = [each for each in effects if isinstance(each, SendProduce)]
     assert [request.batches[0].base_sequence for request in waiting] == [0, 1]
     said, written, acknowledged = [], [], []
     refused, now_ms = waiting.pop(0), 0
-    waiting.append(refused)  # NOT_ENOUGH_REPLICAS, and nothing is appended; the response arrives after that of the second batch
+    waiting.append(
+        refused
+        # NOT_ENOUGH_REPLICAS, and nothing is appended; the response arrives after that of the
+        # second batch
+    )
     while waiting:
         request, now_ms = waiting.pop(0), now_ms + 1
         if request is refused:
@@ -188,7 +267,9 @@ def test_first_batch_is_lost_if_a_later_one_is_appended_before_it(
         else:
             batch = request.batches[0]
             assert batch.identity is not None
-            sent = make_batch(batch.base_sequence, producer_id=7, epoch=batch.identity.producer_epoch)
+            sent = make_batch(
+                batch.base_sequence, producer_id=7, epoch=batch.identity.producer_epoch
+            )
             verdict = leader.check(sent)
             error = getattr(verdict, "error", ErrorCode.NONE)
             said.append(int(error))
@@ -201,15 +282,27 @@ def test_first_batch_is_lost_if_a_later_one_is_appended_before_it(
         waiting += [each for each in effects if isinstance(each, SendProduce)]
         acknowledged += [each.record.key for each in effects if isinstance(each, RecordDelivered)]
     assert (said, written) == (answers, log)
-    assert sorted(acknowledged) == ["first", "second"], "the application receives an acknowledgement of both"
+    assert sorted(acknowledged) == ["first", "second"], (
+        "the application receives an acknowledgement of both"
+    )
     assert [key for key in acknowledged if key not in written] == lost
-    figures(**{f"answers_{state.__name__}_{unknown.name}".lower(): said, f"lost_{state.__name__}_{unknown.name}".lower(): len(lost)})
+    figures(
+        **{
+            f"answers_{state.__name__}_{unknown.name}".lower(): said,
+            f"lost_{state.__name__}_{unknown.name}".lower(): len(lost),
+        }
+    )
 
 
 def test_at_most_half_of_all_sequences_are_behind(figures) -> None:
     """Otherwise sequences ahead would be behind as well."""
-    latest, _ = states(make_batch(0, 9), policy=ProducerStatePolicy(sequences_behind=SEQUENCES_BEHIND_MAX))
-    verdicts = [latest.check(make_batch((9 - behind) % 2**31)) for behind in (SEQUENCES_BEHIND_MAX - 1, SEQUENCES_BEHIND_MAX)]
+    latest, _ = states(
+        make_batch(0, 9), policy=ProducerStatePolicy(sequences_behind=SEQUENCES_BEHIND_MAX)
+    )
+    verdicts = [
+        latest.check(make_batch((9 - behind) % 2**31))
+        for behind in (SEQUENCES_BEHIND_MAX - 1, SEQUENCES_BEHIND_MAX)
+    ]
     assert verdicts == [SOMEWHERE, OUT_OF_ORDER]
     figures(
         most_behind=SEQUENCES_BEHIND_MAX,
@@ -219,27 +312,43 @@ def test_at_most_half_of_all_sequences_are_behind(figures) -> None:
 
 
 @pytest.mark.parametrize("last", [0, 7, 2**30, LAST])
-@pytest.mark.parametrize(("window", "first_ambiguous"), [(2**30, None), (2**30 + 1, 2**30), (2**30 + 2, 2**30 - 1), (2**31 - 1, 2)])
-def test_beyond_2_to_the_30_in_flight_sequences_count_as_duplicates(window: int, first_ambiguous: int | None, last: int, figures) -> None:
-    """758-12: sequences up to `window` ahead may be in flight; with the limit lifted the first of them is also in the range behind."""
+@pytest.mark.parametrize(
+    ("window", "first_ambiguous"),
+    [(2**30, None), (2**30 + 1, 2**30), (2**30 + 2, 2**30 - 1), (2**31 - 1, 2)],
+)
+def test_beyond_2_to_the_30_in_flight_sequences_count_as_duplicates(
+    window: int, first_ambiguous: int | None, last: int, figures
+) -> None:
+    """758-12: sequences up to `window` ahead may be in flight; with the limit lifted the first of
+    them is also in the range behind.
+    """
     latest, _ = states(make_batch(last), policy=ProducerStatePolicy(sequences_behind=window))
 
     def is_ambiguous(ahead: int) -> bool:
         return latest.check(make_batch((last + ahead) % 2**31)) == SOMEWHERE
 
-    edges = [ahead for ahead in (2, 3, 2**30 - 2, 2**30 - 1, 2**30, 2**30 + 1, window) if ahead <= window]
+    edges = [
+        ahead for ahead in (2, 3, 2**30 - 2, 2**30 - 1, 2**30, 2**30 + 1, window) if ahead <= window
+    ]
     found = [ahead for ahead in edges if is_ambiguous(ahead)]
-    assert found == [ahead for ahead in edges if first_ambiguous is not None and ahead >= first_ambiguous]
+    assert found == [
+        ahead for ahead in edges if first_ambiguous is not None and ahead >= first_ambiguous
+    ]
     figures(**{f"first_ambiguous_{window}": found[0] if found else None})
 
 
-@pytest.mark.parametrize(("window", "answers", "log"), [(2**30, [OUT_OF_ORDER, APPEND, APPEND], 2), (2**30 + 1, [SOMEWHERE, APPEND], 1)])
-def test_window_above_2_to_the_30_loses_an_overtaken_batch(window: int, answers: list[CheckResult], log: int, figures) -> None:
-    """758-12: two batches hold the next 2^30 sequences, as many as either window allows in flight; the second one
-    arrives first.
+@pytest.mark.parametrize(
+    ("window", "answers", "log"),
+    [(2**30, [OUT_OF_ORDER, APPEND, APPEND], 2), (2**30 + 1, [SOMEWHERE, APPEND], 1)],
+)
+def test_window_above_2_to_the_30_loses_an_overtaken_batch(
+    window: int, answers: list[CheckResult], log: int, figures
+) -> None:
+    """758-12: two batches hold the next 2^30 sequences, as many as either window allows in flight;
+    the second one arrives first.
 
-    With 2^30 it is out of order and retried; with one more it is reported as a duplicate and acknowledged, but never
-    appended.
+    With 2^30 it is out of order and retried; with one more it is reported as a duplicate and
+    acknowledged, but never appended.
     """
     latest, _ = states(make_batch(0), policy=ProducerStatePolicy(sequences_behind=window))
     large, small = doctored(make_batch(1), last_offset_delta=2**30 - 2), make_batch(2**30)
@@ -265,7 +374,9 @@ def test_one_batch_is_kept_and_a_restart_changes_nothing(figures) -> None:
     again = LatestBatchStateManager(POLICY)
     again.load(state_entries(snapshot_rows(latest.entries.values()), again.entry_class), 1000)
     for first in (0, 99, 100, 150, 190, 200, 201):
-        assert again.check(make_batch(first, first + 9)) == latest.check(make_batch(first, first + 9))
+        assert again.check(make_batch(first, first + 9)) == latest.check(
+            make_batch(first, first + 9)
+        )
     again.apply(make_batch(200, 209), 300)
     assert len(again.entries[7].retained) == 1
     figures(kept_latest=len(latest.entries[7].retained), kept_five=len(five.entries[7].retained))

@@ -42,7 +42,9 @@ def test_epoch_ends_where_the_next_one_begins(asked: int, answer: tuple[int, int
         (3, 15, True, [(2, 10), (3, 15)]),  # conflicts with everything later
     ],
 )
-def test_new_epoch_removes_conflicting_entries(leader_epoch: int, start_offset: int, is_news: bool, starts: list[tuple[int, int]]) -> None:
+def test_new_epoch_removes_conflicting_entries(
+    leader_epoch: int, start_offset: int, is_news: bool, starts: list[tuple[int, int]]
+) -> None:
     """Epochs and their start offsets only increase."""
     known = epochs()
     assert known.assign(leader_epoch, start_offset) is is_news

@@ -1,5 +1,5 @@
-"""Leases, and how a partition validates messages: every result of the draft, in both readings where it contradicts
-itself.
+"""Leases, and how a partition validates messages: every result of the draft, in both readings where
+it contradicts itself.
 
 Source: the lease_pid draft.
 """
@@ -12,10 +12,28 @@ import pytest
 from kraftsim.core.decision import Refusal
 from kraftsim.core.lease_pid.id_blocks import IdReserve, NumberBlock, id_of
 from kraftsim.core.lease_pid.lease_snapshot import restore, snapshot_of
-from kraftsim.core.lease_pid.lease_tables import LeasedProducerEntry, LiteralList, RepairedList, Table
-from kraftsim.core.lease_pid.leased_partition import NEXT, LeasedPartition, Repeated, generation_after
+from kraftsim.core.lease_pid.lease_tables import (
+    LeasedProducerEntry,
+    LiteralList,
+    RepairedList,
+    Table,
+)
+from kraftsim.core.lease_pid.leased_partition import (
+    NEXT,
+    LeasedPartition,
+    Repeated,
+    generation_after,
+)
 from kraftsim.core.lease_pid.leasing import NEEDS_IDS, Lease, decide_lease
-from kraftsim.core.lease_pid.readings import AnswerToRepeat, AnswerToUnknown, AskedExpiry, CountsFrom, Lookup, NextGeneration, Readings
+from kraftsim.core.lease_pid.readings import (
+    AnswerToRepeat,
+    AnswerToUnknown,
+    AskedExpiry,
+    CountsFrom,
+    Lookup,
+    NextGeneration,
+    Readings,
+)
 from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
@@ -42,10 +60,23 @@ def partition(*written: tuple[int, int, int], readings: Readings | None = None) 
     return made
 
 
-def lease(made: LeasedPartition, producer_id: int = ASKS_FOR_ONE, *, is_check: bool = False, expire_ms: int = 0) -> Any:
+def lease(
+    made: LeasedPartition,
+    producer_id: int = ASKS_FOR_ONE,
+    *,
+    is_check: bool = False,
+    expire_ms: int = 0,
+) -> Any:
     reserve = IdReserve()
     reserve.take(NumberBlock(first_number=100, next_number=200))
-    return decide_lease(made, reserve, producer_id=producer_id, expire_ms=expire_ms, is_check=is_check, drawn_generation=lambda: 77)
+    return decide_lease(
+        made,
+        reserve,
+        producer_id=producer_id,
+        expire_ms=expire_ms,
+        is_check=is_check,
+        drawn_generation=lambda: 77,
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,13 +114,17 @@ def test_sequences_and_generations_wrap_around():
 
 
 def test_first_message_of_a_successor_fences_the_zombie(figures):
-    """The zombie can write between the successor's renewal and its first message; after that it is rejected."""
+    """The zombie can write between the successor's renewal and its first message; after that it is
+    rejected.
+    """
     made = partition((5, 3, 9))
     renewed = lease(made, 5)
     assert renewed == Lease(producer_id=5, generation=4, sequence_number=10, expire_ms=86_400_000)
     assert made.check(message(5, 3, 10)) == NEXT
     made.apply(message(5, 3, 10), 0)
-    assert made.check(message(5, 4, 10)) == Refusal(ORDER), "sequence 10 was already written: the successor must renew again"
+    assert made.check(message(5, 4, 10)) == Refusal(ORDER), (
+        "sequence 10 was already written: the successor must renew again"
+    )
     again = lease(made, 5)
     assert isinstance(again, Lease) and again.sequence_number == 11
     made.apply(message(5, 4, 11), 0)
@@ -98,7 +133,9 @@ def test_first_message_of_a_successor_fences_the_zombie(figures):
 
 
 def test_two_renewals_before_a_write_share_a_generation(figures):
-    """A lease leaves no trace in the log, so neither fences the other, and the second producer loses its message."""
+    """A lease leaves no trace in the log, so neither fences the other, and the second producer
+    loses its message.
+    """
     made = partition((5, 3, 9))
     one, other = lease(made, 5), lease(made, 5)
     assert one == other and isinstance(one, Lease)
@@ -125,32 +162,53 @@ def test_check_changes_nothing_and_returns_the_position(figures):
 
 
 def test_new_lease_has_a_random_generation_and_sequence_zero(figures):
-    assert lease(partition()) == Lease(producer_id=101, generation=77, sequence_number=0, expire_ms=86_400_000)
+    assert lease(partition()) == Lease(
+        producer_id=101, generation=77, sequence_number=0, expire_ms=86_400_000
+    )
     assert lease(partition(), NOT_IDEMPOTENT) == Refusal(ErrorCode.INVALID_REQUEST)
     assert lease(partition(), 9) == Refusal(UNKNOWN)
-    empty = decide_lease(partition(), IdReserve(), producer_id=ASKS_FOR_ONE, expire_ms=0, is_check=False, drawn_generation=lambda: 1)
+    empty = decide_lease(
+        partition(),
+        IdReserve(),
+        producer_id=ASKS_FOR_ONE,
+        expire_ms=0,
+        is_check=False,
+        drawn_generation=lambda: 1,
+    )
     assert empty is NEEDS_IDS
     figures(first_sequence=lease(partition()).sequence_number)
 
 
 @pytest.mark.parametrize(
     "reading, verdict",
-    [(AnswerToRepeat.DUPLICATE, DUPLICATE), (AnswerToRepeat.SUCCESS, ErrorCode.NONE), (AnswerToRepeat.OUT_OF_ORDER, ORDER)],
+    [
+        (AnswerToRepeat.DUPLICATE, DUPLICATE),
+        (AnswerToRepeat.SUCCESS, ErrorCode.NONE),
+        (AnswerToRepeat.OUT_OF_ORDER, ORDER),
+    ],
 )
 def test_answer_to_a_repeated_message_depends_on_the_reading(reading, verdict, figures):
-    assert partition((5, 3, 9), readings=Readings(repeat=reading)).check(message(5, 3, 4)) == Repeated(verdict)
+    assert partition((5, 3, 9), readings=Readings(repeat=reading)).check(
+        message(5, 3, 4)
+    ) == Repeated(verdict)
     figures(**{f"repeat_{reading.name.lower()}": int(verdict)})
 
 
 @pytest.mark.parametrize(
     "reading, verdict",
-    [(AnswerToUnknown.UNKNOWN, Refusal(UNKNOWN)), (AnswerToUnknown.OUT_OF_ORDER, Refusal(ORDER)), (AnswerToUnknown.TAKEN, NEXT)],
+    [
+        (AnswerToUnknown.UNKNOWN, Refusal(UNKNOWN)),
+        (AnswerToUnknown.OUT_OF_ORDER, Refusal(ORDER)),
+        (AnswerToUnknown.TAKEN, NEXT),
+    ],
 )
 def test_answer_to_an_unknown_producer_depends_on_the_reading(reading, verdict, figures):
     assert partition(readings=Readings(unknown=reading)).check(message(5, 3, 4)) == verdict
     figures(
         **{
-            f"unknown_{reading.name.lower()}": int(verdict.error) if isinstance(verdict, Refusal) else 0,
+            f"unknown_{reading.name.lower()}": int(verdict.error)
+            if isinstance(verdict, Refusal)
+            else 0,
         },
     )
 
@@ -174,13 +232,19 @@ def test_next_generation_may_begin_at_zero():
     ],
 )
 def test_granted_expiry_depends_on_the_reading(reading, asked, granted, figures):
-    found = lease(partition(readings=Readings(asked_expiry=reading, expire_ms=1000)), expire_ms=asked)
+    found = lease(
+        partition(readings=Readings(asked_expiry=reading, expire_ms=1000)), expire_ms=asked
+    )
     assert isinstance(found, Lease) and found.expire_ms == granted
     figures(**{f"{reading.name.lower()}_{asked}".replace("-", "minus_"): found.expire_ms})
 
 
-@pytest.mark.parametrize("counts_from, is_kept", [(CountsFrom.LAST_SEEN, True), (CountsFrom.FIRST_SEEN, False)])
-def test_busy_producer_outlives_its_lease_only_if_the_last_message_counts(counts_from, is_kept, figures):
+@pytest.mark.parametrize(
+    "counts_from, is_kept", [(CountsFrom.LAST_SEEN, True), (CountsFrom.FIRST_SEEN, False)]
+)
+def test_busy_producer_outlives_its_lease_only_if_the_last_message_counts(
+    counts_from, is_kept, figures
+):
     made = LeasedPartition(Readings(expire_ms=1000, counts_from=counts_from))
     for number in range(5):
         made.apply(message(5, 3, number), now_ms=300 * number)
@@ -190,7 +254,8 @@ def test_busy_producer_outlives_its_lease_only_if_the_last_message_counts(counts
     figures(**{f"kept_{counts_from.name.lower()}": is_kept})
 
 
-# Lists ------------------------------------------------------------------------------------------------------------------------------------
+# Lists
+# --------------------------------------------------------------------------------------------------
 
 
 def entry(producer_id: int, seen_ms: int = 0) -> LeasedProducerEntry:
@@ -198,13 +263,20 @@ def entry(producer_id: int, seen_ms: int = 0) -> LeasedProducerEntry:
 
 
 def test_literal_expiry_list_loses_out_of_order_producers(figures):
-    """A server allocates 101 to 105, and 105 writes first; a new leader continues with smaller ids."""
+    """A server allocates 101 to 105, and 105 writes first; a new leader continues with smaller
+    ids.
+    """
     literal, repaired = LiteralList(), RepairedList()
     for producer_id in (105, 101, 103):
         literal.add(entry(producer_id))
         repaired.add(entry(producer_id))
-    assert [producer_id for producer_id in (101, 103, 105) if literal.get(producer_id) is None] == [101, 105]
-    assert [producer_id for producer_id in (101, 103, 105) if repaired.get(producer_id) is None] == []
+    assert [producer_id for producer_id in (101, 103, 105) if literal.get(producer_id) is None] == [
+        101,
+        105,
+    ]
+    assert [
+        producer_id for producer_id in (101, 103, 105) if repaired.get(producer_id) is None
+    ] == []
     figures(
         lost_literal=[each for each in (101, 103, 105) if literal.get(each) is None],
         lost_repaired=[each for each in (101, 103, 105) if repaired.get(each) is None],
@@ -223,7 +295,9 @@ def test_literal_expiry_direction_removes_the_youngest(figures):
 
 @pytest.mark.parametrize("seed", range(50))
 def test_corrected_list_keeps_no_producer_shorter_than_a_table(seed: int):
-    """A history of producers in any order: whatever the list has removed is expired, and the list contains every producer of the table."""
+    """A history of producers in any order: whatever the list has removed is expired, and the list
+    contains every producer of the table.
+    """
     random = Random(seed)
     repaired, table, now_ms = RepairedList(), Table(), 0
     for _ in range(200):
@@ -239,16 +313,23 @@ def test_corrected_list_keeps_no_producer_shorter_than_a_table(seed: int):
         table.expire(lambda each, now_ms=now_ms: now_ms - each.last_seen_ms >= 400)  # type: ignore[misc]
         assert gone == sorted(gone)
         assert all(table.get(each) is None for each in gone)
-    assert {each.producer_id for each in table.entries()} <= {each.producer_id for each in repaired.entries()}
+    assert {each.producer_id for each in table.entries()} <= {
+        each.producer_id for each in repaired.entries()
+    }
 
 
-# Ids ---------------------------------------------------------------------------------------------------------------------------------------
+# Ids
+# --------------------------------------------------------------------------------------------------
 
 
 def test_ids_repeat_only_after_all_others_and_are_never_zero_or_all_ones(figures):
     ids = [id_of(number, 8) for number in range(600)]
     assert set(ids) == set(range(1, 255)) and ids[:254] == ids[254:508]
-    ids_of_32_bits = next(count for count in (2**32 - 3, 2**32 - 2, 2**32 - 1, 2**32) if id_of(count, 32) == id_of(0, 32))
+    ids_of_32_bits = next(
+        count
+        for count in (2**32 - 3, 2**32 - 2, 2**32 - 1, 2**32)
+        if id_of(count, 32) == id_of(0, 32)
+    )
     assert id_of(ids_of_32_bits - 1, 32) == ids_of_32_bits == 2**32 - 2
     figures(
         ids_of_8_bits=len(set(ids)),
@@ -271,7 +352,8 @@ def test_reserved_block_allocates_each_id_once_and_wastes_the_rest(figures):
     figures(given_of_reserve=reserve.given_count, left=reserve.left)
 
 
-# Random histories ---------------------------------------------------------------------------------------------------------------------------
+# Random histories
+# --------------------------------------------------------------------------------------------------
 
 
 class NaivePartition:
@@ -291,7 +373,9 @@ class NaivePartition:
             return "fenced"
         if sequence == last_sequence + 1:
             return "next"
-        return "repeated" if generation == last_generation and sequence <= last_sequence else "order"
+        return (
+            "repeated" if generation == last_generation and sequence <= last_sequence else "order"
+        )
 
     def forget(self, now_ms: int) -> None:
         last = {p: at for p, _, _, at in self.messages}
@@ -312,7 +396,9 @@ MESSAGES = 600
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_histories_match_a_model_with_full_history(seed, figures):
-    """Producers continue, repeat, skip, use past and future generations, and outlive their leases; at times the server restarts."""
+    """Producers continue, repeat, skip, use past and future generations, and outlive their leases;
+    at times the server restarts.
+    """
     random = Random(seed)
     readings = Readings(expire_ms=1000, lookup=Lookup.TABLE)
     made, naive, now_ms = LeasedPartition(readings), NaivePartition(1000), 0
@@ -323,11 +409,20 @@ def test_random_histories_match_a_model_with_full_history(seed, figures):
         producer_id = random.randint(1, 5)
         generation, sequence = position[producer_id]
         generation = max(generation + random.choice((0, 0, 0, 0, 1, -1, 2)), 0)
-        sequence = max(sequence + random.choice((1, 1, 1, 1, 0, -2, 2)), 0) if random.random() < 0.95 else 0
+        sequence = (
+            max(sequence + random.choice((1, 1, 1, 1, 0, -2, 2)), 0)
+            if random.random() < 0.95
+            else 0
+        )
         made.expire(now_ms)
         naive.forget(now_ms)
         result = name_of(made.check(message(producer_id, generation, sequence)))
-        assert result == naive.verdict(producer_id, generation, sequence, now_ms), (producer_id, generation, sequence, now_ms)
+        assert result == naive.verdict(producer_id, generation, sequence, now_ms), (
+            producer_id,
+            generation,
+            sequence,
+            now_ms,
+        )
         seen.add(result)
         if result == "next":
             made.apply(message(producer_id, generation, sequence), now_ms)
@@ -342,8 +437,12 @@ def test_random_histories_match_a_model_with_full_history(seed, figures):
 
 
 def test_log_truncated_below_the_snapshot_is_replayed_from_its_start():
-    stored = snapshot_of({("t", 0): (partition((5, 3, 9)), 10), ("t", 1): (partition((6, 1, 0)), 1)})
+    stored = snapshot_of(
+        {("t", 0): (partition((5, 3, 9)), 10), ("t", 1): (partition((6, 1, 0)), 1)}
+    )
     made = partition((9, 9, 9))
     assert restore(stored, ("t", 0), made, end_offset=9) == 0 and made.entries() == []
-    assert restore(stored, ("t", 1), made, end_offset=1) == 1 and [each.producer_id for each in made.entries()] == [6]
+    assert restore(stored, ("t", 1), made, end_offset=1) == 1 and [
+        each.producer_id for each in made.entries()
+    ] == [6]
     assert restore(None, ("t", 1), made, end_offset=1) == 0 and len(made) == 0

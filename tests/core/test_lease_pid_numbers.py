@@ -1,5 +1,5 @@
-"""Numbers that the lease_pid draft leaves open: the 0 of a new lease, the random generation, and the size of a server's
-state.
+"""Numbers that the lease_pid draft leaves open: the 0 of a new lease, the random generation, and
+the size of a server's state.
 
 Source: the lease_pid draft.
 """
@@ -11,7 +11,15 @@ from kraftsim.core.lease_pid.id_blocks import IdReserve, NumberBlock
 from kraftsim.core.lease_pid.leased_partition import NEXT, LeasedPartition
 from kraftsim.core.lease_pid.leasing import Lease, decide_lease
 from kraftsim.core.lease_pid.leasing_producer import LeasingProducer
-from kraftsim.core.lease_pid.producer_steps import Acknowledged, Leased, LeasingSettings, MessageQueued, SendLeaseRequest, SendMessages, Written
+from kraftsim.core.lease_pid.producer_steps import (
+    Acknowledged,
+    Leased,
+    LeasingSettings,
+    MessageQueued,
+    SendLeaseRequest,
+    SendMessages,
+    Written,
+)
 from kraftsim.core.lease_pid.readings import NextGeneration, Readings, SequenceOfLease
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE
@@ -23,7 +31,14 @@ ZERO_IS_NEXT, ZERO_IS_MARK = SequenceOfLease.NEXT, SequenceOfLease.HIGH_WATERMAR
 def granted(leased: LeasedPartition, producer_id: int = ASKS_FOR_ONE) -> Lease:
     reserve = IdReserve()
     reserve.take(NumberBlock(first_number=100, next_number=200))
-    lease = decide_lease(leased, reserve, producer_id=producer_id, expire_ms=0, is_check=False, drawn_generation=lambda: 77)
+    lease = decide_lease(
+        leased,
+        reserve,
+        producer_id=producer_id,
+        expire_ms=0,
+        is_check=False,
+        drawn_generation=lambda: 77,
+    )
     assert isinstance(lease, Lease)
     return lease
 
@@ -37,29 +52,51 @@ def granted(leased: LeasedPartition, producer_id: int = ASKS_FOR_ONE) -> Lease:
         (ZERO_IS_MARK, ZERO_IS_NEXT, [0], [ErrorCode.UNKNOWN_PRODUCER_ID]),
     ],
 )
-def test_client_and_server_must_agree_on_the_zero_of_a_new_lease(server, client, sequences, answers, figures):
-    """LP-12: 0 is the next sequence or the mark. If they differ the first message is rejected: nothing is lost, and nothing is written."""
+def test_client_and_server_must_agree_on_the_zero_of_a_new_lease(
+    server, client, sequences, answers, figures
+):
+    """LP-12: 0 is the next sequence or the mark.
+
+    If they differ the first message is rejected: nothing is lost, and nothing is written.
+    """
     leased = LeasedPartition(Readings(sequence_of_lease=server))
     producer = LeasingProducer(LeasingSettings(sequence_of_lease=client, messages_per_request=1))
     sent, said, acknowledged = [], [], 0
-    effects = producer.step(MessageQueued(0, "a", b"", 0), 0) + producer.step(MessageQueued(0, "b", b"", 0), 0)
+    effects = producer.step(MessageQueued(0, "a", b"", 0), 0) + producer.step(
+        MessageQueued(0, "b", b"", 0), 0
+    )
     assert any(isinstance(each, SendLeaseRequest) for each in effects)
     effects = producer.step(Leased(0, granted(leased)), 0)
     while effects and ErrorCode.UNKNOWN_PRODUCER_ID not in said:
         each = effects.pop(0)
         acknowledged += isinstance(each, Acknowledged)
         if isinstance(each, SendMessages):
-            message = LeasedMessage(producer_id=each.producer_id, generation=each.generation, sequence_number=each.first_sequence)
+            message = LeasedMessage(
+                producer_id=each.producer_id,
+                generation=each.generation,
+                sequence_number=each.first_sequence,
+            )
             verdict = leased.check(message)
             error = getattr(verdict, "error", ErrorCode.NONE)
             if verdict is NEXT:
                 leased.apply(message, 0)
             sent.append(each.first_sequence)
             said.append(error)
-            effects += producer.step(Written(request_id=each.request_id, error=error, taken=int(verdict is NEXT), base_offset=0), 0)
+            effects += producer.step(
+                Written(
+                    request_id=each.request_id,
+                    error=error,
+                    taken=int(verdict is NEXT),
+                    base_offset=0,
+                ),
+                0,
+            )
     assert (sent, said, acknowledged) == (sequences, answers, answers.count(ErrorCode.NONE))
     if server is not client:
-        figures(refused_where_they_differ=said.count(ErrorCode.UNKNOWN_PRODUCER_ID), messages_where_they_differ=len(sent))
+        figures(
+            refused_where_they_differ=said.count(ErrorCode.UNKNOWN_PRODUCER_ID),
+            messages_where_they_differ=len(sent),
+        )
 
 
 @pytest.mark.parametrize(("reading", "returned"), [(ZERO_IS_NEXT, 3), (ZERO_IS_MARK, 2)])
@@ -72,17 +109,24 @@ def test_renewed_lease_returns_the_next_sequence_or_the_mark(reading, returned, 
     continues = next_generation is NextGeneration.CONTINUES
     assert granted(leased, 101).sequence_number == (returned if continues else 0)
     begins = 3 if continues else first
-    assert leased.check(LeasedMessage(producer_id=101, generation=78, sequence_number=begins)) == NEXT
+    assert (
+        leased.check(LeasedMessage(producer_id=101, generation=78, sequence_number=begins)) == NEXT
+    )
 
 
 @pytest.mark.parametrize("reading", SequenceOfLease)
 def test_reused_id_with_a_random_generation_accepts_an_old_producer(reading):
-    """LP-12: an id is reused under a random generation. Of all 2^16 values two match the generation of the former producer."""
+    """LP-12: an id is reused under a random generation.
+
+    Of all 2^16 values two match the generation of the former producer.
+    """
     found = collisions(16, reading)
     assert found == {REPEATED: 1, TAKEN: 1}
 
 
 @pytest.mark.parametrize(("partitions", "producers"), [(1, 0), (1, 1), (10, 10), (100, 3)])
 def test_snapshot_size_grows_with_partitions_and_their_producers(partitions, producers):
-    """LP-21: 16 bytes, 15 for each partition of a topic with a one-letter name, and 32 for each producer of each partition."""
+    """LP-21: 16 bytes, 15 for each partition of a topic with a one-letter name, and 32 for each
+    producer of each partition.
+    """
     assert snapshot_bytes(partitions, producers) == 16 + partitions * (15 + 32 * producers)

@@ -1,6 +1,7 @@
 """Regular expressions that nodes apply to foreign strings match in linear time.
 
-Expressions from clients use RE2; these are the ones in the code. A new one is checked without being listed.
+Expressions from clients use RE2; these are the ones in the code. A new one is checked without being
+listed.
 """
 
 import importlib
@@ -19,14 +20,40 @@ import protocol
 TEXT_CHARACTERS = 16_000
 """Half the length of the longest protocol string."""
 SECONDS_MAX = 0.03
-"""A linear expression takes less than 5 ms of CPU time, one that backtracks per character 70 ms, and one with nested
-repetitions never ends.
+"""A linear expression takes less than 5 ms of CPU time, one that backtracks per character 70 ms,
+and one with nested repetitions never ends.
 """
 ROOMS = (kraftsim.core, kraftsim.node, protocol)
-HEADS = ("", "a", "TLS_", "n,,n=a,r=", "a required ", "n,a=", "c=a,r=", "r=a,s=a,i=1", "0.", "host://[", "1@[")
+HEADS = (
+    "",
+    "a",
+    "TLS_",
+    "n,,n=a,r=",
+    "a required ",
+    "n,a=",
+    "c=a,r=",
+    "r=a,s=a,i=1",
+    "0.",
+    "host://[",
+    "1@[",
+)
 REPEATED = (
     *"a0-._ =,\"\\[]:/()+E'*;{@é",
-    *["a=a,", "n=a,", "m=a,", "a:", "TLS_", "e-1", "a.", "0.", "-a", "1@a:1,", "_128_", "a-1", "ab"],
+    *[
+        "a=a,",
+        "n=a,",
+        "m=a,",
+        "a:",
+        "TLS_",
+        "e-1",
+        "a.",
+        "0.",
+        "-a",
+        "1@a:1,",
+        "_128_",
+        "a-1",
+        "ab",
+    ],
     *("a=a ", 'a="a" ', '\\"', "a "),
 )
 TAILS = ("", "!", "\0", "\n")
@@ -37,7 +64,11 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes]]]:
     for room in ROOMS:
         for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
             module = importlib.import_module(found.name)
-            yield from ((f"{found.name}.{name}", value) for name, value in vars(module).items() if isinstance(value, re.Pattern))
+            yield from (
+                (f"{found.name}.{name}", value)
+                for name, value in vars(module).items()
+                if isinstance(value, re.Pattern)
+            )
 
 
 PATTERNS = dict(patterns())

@@ -1,12 +1,26 @@
-"""Which markers are sent to which brokers, how responses are handled, and when a transaction is complete.
+"""Which markers are sent to which brokers, how responses are handled, and when a transaction is
+complete.
 
-Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler; KAFKA-10080, KAFKA-16352.
+Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler; KAFKA-10080,
+KAFKA-16352.
 """
 
 import pytest
 
-from kraftsim.core.transactions.marker_queue import Complete, Effect, MarkerQueue, NoLeader, PreparedTransaction, RetryLater, SendMarkers
-from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionEntry, TransactionFacts
+from kraftsim.core.transactions.marker_queue import (
+    Complete,
+    Effect,
+    MarkerQueue,
+    NoLeader,
+    PreparedTransaction,
+    RetryLater,
+    SendMarkers,
+)
+from kraftsim.core.transactions.transaction_entry import (
+    TopicPartition,
+    TransactionEntry,
+    TransactionFacts,
+)
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.core.transactions.transaction_state import PREPARE_COMMIT
 from protocol.errors import ErrorCode
@@ -18,17 +32,33 @@ NONE, FENCED = ErrorCode.NONE, ErrorCode.TRANSACTION_COORDINATOR_FENCED
 class Leaders:
     """A queue of markers, and the leader of each partition."""
 
-    def __init__(self, leaders: dict[TopicPartition, int | NoLeader], queue: type[MarkerQueue] = MarkerQueue) -> None:
+    def __init__(
+        self, leaders: dict[TopicPartition, int | NoLeader], queue: type[MarkerQueue] = MarkerQueue
+    ) -> None:
         self.leaders = leaders
         self.queue = queue(lambda partition: self.leaders.get(partition, NoLeader.GONE))
 
-    def end(self, *partitions: TopicPartition, name: str = "x", producer_id: int = 1, coordinator_epoch: int = 0) -> PreparedTransaction:
+    def end(
+        self,
+        *partitions: TopicPartition,
+        name: str = "x",
+        producer_id: int = 1,
+        coordinator_epoch: int = 0,
+    ) -> PreparedTransaction:
         """Decide a transaction."""
         facts = TransactionFacts(
-            producer_id=producer_id, producer_epoch=3, timeout_ms=1, state=PREPARE_COMMIT, partitions=partitions, start_ms=1, last_update_ms=1
+            producer_id=producer_id,
+            producer_epoch=3,
+            timeout_ms=1,
+            state=PREPARE_COMMIT,
+            partitions=partitions,
+            start_ms=1,
+            last_update_ms=1,
         )
         entry = TransactionEntry(name, facts)
-        ended = PreparedTransaction(entry, TransactionRules().completed(entry, 2), 0, coordinator_epoch)
+        ended = PreparedTransaction(
+            entry, TransactionRules().completed(entry, 2), 0, coordinator_epoch
+        )
         self.queue.add(ended)
         return ended
 
@@ -36,7 +66,9 @@ class Leaders:
         """The pending effects, as text."""
         return [_text(effect) for effect in self.queue.take_effects()]
 
-    def answer(self, broker_id: int, errors: dict[TopicPartition, ErrorCode], producer_id: int = 1) -> list[str]:
+    def answer(
+        self, broker_id: int, errors: dict[TopicPartition, ErrorCode], producer_id: int = 1
+    ) -> list[str]:
         """Deliver a broker's response, and return the effects."""
         self.queue.on_answer(broker_id, {producer_id: errors})
         return self.effects()
@@ -45,7 +77,13 @@ class Leaders:
 def _text(effect: Effect) -> str:
     match effect:
         case SendMarkers():
-            rows = (f"{marker.ended.transactional_id}:{''.join(topic for topic, _ in marker.partitions)}" for marker in effect.markers)
+            rows = (
+                (
+                    f"{marker.ended.transactional_id}:"
+                    f"{''.join(topic for topic, _ in marker.partitions)}"
+                )
+                for marker in effect.markers
+            )
             return f"ask {effect.broker_id} {' '.join(rows)}"
         case Complete():
             return f"complete {effect.ended.transactional_id}"
@@ -132,7 +170,9 @@ def test_fenced_coordinator_sends_no_more_markers(error):
     assert (harness.effects(), harness.queue.pending) == ([], {})
 
 
-@pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
+@pytest.mark.parametrize(
+    "error", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION]
+)
 def test_log_that_does_not_support_markers_needs_none(error):
     harness = Leaders({A: 1})
     harness.end(A)

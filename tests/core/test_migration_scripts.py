@@ -1,4 +1,8 @@
-"""Scripts of a migration from ZooKeeper, step by step (tests/core/scripts): how the driver of one controller reacts.   Source: KIP-866."""
+"""Scripts of a migration from ZooKeeper, step by step (tests/core/scripts): how the driver of one
+controller reacts.
+
+Source: KIP-866.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,11 +16,18 @@ from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRA
 from protocol.zookeeper.kafka_znodes import MigrationZnode
 
 OWN = 3000
-STATES = {"none": NONE, "pre-migration": PRE_MIGRATION, "migration": MIGRATION, "post-migration": POST_MIGRATION}
+STATES = {
+    "none": NONE,
+    "pre-migration": PRE_MIGRATION,
+    "migration": MIGRATION,
+    "post-migration": POST_MIGRATION,
+}
 
 
 class ScriptDriver:
-    """The driver of controller 3000, driven by lines such as "leads 3000 2", "news 500 pre-migration brokers 1 2", "done"."""
+    """The driver of controller 3000, driven by lines such as "leads 3000 2", "news 500
+    pre-migration brokers 1 2", "done".
+    """
 
     def __init__(self) -> None:
         self.do_controller()
@@ -36,21 +47,25 @@ class ScriptDriver:
         return self.driver.step(do.Polled())
 
     def do_leads(self, leader_id: str, leader_epoch: str) -> list[do.DriverEffect]:
-        return self.driver.step(do.LeaderChanged(None if leader_id == "none" else int(leader_id), int(leader_epoch)))
+        return self.driver.step(
+            do.LeaderChanged(None if leader_id == "none" else int(leader_id), int(leader_epoch))
+        )
 
     def do_read(self, *found: str) -> list[do.DriverEffect]:
-        """The contents of /migration: nothing yet; `begun`: a controller has claimed the cluster; `OFFSET EPOCH`: the
-        copy is complete up to there.
+        """The contents of /migration: nothing yet; `begun`: a controller has claimed the cluster;
+        `OFFSET EPOCH`: the copy is complete up to there.
         """
         if found == ("begun",):
-            self.claim = replace(self.claim, znode=MigrationZnode(kraft_controller_id=3001, kraft_controller_epoch=1))
+            self.claim = replace(
+                self.claim, znode=MigrationZnode(kraft_controller_id=3001, kraft_controller_epoch=1)
+            )
         elif found:
             self.claim = self.claim.in_step(int(found[0]), int(found[1]))
         return self.driver.step(do.Recovered(self.claim))
 
     def do_news(self, offset: str, epoch: str, state: str, *more: str) -> list[do.DriverEffect]:
-        """What is committed: `brokers N...` are registered and migrating; `snapshot`; `same`: no broker changed; else
-        why the migration cannot begin.
+        """What is committed: `brokers N...` are registered and migrating; `snapshot`; `same`: no
+        broker changed; else why the migration cannot begin.
         """
         brokers = frozenset(int(each) for each in more if each.isdigit())
         news = Published(
@@ -73,7 +88,11 @@ class ScriptDriver:
 
     def do_claimed(self, controller_epoch: str) -> list[do.DriverEffect]:
         self.claimed_version += 1
-        self.claim = replace(self.driver.claim, controller_epoch=int(controller_epoch), controller_epoch_version=self.claimed_version)
+        self.claim = replace(
+            self.driver.claim,
+            controller_epoch=int(controller_epoch),
+            controller_epoch_version=self.claimed_version,
+        )
         return self.driver.step(do.Claimed(self.claim))
 
     def do_copied(self, offset: str, epoch: str) -> list[do.DriverEffect]:
@@ -105,7 +124,10 @@ class ScriptDriver:
             case do.SendRpcsToBrokers():
                 return "send full metadata to brokers"
             case do.Mirror(claim, is_snapshot):
-                return f"write {'everything' if is_snapshot else 'what changed'}, ZooKeeper is at {claim.znode.kraft_metadata_offset}"
+                return (
+                    f"write {'everything' if is_snapshot else 'what changed'}, ZooKeeper is at "
+                    f"{claim.znode.kraft_metadata_offset}"
+                )
             case do.EmitEvent(MigrationDriverMoved() as moved):
                 return f"is {moved.to_state}"
             case do.EmitEvent(MigrationWaits() as waits):
@@ -114,7 +136,12 @@ class ScriptDriver:
                 raise AssertionError(effect)
 
 
-@pytest.mark.parametrize("script", ["migration_complete", "migration_waits", "migration_failover", "migration_write_failure"])
-def test_migration_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+@pytest.mark.parametrize(
+    "script",
+    ["migration_complete", "migration_waits", "migration_failover", "migration_write_failure"],
+)
+def test_migration_scripts(
+    script: str, run_script: Callable[[str, Callable[[str], str]], None]
+) -> None:
     """The comments of each script name the rule that it covers."""
     run_script(script, ScriptDriver().answer)

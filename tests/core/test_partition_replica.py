@@ -8,7 +8,14 @@ from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
 from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
 from kraftsim.core.partitions.partition_replica import PartitionReplica
-from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, Diverging, OffsetAnswer, ReadBounds, SearchMaxTimestamp, SearchTimestamp
+from kraftsim.core.partitions.read_bounds import (
+    NOTHING_FOUND,
+    Diverging,
+    OffsetAnswer,
+    ReadBounds,
+    SearchMaxTimestamp,
+    SearchTimestamp,
+)
 from kraftsim.core.partitions.reading import decide_list_offset, decide_read
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import (
@@ -33,9 +40,16 @@ TRUSTING = ProducerStatePolicy(verifies_transactions=False)
 
 
 def replica(
-    emitted: list[Event], *, log_start_offset: int = 0, log_end_offset: int = 0, leader_epoch: int | None = 3, rules: AppendRules | None = None
+    emitted: list[Event],
+    *,
+    log_start_offset: int = 0,
+    log_end_offset: int = 0,
+    leader_epoch: int | None = 3,
+    rules: AppendRules | None = None,
 ) -> PartitionReplica:
-    """Return a partition that has been leader since epoch 3 unless given otherwise; epoch 1 began at offset 0."""
+    """Return a partition that has been leader since epoch 3 unless given otherwise; epoch 1 began
+    at offset 0.
+    """
     made = PartitionReplica(
         topic="lines",
         partition=2,
@@ -55,9 +69,13 @@ def replica(
 
 def lead(partition: PartitionReplica, leader_epoch: int) -> bool:
     """Make this broker the leader of a partition without followers."""
-    leader_and_isr = LeaderAndIsrState(leader_epoch=leader_epoch, partition_epoch=leader_epoch, replicas=(OWN_ID,), isr=(OWN_ID,))
+    leader_and_isr = LeaderAndIsrState(
+        leader_epoch=leader_epoch, partition_epoch=leader_epoch, replicas=(OWN_ID,), isr=(OWN_ID,)
+    )
     rules = LeaderRules(min_in_sync=min(partition.rules.min_in_sync_replicas, 1))
-    return partition.lead(leader_and_isr, now_ms=NOW_MS, rules=rules, eligible=lambda replica_id, broker_epoch: True)
+    return partition.lead(
+        leader_and_isr, now_ms=NOW_MS, rules=rules, eligible=lambda replica_id, broker_epoch: True
+    )
 
 
 def append(partition: PartitionReplica, batch: RecordBatch) -> AppendDecision:
@@ -68,7 +86,9 @@ def append(partition: PartitionReplica, batch: RecordBatch) -> AppendDecision:
 
 
 def test_append_assigns_offsets_and_the_leader_epoch(emitted: list[Event]) -> None:
-    """Only the base offset and the leader epoch change in its bytes, so its checksum remains valid."""
+    """Only the base offset and the leader epoch change in its bytes, so its checksum remains
+    valid.
+    """
     partition = replica(emitted, log_end_offset=40)
     batch = make_batch(0, 4)
     decision = append(partition, batch)
@@ -106,7 +126,10 @@ def test_validation_alone_changes_nothing(emitted: list[Event]) -> None:
 def test_two_validations_cannot_both_be_applied(emitted: list[Event]) -> None:
     """No other append may come between validation and write."""
     partition = replica(emitted)
-    first, second = (partition.decide_append(make_batch(0, producer_id=producer_id), 1, NOW_MS) for producer_id in (1, 2))
+    first, second = (
+        partition.decide_append(make_batch(0, producer_id=producer_id), 1, NOW_MS)
+        for producer_id in (1, 2)
+    )
     assert isinstance(first, AppendDecision) and isinstance(second, AppendDecision)
     partition.apply_append(first)
     with pytest.raises(AssertionError, match="decided for 0, the log ends at 1"):
@@ -119,9 +142,19 @@ def test_duplicate_batch_is_acknowledged_with_its_first_offset(emitted: list[Eve
     append(partition, make_batch(0, 4))
     append(partition, make_batch(5, 6))
     emitted.clear()
-    assert partition.decide_append(make_batch(0, 4), -1, NOW_MS) == Duplicate(first_offset=0, last_offset=4, log_append_time_ms=1000)
+    assert partition.decide_append(make_batch(0, 4), -1, NOW_MS) == Duplicate(
+        first_offset=0, last_offset=4, log_append_time_ms=1000
+    )
     assert emitted == [
-        DuplicateAnswered(topic="lines", partition=2, first_offset=0, producer_id=7, producer_epoch=0, base_sequence=0, last_sequence=4)
+        DuplicateAnswered(
+            topic="lines",
+            partition=2,
+            first_offset=0,
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=0,
+            last_sequence=4,
+        )
     ]
 
 
@@ -163,8 +196,12 @@ def test_log_append_time_stamps_batches(emitted: list[Event]) -> None:
     assert written.crc_is_valid() and written.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert (written.max_timestamp, decision.max_timestamp) == (NOW_MS, NOW_MS)
     noticed = next(event for event in emitted if isinstance(event, BatchAppended))
-    assert noticed.crc == written.crc != make_batch(0, timestamp=1).crc, "followers emit it for replicated batches"
-    assert partition.decide_append(make_batch(0, timestamp=1), -1, NOW_MS + 1) == Duplicate(first_offset=0, last_offset=0, log_append_time_ms=NOW_MS)
+    assert noticed.crc == written.crc != make_batch(0, timestamp=1).crc, (
+        "followers emit it for replicated batches"
+    )
+    assert partition.decide_append(make_batch(0, timestamp=1), -1, NOW_MS + 1) == Duplicate(
+        first_offset=0, last_offset=0, log_append_time_ms=NOW_MS
+    )
 
 
 def test_non_leader_rejects_requests(emitted: list[Event]) -> None:
@@ -211,19 +248,40 @@ def test_leader_epoch_begins_at_the_log_end_and_emits_an_event(emitted: list[Eve
         (20, -1, 4, ErrorCode.OFFSET_OUT_OF_RANGE),  # an unknown epoch
         (9, -1, 1, ErrorCode.OFFSET_OUT_OF_RANGE),
         (20, -1, 2, Diverging(leader_epoch=1, end_offset=40)),  # epoch 2 never existed
-        (41, -1, 1, Diverging(leader_epoch=1, end_offset=40)),  # the fetcher has more of epoch 1 than there is
+        (
+            41,
+            -1,
+            1,
+            Diverging(leader_epoch=1, end_offset=40),
+        ),  # the fetcher has more of epoch 1 than there is
     ],
 )
 def test_read_is_bounded_by_the_log_and_checked_by_epoch(
-    fetch_offset: int, current_epoch: int, last_fetched_epoch: int, answer: object, emitted: list[Event]
+    fetch_offset: int,
+    current_epoch: int,
+    last_fetched_epoch: int,
+    answer: object,
+    emitted: list[Event],
 ) -> None:
-    """The log has the offsets 10 to 39, all of epoch 1.   Source: KIP-320, KIP-595 for diverging epochs."""
+    """The log has the offsets 10 to 39, all of epoch 1.
+
+    Source: KIP-320, KIP-595 for diverging epochs.
+    """
     partition = replica(emitted, log_start_offset=10, log_end_offset=40)
-    read = decide_read(partition, fetch_offset, current_leader_epoch=current_epoch, last_fetched_epoch=last_fetched_epoch)
+    read = decide_read(
+        partition,
+        fetch_offset,
+        current_leader_epoch=current_epoch,
+        last_fetched_epoch=last_fetched_epoch,
+    )
     match read:
         case ReadBounds():
             assert (read.first_offset, read.end_offset) == answer
-            assert (read.high_watermark, read.last_stable_offset, read.log_start_offset) == (40, 40, 10)
+            assert (read.high_watermark, read.last_stable_offset, read.log_start_offset) == (
+                40,
+                40,
+                10,
+            )
         case Refusal(error):
             assert error == answer
         case Diverging():
@@ -242,7 +300,9 @@ def test_read_committed_stops_at_the_oldest_open_transaction(emitted: list[Event
         assert isinstance(read, ReadBounds)
         ends.append((read.end_offset, read.last_stable_offset, read.high_watermark))
     assert ends == [(1, 1, 3), (2, 1, 3)]
-    assert decide_list_offset(partition, -1, api_version=5, reads_committed=True) == OffsetAnswer(offset=1, timestamp=-1, leader_epoch=3)
+    assert decide_list_offset(partition, -1, api_version=5, reads_committed=True) == OffsetAnswer(
+        offset=1, timestamp=-1, leader_epoch=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,11 +321,15 @@ def test_read_committed_stops_at_the_oldest_open_transaction(emitted: list[Event
         (77, 9, SearchTimestamp(timestamp=77, end_offset=40)),
     ],
 )
-def test_offsets_are_listed_by_timestamp(timestamp: int, api_version: int, answer: object, emitted: list[Event]) -> None:
+def test_offsets_are_listed_by_timestamp(
+    timestamp: int, api_version: int, answer: object, emitted: list[Event]
+) -> None:
     """-1 latest, -2 earliest, -3 of the greatest timestamp, -4 earliest local, -5 latest tiered."""
     partition = replica(emitted, log_start_offset=10, log_end_offset=40)
     assert decide_list_offset(partition, timestamp, api_version=api_version) == answer
-    assert decide_list_offset(partition, timestamp, api_version=api_version, current_leader_epoch=2) == Refusal(ErrorCode.FENCED_LEADER_EPOCH)
+    assert decide_list_offset(
+        partition, timestamp, api_version=api_version, current_leader_epoch=2
+    ) == Refusal(ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def test_inactive_producer_expires_and_emits_an_event(emitted: list[Event]) -> None:

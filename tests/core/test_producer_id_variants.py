@@ -1,8 +1,16 @@
-"""Producer ids as KIP-730's text specifies or rejects them: each variant, and the problems that the text predicts.   Source: KIP-730."""
+"""Producer ids as KIP-730's text specifies or rejects them: each variant, and the problems that the
+text predicts.
+
+Source: KIP-730.
+"""
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
-from kraftsim.producer_ids.rules_allocation import BLOCK_SIZE_CONFIG, RepeatingProducerIdControl, ResizableProducerIdControl
+from kraftsim.producer_ids.rules_allocation import (
+    BLOCK_SIZE_CONFIG,
+    RepeatingProducerIdControl,
+    ResizableProducerIdControl,
+)
 from kraftsim.producer_ids.rules_block_clients import (
     BROKER_BITS,
     COUNTED_AHEAD,
@@ -19,7 +27,9 @@ from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 
 
-def given(decision: object, *controls: ResizableProducerIdControl | RepeatingProducerIdControl) -> ProducerIdBlock:
+def given(
+    decision: object, *controls: ResizableProducerIdControl | RepeatingProducerIdControl
+) -> ProducerIdBlock:
     """Replay a decision, and return the block."""
     assert isinstance(decision, Decision), decision
     for control in controls:
@@ -40,7 +50,9 @@ def client(kind: type[PrefetchingBlockClient], size: int = 1000) -> PrefetchingB
 
 
 def uncoordinated(broker_id: int, disk: list[int]) -> UncoordinatedSource:
-    return UncoordinatedSource(broker_id=broker_id, counted=disk[-1], store=disk.append, emit=lambda event: None)
+    return UncoordinatedSource(
+        broker_id=broker_id, counted=disk[-1], store=disk.append, emit=lambda event: None
+    )
 
 
 def test_blocks_are_contiguous_across_controllers_with_other_sizes(figures) -> None:
@@ -54,7 +66,9 @@ def test_blocks_are_contiguous_across_controllers_with_other_sizes(figures) -> N
         blocks.append(given(first.decide_allocate(1, 5), first, second))
     blocks.append(given(second.decide_allocate(2, 5), first, second))
     assert [each.size for each in blocks] == [1000, 1, 7, 100_000, 10]
-    assert [each.next_producer_id for each in blocks[:-1]] == [each.first_producer_id for each in blocks[1:]]
+    assert [each.next_producer_id for each in blocks[:-1]] == [
+        each.first_producer_id for each in blocks[1:]
+    ]
     figures(
         sizes=[each.size for each in blocks],
         next_ids=[each.next_producer_id for each in blocks],
@@ -106,7 +120,11 @@ def test_prefetching_with_the_first_id_leaves_the_whole_block_of_time() -> None:
 
 def test_authorization_error_ends_the_broker_only_in_the_kip_text(figures) -> None:
     for kind, is_fatal in ((TerminatingBlockClient, True), (PrefetchingBlockClient, False)):
-        for error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+        for error in (
+            ErrorCode.STALE_BROKER_EPOCH,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ):
             source = kind(broker_epoch=lambda: 5, emit=lambda event: None)
             source.claim(0)
             source.take_effects()
@@ -122,16 +140,23 @@ def test_authorization_error_ends_the_broker_only_in_the_kip_text(figures) -> No
                     },
                 )
             source.claim(60)
-            assert len(source.take_effects()) == 1, "the released broker retries after its backoff, and so would this one if it were running"
+            assert len(source.take_effects()) == 1, (
+                "the released broker retries after its backoff, and so would this one if it were "
+                "running"
+            )
 
 
-# An idempotent request -------------------------------------------------------------------------------------------------------------------------
+# An idempotent request
+# --------------------------------------------------------------------------------------------------
 
 
 def test_retried_request_returns_the_same_block() -> None:
     control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
     block = given(control.decide_allocate(1, 5, 1), control)
-    assert given(control.decide_allocate(1, 5, 1), control) == block and control.next_producer_id == 1000
+    assert (
+        given(control.decide_allocate(1, 5, 1), control) == block
+        and control.next_producer_id == 1000
+    )
     assert given(control.decide_allocate(1, 5, 2), control).first_producer_id == 1000
     assert given(control.decide_allocate(2, 5, 1), control).first_producer_id == 2000
 
@@ -151,12 +176,16 @@ def test_uncommitted_block_is_discarded_with_its_request() -> None:
     journal.revert_to(10)
     journal.mark(11)
     assert given(control.decide_allocate(2, 5, 1), control).first_producer_id == 0
-    assert given(control.decide_allocate(1, 5, 1), control).first_producer_id == 1000, "its first block now belongs to another broker"
+    assert given(control.decide_allocate(1, 5, 1), control).first_producer_id == 1000, (
+        "its first block now belongs to another broker"
+    )
 
 
 def test_cluster_default_block_size_overrides_the_controllers_properties() -> None:
     configs: dict[str, str] = {}
-    control = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True, configs.get, size=50)
+    control = ResizableProducerIdControl(
+        Journal(), lambda broker_id, epoch: True, configs.get, size=50
+    )
     sizes = []
     for value in (None, "7", "0", "seven", str(2**31), "100000"):
         configs |= {BLOCK_SIZE_CONFIG: value} if value is not None else {}
@@ -165,7 +194,9 @@ def test_cluster_default_block_size_overrides_the_controllers_properties() -> No
 
 
 def test_restarted_request_counter_in_the_same_epoch_repeats_ids(figures) -> None:
-    """The class of bugs for which KIP-730 rejected it: the released controller allocates another block."""
+    """The class of bugs for which KIP-730 rejected it: the released controller allocates another
+    block.
+    """
     control = RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)
     before = given(control.decide_allocate(1, 5, 1), control)
     after_a_restart = given(control.decide_allocate(1, 5, 1), control)
@@ -182,18 +213,25 @@ def test_requests_in_a_loop_with_one_number_take_one_block() -> None:
 
 
 def test_two_machines_with_one_broker_id_and_epoch_allocate_the_same_ids(figures) -> None:
-    """A broker epoch is an offset of the log: a quorum that lost its log counts epochs again, and repeats the response it remembers."""
+    """A broker epoch is an offset of the log: a quorum that lost its log counts epochs again, and
+    repeats the response it remembers.
+    """
     ids = {}
     for numbers_each_request, control in (
         (True, RepeatingProducerIdControl(Journal(), lambda broker_id, epoch: True)),
         (False, ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)),
     ):
-        machines = [PrefetchingBlockClient(broker_epoch=lambda: 5, emit=lambda event: None) for _ in range(2)]
+        machines = [
+            PrefetchingBlockClient(broker_epoch=lambda: 5, emit=lambda event: None)
+            for _ in range(2)
+        ]
         blocks = []
         for machine in machines:
             machine.claim(0)
             machine.take_effects()
-            block = given(control.decide_allocate(1, 5, 1 if numbers_each_request else None), control)
+            block = given(
+                control.decide_allocate(1, 5, 1 if numbers_each_request else None), control
+            )
             machine.on_response(ErrorCode.NONE, block.first_producer_id, block.size, 0)
             blocks.append({machine.claim(0) for _ in range(500)})
         ids[numbers_each_request] = len(blocks[0] & blocks[1])
@@ -201,7 +239,8 @@ def test_two_machines_with_one_broker_id_and_epoch_allocate_the_same_ids(figures
     figures(ids_of_two_brokers=ids[True], ids_of_two_brokers_shipped=ids[False])
 
 
-# Ids without coordination ----------------------------------------------------------------------------------------------------------------------
+# Ids without coordination
+# --------------------------------------------------------------------------------------------------
 
 
 def test_uncoordinated_brokers_never_overlap_and_resume_after_their_last_id(figures) -> None:
@@ -219,7 +258,11 @@ def test_uncoordinated_brokers_never_overlap_and_resume_after_their_last_id(figu
 
 def test_uncoordinated_ids_can_overlap_with_zookeepers_range() -> None:
     """Only a broker with id 0 starts within it, and 0 is a valid id."""
-    allocated = range(block_behind(b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}').first_producer_id)
+    allocated = range(
+        block_behind(
+            b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}'
+        ).first_producer_id
+    )
     again = []
     for broker_id in (0, 1):
         source = uncoordinated(broker_id, [0])
@@ -233,14 +276,19 @@ def test_uncoordinated_ids_cannot_represent_every_broker(figures) -> None:
     results = [uncoordinated(broker_id, disk).claim(0) for broker_id, disk in misfits]
     assert all(isinstance(each, Refusal) for each in results)
     assert uncoordinated(2**BROKER_BITS - 1, [0]).claim(0) == (2**BROKER_BITS - 1) << COUNTER_BITS
-    figures(misfits=len(misfits), refused_without_an_id=sum(isinstance(each, Refusal) for each in results))
+    figures(
+        misfits=len(misfits),
+        refused_without_an_id=sum(isinstance(each, Refusal) for each in results),
+    )
 
 
 def test_uncoordinated_ids_repeat_after_a_lost_disk() -> None:
     """The same ids again, undetected; with its disk the broker continues after its last id."""
     disk = [0]
     incarnations = [uncoordinated(3, stored) for stored in (disk, [0])]
-    before, after_a_loss = ({incarnation.claim(0) for _ in range(1000)} for incarnation in incarnations)
+    before, after_a_loss = (
+        {incarnation.claim(0) for _ in range(1000)} for incarnation in incarnations
+    )
     continues = uncoordinated(3, disk)
     after_a_restart = {continues.claim(0) for _ in range(1000)}
     assert after_a_loss == before and not after_a_restart & before

@@ -17,7 +17,12 @@ from kraftsim.producer_ids.rules_block_clients import (
     WakeAt,
     ZnodeBlockClient,
 )
-from kraftsim.producer_ids.rules_blocks import LAST_PRODUCER_ID, ProducerIdBlock, block_behind, block_text
+from kraftsim.producer_ids.rules_blocks import (
+    LAST_PRODUCER_ID,
+    ProducerIdBlock,
+    block_behind,
+    block_text,
+)
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 
@@ -25,17 +30,25 @@ from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 def control(next_producer_id: int | None = None) -> tuple[ProducerIdControl, Journal]:
     """Return a control that knows broker 1 at epoch 5, and its journal."""
     journal = Journal()
-    producer_ids = ProducerIdControl(journal, lambda broker_id, broker_epoch: (broker_id, broker_epoch) == (1, 5))
+    producer_ids = ProducerIdControl(
+        journal, lambda broker_id, broker_epoch: (broker_id, broker_epoch) == (1, 5)
+    )
     if next_producer_id is not None:
-        producer_ids.replay(ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=next_producer_id))
+        producer_ids.replay(
+            ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=next_producer_id)
+        )
     return producer_ids, journal
 
 
 def test_first_block_begins_at_zero_and_its_record_has_the_next_id(figures) -> None:
-    """The record contains the first id that is *not* allocated.   Source: KAFKA-15552 shows the consequence of a mix-up."""
+    """The record contains the first id that is *not* allocated.
+
+    Source: KAFKA-15552 shows the consequence of a mix-up.
+    """
     decision = control()[0].decide_allocate(1, 5)
     assert decision == Decision(
-        [ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000)], ProducerIdBlock(first_producer_id=0, size=1000)
+        [ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000)],
+        ProducerIdBlock(first_producer_id=0, size=1000),
     )
     figures(
         first=decision.result.first_producer_id,
@@ -45,7 +58,9 @@ def test_first_block_begins_at_zero_and_its_record_has_the_next_id(figures) -> N
 
 
 def test_decision_changes_nothing_and_replay_advances(figures) -> None:
-    """Two decisions without a replay propose the same block; after the replay comes the next one."""
+    """Two decisions without a replay propose the same block; after the replay comes the next
+    one.
+    """
     producer_ids, _ = control()
     assert producer_ids.decide_allocate(1, 5) == producer_ids.decide_allocate(1, 5)
     for first_producer_id in (0, 1000, 2000):
@@ -61,11 +76,18 @@ def test_decision_changes_nothing_and_replay_advances(figures) -> None:
     [
         (1, 4, 0, ErrorCode.STALE_BROKER_EPOCH),
         (1, -1, 0, ErrorCode.STALE_BROKER_EPOCH),
-        (2, 5, 0, ErrorCode.STALE_BROKER_EPOCH),  # never BROKER_ID_NOT_REGISTERED: that is for ZooKeeper
+        (
+            2,
+            5,
+            0,
+            ErrorCode.STALE_BROKER_EPOCH,
+        ),  # never BROKER_ID_NOT_REGISTERED: that is for ZooKeeper
         (1, 5, LAST_PRODUCER_ID - 999, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_block_request_is_rejected(broker_id: int, broker_epoch: int, next_producer_id: int, error: ErrorCode, figures) -> None:
+def test_block_request_is_rejected(
+    broker_id: int, broker_epoch: int, next_producer_id: int, error: ErrorCode, figures
+) -> None:
     """If it is not of the broker's current incarnation, and if no block is left."""
     assert control(next_producer_id)[0].decide_allocate(broker_id, broker_epoch) == Refusal(error)
     if broker_id == 1 and next_producer_id:
@@ -83,10 +105,17 @@ def test_last_block_can_be_allocated(figures) -> None:
 
 @pytest.mark.parametrize("next_producer_id", [1000, 999, 0])
 def test_non_increasing_record_is_fatal_to_the_controller(next_producer_id: int) -> None:
-    """Ids would be allocated twice. Only the first record may have any value.   Source: ProducerIdControlManager.replay."""
+    """Ids would be allocated twice.
+
+    Only the first record may have any value.
+
+    Source: ProducerIdControlManager.replay.
+    """
     producer_ids, _ = control(1000)
     with pytest.raises(AssertionError, match="producer ids only grow"):
-        producer_ids.replay(ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=next_producer_id))
+        producer_ids.replay(
+            ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=next_producer_id)
+        )
 
 
 def test_uncommitted_block_is_allocated_again(figures) -> None:
@@ -141,13 +170,23 @@ class Broker:
                     pass
 
 
-moves = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["claim"] * 6 + ["answer"] * 2 + ["lose", "refuse", "wait"])), max_size=120)
+moves = st.lists(
+    st.tuples(
+        st.integers(0, 1),
+        st.sampled_from(["claim"] * 6 + ["answer"] * 2 + ["lose", "refuse", "wait"]),
+    ),
+    max_size=120,
+)
 
 
 @pytest.mark.parametrize("kind", ["prefetching", "waiting", "znode"])
 @given(history=moves)
-def test_no_id_is_allocated_twice_and_blocks_are_used_in_order(kind: str, history: list[tuple[int, str]]) -> None:
-    """With losses, rejections and delays: ids are unique over all brokers, and of each block a prefix is used, in order (I1)."""
+def test_no_id_is_allocated_twice_and_blocks_are_used_in_order(
+    kind: str, history: list[tuple[int, str]]
+) -> None:
+    """With losses, rejections and delays: ids are unique over all brokers, and of each block a
+    prefix is used, in order (I1).
+    """
     controller = Controller()
     brokers = [Broker(_source(kind)), Broker(_source(kind))]
     now_ms = 0
@@ -168,12 +207,18 @@ def test_no_id_is_allocated_twice_and_blocks_are_used_in_order(kind: str, histor
                 broker.source.on_timeout(now_ms)
             else:
                 broker.blocks.append(block := controller.next_block())
-                broker.source.on_response(ErrorCode.NONE, block.first_producer_id, block.size, now_ms)
+                broker.source.on_response(
+                    ErrorCode.NONE, block.first_producer_id, block.size, now_ms
+                )
         broker.carry_out()
     everything = [producer_id for broker in brokers for producer_id in broker.handed_out]
     assert len(everything) == len(dict.fromkeys(everything))
     for broker in brokers:
-        spent = [producer_id for block in broker.blocks for producer_id in range(block.first_producer_id, block.next_producer_id)]
+        spent = [
+            producer_id
+            for block in broker.blocks
+            for producer_id in range(block.first_producer_id, block.next_producer_id)
+        ]
         assert broker.handed_out == spent[: len(broker.handed_out)]
 
 
@@ -194,17 +239,25 @@ def _source(kind: str) -> ProducerIdSource:
         (b'{"version":1,"broker":-1,"block_start":"5000","block_end":"5999"}', 6000),
     ],
 )
-def test_next_block_begins_behind_the_znodes_block(data: bytes | None, first_producer_id: int, figures) -> None:
+def test_next_block_begins_behind_the_znodes_block(
+    data: bytes | None, first_producer_id: int, figures
+) -> None:
     """Both ends in the znode are inclusive: a mix-up was KAFKA-15552."""
     block = block_behind(data)
     assert block == ProducerIdBlock(first_producer_id=first_producer_id, size=1000)
     last = first_producer_id + 999
-    assert block_text(block, 7).decode() == f'{{"version":1,"broker":7,"block_start":"{first_producer_id}","block_end":"{last}"}}'
+    assert (
+        block_text(block, 7).decode()
+        == f'{{"version":1,"broker":7,"block_start":"{first_producer_id}","block_end":"{last}"}}'
+    )
     if first_producer_id == 5000:
         figures(znode=block_text(block, 7).decode())
 
 
-@pytest.mark.parametrize("data", [b"no text", b'{"version":1,"broker":1,"block_start":"0","block_end":"9223372036854775000"}'])
+@pytest.mark.parametrize(
+    "data",
+    [b"no text", b'{"version":1,"broker":1,"block_start":"0","block_end":"9223372036854775000"}'],
+)
 def test_unreadable_or_exhausted_znode_gives_no_block(data: bytes, figures) -> None:
     """Ids are never guessed."""
     refused = block_behind(data)
@@ -220,6 +273,12 @@ def test_all_waiting_requests_fail_if_the_znode_cannot_be_set() -> None:
     broker.carry_out()
     assert broker.is_asking and len(broker.waiters) == 2
     broker.source.on_response(ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0, 0)
-    results = [effect.result for effect in broker.source.take_effects() if isinstance(effect, Complete)]
-    assert [each.error for each in results if isinstance(each, Refusal)] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
-    assert isinstance(broker.source.claim(0), Waiting) and broker.source.take_effects() == [SendAllocate(1)]
+    results = [
+        effect.result for effect in broker.source.take_effects() if isinstance(effect, Complete)
+    ]
+    assert [each.error for each in results if isinstance(each, Refusal)] == [
+        ErrorCode.UNKNOWN_SERVER_ERROR
+    ] * 2
+    assert isinstance(broker.source.claim(0), Waiting) and broker.source.take_effects() == [
+        SendAllocate(1)
+    ]

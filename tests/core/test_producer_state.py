@@ -1,4 +1,7 @@
-"""How producer state validates a batch: one row per case.   Source: KIP-98, KIP-360, ProducerAppendInfo."""
+"""How producer state validates a batch: one row per case.
+
+Source: KIP-98, KIP-360, ProducerAppendInfo.
+"""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
-from kraftsim.producer_state.rules_entries import APPEND, DAY_MS, CheckResult, Duplicate, ProducerStatePolicy, UnknownProducer
+from kraftsim.producer_state.rules_entries import (
+    APPEND,
+    DAY_MS,
+    CheckResult,
+    Duplicate,
+    ProducerStatePolicy,
+    UnknownProducer,
+)
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
@@ -21,7 +31,9 @@ UNKNOWN = Refusal(ErrorCode.UNKNOWN_PRODUCER_ID)
 WRONG_TRANSACTION = Refusal(ErrorCode.INVALID_TXN_STATE)
 
 
-def manager(*batches: RecordBatch, policy: ProducerStatePolicy = DEFAULT_POLICY) -> ProducerStateManager:
+def manager(
+    *batches: RecordBatch, policy: ProducerStatePolicy = DEFAULT_POLICY
+) -> ProducerStateManager:
     """Return a manager after these batches, one after the other from offset 100 on."""
     state = ProducerStateManager(policy)
     offset = 100
@@ -48,7 +60,9 @@ def duplicate(first_offset: int, last_offset: int) -> Duplicate:
     ],
 )
 def test_sequence_decides_the_result(first: int, last: int, verdict: CheckResult) -> None:
-    """A producer's next batch starts right after its last one; an exact duplicate is acknowledged with its first offset."""
+    """A producer's next batch starts right after its last one; an exact duplicate is acknowledged
+    with its first offset.
+    """
     assert manager(make_batch(0, 4), make_batch(5, 9)).check(make_batch(first, last)) == verdict
 
 
@@ -61,7 +75,13 @@ def test_sequence_decides_the_result(first: int, last: int, verdict: CheckResult
         (None, (0, 0, True), 0, 0, APPEND),
         ((0, 4), (3, 5, False), 3, 5, APPEND),
         ((0, 4), (3, 5, True), 3, 5, APPEND),  # it is known, so its expected sequence is, too
-        ((0, 4), (3, 3, False), 3, 5, OUT_OF_ORDER),  # in sequence, but an earlier batch still waits
+        (
+            (0, 4),
+            (3, 3, False),
+            3,
+            5,
+            OUT_OF_ORDER,
+        ),  # in sequence, but an earlier batch still waits
         ((0, 4), (4, 0, True), 4, 0, APPEND),
         ((0, 4), (4, 1, False), 4, 2, OUT_OF_ORDER),
         ((0, 4), (3, 5, False), 2, 5, OLD_EPOCH),  # a past epoch is fenced in any case
@@ -97,8 +117,15 @@ def test_five_batches_are_remembered_and_older_ones_are_out_of_order(figures) ->
     """A duplicate of an older batch is out of order.   Source: NUM_BATCHES_TO_RETAIN."""
     state = manager(*(make_batch(sequence) for sequence in range(6)))
     verdicts = [state.check(make_batch(sequence)) for sequence in range(7)]
-    assert verdicts == [OUT_OF_ORDER, *(duplicate(100 + sequence, 100 + sequence) for sequence in range(1, 6)), APPEND]
-    figures(remembered=sum(isinstance(each, Duplicate) for each in verdicts), older=int(verdicts[0].error))
+    assert verdicts == [
+        OUT_OF_ORDER,
+        *(duplicate(100 + sequence, 100 + sequence) for sequence in range(1, 6)),
+        APPEND,
+    ]
+    figures(
+        remembered=sum(isinstance(each, Duplicate) for each in verdicts),
+        older=int(verdicts[0].error),
+    )
 
 
 def test_new_epoch_discards_the_batches_of_the_old_one() -> None:
@@ -119,29 +146,47 @@ def test_new_epoch_discards_the_batches_of_the_old_one() -> None:
         ((LAST - 1, 2), 0, 2, OUT_OF_ORDER),
     ],
 )
-def test_sequences_wrap(taken: tuple[int, int], first: int, last: int, verdict: CheckResult) -> None:
+def test_sequences_wrap(
+    taken: tuple[int, int], first: int, last: int, verdict: CheckResult
+) -> None:
     """0 follows 2^31-1, inside a batch and between batches.   Source: KAFKA-7692."""
     assert manager(make_batch(*taken)).check(make_batch(first, last)) == verdict
 
 
 @pytest.mark.parametrize(
     ("policy", "verdict"),
-    [(UnknownProducer.ACCEPTED, APPEND), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN), (UnknownProducer.OUT_OF_ORDER, OUT_OF_ORDER)],
+    [
+        (UnknownProducer.ACCEPTED, APPEND),
+        (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN),
+        (UnknownProducer.OUT_OF_ORDER, OUT_OF_ORDER),
+    ],
 )
-def test_unknown_producer_may_begin_anywhere_since_2_5(policy: UnknownProducer, verdict: CheckResult, figures) -> None:
-    """Error 59 until 2.4, error 45 in 0.11; a batch that begins at 0 was always accepted.   Source: KIP-360."""
+def test_unknown_producer_may_begin_anywhere_since_2_5(
+    policy: UnknownProducer, verdict: CheckResult, figures
+) -> None:
+    """Error 59 until 2.4, error 45 in 0.11; a batch that begins at 0 was always accepted.
+
+    Source: KIP-360.
+    """
     state = ProducerStateManager(ProducerStatePolicy(unknown_producer=policy))
     assert state.check(make_batch(7)) == verdict
     assert state.check(make_batch(0)) == APPEND
     figures(
         **{
-            f"unknown_{policy.name.lower()}": int(verdict.error) if isinstance(verdict, Refusal) else 0,
+            f"unknown_{policy.name.lower()}": int(verdict.error)
+            if isinstance(verdict, Refusal)
+            else 0,
         },
     )
 
 
-@pytest.mark.parametrize(("policy", "verdict"), [(UnknownProducer.ACCEPTED, OUT_OF_ORDER), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN)])
-def test_epoch_with_only_a_marker_begins_at_zero(policy: UnknownProducer, verdict: CheckResult) -> None:
+@pytest.mark.parametrize(
+    ("policy", "verdict"),
+    [(UnknownProducer.ACCEPTED, OUT_OF_ORDER), (UnknownProducer.UNKNOWN_PRODUCER_ID, UNKNOWN)],
+)
+def test_epoch_with_only_a_marker_begins_at_zero(
+    policy: UnknownProducer, verdict: CheckResult
+) -> None:
     """KAFKA-7298 returned error 59 here until 2.4."""
     state = manager(make_marker(), policy=ProducerStatePolicy(unknown_producer=policy))
     assert state.check(make_batch(3)) == verdict
@@ -164,7 +209,9 @@ def test_transactional_data_requires_the_partition_in_the_transaction_since_3_6(
 
 
 def test_non_transactional_data_is_rejected_during_a_transaction() -> None:
-    """And readers of committed data stop where the oldest open transaction begins, until its marker is on all in-sync replicas."""
+    """And readers of committed data stop where the oldest open transaction begins, until its marker
+    is on all in-sync replicas.
+    """
     state = manager(make_batch(0, 1, transactional=True), make_batch(2, transactional=True))
     assert state.first_unstable_offset == 100
     assert state.check(make_batch(3)) == WRONG_TRANSACTION
@@ -190,15 +237,21 @@ def test_non_transactional_data_is_rejected_during_a_transaction() -> None:
         (8, 0, 0, None),  # unknown here
     ],
 )
-def test_marker_needs_a_current_epoch_and_coordinator(producer_id: int, epoch: int, coordinator_epoch: int, refusal: Refusal | None) -> None:
+def test_marker_needs_a_current_epoch_and_coordinator(
+    producer_id: int, epoch: int, coordinator_epoch: int, refusal: Refusal | None
+) -> None:
     """ProducerAppendInfo.checkCoordinatorEpoch: a deposed coordinator cannot end a transaction."""
-    state = manager(make_batch(0, epoch=2, transactional=True), make_marker(epoch=2, coordinator_epoch=5))
+    state = manager(
+        make_batch(0, epoch=2, transactional=True), make_marker(epoch=2, coordinator_epoch=5)
+    )
     assert state.check_marker(producer_id, epoch, coordinator_epoch) == refusal
 
 
 def test_replicated_marker_counts_whatever_its_coordinator_epoch() -> None:
     """Origin REPLICATION: what the leader appended is in the log, in this order."""
-    state = manager(make_marker(epoch=2, coordinator_epoch=5), make_marker(epoch=1, coordinator_epoch=4))
+    state = manager(
+        make_marker(epoch=2, coordinator_epoch=5), make_marker(epoch=1, coordinator_epoch=4)
+    )
     assert (state.entries[7].producer_epoch, state.entries[7].coordinator_epoch) == (1, 4)
 
 
@@ -211,9 +264,15 @@ def test_validation_changes_nothing() -> None:
 
 
 def test_replayed_log_gives_the_same_results() -> None:
-    """Recovery replays without validation, also what is out of order or of an older epoch (origin REPLICATION)."""
+    """Recovery replays without validation, also what is out of order or of an older epoch (origin
+    REPLICATION).
+    """
     state = ProducerStateManager(ProducerStatePolicy())
-    for replayed in (make_batch(4, 6, base_offset=30, epoch=2), make_batch(0, 1, base_offset=33, epoch=1), make_batch(9, base_offset=40, epoch=1)):
+    for replayed in (
+        make_batch(4, 6, base_offset=30, epoch=2),
+        make_batch(0, 1, base_offset=33, epoch=1),
+        make_batch(9, base_offset=40, epoch=1),
+    ):
         state.replay(replayed)
     assert state.check(make_batch(9, epoch=1)) == duplicate(40, 40)
     assert state.check(make_batch(0, 1, epoch=1)) == duplicate(33, 34)
@@ -223,7 +282,9 @@ def test_replayed_log_gives_the_same_results() -> None:
 def test_producer_expires_a_day_after_its_last_batch(figures) -> None:
     """By the batch's own timestamp; an open transaction keeps its producer.   Source: KIP-854."""
     state = manager(
-        make_batch(0, timestamp=1000), make_batch(0, producer_id=8, timestamp=2000, transactional=True), make_batch(0, producer_id=9, timestamp=2000)
+        make_batch(0, timestamp=1000),
+        make_batch(0, producer_id=8, timestamp=2000, transactional=True),
+        make_batch(0, producer_id=9, timestamp=2000),
     )
     assert state.expire(1000 + DAY_MS - 1) == []
     assert state.expire(1000 + DAY_MS) == [7]
@@ -236,7 +297,9 @@ def test_append_time_counts_with_log_append_time() -> None:
     """A topic with LogAppendTime stamps the batch itself."""
     state = ProducerStateManager(ProducerStatePolicy())
     state.apply(make_batch(0, timestamp=1), 0, append_timestamp=5000)
-    assert state.check(make_batch(0)) == Duplicate(first_offset=0, last_offset=0, log_append_time_ms=5000)
+    assert state.check(make_batch(0)) == Duplicate(
+        first_offset=0, last_offset=0, log_append_time_ms=5000
+    )
     assert state.expire(4999 + DAY_MS) == []
 
 
@@ -259,32 +322,49 @@ class NaiveState:
         for old, offset in of_epoch[-5:]:
             if (old.base_sequence, old.last_sequence) == (batch.base_sequence, batch.last_sequence):
                 return duplicate(offset, offset + old.last_offset_delta)
-        return APPEND if batch.base_sequence == (of_epoch[-1][0].last_sequence + 1) % 2**31 else OUT_OF_ORDER
+        return (
+            APPEND
+            if batch.base_sequence == (of_epoch[-1][0].last_sequence + 1) % 2**31
+            else OUT_OF_ORDER
+        )
 
 
 steps = st.tuples(
     st.integers(1, 2),  # producer id
     st.sampled_from([0, 0, 0, 0, 1, -1]),  # epoch, relative to the last accepted one
-    st.sampled_from([0, 0, 0, 0, -1, -2, -7, 1, 100]),  # base sequence, relative to the expected one
+    st.sampled_from(
+        [0, 0, 0, 0, -1, -2, -7, 1, 100]
+    ),  # base sequence, relative to the expected one
     st.integers(1, 3),  # records
 )
 
 
 @settings(max_examples=200)
 @given(st.sampled_from([0, LAST - 6]), st.lists(steps, max_size=25))
-def test_state_agrees_with_a_search_of_the_whole_log(start: int, history: list[tuple[int, int, int, int]]) -> None:
+def test_state_agrees_with_a_search_of_the_whole_log(
+    start: int, history: list[tuple[int, int, int, int]]
+) -> None:
     """Five remembered batches give exactly the results of the whole log."""
     state, naive = ProducerStateManager(ProducerStatePolicy()), NaiveState()
     epochs, following = {1: 1, 2: 1}, {1: start, 2: start}
     offset = 0
     for producer_id, epoch_step, sequence_step, count in history:
         epoch = max(epochs[producer_id] + epoch_step, 0)
-        base = 0 if epoch > epochs[producer_id] and sequence_step == 0 else (following[producer_id] + sequence_step) % 2**31
-        candidate = make_batch(base, (base + count - 1) % 2**31, producer_id=producer_id, epoch=epoch)
+        base = (
+            0
+            if epoch > epochs[producer_id] and sequence_step == 0
+            else (following[producer_id] + sequence_step) % 2**31
+        )
+        candidate = make_batch(
+            base, (base + count - 1) % 2**31, producer_id=producer_id, epoch=epoch
+        )
         verdict = state.check(candidate)
         assert verdict == naive.check(candidate)
         if verdict is APPEND:
             state.apply(candidate, offset)
             naive.log.append((candidate, offset))
             offset += count
-            epochs[producer_id], following[producer_id] = epoch, (candidate.last_sequence + 1) % 2**31
+            epochs[producer_id], following[producer_id] = (
+                epoch,
+                (candidate.last_sequence + 1) % 2**31,
+            )

@@ -1,4 +1,5 @@
-"""Requests of controllers to brokers that do not read the metadata log, one line of text per request, in order.
+"""Requests of controllers to brokers that do not read the metadata log, one line of text per
+request, in order.
 
 Source: kafka.controller.ControllerChannelManager, kafka.migration.MigrationPropagator.
 """
@@ -28,17 +29,33 @@ A, B = bytes([1] * 16), bytes([2] * 16)
 KINDS = {LeaderAndIsrRequest: "leads", UpdateMetadataRequest: "update", StopReplicaRequest: "stop"}
 
 
-def broker(broker_id: int, *, migrates: bool = True, epoch: int | None = None) -> RegisterBrokerRecord:
+def broker(
+    broker_id: int, *, migrates: bool = True, epoch: int | None = None
+) -> RegisterBrokerRecord:
     """An unfenced broker."""
-    end_points = [BrokerEndpoint(name="INSIDE", host=f"h{broker_id}", port=9000 + broker_id, security_protocol=0)]
+    end_points = [
+        BrokerEndpoint(
+            name="INSIDE", host=f"h{broker_id}", port=9000 + broker_id, security_protocol=0
+        )
+    ]
     return RegisterBrokerRecord(
-        broker_id=broker_id, broker_epoch=epoch or 100 + broker_id, end_points=end_points, fenced=False, is_migrating_zk_broker=migrates
+        broker_id=broker_id,
+        broker_epoch=epoch or 100 + broker_id,
+        end_points=end_points,
+        fenced=False,
+        is_migrating_zk_broker=migrates,
     )
 
 
 def partition(topic_id: bytes, number: int, replicas: Sequence[int]) -> PartitionRecord:
     """A partition led by its first replica."""
-    return PartitionRecord(partition_id=number, topic_id=topic_id, replicas=list(replicas), isr=list(replicas), leader=replicas[0])
+    return PartitionRecord(
+        partition_id=number,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=list(replicas),
+        leader=replicas[0],
+    )
 
 
 def change(topic_id: bytes, number: int = 0, **fields: object) -> PartitionChangeRecord:
@@ -46,7 +63,13 @@ def change(topic_id: bytes, number: int = 0, **fields: object) -> PartitionChang
     return PartitionChangeRecord(topic_id=topic_id, partition_id=number, **fields)  # type: ignore[arg-type]
 
 
-BEGINNING = [broker(1), broker(2), TopicRecord(name="a", topic_id=A), partition(A, 0, [1, 2]), partition(A, 1, [2])]
+BEGINNING = [
+    broker(1),
+    broker(2),
+    TopicRecord(name="a", topic_id=A),
+    partition(A, 0, [1, 2]),
+    partition(A, 1, [2]),
+]
 
 
 def replayed(records: Sequence[Message], image: MetadataImage | None = None) -> MetadataImage:
@@ -69,18 +92,28 @@ def sender(*, is_kraft: bool, level: str = "3.9") -> Sender:
 
 
 def line(message: ToBroker) -> str:
-    """The requests: `1 leads full a-0*` (new to it), `2 stop a-0!` (to be deleted), `1 update a-0=-2` (the topic is being deleted)."""
+    """The requests: `1 leads full a-0*` (new to it), `2 stop a-0!` (to be deleted), `1 update
+    a-0=-2` (the topic is being deleted).
+    """
     request = message.request
     one = compiled(type(request), message.version)
     assert one.encode(one.parse(one.encode(request))) == one.encode(request)
     kind = ("", "incremental", "full")[getattr(request, "type", 0)]
-    states = [(topic.topic_name, state) for topic in request.topic_states for state in topic.partition_states]
+    states = [
+        (topic.topic_name, state)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
     words = [f"{topic}-{state.partition_index}{mark(state)}" for topic, state in states]
     if isinstance(request, StopReplicaRequest):
         words += [
-            f"{topic.name}-{number}{'!' if request.delete_partitions else ''}" for topic in request.topics for number in topic.partition_indexes
+            f"{topic.name}-{number}{'!' if request.delete_partitions else ''}"
+            for topic in request.topics
+            for number in topic.partition_indexes
         ]
-    return " ".join(word for word in (str(message.broker_id), KINDS[type(request)], kind, *words) if word)
+    return " ".join(
+        word for word in (str(message.broker_id), KINDS[type(request)], kind, *words) if word
+    )
 
 
 def mark(state: object) -> str:
@@ -92,7 +125,14 @@ def mark(state: object) -> str:
 
 
 ALL = "a-0 a-1"
-BEGUN_BY_ZOOKEEPER = ["1 update", "2 update", "1 leads a-0", "2 leads a-0 a-1", f"1 update {ALL}", f"2 update {ALL}"]
+BEGUN_BY_ZOOKEEPER = [
+    "1 update",
+    "2 update",
+    "1 leads a-0",
+    "2 leads a-0 a-1",
+    f"1 update {ALL}",
+    f"2 update {ALL}",
+]
 BEGUN_BY_KRAFT = [
     f"1 update {ALL}",
     f"2 update {ALL}",
@@ -104,9 +144,17 @@ BEGUN_BY_KRAFT = [
 
 
 def test_first_requests_contain_the_whole_cluster_state() -> None:
-    """A ZooKeeper controller starts with the brokers; a KRaft controller marks its request as complete and all of it as new."""
-    assert [line(request) for request in ZookeeperPropagation(sender(is_kraft=False)).begin(replayed(BEGINNING))] == BEGUN_BY_ZOOKEEPER
-    assert [line(request) for request in KraftPropagation(sender(is_kraft=True)).begin(replayed(BEGINNING))] == BEGUN_BY_KRAFT
+    """A ZooKeeper controller starts with the brokers; a KRaft controller marks its request as
+    complete and all of it as new.
+    """
+    assert [
+        line(request)
+        for request in ZookeeperPropagation(sender(is_kraft=False)).begin(replayed(BEGINNING))
+    ] == BEGUN_BY_ZOOKEEPER
+    assert [
+        line(request)
+        for request in KraftPropagation(sender(is_kraft=True)).begin(replayed(BEGINNING))
+    ] == BEGUN_BY_KRAFT
 
 
 @pytest.mark.parametrize(
@@ -115,13 +163,23 @@ def test_first_requests_contain_the_whole_cluster_state() -> None:
         pytest.param(
             [change(A, leader=2)],
             ["1 leads a-0", "2 leads a-0", "1 update a-0", "2 update a-0"],
-            ["1 leads incremental a-0*", "2 leads incremental a-0*", "1 update incremental a-0", "2 update incremental a-0"],
+            [
+                "1 leads incremental a-0*",
+                "2 leads incremental a-0*",
+                "1 update incremental a-0",
+                "2 update incremental a-0",
+            ],
             id="another leader",
         ),
         pytest.param(
             [change(A, isr=[1])],
             ["1 update a-0", "2 update a-0"],
-            ["1 leads incremental a-0*", "2 leads incremental a-0*", "1 update incremental a-0", "2 update incremental a-0"],
+            [
+                "1 leads incremental a-0*",
+                "2 leads incremental a-0*",
+                "1 update incremental a-0",
+                "2 update incremental a-0",
+            ],
             id="fewer in sync",
         ),
         pytest.param(
@@ -132,50 +190,109 @@ def test_first_requests_contain_the_whole_cluster_state() -> None:
         ),
         pytest.param(
             [RemoveTopicRecord(topic_id=A)],
-            ["1 update a-0=-2 a-1=-2", "2 update a-0=-2 a-1=-2", "1 stop a-0", "2 stop a-0 a-1", "1 stop a-0!", "2 stop a-0! a-1!"],
-            ["1 update incremental a-0=-2 a-1=-2", "2 update incremental a-0=-2 a-1=-2", "1 stop a-0!", "2 stop a-0! a-1!"],
+            [
+                "1 update a-0=-2 a-1=-2",
+                "2 update a-0=-2 a-1=-2",
+                "1 stop a-0",
+                "2 stop a-0 a-1",
+                "1 stop a-0!",
+                "2 stop a-0! a-1!",
+            ],
+            [
+                "1 update incremental a-0=-2 a-1=-2",
+                "2 update incremental a-0=-2 a-1=-2",
+                "1 stop a-0!",
+                "2 stop a-0! a-1!",
+            ],
             id="a topic is gone",
         ),
         pytest.param(
             [change(A, replicas=[1], isr=[1], leader=1)],
             ["1 leads a-0", "1 update a-0", "2 update a-0", "2 stop a-0", "2 stop a-0!"],
-            ["1 leads incremental a-0*", "1 update incremental a-0", "2 update incremental a-0", "2 stop a-0!"],
+            [
+                "1 leads incremental a-0*",
+                "1 update incremental a-0",
+                "2 update incremental a-0",
+                "2 stop a-0!",
+            ],
             id="a replica is gone",
         ),
         pytest.param(
             [broker(2, epoch=300)],
-            ["1 update", f"2 update {ALL}", "2 leads a-0 a-1", f"1 update {ALL}", f"2 update {ALL}"],
-            [f"1 update {ALL}", f"2 update {ALL}", "2 leads incremental a-0* a-1*", f"1 update incremental {ALL}", f"2 update incremental {ALL}"],
+            [
+                "1 update",
+                f"2 update {ALL}",
+                "2 leads a-0 a-1",
+                f"1 update {ALL}",
+                f"2 update {ALL}",
+            ],
+            [
+                f"1 update {ALL}",
+                f"2 update {ALL}",
+                "2 leads incremental a-0* a-1*",
+                f"1 update incremental {ALL}",
+                f"2 update incremental {ALL}",
+            ],
             id="a broker is back",
         ),
-        pytest.param([UnregisterBrokerRecord(broker_id=2, broker_epoch=102)], ["1 update"], ["1 update"], id="a broker is gone"),
+        pytest.param(
+            [UnregisterBrokerRecord(broker_id=2, broker_epoch=102)],
+            ["1 update"],
+            ["1 update"],
+            id="a broker is gone",
+        ),
     ],
 )
-def test_changes_are_sent(records: list[Message], by_zookeeper: list[str], by_kraft: list[str]) -> None:
-    """A leader epoch or a changed replica list is sent to the partition's replicas, everything else to all; KRaft marks it as new again."""
-    for propagation, expected in ((ZookeeperPropagation(sender(is_kraft=False)), by_zookeeper), (KraftPropagation(sender(is_kraft=True)), by_kraft)):
+def test_changes_are_sent(
+    records: list[Message], by_zookeeper: list[str], by_kraft: list[str]
+) -> None:
+    """A leader epoch or a changed replica list is sent to the partition's replicas, everything else
+    to all; KRaft marks it as new again.
+    """
+    for propagation, expected in (
+        (ZookeeperPropagation(sender(is_kraft=False)), by_zookeeper),
+        (KraftPropagation(sender(is_kraft=True)), by_kraft),
+    ):
         image = replayed(BEGINNING)
         propagation.begin(image)
         image.take_changes()
-        assert [line(request) for request in propagation.changed(replayed(records, image), image.take_changes())] == expected
+        assert [
+            line(request)
+            for request in propagation.changed(replayed(records, image), image.take_changes())
+        ] == expected
 
 
 def test_kraft_controller_notifies_only_unfenced_migrating_brokers() -> None:
     """A broker that reads the log itself is listed as alive, and receives no requests."""
-    image = replayed([*BEGINNING, broker(3, migrates=False), BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, fenced=FENCE)])
+    image = replayed(
+        [
+            *BEGINNING,
+            broker(3, migrates=False),
+            BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, fenced=FENCE),
+        ]
+    )
     requests = KraftPropagation(sender(is_kraft=True)).begin(image)
     assert [each.broker_id for each in requests] == [1, 1, 1]
     update = requests[0].request
     assert isinstance(update, UpdateMetadataRequest)
-    assert (update.is_kraft_controller, update.controller_id, update.controller_epoch, update.broker_epoch) == (True, 9, 4, 101)
-    assert [(each.id, each.endpoints[0].host, each.endpoints[0].port) for each in update.live_brokers] == [
+    assert (
+        update.is_kraft_controller,
+        update.controller_id,
+        update.controller_epoch,
+        update.broker_epoch,
+    ) == (True, 9, 4, 101)
+    assert [
+        (each.id, each.endpoints[0].host, each.endpoints[0].port) for each in update.live_brokers
+    ] == [
         (1, "h1", 9001),
         (2, "h2", 9002),
         (3, "h3", 9003),
     ]
     leads = requests[1].request
     assert isinstance(leads, LeaderAndIsrRequest)
-    assert [(each.broker_id, each.host_name, each.port) for each in leads.live_leaders] == [(1, "h1", 9001)]
+    assert [(each.broker_id, each.host_name, each.port) for each in leads.live_leaders] == [
+        (1, "h1", 9001)
+    ]
 
 
 def test_deleted_topic_is_sent_once() -> None:
@@ -192,7 +309,10 @@ def test_deleted_topic_is_sent_once() -> None:
         for topic in each.request.topic_states
         for state in topic.partition_states
     } == {-2}
-    assert propagation.changed(replayed([RemoveTopicRecord(topic_id=A)], image), image.take_changes()) == []
+    assert (
+        propagation.changed(replayed([RemoveTopicRecord(topic_id=A)], image), image.take_changes())
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,13 +331,27 @@ def test_deleted_topic_is_sent_once() -> None:
     ],
 )
 def test_level_decides_the_request_versions(level: str, versions: tuple[int, int, int]) -> None:
-    """Every version can be written: old ones contain less, and StopReplica deletes all of its partitions or none."""
-    assert request_versions(level) == RequestVersions(leader_and_isr=versions[0], update_metadata=versions[1], stop_replica=versions[2])
-    propagation, image = ZookeeperPropagation(sender(is_kraft=False, level=level)), replayed(BEGINNING)
+    """Every version can be written: old ones contain less, and StopReplica deletes all of its
+    partitions or none.
+    """
+    assert request_versions(level) == RequestVersions(
+        leader_and_isr=versions[0], update_metadata=versions[1], stop_replica=versions[2]
+    )
+    propagation, image = (
+        ZookeeperPropagation(sender(is_kraft=False, level=level)),
+        replayed(BEGINNING),
+    )
     assert [line(requests) for requests in propagation.begin(image)] == BEGUN_BY_ZOOKEEPER
     image.take_changes()
-    requests = propagation.changed(replayed([RemoveTopicRecord(topic_id=A)], image), image.take_changes())
-    assert [line(each) for each in requests][2:] == ["1 stop a-0", "2 stop a-0 a-1", "1 stop a-0!", "2 stop a-0! a-1!"]
+    requests = propagation.changed(
+        replayed([RemoveTopicRecord(topic_id=A)], image), image.take_changes()
+    )
+    assert [line(each) for each in requests][2:] == [
+        "1 stop a-0",
+        "2 stop a-0 a-1",
+        "1 stop a-0!",
+        "2 stop a-0! a-1!",
+    ]
 
 
 def test_invalid_levels_are_rejected() -> None:

@@ -1,8 +1,15 @@
-"""inter.broker.protocol.version: its names, their order, and what each level enables.   Source: MetadataVersion (3.9), ApiVersion (2.8)."""
+"""inter.broker.protocol.version: its names, their order, and what each level enables.
+
+Source: MetadataVersion (3.9), ApiVersion (2.8).
+"""
 
 import pytest
 
-from kraftsim.core.metadata.protocol_versions import LEVELS_BY_NAME, ProtocolVersion, UnknownProtocolVersion
+from kraftsim.core.metadata.protocol_versions import (
+    LEVELS_BY_NAME,
+    ProtocolVersion,
+    UnknownProtocolVersion,
+)
 from kraftsim.releases import traits
 from kraftsim.releases.traits import Trait
 
@@ -23,12 +30,17 @@ from kraftsim.releases.traits import Trait
     ],
 )
 def test_short_name_is_the_last_level_of_its_release(text: str, name: str, level: int) -> None:
-    """A patch number is ignored. Levels before 3.0-IV1 have no number (verified with MetadataVersion.fromVersionString of 3.9.1)."""
+    """A patch number is ignored.
+
+    Levels before 3.0-IV1 have no number (verified with MetadataVersion.fromVersionString of 3.9.1).
+    """
     version = ProtocolVersion.parse(text)
     assert (version.name, version.level) == (name, level)
 
 
-@pytest.mark.parametrize("text", ["", "2", "4.0", "4.0-IV1", "2.9", "2.8-IV7", "2.8-IV1-x", "newest"])
+@pytest.mark.parametrize(
+    "text", ["", "2", "4.0", "4.0-IV1", "2.9", "2.8-IV7", "2.8-IV1-x", "newest"]
+)
 def test_invalid_level_is_rejected_with_kafkas_message(text: str) -> None:
     """4.0 has removed the setting."""
     with pytest.raises(UnknownProtocolVersion, match=f"^Version {text} is not a valid version$"):
@@ -49,6 +61,10 @@ def test_invalid_level_is_rejected_with_kafkas_message(text: str) -> None:
 )
 def test_behaviour_changes_at_the_level_of_its_trait(trait: Trait, switch: str) -> None:
     """Not before, and never back."""
-    names = [name for name in LEVELS_BY_NAME if ProtocolVersion.parse("3.9") >= ProtocolVersion(list(LEVELS_BY_NAME).index(name), name)]
+    names = [
+        name
+        for name in LEVELS_BY_NAME
+        if ProtocolVersion.parse("3.9") >= ProtocolVersion(list(LEVELS_BY_NAME).index(name), name)
+    ]
     thrown = [name for name in names if getattr(ProtocolVersion.parse(name), switch)]
     assert trait.since_level is not None and thrown == names[names.index(trait.since_level) :]

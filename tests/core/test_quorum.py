@@ -1,4 +1,6 @@
-"""The quorum as a whole, without nodes: elections, replication, crashes, and losses, from a seed."""
+"""The quorum as a whole, without nodes: elections, replication, crashes, and losses, from a
+seed.
+"""
 
 import pytest
 
@@ -27,18 +29,26 @@ def test_leader_is_elected_and_all_replicas_follow(size: int, has_pre_vote: bool
     assert leader is not None
     leader.write()
     harness.run(2000)
-    ends = {node.replica.quorum.log.high_watermark for node in harness.nodes.values() if node.replica}
+    ends = {
+        node.replica.quorum.log.high_watermark for node in harness.nodes.values() if node.replica
+    }
     assert ends == {leader.disk.end_offset()} and leader.disk.end_offset() > 1
-    others = [node.replica.quorum.role for node in harness.nodes.values() if node.replica and node is not leader]
+    others = [
+        node.replica.quorum.role
+        for node in harness.nodes.values()
+        if node.replica and node is not leader
+    ]
     assert all(isinstance(role, Follower) for role in others)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_committed_records_are_kept_and_no_epoch_has_two_leaders(seed: int) -> None:
-    """Crashes, power losses, slow disks, partitioned links, lost messages; then no faults, until there is a leader
-    and all replicas agree.
+    """Crashes, power losses, slow disks, partitioned links, lost messages; then no faults, until
+    there is a leader and all replicas agree.
     """
-    harness = Harness(seed, size=3 if seed % 4 else 5, settings=RaftSettings(has_pre_vote=seed % 2 == 1))
+    harness = Harness(
+        seed, size=3 if seed % 4 else 5, settings=RaftSettings(has_pre_vote=seed % 2 == 1)
+    )
     for node in harness.nodes.values():
         node.start()
     rng = harness.random
@@ -81,12 +91,22 @@ def test_committed_records_are_kept_and_no_epoch_has_two_leaders(seed: int) -> N
     assert leader is not None and leader.replica is not None
     for node in harness.nodes.values():
         assert node.disk.batches == leader.disk.batches
-        assert node.replica is not None and node.replica.quorum.log.high_watermark == leader.disk.end_offset()
+        assert (
+            node.replica is not None
+            and node.replica.quorum.log.high_watermark == leader.disk.end_offset()
+        )
 
 
 def leadership_of(ends: dict[int, int], *, epoch_start_offset: int) -> tuple[Leadership, RaftLog]:
     voters = VoterSet(VoterNode(key=ReplicaKey(node_id)) for node_id in (1, *ends))
-    leadership = Leadership(own=ReplicaKey(1), epoch=3, epoch_start_offset=epoch_start_offset, voters=voters, granting=(), now_ms=0)
+    leadership = Leadership(
+        own=ReplicaKey(1),
+        epoch=3,
+        epoch_start_offset=epoch_start_offset,
+        voters=voters,
+        granting=(),
+        now_ms=0,
+    )
     log = RaftLog(end_offset=20)
     for node_id, end_offset in ends.items():
         leadership.on_fetch(ReplicaKey(node_id), end_offset, log.end_offset, 0, 0)
@@ -99,13 +119,20 @@ def leadership_of(ends: dict[int, int], *, epoch_start_offset: int) -> tuple[Lea
         ({2: 20, 3: 0}, 20, 10, 20),
         ({2: 20, 3: 20}, 5, 10, 20),  # a majority without the leader
         ({2: 12, 3: 20}, 5, 10, 12),
-        ({2: 15, 3: 0}, 12, 10, 12),  # the leader's own log counts up to its flushed offset (KAFKA-10533)
+        (
+            {2: 15, 3: 0},
+            12,
+            10,
+            12,
+        ),  # the leader's own log counts up to its flushed offset (KAFKA-10533)
         (
             {2: 10, 3: 10},
             20,
             10,
             None,
-        ),  # a majority has everything but the leader's first record: nothing of former epochs is committed (KAFKA-12619)
+            # a majority has everything but the leader's first record: nothing of former epochs is
+            # committed (KAFKA-12619)
+        ),
         ({2: 11, 3: 0}, 20, 10, 11),
         ({2: 20, 3: 3, 4: 3, 5: 3}, 20, 10, None),
         ({2: 20, 3: 18, 4: 3, 5: 3}, 20, 10, 18),
@@ -132,5 +159,14 @@ def test_leader_without_a_majority_resigns_in_time() -> None:
     harness.run(leader.replica.quorum.settings.check_quorum_ms + 100)
     assert not isinstance(leader.replica.quorum.role, Leader)
     assert harness.leader() is not None and harness.leader() is not leader
-    [(origin, unheard)] = [(node_id, event) for node_id, event in harness.events if isinstance(event, CheckQuorumFailed)]
-    assert (origin, unheard.leader_epoch, unheard.reachable_count, unheard.voter_count) == (leader.id, leader_epoch, 1, 3)
+    [(origin, unheard)] = [
+        (node_id, event)
+        for node_id, event in harness.events
+        if isinstance(event, CheckQuorumFailed)
+    ]
+    assert (origin, unheard.leader_epoch, unheard.reachable_count, unheard.voter_count) == (
+        leader.id,
+        leader_epoch,
+        1,
+        3,
+    )

@@ -1,4 +1,7 @@
-"""Scripts of elections, replication and voter changes (tests/core/scripts).   Source: KIP-595, KIP-630, KIP-853, KIP-996, KAFKA-15489."""
+"""Scripts of elections, replication and voter changes (tests/core/scripts).
+
+Source: KIP-595, KIP-630, KIP-853, KIP-996, KAFKA-15489.
+"""
 
 from collections.abc import Callable
 
@@ -17,7 +20,10 @@ ROUNDS_MAX = 200
 
 
 class ScriptDriver:
-    """A quorum driven by lines such as "time-out 1" or "deliver 1>2". Messages wait until they are delivered or lost."""
+    """A quorum driven by lines such as "time-out 1" or "deliver 1>2".
+
+    Messages wait until they are delivered or lost.
+    """
 
     def __init__(self) -> None:
         self.table = Table(size=3)
@@ -29,9 +35,19 @@ class ScriptDriver:
         return "\n".join([*lines, *said])
 
     def do_voters(self, count: str, *traits: str) -> None:
-        """The number of nodes; `pre-vote`; `formatted N`: only the first N of them are voters, as in the log."""
-        formatted = tuple(range(1, int(traits[traits.index("formatted") + 1]) + 1)) if "formatted" in traits else ()
-        self.table = Table(size=int(count), settings=RaftSettings(has_pre_vote="pre-vote" in traits), formatted=formatted)
+        """The number of nodes; `pre-vote`; `formatted N`: only the first N of them are voters, as
+        in the log.
+        """
+        formatted = (
+            tuple(range(1, int(traits[traits.index("formatted") + 1]) + 1))
+            if "formatted" in traits
+            else ()
+        )
+        self.table = Table(
+            size=int(count),
+            settings=RaftSettings(has_pre_vote="pre-vote" in traits),
+            formatted=formatted,
+        )
         for node in self.table.nodes.values():
             node.start()
 
@@ -80,10 +96,18 @@ class ScriptDriver:
         self.table.heal()
 
     def do_messages(self) -> list[str]:
-        return [f"{message.sender}>{message.receiver} {message.name}{' answer' if message.request else ''}" for message in self.table.pending]
+        return [
+            (
+                f"{message.sender}>{message.receiver} "
+                f"{message.name}{' answer' if message.request else ''}"
+            )
+            for message in self.table.pending
+        ]
 
     def do_settle(self, *quiet: str) -> list[str]:
-        """Deliver all messages, and their consequences, until none is in flight; `quietly`: without output."""
+        """Deliver all messages, and their consequences, until none is in flight; `quietly`: without
+        output.
+        """
         for _ in range(ROUNDS_MAX):
             if not self.table.pending:
                 break
@@ -116,19 +140,33 @@ class ScriptDriver:
         listeners = [Listener(name=LISTENER, host="lab", port=9000 + node.id)]
         self._ask(
             leader,
-            AddRaftVoterRequest(cluster_id=CLUSTER, timeout_ms=5000, voter_id=node.id, voter_directory_id=node.key.directory_id, listeners=listeners),
+            AddRaftVoterRequest(
+                cluster_id=CLUSTER,
+                timeout_ms=5000,
+                voter_id=node.id,
+                voter_directory_id=node.key.directory_id,
+                listeners=listeners,
+            ),
         )
 
     def do_remove_voter(self, leader: str, node_id: str) -> None:
         node = self._node(node_id)
-        self._ask(leader, RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=node.id, voter_directory_id=node.key.directory_id))
+        self._ask(
+            leader,
+            RemoveRaftVoterRequest(
+                cluster_id=CLUSTER, voter_id=node.id, voter_directory_id=node.key.directory_id
+            ),
+        )
 
     def do_show(self) -> list[str]:
         return [self._shown(node) for node in self.table.nodes.values()]
 
     def _ask(self, leader: str, request: Message) -> None:
         def answered(body: Message) -> None:
-            self.table.lines.append(f"{type(request).__name__.removesuffix('Request')} answer {ErrorCode(body.error_code).name}")  # type: ignore[attr-defined]
+            self.table.lines.append(
+                f"{type(request).__name__.removesuffix('Request')} answer "
+                f"{ErrorCode(body.error_code).name}"
+            )  # type: ignore[attr-defined]
 
         self._node(leader).receive(request, answered)
 
@@ -140,19 +178,34 @@ class ScriptDriver:
         return [
             message
             for message in self.table.pending
-            if sender in (str(message.sender), "*") and receiver in (str(message.receiver), "*") and name in ("", message.name)
+            if sender in (str(message.sender), "*")
+            and receiver in (str(message.receiver), "*")
+            and name in ("", message.name)
         ]
 
     def _shown(self, node: HarnessNode) -> str:
         state = node.disk.state
-        stored = "" if state is None else f"stored epoch {state.leader_epoch} leader {state.leader_id} voted {state.voted_id}"
+        stored = (
+            ""
+            if state is None
+            else (
+                f"stored epoch {state.leader_epoch} leader {state.leader_id} voted {state.voted_id}"
+            )
+        )
         if node.replica is None:
             return f"{node.id}: down; {stored}"
         quorum = node.replica.quorum
         log = quorum.log
-        batches = " ".join(f"{batch.base_offset}@{batch.partition_leader_epoch}" for each in node.disk.batches for batch in split_batches(each))
+        batches = " ".join(
+            f"{batch.base_offset}@{batch.partition_leader_epoch}"
+            for each in node.disk.batches
+            for batch in split_batches(each)
+        )
         role = f"{type(quorum.role).__name__} in epoch {quorum.epoch}"
-        return f"{node.id}: {role}; {stored}; log from {log.start_offset} [{batches}] ends {log.end_offset}, committed {log.high_watermark}"
+        return (
+            f"{node.id}: {role}; {stored}; log from {log.start_offset} [{batches}] ends "
+            f"{log.end_offset}, committed {log.high_watermark}"
+        )
 
 
 @pytest.mark.parametrize(
@@ -172,6 +225,8 @@ class ScriptDriver:
         "quorum_voter_change_reverted",
     ],
 )
-def test_quorum_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+def test_quorum_scripts(
+    script: str, run_script: Callable[[str, Callable[[str], str]], None]
+) -> None:
     """The comments of each script name the rule that it covers."""
     run_script(script, ScriptDriver().answer)

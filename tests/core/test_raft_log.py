@@ -1,4 +1,7 @@
-"""A replica's view of its metadata log, against a plain list of the epochs of its records.   Source: KIP-595, KIP-630."""
+"""A replica's view of its metadata log, against a plain list of the epochs of its records.
+
+Source: KIP-595, KIP-630.
+"""
 
 from random import Random
 
@@ -22,7 +25,9 @@ class Plain:
         return LogEnd(self.epochs[-1] if self.epochs else 0, len(self.epochs))
 
     def end_of_epoch(self, epoch: int) -> Diverging:
-        """The highest epoch of a present record that is not above the requested one, and its end offset."""
+        """The highest epoch of a present record that is not above the requested one, and its end
+        offset.
+        """
         held = list(enumerate(self.epochs))[self.start_offset :]
         below = [(each, offset + 1) for offset, each in held if each <= epoch]
         return Diverging(*max(below))
@@ -36,18 +41,27 @@ class History:
         self.log, self.plain = RaftLog(), Plain()
 
     def append(self) -> None:
-        epoch, count = self.log.last_epoch + self.random.choice((0, 0, 1, 3)), self.random.randint(1, 3)
+        epoch, count = (
+            self.log.last_epoch + self.random.choice((0, 0, 1, 3)),
+            self.random.randint(1, 3),
+        )
         assert self.log.append(epoch or 1, count) == len(self.plain.epochs)
         self.plain.epochs += [epoch or 1] * count
 
     def flush(self) -> None:
-        self.log.flushed_end_offset = self.plain.flushed = self.random.randint(self.plain.flushed, len(self.plain.epochs))
+        self.log.flushed_end_offset = self.plain.flushed = self.random.randint(
+            self.plain.flushed, len(self.plain.epochs)
+        )
 
     def commit(self) -> None:
-        self.log.high_watermark = self.plain.high_watermark = self.random.randint(self.plain.high_watermark or 0, len(self.plain.epochs))
+        self.log.high_watermark = self.plain.high_watermark = self.random.randint(
+            self.plain.high_watermark or 0, len(self.plain.epochs)
+        )
 
     def cut(self) -> None:
-        end_offset = self.random.randint(max(self.plain.high_watermark or 0, self.plain.start_offset), len(self.plain.epochs) + 2)
+        end_offset = self.random.randint(
+            max(self.plain.high_watermark or 0, self.plain.start_offset), len(self.plain.epochs) + 2
+        )
         self.log.truncate_to(end_offset)
         del self.plain.epochs[end_offset:]
         self.plain.flushed = min(self.plain.flushed, end_offset)
@@ -55,7 +69,9 @@ class History:
     def take_snapshot(self) -> None:
         """Of some committed records; the log may then start there."""
         committed = self.plain.high_watermark or 0
-        if committed <= max(self.plain.start_offset, *(each.end_offset for each in self.plain.snapshots), 0):
+        if committed <= max(
+            self.plain.start_offset, *(each.end_offset for each in self.plain.snapshots), 0
+        ):
             return
         snapshot = SnapshotId(committed, self.plain.epochs[committed - 1])
         self.log.add_snapshot(snapshot)
@@ -74,29 +90,45 @@ class History:
     def install(self) -> None:
         """A snapshot of another replica replaces everything."""
         end = self.plain.end
-        snapshot = SnapshotId(end.offset + self.random.randint(1, 5), end.epoch + self.random.randint(0, 2))
+        snapshot = SnapshotId(
+            end.offset + self.random.randint(1, 5), end.epoch + self.random.randint(0, 2)
+        )
         assert self.log.advance_log_start(snapshot) == self.plain.snapshots
         self.plain.epochs += [snapshot.epoch] * (snapshot.end_offset - end.offset)
-        self.plain.start_offset = self.plain.flushed = self.plain.high_watermark = snapshot.end_offset
+        self.plain.start_offset = self.plain.flushed = self.plain.high_watermark = (
+            snapshot.end_offset
+        )
         self.plain.snapshots = [snapshot]
 
     def step(self) -> None:
         """Perform an operation."""
         deeds = (
-            [self.append] * 5 + [self.flush, self.commit, self.cut, self.take_snapshot, self.clean] + [self.install] * (self.random.random() < 0.2)
+            [self.append] * 5
+            + [self.flush, self.commit, self.cut, self.take_snapshot, self.clean]
+            + [self.install] * (self.random.random() < 0.2)
         )
         self.random.choice(deeds)()
 
     def check(self) -> None:
         """Compare all results."""
         log, plain = self.log, self.plain
-        assert (log.start_offset, log.flushed_end_offset, log.high_watermark) == (plain.start_offset, plain.flushed, plain.high_watermark)
+        assert (log.start_offset, log.flushed_end_offset, log.high_watermark) == (
+            plain.start_offset,
+            plain.flushed,
+            plain.high_watermark,
+        )
         assert log.end == plain.end and log.snapshots == plain.snapshots
         for offset in range(plain.start_offset, len(plain.epochs)):
-            assert log.epochs.epoch_at(offset) == plain.epochs[offset], f"the record at {offset} is of another epoch"
+            assert log.epochs.epoch_at(offset) == plain.epochs[offset], (
+                f"the record at {offset} is of another epoch"
+            )
             assert log.epoch_before(offset + 1) == plain.epochs[offset]
-        assert all(each.start_offset >= plain.start_offset for each in log.epochs.starts), "an epoch begins before the log"
-        assert len({each.start_offset for each in log.epochs.starts}) == len(log.epochs.starts), "an epoch has no records"
+        assert all(each.start_offset >= plain.start_offset for each in log.epochs.starts), (
+            "an epoch begins before the log"
+        )
+        assert len({each.start_offset for each in log.epochs.starts}) == len(log.epochs.starts), (
+            "an epoch has no records"
+        )
         if plain.start_offset < len(plain.epochs):
             for epoch in range(plain.epochs[plain.start_offset], plain.end.epoch + 1):
                 assert log.end_of_epoch(epoch) == plain.end_of_epoch(epoch), f"epoch {epoch}"
@@ -112,7 +144,9 @@ def test_log_knows_the_epochs_of_its_records(seed: int) -> None:
 
 
 def test_log_that_starts_with_a_snapshot_serves_fetches_from_its_end() -> None:
-    """Not if it kept an older snapshot of its own: a replica that has the newer one would be sent to it over and over."""
+    """Not if it kept an older snapshot of its own: a replica that has the newer one would be sent
+    to it over and over.
+    """
     log = RaftLog()
     log.append(1, 4)
     log.add_snapshot(SnapshotId(4, 1))

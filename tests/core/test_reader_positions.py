@@ -38,7 +38,9 @@ def test_partition_is_complete_at_the_end_offset_that_was_listed() -> None:
 
 
 def test_partition_that_lost_its_tail_ends_at_its_current_end() -> None:
-    """After a power loss the log may be shorter: an empty response at the high watermark is the end."""
+    """After a power loss the log may be shorter: an empty response at the high watermark is the
+    end.
+    """
     positions = between(0, 10)
     positions.advance(HERE, 4)
     positions.found_nothing(HERE, high_watermark=6)

@@ -1,4 +1,6 @@
-"""Requests of ZooKeeper-mode controllers, as records of the metadata log; all versions from 2.3 to 3.9."""
+"""Requests of ZooKeeper-mode controllers, as records of the metadata log; all versions from 2.3 to
+3.9.
+"""
 
 from collections.abc import Iterable
 
@@ -8,13 +10,23 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.zookeeper_mode.access_entities import access_changes, resource_of_path
 from kraftsim.core.zookeeper_mode.config_entities import entity_changes
-from kraftsim.core.zookeeper_mode.received_metadata import FULL, LocalPartition, MetadataUpdate, ReceivedMetadata, refuse_broker_epoch
+from kraftsim.core.zookeeper_mode.received_metadata import (
+    FULL,
+    LocalPartition,
+    MetadataUpdate,
+    ReceivedMetadata,
+    refuse_broker_epoch,
+)
 from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id, reported_topic_id
 from protocol.acls import AclPatternType, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
-from protocol.messages.k04_leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from protocol.messages.k04_leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from protocol.messages.k05_stop_replica import (
     LEADER_EPOCH_DURING_DELETE,
     StopReplicaPartitionState,
@@ -48,7 +60,12 @@ def broker(broker_id: int) -> UpdateMetadataBroker:
 
 
 def state(
-    partition: int = 0, *, leader: int = 1, leader_epoch: int = 0, version: int = 0, offline: Iterable[int] = ()
+    partition: int = 0,
+    *,
+    leader: int = 1,
+    leader_epoch: int = 0,
+    version: int = 0,
+    offline: Iterable[int] = (),
 ) -> UpdateMetadataPartitionState:
     return UpdateMetadataPartitionState(
         partition_index=partition,
@@ -63,13 +80,32 @@ def state(
 
 
 def update(
-    *states: UpdateMetadataPartitionState, topic_id: bytes = TOPIC_ID, epoch: int = CONTROLLER_EPOCH, brokers: Iterable[int] = (1, 2)
+    *states: UpdateMetadataPartitionState,
+    topic_id: bytes = TOPIC_ID,
+    epoch: int = CONTROLLER_EPOCH,
+    brokers: Iterable[int] = (1, 2),
 ) -> object:
-    topics = [UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=list(states))] if states else []
-    return UpdateMetadataRequest(controller_id=2, controller_epoch=epoch, topic_states=topics, live_brokers=[broker(each) for each in brokers])
+    topics = (
+        [UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=list(states))]
+        if states
+        else []
+    )
+    return UpdateMetadataRequest(
+        controller_id=2,
+        controller_epoch=epoch,
+        topic_states=topics,
+        live_brokers=[broker(each) for each in brokers],
+    )
 
 
-def appointed(partition: int = 0, *, leader: int = 1, leader_epoch: int = 0, replicas: Iterable[int] = (1, 2), version: int = 0) -> object:
+def appointed(
+    partition: int = 0,
+    *,
+    leader: int = 1,
+    leader_epoch: int = 0,
+    replicas: Iterable[int] = (1, 2),
+    version: int = 0,
+) -> object:
     return LeaderAndIsrPartitionState(
         partition_index=partition,
         controller_epoch=CONTROLLER_EPOCH,
@@ -82,10 +118,20 @@ def appointed(partition: int = 0, *, leader: int = 1, leader_epoch: int = 0, rep
 
 
 def leader_and_isr(
-    *states: object, topic_id: bytes = TOPIC_ID, epoch: int = CONTROLLER_EPOCH, kraft: bool = False, kind: int = 0
+    *states: object,
+    topic_id: bytes = TOPIC_ID,
+    epoch: int = CONTROLLER_EPOCH,
+    kraft: bool = False,
+    kind: int = 0,
 ) -> LeaderAndIsrRequest:
     topic = LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id, partition_states=list(states))  # type: ignore[arg-type]
-    return LeaderAndIsrRequest(controller_id=2, controller_epoch=epoch, topic_states=[topic], is_kraft_controller=kraft, type=kind)
+    return LeaderAndIsrRequest(
+        controller_id=2,
+        controller_epoch=epoch,
+        topic_states=[topic],
+        is_kraft_controller=kraft,
+        type=kind,
+    )
 
 
 def apply(image: MetadataImage, outcome: MetadataUpdate | Refusal) -> MetadataUpdate:
@@ -104,21 +150,35 @@ def image_after(*requests: object) -> MetadataImage:
     return image
 
 
-def held(leader_epoch: int, topic_id: bytes | None = TOPIC_ID, *, is_offline: bool = False) -> LocalPartition:
+def held(
+    leader_epoch: int, topic_id: bytes | None = TOPIC_ID, *, is_offline: bool = False
+) -> LocalPartition:
     return LocalPartition(leader_epoch=leader_epoch, topic_id=topic_id, is_offline=is_offline)
 
 
 def test_update_metadata_is_applied() -> None:
-    """UpdateMetadata (6): brokers with their listeners, partitions with their epochs; the znode version is the partition epoch."""
+    """UpdateMetadata (6): brokers with their listeners, partitions with their epochs; the znode
+    version is the partition epoch.
+    """
     image = image_after(update(state(version=3, leader_epoch=2, offline=[2])))
-    assert [(each.broker_id, each.fenced, each.rack, each.incarnation_id == INCARNATION) for each in image.brokers()] == [
+    assert [
+        (each.broker_id, each.fenced, each.rack, each.incarnation_id == INCARNATION)
+        for each in image.brokers()
+    ] == [
         (1, False, "shelf", True),
         (2, False, "shelf", False),
     ]
     partition = image.partition("t", 0)
     assert partition is not None
-    assert (partition.leader, partition.leader_epoch, partition.partition_epoch, partition.isr) == (1, 2, 3, (1, 2))
-    assert partition.directories[1] == LOST_DIRECTORY_ID, "an offline replica is in a failed directory"
+    assert (partition.leader, partition.leader_epoch, partition.partition_epoch, partition.isr) == (
+        1,
+        2,
+        3,
+        (1, 2),
+    )
+    assert partition.directories[1] == LOST_DIRECTORY_ID, (
+        "an offline replica is in a failed directory"
+    )
 
 
 def test_repeated_request_changes_nothing() -> None:
@@ -131,7 +191,9 @@ def test_repeated_request_changes_nothing() -> None:
 @pytest.mark.parametrize(("later", "alive"), [((1,), [1]), ((1, 2, 3), [1, 2, 3])])
 def test_named_brokers_are_the_live_ones(later: tuple[int, ...], alive: list[int]) -> None:
     """LiveBrokers is always the complete list."""
-    assert [each.broker_id for each in image_after(update(state()), update(brokers=later)).brokers()] == alive
+    assert [
+        each.broker_id for each in image_after(update(state()), update(brokers=later)).brokers()
+    ] == alive
 
 
 @pytest.mark.parametrize(
@@ -142,7 +204,9 @@ def test_named_brokers_are_the_live_ones(later: tuple[int, ...], alive: list[int
         ([state(2)], [0, 1, 2]),
     ],
 )
-def test_leader_of_minus_two_removes_a_partition(states: list[UpdateMetadataPartitionState], left: list[int] | None) -> None:
+def test_leader_of_minus_two_removes_a_partition(
+    states: list[UpdateMetadataPartitionState], left: list[int] | None
+) -> None:
     """LEADER_DURING_DELETE; a topic is removed with its last partition."""
     topic = image_after(update(state(0), state(1)), update(*states)).topic("t")
     assert (None if topic is None else sorted(topic.partitions)) == left
@@ -157,7 +221,9 @@ def test_recreated_topic_replaces_the_former_one() -> None:
 
 
 def test_topic_without_an_id_gets_one_later_and_is_the_same_topic() -> None:
-    """KIP-516: below inter.broker.protocol.version 2.8 there are none; the first newer controller assigns them."""
+    """KIP-516: below inter.broker.protocol.version 2.8 there are none; the first newer controller
+    assigns them.
+    """
     image = image_after(update(state(0), state(1), topic_id=ZERO_UUID))
     topic = image.topic("t")
     assert topic is not None
@@ -171,19 +237,29 @@ def test_topic_without_an_id_gets_one_later_and_is_the_same_topic() -> None:
 
 def test_older_leader_epoch_is_ignored() -> None:
     """UpdateMetadata must not overrule a later LeaderAndIsr."""
-    partition = image_after(update(state(leader_epoch=4)), update(state(leader_epoch=3, leader=2))).partition("t", 0)
+    partition = image_after(
+        update(state(leader_epoch=4)), update(state(leader_epoch=3, leader=2))
+    ).partition("t", 0)
     assert partition is not None
     assert (partition.leader, partition.leader_epoch) == (1, 4)
 
 
 @pytest.mark.parametrize(("option", "topics"), [(True, ["t"]), (False, ["t", "u"])])
-def test_full_request_of_a_kraft_controller_is_full_only_at_a_migrating_broker(option: bool, topics: list[str]) -> None:
+def test_full_request_of_a_kraft_controller_is_full_only_at_a_migrating_broker(
+    option: bool, topics: list[str]
+) -> None:
     """KIP-866, ZkMetadataCache.updateMetadata."""
     image, teller = MetadataImage(), received(deletes_what_is_missing=option)
     other = UpdateMetadataTopicState(topic_name="u", topic_id=OTHER_ID, partition_states=[state()])
     request = update(state())
     assert isinstance(request, UpdateMetadataRequest)
-    apply(image, teller.update(UpdateMetadataRequest(controller_epoch=4, topic_states=[*request.topic_states, other]), image))
+    apply(
+        image,
+        teller.update(
+            UpdateMetadataRequest(controller_epoch=4, topic_states=[*request.topic_states, other]),
+            image,
+        ),
+    )
     request.is_kraft_controller, request.type = True, FULL
     apply(image, teller.update(request, image))
     assert [topic.name for topic in image.topics()] == topics
@@ -191,15 +267,21 @@ def test_full_request_of_a_kraft_controller_is_full_only_at_a_migrating_broker(o
 
 @pytest.mark.parametrize("version", range(9))
 def test_every_version_of_update_metadata_is_supported(version: int) -> None:
-    """v0 has one address and no listener names, up to v4 each partition names its topic, v7 adds topic ids."""
+    """v0 has one address and no listener names, up to v4 each partition names its topic, v7 adds
+    topic ids.
+    """
     request = UpdateMetadataRequest(controller_id=2, controller_epoch=CONTROLLER_EPOCH)
     if version < 5:
         request.ungrouped_partition_states = [state()]
         request.ungrouped_partition_states[0].topic_name = "t"
     else:
-        request.topic_states = [UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state()])]
+        request.topic_states = [
+            UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state()])
+        ]
     one = broker(1)
-    request.live_brokers = [UpdateMetadataBroker(id=1, v0_host="host-1", v0_port=9092) if version == 0 else one]
+    request.live_brokers = [
+        UpdateMetadataBroker(id=1, v0_host="host-1", v0_port=9092) if version == 0 else one
+    ]
     codec = compiled(UpdateMetadataRequest, version)
     image = image_after(codec.parse(codec.encode(request)))
     registered = image.broker(1)
@@ -217,20 +299,59 @@ def test_every_version_of_update_metadata_is_supported(version: int) -> None:
     [
         (leader_and_isr(appointed()), None, ErrorCode.NONE, True),
         (leader_and_isr(appointed(leader_epoch=2)), held(1), ErrorCode.NONE, True),
-        (leader_and_isr(appointed(leader_epoch=1)), held(1), ErrorCode.STALE_CONTROLLER_EPOCH, False),
-        (leader_and_isr(appointed(leader_epoch=0)), held(1), ErrorCode.STALE_CONTROLLER_EPOCH, False),
+        (
+            leader_and_isr(appointed(leader_epoch=1)),
+            held(1),
+            ErrorCode.STALE_CONTROLLER_EPOCH,
+            False,
+        ),
+        (
+            leader_and_isr(appointed(leader_epoch=0)),
+            held(1),
+            ErrorCode.STALE_CONTROLLER_EPOCH,
+            False,
+        ),
         (leader_and_isr(appointed(leader_epoch=1), kraft=True), held(1), ErrorCode.NONE, True),
-        (leader_and_isr(appointed(leader_epoch=2, replicas=[2, 3])), held(1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
-        (leader_and_isr(appointed(leader_epoch=2), topic_id=OTHER_ID), held(1), ErrorCode.INCONSISTENT_TOPIC_ID, False),
-        (leader_and_isr(appointed(leader_epoch=2), topic_id=ZERO_UUID), held(1), ErrorCode.NONE, True),
-        (leader_and_isr(appointed(leader_epoch=1)), held(1, derived_topic_id("t")), ErrorCode.NONE, False),
-        (leader_and_isr(appointed(leader_epoch=2)), held(-1, is_offline=True), ErrorCode.KAFKA_STORAGE_ERROR, False),
+        (
+            leader_and_isr(appointed(leader_epoch=2, replicas=[2, 3])),
+            held(1),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            False,
+        ),
+        (
+            leader_and_isr(appointed(leader_epoch=2), topic_id=OTHER_ID),
+            held(1),
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+            False,
+        ),
+        (
+            leader_and_isr(appointed(leader_epoch=2), topic_id=ZERO_UUID),
+            held(1),
+            ErrorCode.NONE,
+            True,
+        ),
+        (
+            leader_and_isr(appointed(leader_epoch=1)),
+            held(1, derived_topic_id("t")),
+            ErrorCode.NONE,
+            False,
+        ),
+        (
+            leader_and_isr(appointed(leader_epoch=2)),
+            held(-1, is_offline=True),
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            False,
+        ),
     ],
 )
-def test_each_partition_gets_its_result(asked: LeaderAndIsrRequest, present: LocalPartition | None, answer: ErrorCode, takes_role: bool) -> None:
+def test_each_partition_gets_its_result(
+    asked: LeaderAndIsrRequest, present: LocalPartition | None, answer: ErrorCode, takes_role: bool
+) -> None:
     """LeaderAndIsr (4): ReplicaManager.becomeLeaderOrFollower of 3.9."""
     image = image_after(update(state()))
-    result = apply(image, received().apply_leader_and_isr(asked, image, lambda topic, partition: present))
+    result = apply(
+        image, received().apply_leader_and_isr(asked, image, lambda topic, partition: present)
+    )
     assert result.answers == {("t", 0): answer}
     assert list(result.roles) == ([("t", 0)] if takes_role else [])
 
@@ -240,13 +361,21 @@ ILLEGAL_NAMES = ("", ".", "..", "../escaped", "a/b", "a\0b", "n" * 250, "n" * 32
 
 @pytest.mark.parametrize("name", ILLEGAL_NAMES)
 def test_invalid_topic_name_creates_no_log(name: str) -> None:
-    """Its path would be another directory or invalid, and a failing log directory ends a broker with a single one."""
+    """Its path would be another directory or invalid, and a failing log directory ends a broker
+    with a single one.
+    """
     image = image_after(update(state()))
     asked = leader_and_isr(appointed())
-    asked.topic_states = [LeaderAndIsrTopicState(topic_name=name, topic_id=OTHER_ID, partition_states=[appointed()]), *asked.topic_states]
+    asked.topic_states = [
+        LeaderAndIsrTopicState(topic_name=name, topic_id=OTHER_ID, partition_states=[appointed()]),
+        *asked.topic_states,
+    ]
     result = received().apply_leader_and_isr(asked, image, lambda topic, partition: None)
     assert not isinstance(result, Refusal)
-    assert result.answers == {(name, 0): ErrorCode.INVALID_TOPIC_EXCEPTION, ("t", 0): ErrorCode.NONE}
+    assert result.answers == {
+        (name, 0): ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ("t", 0): ErrorCode.NONE,
+    }
     assert list(result.roles) == [("t", 0)]
 
 
@@ -254,13 +383,23 @@ def test_partition_that_only_receives_a_topic_id_keeps_its_role() -> None:
     """With the known leader epoch LeaderAndIsr may bring an id and nothing else."""
     image = image_after(update(state(), topic_id=ZERO_UUID))
     result = apply(
-        image, received().apply_leader_and_isr(leader_and_isr(appointed(leader_epoch=0)), image, lambda *_: held(0, derived_topic_id("t")))
+        image,
+        received().apply_leader_and_isr(
+            leader_and_isr(appointed(leader_epoch=0)),
+            image,
+            lambda *_: held(0, derived_topic_id("t")),
+        ),
     )
     assert (result.adopted, result.records) == ({"t": TOPIC_ID}, [])
 
 
-@pytest.mark.parametrize(("option", "kraft", "kept"), [(True, True, frozenset({("t", 0)})), (True, False, None), (False, True, None)])
-def test_replica_missing_from_a_full_request_is_a_stray(option: bool, kraft: bool, kept: frozenset[tuple[str, int]] | None) -> None:
+@pytest.mark.parametrize(
+    ("option", "kraft", "kept"),
+    [(True, True, frozenset({("t", 0)})), (True, False, None), (False, True, None)],
+)
+def test_replica_missing_from_a_full_request_is_a_stray(
+    option: bool, kraft: bool, kept: frozenset[tuple[str, int]] | None
+) -> None:
     """Only from a KRaft controller, and only at a migrating broker."""
     result = received(deletes_what_is_missing=option).apply_leader_and_isr(
         leader_and_isr(appointed(), kraft=kraft, kind=FULL), MetadataImage(), lambda *_: None
@@ -281,11 +420,19 @@ def test_replica_missing_from_a_full_request_is_a_stray(option: bool, kraft: boo
     ],
 )
 def test_stop_replica_needs_the_latest_leader_epoch(
-    leader_epoch: int, present: LocalPartition | None, answer: ErrorCode, stopped: dict[tuple[str, int], bool]
+    leader_epoch: int,
+    present: LocalPartition | None,
+    answer: ErrorCode,
+    stopped: dict[tuple[str, int], bool],
 ) -> None:
     """StopReplica (5): KIP-570."""
-    row = StopReplicaPartitionState(partition_index=0, leader_epoch=leader_epoch, delete_partition=True)
-    request = StopReplicaRequest(controller_epoch=CONTROLLER_EPOCH, topic_states=[StopReplicaTopicState(topic_name="t", partition_states=[row])])
+    row = StopReplicaPartitionState(
+        partition_index=0, leader_epoch=leader_epoch, delete_partition=True
+    )
+    request = StopReplicaRequest(
+        controller_epoch=CONTROLLER_EPOCH,
+        topic_states=[StopReplicaTopicState(topic_name="t", partition_states=[row])],
+    )
     result = received().stop(request, lambda *_: present)
     assert isinstance(result, MetadataUpdate)
     assert (result.answers, result.stopped) == ({("t", 0): answer}, stopped)
@@ -295,7 +442,10 @@ def test_stop_replica_needs_the_latest_leader_epoch(
 def test_invalid_topic_name_deletes_nothing(name: str) -> None:
     """It would be the directory of another program."""
     row = StopReplicaPartitionState(partition_index=0, leader_epoch=5, delete_partition=True)
-    request = StopReplicaRequest(controller_epoch=CONTROLLER_EPOCH, topic_states=[StopReplicaTopicState(topic_name=name, partition_states=[row])])
+    request = StopReplicaRequest(
+        controller_epoch=CONTROLLER_EPOCH,
+        topic_states=[StopReplicaTopicState(topic_name=name, partition_states=[row])],
+    )
 
     def held(topic: str, partition: int) -> LocalPartition | None:
         raise AssertionError("a directory of that name must not be looked up")
@@ -308,8 +458,13 @@ def test_invalid_topic_name_deletes_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     "request_of_old",
     [
-        StopReplicaRequest(delete_partitions=True, ungrouped_partitions=[StopReplicaPartitionV0(topic_name="t", partition_index=0)]),
-        StopReplicaRequest(delete_partitions=True, topics=[StopReplicaTopicV1(name="t", partition_indexes=[0])]),
+        StopReplicaRequest(
+            delete_partitions=True,
+            ungrouped_partitions=[StopReplicaPartitionV0(topic_name="t", partition_index=0)],
+        ),
+        StopReplicaRequest(
+            delete_partitions=True, topics=[StopReplicaTopicV1(name="t", partition_indexes=[0])]
+        ),
     ],
 )
 def test_older_versions_delete_all_partitions_or_none(request_of_old: StopReplicaRequest) -> None:
@@ -320,7 +475,9 @@ def test_older_versions_delete_all_partitions_or_none(request_of_old: StopReplic
 
 
 def test_deposed_controller_is_rejected() -> None:
-    """STALE_CONTROLLER_EPOCH, for all three requests; the state sent by a later controller remains."""
+    """STALE_CONTROLLER_EPOCH, for all three requests; the state sent by a later controller
+    remains.
+    """
     teller, image = received(), MetadataImage()
     apply(image, teller.update(update(state(), epoch=7), image))  # type: ignore[arg-type]
     refused = [
@@ -328,13 +485,22 @@ def test_deposed_controller_is_rejected() -> None:
         teller.apply_leader_and_isr(leader_and_isr(appointed(), epoch=6), image, lambda *_: None),
         teller.stop(StopReplicaRequest(controller_epoch=6), lambda *_: None),
     ]
-    assert [isinstance(each, Refusal) and each.error for each in refused] == [ErrorCode.STALE_CONTROLLER_EPOCH] * 3
+    assert [isinstance(each, Refusal) and each.error for each in refused] == [
+        ErrorCode.STALE_CONTROLLER_EPOCH
+    ] * 3
     assert (teller.controller_epoch, teller.controller_id) == (7, 2)
 
 
-@pytest.mark.parametrize(("named", "own", "is_refused"), [(-1, 26, False), (25, 26, True), (26, 26, False), (27, 26, False)])
-def test_request_for_an_earlier_incarnation_is_rejected(named: int, own: int, is_refused: bool) -> None:
-    """STALE_BROKER_EPOCH (KIP-380): a later epoch may be one that this broker has not received yet."""
+@pytest.mark.parametrize(
+    ("named", "own", "is_refused"),
+    [(-1, 26, False), (25, 26, True), (26, 26, False), (27, 26, False)],
+)
+def test_request_for_an_earlier_incarnation_is_rejected(
+    named: int, own: int, is_refused: bool
+) -> None:
+    """STALE_BROKER_EPOCH (KIP-380): a later epoch may be one that this broker has not received
+    yet.
+    """
     assert (refuse_broker_epoch(named, own) is not None) == is_refused
 
 
@@ -350,14 +516,19 @@ def config(text: str) -> bytes:
         ("brokers/<default>", ['"a":"1"', ""], {}),
     ],
 )
-def test_config_znode_is_the_complete_config(entity: str, texts: list[str], expected: dict[str, str]) -> None:
+def test_config_znode_is_the_complete_config(
+    entity: str, texts: list[str], expected: dict[str, str]
+) -> None:
     """A setting that it no longer names is unset."""
     image = MetadataImage()
     for text in texts:
         for record in entity_changes(entity, config(text), image):
             image.load(record)
     kind, _, name = entity.partition("/")
-    assert image.configs_of(2 if kind == "topics" else 4, "" if name == "<default>" else name) == expected
+    assert (
+        image.configs_of(2 if kind == "topics" else 4, "" if name == "<default>" else name)
+        == expected
+    )
 
 
 def test_quotas_and_credentials_follow_their_znodes() -> None:
@@ -374,16 +545,25 @@ def test_quotas_and_credentials_follow_their_znodes() -> None:
     assert follow("users/al%20ice", f'"producer_byte_rate":"5000",{scram}') == 2
     assert follow("users/al%20ice", f'"producer_byte_rate":"5000",{scram}') == 0, "nothing is new"
     assert follow("users/al%20ice/clients/<default>", '"request_percentage":"50"') == 1
-    assert [credential.name for credential in image.registries.scram_credentials.records()] == ["al ice"]
-    assert follow("users/al%20ice", "") == 2
-    assert [(quota.key, [(part.entity_type, part.entity_name) for part in quota.entity]) for quota in image.registries.quotas.records()] == [
-        ("request_percentage", [("user", "al ice"), ("client-id", None)])
+    assert [credential.name for credential in image.registries.scram_credentials.records()] == [
+        "al ice"
     ]
+    assert follow("users/al%20ice", "") == 2
+    assert [
+        (quota.key, [(part.entity_type, part.entity_name) for part in quota.entity])
+        for quota in image.registries.quotas.records()
+    ] == [("request_percentage", [("user", "al ice"), ("client-id", None)])]
     assert image.registries.scram_credentials.records() == []
 
 
 @pytest.mark.parametrize(
-    ("entity", "data"), [("topics/t", b"{"), ("users/a", b'{"config":{"producer_byte_rate":"much"}}'), ("cars/1", b"{}"), ("users/a/clients", b"{}")]
+    ("entity", "data"),
+    [
+        ("topics/t", b"{"),
+        ("users/a", b'{"config":{"producer_byte_rate":"much"}}'),
+        ("cars/1", b"{}"),
+        ("users/a/clients", b"{}"),
+    ],
 )
 def test_unreadable_data_is_reported(entity: str, data: bytes) -> None:
     """A corrupted znode must not be treated as an empty one."""
@@ -392,14 +572,20 @@ def test_unreadable_data_is_reported(entity: str, data: bytes) -> None:
 
 
 def acls(*principals: str) -> bytes:
-    rows = ",".join(f'{{"principal":"User:{each}","permissionType":"Allow","operation":"Read","host":"*"}}' for each in principals)
+    rows = ",".join(
+        f'{{"principal":"User:{each}","permissionType":"Allow","operation":"Read","host":"*"}}'
+        for each in principals
+    )
     return f'{{"version":1,"acls":[{rows}]}}'.encode()
 
 
 def test_acls_follow_the_znode_of_their_resource() -> None:
     """/kafka-acl/Topic/t; without data there are none (AclAuthorizer)."""
     image = MetadataImage()
-    resource, other = (AclResourceType.TOPIC, AclPatternType.LITERAL, "t"), (AclResourceType.TOPIC, AclPatternType.PREFIXED, "t")
+    resource, other = (
+        (AclResourceType.TOPIC, AclPatternType.LITERAL, "t"),
+        (AclResourceType.TOPIC, AclPatternType.PREFIXED, "t"),
+    )
 
     def follow(which: tuple[AclResourceType, AclPatternType, str], data: bytes | None) -> int:
         records = access_changes(which, data, image)
@@ -411,7 +597,9 @@ def test_acls_follow_the_znode_of_their_resource() -> None:
     assert follow(other, acls("alice")) == 1
     assert follow(resource, acls("alice", "bob")) == 0, "nothing is new"
     assert follow(resource, acls("bob", "carol")) == 2
-    assert sorted((rule.principal, rule.pattern_type) for rule in image.registries.access_rules.records()) == [
+    assert sorted(
+        (rule.principal, rule.pattern_type) for rule in image.registries.access_rules.records()
+    ) == [
         ("User:alice", AclPatternType.PREFIXED),
         ("User:bob", AclPatternType.LITERAL),
         ("User:carol", AclPatternType.LITERAL),
@@ -423,13 +611,21 @@ def test_acls_follow_the_znode_of_their_resource() -> None:
     ("path", "resource"),
     [
         ("/kafka-acl/Topic/t", (AclResourceType.TOPIC, AclPatternType.LITERAL, "t")),
-        ("/kafka-acl/TransactionalId/a/b", (AclResourceType.TRANSACTIONAL_ID, AclPatternType.LITERAL, "a/b")),
-        ("/kafka-acl-extended/prefixed/Group/g", (AclResourceType.GROUP, AclPatternType.PREFIXED, "g")),
+        (
+            "/kafka-acl/TransactionalId/a/b",
+            (AclResourceType.TRANSACTIONAL_ID, AclPatternType.LITERAL, "a/b"),
+        ),
+        (
+            "/kafka-acl-extended/prefixed/Group/g",
+            (AclResourceType.GROUP, AclPatternType.PREFIXED, "g"),
+        ),
         ("/kafka-acl/Topic", None),
         ("/kafka-acl-extended/prefixed", None),
         ("/kafka-acl/Car/x", None),
     ],
 )
-def test_znode_path_names_the_resource_of_its_acls(path: str, resource: tuple[AclResourceType, AclPatternType, str] | None) -> None:
+def test_znode_path_names_the_resource_of_its_acls(
+    path: str, resource: tuple[AclResourceType, AclPatternType, str] | None
+) -> None:
     """Intermediate znodes have none."""
     assert resource_of_path(path) == resource

@@ -12,7 +12,11 @@ from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.core.zookeeper_mode.received_metadata import FULL, LocalPartition, ReceivedMetadata
-from protocol.messages.k04_leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from protocol.messages.k04_leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from protocol.messages.k06_update_metadata import (
     LEADER_DURING_DELETE,
     UpdateMetadataBroker,
@@ -29,18 +33,42 @@ NUMBERS = st.sampled_from((0, 1, 2, -1, -2, LEADER_DURING_DELETE, 2**31 - 1))
 NODES = st.lists(st.sampled_from((OWN, 2, 3, -1)), max_size=3)
 
 UPDATED = st.builds(
-    UpdateMetadataPartitionState, partition_index=NUMBERS, leader=NUMBERS, leader_epoch=NUMBERS, isr=NODES, zk_version=NUMBERS, replicas=NODES
+    UpdateMetadataPartitionState,
+    partition_index=NUMBERS,
+    leader=NUMBERS,
+    leader_epoch=NUMBERS,
+    isr=NODES,
+    zk_version=NUMBERS,
+    replicas=NODES,
 )
 LED = st.builds(
-    LeaderAndIsrPartitionState, partition_index=NUMBERS, leader=NUMBERS, leader_epoch=NUMBERS, isr=NODES, partition_epoch=NUMBERS, replicas=NODES
+    LeaderAndIsrPartitionState,
+    partition_index=NUMBERS,
+    leader=NUMBERS,
+    leader_epoch=NUMBERS,
+    isr=NODES,
+    partition_epoch=NUMBERS,
+    replicas=NODES,
 )
-UPDATED_TOPICS = st.builds(UpdateMetadataTopicState, topic_name=NAMES, topic_id=IDS, partition_states=st.lists(UPDATED, max_size=2))
-LED_TOPICS = st.builds(LeaderAndIsrTopicState, topic_name=NAMES, topic_id=IDS, partition_states=st.lists(LED, max_size=2))
+UPDATED_TOPICS = st.builds(
+    UpdateMetadataTopicState,
+    topic_name=NAMES,
+    topic_id=IDS,
+    partition_states=st.lists(UPDATED, max_size=2),
+)
+LED_TOPICS = st.builds(
+    LeaderAndIsrTopicState,
+    topic_name=NAMES,
+    topic_id=IDS,
+    partition_states=st.lists(LED, max_size=2),
+)
 UPDATES = st.builds(
     UpdateMetadataRequest,
     is_kraft_controller=st.booleans(),
     type=st.sampled_from((0, 1, FULL)),
-    live_brokers=st.lists(st.builds(UpdateMetadataBroker, id=st.sampled_from((OWN, 2, -1))), max_size=2),
+    live_brokers=st.lists(
+        st.builds(UpdateMetadataBroker, id=st.sampled_from((OWN, 2, -1))), max_size=2
+    ),
     topic_states=st.lists(UPDATED_TOPICS, max_size=3),
 )
 LEADERS = st.builds(
@@ -52,8 +80,13 @@ LEADERS = st.builds(
 
 
 @given(st.lists(UPDATES | LEADERS, max_size=6))
-def test_no_control_request_gives_two_topics_one_id_or_one_topic_two(requests: list[UpdateMetadataRequest | LeaderAndIsrRequest]) -> None:
-    image, received = MetadataImage(), ReceivedMetadata(OWN, bytes(16), deletes_what_is_missing=True)
+def test_no_control_request_gives_two_topics_one_id_or_one_topic_two(
+    requests: list[UpdateMetadataRequest | LeaderAndIsrRequest],
+) -> None:
+    image, received = (
+        MetadataImage(),
+        ReceivedMetadata(OWN, bytes(16), deletes_what_is_missing=True),
+    )
 
     def held(name: str, number: int) -> LocalPartition | None:
         topic = image.topic(name)
@@ -64,7 +97,9 @@ def test_no_control_request_gives_two_topics_one_id_or_one_topic_two(requests: l
 
     for request in requests:
         answer = (
-            received.update(request, image) if isinstance(request, UpdateMetadataRequest) else received.apply_leader_and_isr(request, image, held)
+            received.update(request, image)
+            if isinstance(request, UpdateMetadataRequest)
+            else received.apply_leader_and_isr(request, image, held)
         )
         assert not isinstance(answer, Refusal), "the epoch of the controller never changes"
         for name, topic_id in answer.adopted.items():
@@ -76,8 +111,17 @@ def test_no_control_request_gives_two_topics_one_id_or_one_topic_two(requests: l
         assert len(names) == len(set(names))
         for name in names:
             topic = image.topic(name)
-            assert topic is not None and topic.name == name and image.topic_by_id(topic.topic_id) is topic
+            assert (
+                topic is not None
+                and topic.name == name
+                and image.topic_by_id(topic.topic_id) is topic
+            )
         assert all(image.topic(name) is not None for name, _ in answer.roles)
-        state = ControllerState(cluster_id="cluster", session_timeout_ms=9000, metadata_version=21, topic_defaults=TopicDefaults())
+        state = ControllerState(
+            cluster_id="cluster",
+            session_timeout_ms=9000,
+            metadata_version=21,
+            topic_defaults=TopicDefaults(),
+        )
         for offset, record in enumerate(snapshot_records(image)):
             state.replay(record, offset)

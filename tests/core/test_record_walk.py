@@ -25,7 +25,9 @@ SIZES: dict[str, Callable[[Random, int], int]] = {
 
 def batch_of(kind: str, count: int) -> bytes:
     draw = Random(f"{kind}/{count}")
-    return build_batch([Record(timestamp=index, value=bytes(SIZES[kind](draw, index))) for index in range(count)])
+    return build_batch(
+        [Record(timestamp=index, value=bytes(SIZES[kind](draw, index))) for index in range(count)]
+    )
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -37,7 +39,9 @@ def test_records_of_any_sizes_are_accepted(kind: str, count: int) -> None:
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_changed_length_is_detected_wherever_the_reader_would_fail(kind: str) -> None:
-    """One byte of the records is changed: the walk ignores changes that leave the lengths intact and must detect all others."""
+    """One byte of the records is changed: the walk ignores changes that leave the lengths intact
+    and must detect all others.
+    """
     whole = batch_of(kind, 40)
     draw = Random(kind)
     for _ in range(200):

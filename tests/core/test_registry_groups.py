@@ -62,12 +62,16 @@ def test_groups_equal_a_full_scan_also_after_a_revert(seed: int) -> None:
             wanted = [one for one in registries.access_rules.records() if one.resource_name == each]
             assert registries.access_rules.of_group((2, 3, each)) == wanted
             entity = (("user", each),)
-            quotas = [one for one in registries.quotas.records() if quota_entity(one.entity) == entity]
+            quotas = [
+                one for one in registries.quotas.records() if quota_entity(one.entity) == entity
+            ]
             assert registries.quotas.of_group(entity) == quotas
 
 
 def test_formatting_all_resources_is_as_cheap_as_formatting_all_rules() -> None:
-    """A ZooKeeper-mode controller writes each resource that a request changes, and each broker reads it."""
+    """A ZooKeeper-mode controller writes each resource that a request changes, and each broker
+    reads it.
+    """
     image = MetadataImage()
     names = [f"t{number}" for number in range(RESOURCES)]
     started = time.process_time()

@@ -1,4 +1,6 @@
-"""Release profiles: a chain of deltas. tests/releases compares their ranges with Kafka's jars, tests/apache_kafka with running brokers."""
+"""Release profiles: a chain of deltas. tests/releases compares their ranges with Kafka's jars,
+tests/apache_kafka with running brokers.
+"""
 
 import pytest
 
@@ -25,19 +27,52 @@ def test_releases_are_sorted_by_age() -> None:
     """A later release has every trait of an earlier one."""
     before = ["2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.1", "3.2"]
     names = [known.name for known in releases()]
-    assert names == [*before, "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4"] and DEFAULT_RELEASE == "3.9"
+    assert (
+        names
+        == [
+            *before,
+            "3.3",
+            "3.4",
+            "3.5",
+            "3.6",
+            "3.7",
+            "3.8",
+            "3.9",
+            "4.0",
+            "4.1",
+            "4.2",
+            "4.3",
+            "4.4",
+        ]
+        and DEFAULT_RELEASE == "3.9"
+    )
     assert [known.name for known in releases() if not known.has_kraft] == before
-    assert [known.name for known in releases() if not known.has_zookeeper_mode] == ["4.0", "4.1", "4.2", "4.3", "4.4"]
+    assert [known.name for known in releases() if not known.has_zookeeper_mode] == [
+        "4.0",
+        "4.1",
+        "4.2",
+        "4.3",
+        "4.4",
+    ]
     for earlier, later in zip(releases(), releases()[1:], strict=False):
         assert later.traits[: len(earlier.traits)] == earlier.traits
-        assert earlier.metadata_version < later.metadata_version or later.metadata_version == WITHOUT_NUMBER
+        assert (
+            earlier.metadata_version < later.metadata_version
+            or later.metadata_version == WITHOUT_NUMBER
+        )
 
 
-@pytest.mark.parametrize("known", [known for known in releases() if known.has_kraft], ids=lambda known: known.name)
+@pytest.mark.parametrize(
+    "known", [known for known in releases() if known.has_kraft], ids=lambda known: known.name
+)
 def test_new_cluster_has_the_latest_level_of_its_release(known: Release) -> None:
     """And supports every level from the first with KRaft, or, since 4.0, from the last of 3.3."""
     level = known.metadata_version
-    assert METADATA_VERSIONS[level].name == known.metadata_version_name and known.metadata_version_name.startswith(f"{known.name}-")
+    assert METADATA_VERSIONS[
+        level
+    ].name == known.metadata_version_name and known.metadata_version_name.startswith(
+        f"{known.name}-"
+    )
     assert known.supported_features["metadata.version"] == (1 if known.name < "4" else 7, level)
 
 
@@ -61,35 +96,55 @@ ELR, GROUPS, SHARES, STREAMS, TRANSACTIONS = (
     ],
 )
 def test_new_cluster_has_the_features_of_its_release(name: str, levels: dict[str, int]) -> None:
-    """As in ApiVersions of new clusters (4.0.2, 4.1.2, 4.2.2, 4.4.0); metadata.version is written first, the others by name."""
+    """As in ApiVersions of new clusters (4.0.2, 4.1.2, 4.2.2, 4.4.0); metadata.version is written
+    first, the others by name.
+    """
     known = release(name)
     bootstrap = bootstrap_at(known.metadata_version, known.supported_features)
-    features = [(record.name, record.feature_level) for record in bootstrap.records if isinstance(record, FeatureLevelRecord)]
+    features = [
+        (record.name, record.feature_level)
+        for record in bootstrap.records
+        if isinstance(record, FeatureLevelRecord)
+    ]
     assert features == [("metadata.version", known.metadata_version), *sorted(levels.items())]
 
 
 def test_brokers_wait_for_producer_ids_before_3_6() -> None:
     """The difference that a client sees first."""
     with_kraft = [known for known in releases() if known.has_kraft]
-    assert [known.name for known in with_kraft if not known.has(traits.PREFETCHED_PRODUCER_IDS)] == ["3.3", "3.4", "3.5"]
+    assert [
+        known.name for known in with_kraft if not known.has(traits.PREFETCHED_PRODUCER_IDS)
+    ] == ["3.3", "3.4", "3.5"]
 
 
-@pytest.mark.parametrize("known", [known for known in releases() if known.has_zookeeper_mode], ids=lambda known: known.name)
+@pytest.mark.parametrize(
+    "known",
+    [known for known in releases() if known.has_zookeeper_mode],
+    ids=lambda known: known.name,
+)
 def test_zookeeper_mode_broker_uses_the_latest_protocol_of_its_release(known: Release) -> None:
-    """Unless inter.broker.protocol.version is set: an upgrade without that setting changes the protocol at once."""
+    """Unless inter.broker.protocol.version is set: an upgrade without that setting changes the
+    protocol at once.
+    """
     assert ProtocolVersion.parse(known.name).name == known.metadata_version_name
     assert ProtocolVersion.parse(known.name).level == known.metadata_version
 
 
 def test_apis_removed_in_4_0_are_not_offered() -> None:
     """ControlledShutdown was for ZooKeeper; KIP-896 removed old versions."""
-    assert ApiKey.CONTROLLED_SHUTDOWN in release("3.9").controller_apis and ApiKey.CONTROLLED_SHUTDOWN not in release("4.1").controller_apis
-    assert (release("3.9").broker_apis[ApiKey.FETCH], release("4.1").broker_apis[ApiKey.FETCH]) == ((0, 17), (4, 18))
+    assert (
+        ApiKey.CONTROLLED_SHUTDOWN in release("3.9").controller_apis
+        and ApiKey.CONTROLLED_SHUTDOWN not in release("4.1").controller_apis
+    )
+    assert (release("3.9").broker_apis[ApiKey.FETCH], release("4.1").broker_apis[ApiKey.FETCH]) == (
+        (0, 17),
+        (4, 18),
+    )
 
 
 def test_release_has_the_traits_introduced_up_to_it() -> None:
-    """Releases list their traits explicitly; each trait names the release that introduced it. (Levels of
-    metadata.version are named after their release.)
+    """Releases list their traits explicitly; each trait names the release that introduced it.
+    (Levels of metadata.version are named after their release.)
     """
     every = [trait for trait in vars(traits).values() if isinstance(trait, Trait)]
     for known in releases():

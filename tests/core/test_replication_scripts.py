@@ -11,7 +11,15 @@ import pytest
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, AppendRules
-from kraftsim.core.partitions.following import Accept, BackOff, FetchWish, Following, OffsetWish, RestartAt, TruncateTo
+from kraftsim.core.partitions.following import (
+    Accept,
+    BackOff,
+    FetchWish,
+    Following,
+    OffsetWish,
+    RestartAt,
+    TruncateTo,
+)
 from kraftsim.core.partitions.in_sync_replicas import IsrProposal
 from kraftsim.core.partitions.leader_epochs import LeaderEpochs
 from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
@@ -45,18 +53,33 @@ class ScriptDriver:
         verb, *words = line.split()
         before = self.replica.high_watermark
         said = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or ""
-        moved = f"high watermark {self.replica.high_watermark}" if self.replica.high_watermark != before else ""
+        moved = (
+            f"high watermark {self.replica.high_watermark}"
+            if self.replica.high_watermark != before
+            else ""
+        )
         return "\n".join(line for line in (said, moved) if line)
 
-    # The leader's side --------------------------------------------------------------------------------------------------------------------------
+    # The leader's side
+    # ----------------------------------------------------------------------------------------------
 
     def do_lead(self, epoch: str, isr: str, partition_epoch: str, min_in_sync: str = "1") -> str:
         isr = isr.removeprefix("isr=")
         self.min_in_sync = int(min_in_sync)
         self.replica.rules = AppendRules(min_in_sync_replicas=self.min_in_sync)
-        leader_and_isr = LeaderAndIsrState(leader_epoch=int(epoch), partition_epoch=int(partition_epoch), replicas=(1, 2, 3), isr=_ids(isr))
+        leader_and_isr = LeaderAndIsrState(
+            leader_epoch=int(epoch),
+            partition_epoch=int(partition_epoch),
+            replicas=(1, 2, 3),
+            isr=_ids(isr),
+        )
         rules = LeaderRules(lag_max_ms=LAG_MAX_MS, min_in_sync=self.min_in_sync)
-        self.replica.lead(leader_and_isr, now_ms=self.now_ms, rules=rules, eligible=lambda replica_id, _: replica_id not in self.fenced)
+        self.replica.lead(
+            leader_and_isr,
+            now_ms=self.now_ms,
+            rules=rules,
+            eligible=lambda replica_id, _: replica_id not in self.fenced,
+        )
         return self._shown()
 
     def do_at(self, now_ms: str) -> None:
@@ -69,7 +92,9 @@ class ScriptDriver:
         self.fenced.discard(int(replica_id))
 
     def do_append(self, count: str) -> str:
-        decision = self.replica.decide_append(make_batch(0, int(count) - 1, producer_id=-1, epoch=-1), ALL_REPLICAS, self.now_ms)
+        decision = self.replica.decide_append(
+            make_batch(0, int(count) - 1, producer_id=-1, epoch=-1), ALL_REPLICAS, self.now_ms
+        )
         if isinstance(decision, Refusal):
             return f"rejected {decision.error.name}"
         assert isinstance(decision, AppendDecision), "there are no producers"
@@ -84,13 +109,19 @@ class ScriptDriver:
         refusal = self.replica.refuse_follower(int(replica_id), leader_epoch)
         if refusal is not None:
             return f"rejected {refusal.error.name}"
-        fetched = self.replica.on_follower_fetch(int(replica_id), int(offset), 0, now_ms=self.now_ms, broker_epoch=int(replica_id))
+        fetched = self.replica.on_follower_fetch(
+            int(replica_id), int(offset), 0, now_ms=self.now_ms, broker_epoch=int(replica_id)
+        )
         return self._proposed(fetched.proposal)
 
     def do_compare(self, offset: str, last_epoch: str) -> str:
         """The response to a follower whose log ends at an offset with a record of an epoch."""
         found = decide_read(
-            self.replica, int(offset), current_leader_epoch=self.replica.leader_epoch, last_fetched_epoch=int(last_epoch), is_follower=True
+            self.replica,
+            int(offset),
+            current_leader_epoch=self.replica.leader_epoch,
+            last_fetched_epoch=int(last_epoch),
+            is_follower=True,
         )
         match found:
             case Refusal():
@@ -104,7 +135,11 @@ class ScriptDriver:
 
     def do_accepted(self, isr: str, partition_epoch: str) -> str:
         assert self.proposal is not None, "something was proposed"
-        after = self.replica.on_isr_answer(self.proposal, AgreedIsr(self.replica.leader_epoch, int(partition_epoch), _ids(isr)), self.now_ms)
+        after = self.replica.on_isr_answer(
+            self.proposal,
+            AgreedIsr(self.replica.leader_epoch, int(partition_epoch), _ids(isr)),
+            self.now_ms,
+        )
         return f"{after.name.lower()}; {self._shown()}"
 
     def do_rejected(self, error: str) -> str:
@@ -116,11 +151,14 @@ class ScriptDriver:
         outcome = self.replica.replicated(int(required_offset))
         return "waits" if outcome is None else outcome.name
 
-    # The follower's side ------------------------------------------------------------------------------------------------------------------------
+    # The follower's side
+    # ----------------------------------------------------------------------------------------------
 
     def do_log(self, end_offset: str, high_watermark: str, *epochs: str) -> str:
         """A log found on disk: epochs as "3@10"."""
-        self.replica = self._new(int(end_offset), int(high_watermark), [each.split("@") for each in epochs])
+        self.replica = self._new(
+            int(end_offset), int(high_watermark), [each.split("@") for each in epochs]
+        )
         return self._shown()
 
     def do_here_from(self, local_start_offset: str) -> None:
@@ -138,31 +176,51 @@ class ScriptDriver:
         """Records sent by the leader, and its high watermark."""
         wish = self._following().wish()
         assert isinstance(wish, FetchWish), "it fetches"
-        step = self._following().on_fetched(wish, error=ErrorCode.NONE, high_watermark=int(high_watermark), log_start_offset=0)
+        step = self._following().on_fetched(
+            wish, error=ErrorCode.NONE, high_watermark=int(high_watermark), log_start_offset=0
+        )
         assert isinstance(step, Accept), "the requested records are appended"
         if int(count):
-            batch = make_batch(0, int(count) - 1, producer_id=-1, epoch=-1, base_offset=self.replica.log_end_offset)
-            if int(epoch) > (self.replica.epochs.latest_epoch if self.replica.epochs.latest_epoch is not None else -1):
+            batch = make_batch(
+                0, int(count) - 1, producer_id=-1, epoch=-1, base_offset=self.replica.log_end_offset
+            )
+            if int(epoch) > (
+                self.replica.epochs.latest_epoch
+                if self.replica.epochs.latest_epoch is not None
+                else -1
+            ):
                 self.replica.epochs.assign(int(epoch), batch.base_offset)
-            self.replica.append_replicated(RecordBatch(b"".join(batch.with_base_offset(batch.base_offset, int(epoch)))))
+            self.replica.append_replicated(
+                RecordBatch(b"".join(batch.with_base_offset(batch.base_offset, int(epoch))))
+            )
         self.replica.on_replicated(step.high_watermark)
         return self._wish()
 
     def do_diverges(self, end_offset: str, epoch: str) -> str:
         wish = self._following().wish()
         assert isinstance(wish, FetchWish), "it fetches"
-        step = self._following().on_fetched(wish, error=ErrorCode.NONE, diverging=Diverging(leader_epoch=int(epoch), end_offset=int(end_offset)))
+        step = self._following().on_fetched(
+            wish,
+            error=ErrorCode.NONE,
+            diverging=Diverging(leader_epoch=int(epoch), end_offset=int(end_offset)),
+        )
         return f"{self._stepped(step)}\n{self._wish()}"
 
     def do_fetch_failed(self, error: str) -> str:
         wish = self._following().wish()
         assert isinstance(wish, FetchWish), "it fetches"
-        return f"{self._stepped(self._following().on_fetched(wish, error=ErrorCode[error]))}\n{self._wish()}"
+        return (
+            f"{self._stepped(self._following().on_fetched(wish, error=ErrorCode[error]))}\n"
+            f"{self._wish()}"
+        )
 
     def do_offset(self, offset: str) -> str:
         wish = self._following().wish()
         assert isinstance(wish, OffsetWish), "it requests offsets"
-        return f"{self._stepped(self._following().on_offset(wish, error=ErrorCode.NONE, offset=int(offset)))}\n{self._wish()}"
+        return (
+            f"{self._stepped(self._following().on_offset(wish, error=ErrorCode.NONE, offset=int(offset)))}"
+            f"\n{self._wish()}"
+        )
 
     def _following(self) -> Following:
         assert self.replica.following is not None, "it follows"
@@ -175,7 +233,10 @@ class ScriptDriver:
                 return "requests nothing"
             case OffsetWish():
                 return f"lists the {wish.name.lower()} offset"
-        return f"fetches from {wish.fetch_offset}, last epoch {wish.last_fetched_epoch}, in leader epoch {wish.leader_epoch}"
+        return (
+            f"fetches from {wish.fetch_offset}, last epoch {wish.last_fetched_epoch}, in leader "
+            f"epoch {wish.leader_epoch}"
+        )
 
     def _stepped(self, step: object) -> str:
         match step:
@@ -196,9 +257,12 @@ class ScriptDriver:
         self.replica.epochs.truncate_to(end_offset)
         self.replica.on_truncated(start_offset, end_offset)
 
-    # Both ---------------------------------------------------------------------------------------------------------------------------------------
+    # Both
+    # ----------------------------------------------------------------------------------------------
 
-    def _new(self, end_offset: int = 0, high_watermark: int = 0, epochs: list[list[str]] | None = None) -> PartitionReplica:
+    def _new(
+        self, end_offset: int = 0, high_watermark: int = 0, epochs: list[list[str]] | None = None
+    ) -> PartitionReplica:
         known = LeaderEpochs()
         for epoch, offset in epochs or []:
             known.assign(int(epoch), int(offset))
@@ -217,12 +281,23 @@ class ScriptDriver:
 
     def _proposed(self, proposal: IsrProposal | None) -> str:
         self.proposal = proposal or self.proposal
-        return f"proposes isr {list(proposal.isr)} at partition epoch {proposal.partition_epoch}" if proposal is not None else ""
+        return (
+            f"proposes isr {list(proposal.isr)} at partition epoch {proposal.partition_epoch}"
+            if proposal is not None
+            else ""
+        )
 
     def _shown(self) -> str:
         replica, leader_state = self.replica, self.replica.leader_state
         log = f"log ends {replica.log_end_offset}, high watermark {replica.high_watermark}"
-        return log if leader_state is None else f"leads epoch {replica.leader_epoch}, isr {list(leader_state.in_sync.agreed)}, {log}"
+        return (
+            log
+            if leader_state is None
+            else (
+                f"leads epoch {replica.leader_epoch}, isr {list(leader_state.in_sync.agreed)}, "
+                f"{log}"
+            )
+        )
 
 
 def _ids(text: str) -> tuple[int, ...]:
@@ -230,8 +305,18 @@ def _ids(text: str) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(
-    "script", ["leader_replicates", "leader_isr_shrinks", "leader_isr_expands", "leader_validates_fetches", "follower_fetches", "follower_truncates"]
+    "script",
+    [
+        "leader_replicates",
+        "leader_isr_shrinks",
+        "leader_isr_expands",
+        "leader_validates_fetches",
+        "follower_fetches",
+        "follower_truncates",
+    ],
 )
-def test_replication_scripts(script: str, run_script: Callable[[str, Callable[[str], str]], None]) -> None:
+def test_replication_scripts(
+    script: str, run_script: Callable[[str, Callable[[str], str]], None]
+) -> None:
     """The comments of each script name the rule that it covers."""
     run_script(script, ScriptDriver().answer)

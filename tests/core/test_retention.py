@@ -1,4 +1,7 @@
-"""Which segments are deleted, by log start offset, size, or age.   Source: UnifiedLog.deleteOldSegments."""
+"""Which segments are deleted, by log start offset, size, or age.
+
+Source: UnifiedLog.deleteOldSegments.
+"""
 
 import pytest
 
@@ -12,12 +15,19 @@ KEEPS_ALL = RetentionRules(retention_ms=-1, retention_bytes=-1)
 
 
 def segments(*sizes: int, active: int = 0) -> SegmentList:
-    """Return a log whose segments have ten offsets and so many bytes each; the n-th one was written at n * 1000 ms."""
+    """Return a log whose segments have ten offsets and so many bytes each; the n-th one was written
+    at n * 1000 ms.
+    """
     made = SegmentList(SegmentSettings())
     for number, size_bytes in enumerate((*sizes, active)):
         made.add_segment(number * 10, NOW_MS)
         if size_bytes:
-            made.add_batch(first_offset=number * 10, last_offset=number * 10 + 9, size_bytes=size_bytes, max_timestamp=(number + 1) * 1000)
+            made.add_batch(
+                first_offset=number * 10,
+                last_offset=number * 10 + 9,
+                size_bytes=size_bytes,
+                max_timestamp=(number + 1) * 1000,
+            )
     return made
 
 
@@ -34,7 +44,11 @@ def segments(*sizes: int, active: int = 0) -> SegmentList:
         (RetentionRules(retention_ms=-1, retention_bytes=201), {}, None),
         (RetentionRules(retention_ms=-1, retention_bytes=200), {}, Expired(1, Reason.SIZE)),
         (RetentionRules(retention_ms=-1, retention_bytes=0), {}, Expired(3, Reason.SIZE)),
-        (RetentionRules(retention_ms=-1, retention_bytes=0), {"high_watermark": 19}, Expired(1, Reason.SIZE)),
+        (
+            RetentionRules(retention_ms=-1, retention_bytes=0),
+            {"high_watermark": 19},
+            Expired(1, Reason.SIZE),
+        ),
         (RetentionRules(retention_ms=99_000), {}, None),
         (RetentionRules(retention_ms=98_999), {}, Expired(1, Reason.TIME)),
         (RetentionRules(retention_ms=0), {}, Expired(3, Reason.TIME)),
@@ -53,9 +67,14 @@ def test_oldest_segments_are_deleted_for_the_first_reason_that_applies(
 
 def test_active_segment_is_deleted_once_it_is_too_old() -> None:
     log = segments(100, active=100)
-    assert expired(log.segments, RetentionRules(retention_ms=0), now_ms=NOW_MS, log_start_offset=0, log_end_offset=20, high_watermark=20) == Expired(
-        2, Reason.TIME
-    )
+    assert expired(
+        log.segments,
+        RetentionRules(retention_ms=0),
+        now_ms=NOW_MS,
+        log_start_offset=0,
+        log_end_offset=20,
+        high_watermark=20,
+    ) == Expired(2, Reason.TIME)
 
 
 @pytest.mark.parametrize(
@@ -70,5 +89,7 @@ def test_active_segment_is_deleted_once_it_is_too_old() -> None:
 def test_epochs_begin_at_the_log_start_offset(start: int, left: list[EpochStart]) -> None:
     """Source: LeaderEpochFileCache.truncateFromStartAsyncFlush."""
     epochs = LeaderEpochs([EpochStart(1, 0), EpochStart(2, 10), EpochStart(5, 20)])
-    assert epochs.advance_log_start(start) is (list(epochs.starts) != [EpochStart(1, 0), EpochStart(2, 10), EpochStart(5, 20)])
+    assert epochs.advance_log_start(start) is (
+        list(epochs.starts) != [EpochStart(1, 0), EpochStart(2, 10), EpochStart(5, 20)]
+    )
     assert list(epochs.starts) == left

@@ -1,4 +1,6 @@
-"""The high watermark that a leader returns never falls below one that a follower has already seen; otherwise it returns none."""
+"""The high watermark that a leader returns never falls below one that a follower has already seen;
+otherwise it returns none.
+"""
 
 import pytest
 
@@ -9,14 +11,20 @@ from tests.core.quorum_harness import Harness
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_new_leader_never_publishes_a_lower_high_watermark_than_a_follower_has(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new leader may know less than its followers; Apache Kafka's replicas then fail with "Non-monotonic update of high watermark"."""
+def test_new_leader_never_publishes_a_lower_high_watermark_than_a_follower_has(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new leader may know less than its followers; Apache Kafka's replicas then fail with
+    "Non-monotonic update of high watermark".
+    """
     learn, seen = following._learn_high_watermark, 0
 
     def learn_if_monotone(quorum: Quorum, leaders: int) -> None:
         nonlocal seen
         seen += 1
-        assert leaders >= (quorum.log.high_watermark or 0), f"replica {quorum.own.id} receives {leaders} after {quorum.log.high_watermark}"
+        assert leaders >= (quorum.log.high_watermark or 0), (
+            f"replica {quorum.own.id} receives {leaders} after {quorum.log.high_watermark}"
+        )
         learn(quorum, leaders)
 
     monkeypatch.setattr(following, "_learn_high_watermark", learn_if_monotone)

@@ -1,4 +1,6 @@
-"""ACL searches with many filters at once give the results of matching each filter against each rule."""
+"""ACL searches with many filters at once give the results of matching each filter against each
+rule.
+"""
 
 import time
 from random import Random
@@ -7,7 +9,12 @@ import pytest
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security.access_rules import FOUND_MAX, KnownRights, decide_create_rules, decide_delete_rules
+from kraftsim.core.security.access_rules import (
+    FOUND_MAX,
+    KnownRights,
+    decide_create_rules,
+    decide_delete_rules,
+)
 from kraftsim.core.security.authorizer import WILDCARD, Rule
 from kraftsim.core.security.rule_search import RuleSearch
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
@@ -94,7 +101,9 @@ def registries_of(rules: list[Rule]) -> Registries:
 
 
 def test_cost_of_many_filters_and_rules_is_linear_in_both() -> None:
-    """Filters by name, principal or host that many rules match, but never both attributes of one rule."""
+    """Filters by name, principal or host that many rules match, but never both attributes of one
+    rule.
+    """
     rules = [
         AccessControlEntryRecord(
             id=number.to_bytes(16),
@@ -158,5 +167,9 @@ def test_first_error_of_an_invalid_acl_is_the_one_that_kafka_reports() -> None:
         operation=AclOperation.READ,
         permission_type=AclPermissionType.ALLOW,
     )
-    decision = decide_create_rules(Registries(dict), [creation], lambda: bytes(16), KnownRights.made())
-    assert decision.records == [] and decision.result == [Refusal(ErrorCode.INVALID_REQUEST, "Invalid resourceType UNKNOWN")]
+    decision = decide_create_rules(
+        Registries(dict), [creation], lambda: bytes(16), KnownRights.made()
+    )
+    assert decision.records == [] and decision.result == [
+        Refusal(ErrorCode.INVALID_REQUEST, "Invalid resourceType UNKNOWN")
+    ]

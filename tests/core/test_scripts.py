@@ -21,25 +21,41 @@ def steppers() -> set[str]:
         if path.is_relative_to(CORE) and path.relative_to(CORE).parts[0] in CONVERSATIONS:
             continue
         for node in ast.parse(path.read_text()).body:
-            is_plan = isinstance(node, ast.ClassDef) and any(isinstance(each, ast.Name) and each.id == "Protocol" for each in node.bases)
-            if isinstance(node, ast.ClassDef) and not is_plan and STEPS & {each.name for each in node.body if isinstance(each, ast.FunctionDef)}:
+            is_plan = isinstance(node, ast.ClassDef) and any(
+                isinstance(each, ast.Name) and each.id == "Protocol" for each in node.bases
+            )
+            if (
+                isinstance(node, ast.ClassDef)
+                and not is_plan
+                and STEPS & {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            ):
                 found.add(node.name)
     return found
 
 
 def sources() -> str:
     """The classes used by the script drivers and their harnesses."""
-    return "\n".join(path.read_text() for pattern in ("test_*_scripts.py", "*_harness.py", "*_stepper.py") for path in sorted(TESTS.glob(pattern)))
+    return "\n".join(
+        path.read_text()
+        for pattern in ("test_*_scripts.py", "*_harness.py", "*_stepper.py")
+        for path in sorted(TESTS.glob(pattern))
+    )
 
 
 def test_every_step_based_core_has_scripts():
     """As in etcd's raft. A group shard is covered as a whole."""
     found = steppers()
     assert len(found) >= 10
-    assert {name for name in found - PARTS_OF_A_SHARD if not re.search(rf"\b{name}\b", sources())} == set()
+    assert {
+        name for name in found - PARTS_OF_A_SHARD if not re.search(rf"\b{name}\b", sources())
+    } == set()
 
 
 def test_every_script_is_executed():
     """A script that is never executed becomes outdated."""
     text = sources() + (TESTS / "test_broker_lifecycle.py").read_text()
-    assert [path.stem for path in sorted((TESTS / "scripts").glob("*.txt")) if f'"{path.stem}"' not in text] == []
+    assert [
+        path.stem
+        for path in sorted((TESTS / "scripts").glob("*.txt"))
+        if f'"{path.stem}"' not in text
+    ] == []

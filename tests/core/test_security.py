@@ -1,8 +1,11 @@
-"""SCRAM with the examples of its specifications, ACLs with Kafka's own cases, and the formats of credentials."""
+"""SCRAM with the examples of its specifications, ACLs with Kafka's own cases, and the formats of
+credentials.
+"""
 
 import base64
 import hashlib
 import hmac
+import itertools
 
 import pytest
 
@@ -20,22 +23,34 @@ from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
 from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
 
 ALICE = Principal("User", "alice")
-READ, WRITE, DESCRIBE, ALL = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALL
+READ, WRITE, DESCRIBE, ALL = (
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.DESCRIBE,
+    AclOperation.ALL,
+)
 TOPIC = AclResourceType.TOPIC
 RFC_7677 = (
     b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
     b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
-    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+    (
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+        b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    ),
     b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
 )
 
 
-def credential(password: str, *, hash_name: str = "sha256", salt: bytes = b"salt", iterations: int = 4096) -> UserScramCredentialRecord:
+def credential(
+    password: str, *, hash_name: str = "sha256", salt: bytes = b"salt", iterations: int = 4096
+) -> UserScramCredentialRecord:
     """The stored form of a password in the metadata log."""
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     stored = hashlib.new(hash_name, hmac.digest(salted, b"Client Key", hash_name)).digest()
     server_key = hmac.digest(salted, b"Server Key", hash_name)
-    return UserScramCredentialRecord(name="user", salt=salt, stored_key=stored, server_key=server_key, iterations=iterations)
+    return UserScramCredentialRecord(
+        name="user", salt=salt, stored_key=stored, server_key=server_key, iterations=iterations
+    )
 
 
 def test_both_scram_sides_match_the_rfc_7677_example():
@@ -67,7 +82,16 @@ def test_wrong_password_or_wrong_server_keys_fail_the_exchange(mechanism):
 
 @pytest.mark.parametrize(
     "token",
-    [b"", b"n,,n=user", b"y,,n=user,r=abc", b"p=tls-unique,,n=user,r=abc", b"n,,n=us=er,r=abc", b"n,,n=user,r=", b"\xff\xfe", b"n,,n=nobody,r=abc"],
+    [
+        b"",
+        b"n,,n=user",
+        b"y,,n=user,r=abc",
+        b"p=tls-unique,,n=user,r=abc",
+        b"n,,n=us=er,r=abc",
+        b"n,,n=user,r=",
+        b"\xff\xfe",
+        b"n,,n=nobody,r=abc",
+    ],
 )
 def test_invalid_first_message_is_rejected(token):
     with pytest.raises(SaslRefused):
@@ -76,7 +100,9 @@ def test_invalid_first_message_is_rejected(token):
 
 def test_credential_with_too_few_iterations_is_rejected():
     with pytest.raises(SaslRefused):
-        ScramServer("SCRAM-SHA-256", {"user": credential("x", iterations=1000)}.get, "server").step(b"n,,n=user,r=abc")
+        ScramServer("SCRAM-SHA-256", {"user": credential("x", iterations=1000)}.get, "server").step(
+            b"n,,n=user,r=abc"
+        )
 
 
 def test_nonces_have_130_bits_in_base_36():
@@ -85,7 +111,10 @@ def test_nonces_have_130_bits_in_base_36():
 
 
 def test_plain_accepts_only_configured_users():
-    login = parse_jaas('a.b.PlainLoginModule required username="u" password="p;\\"q" user_alice="s e=cret" user_bob=plain;')
+    login = parse_jaas(
+        'a.b.PlainLoginModule required username="u" password="p;\\"q" user_alice="s e=cret" '
+        "user_bob=plain;"
+    )
     assert (login.username, login.password) == ("u", 'p;"q')
     server = PlainServer(login.passwords)
     assert server.step(b"alice\0alice\0s e=cret") == b""
@@ -97,10 +126,14 @@ def test_plain_accepts_only_configured_users():
             parse_jaas(broken)
 
 
-def rule(name, operation, *, prefixed=False, deny=False, principal="User:alice", host="*", number=[0]) -> AccessControlEntryRecord:  # noqa: B006
-    number[0] += 1
+RULE_IDS = itertools.count(1)
+
+
+def rule(
+    name, operation, *, prefixed=False, deny=False, principal="User:alice", host="*"
+) -> AccessControlEntryRecord:
     return AccessControlEntryRecord(
-        id=number[0].to_bytes(16),
+        id=next(RULE_IDS).to_bytes(16),
         resource_type=TOPIC,
         resource_name=name,
         pattern_type=AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL,
@@ -115,7 +148,11 @@ def authorizer(*rules: AccessControlEntryRecord, open_without_rules: bool = Fals
     registries = Registries(dict)
     for each in rules:
         registries.replay(each)
-    return Authorizer("User:root; User:CN=x,O=y", allows_without_rules=open_without_rules, registries=lambda: registries)
+    return Authorizer(
+        "User:root; User:CN=x,O=y",
+        allows_without_rules=open_without_rules,
+        registries=lambda: registries,
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,8 +176,14 @@ def test_topic_acls(rules, operation, may):
 
 
 def test_resources_without_acls_are_open_only_if_configured():
-    node = authorizer(rule("t", READ, principal="User:bob"), rule("pre", READ, prefixed=True), open_without_rules=True)
-    assert [node.allows(ALICE, "h", READ, TOPIC, name) for name in ("other", "t", "prefix", "pr")] == [True, False, True, True]
+    node = authorizer(
+        rule("t", READ, principal="User:bob"),
+        rule("pre", READ, prefixed=True),
+        open_without_rules=True,
+    )
+    assert [
+        node.allows(ALICE, "h", READ, TOPIC, name) for name in ("other", "t", "prefix", "pr")
+    ] == [True, False, True, True]
 
 
 def test_super_users_bypass_deny_rules():
@@ -209,6 +252,12 @@ def test_long_name_is_authorized_but_not_cached():
     registries = Registries(dict)
     registries.replay(rule("g", READ, prefixed=True))
     node = Authorizer("", allows_without_rules=False, registries=lambda: registries)
-    assert [node.allows(ALICE, "h", READ, TOPIC, name * 249) for name in ("g", "h")] == [True, False]
-    assert [node.allows(ALICE, "h", READ, TOPIC, name * 250) for name in ("g", "h")] == [True, False]
+    assert [node.allows(ALICE, "h", READ, TOPIC, name * 249) for name in ("g", "h")] == [
+        True,
+        False,
+    ]
+    assert [node.allows(ALICE, "h", READ, TOPIC, name * 250) for name in ("g", "h")] == [
+        True,
+        False,
+    ]
     assert sorted(map(len, node.verdicts(ALICE, "h", READ, TOPIC))) == [249, 249]

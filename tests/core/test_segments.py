@@ -1,4 +1,7 @@
-"""Where a log search may start, and when a segment is rolled.   Source: LogSegment, OffsetIndex, TimeIndex, UnifiedLog.maybeRoll."""
+"""Where a log search may start, and when a segment is rolled.
+
+Source: LogSegment, OffsetIndex, TimeIndex, UnifiedLog.maybeRoll.
+"""
 
 from dataclasses import dataclass, field
 
@@ -27,7 +30,11 @@ class Filled:
     batches: list[Placed] = field(default_factory=list)
 
 
-batches = st.lists(st.tuples(st.integers(1, 4), st.integers(20, 300), st.integers(0, 9000), st.integers(0, 1)), min_size=1, max_size=40)
+batches = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(20, 300), st.integers(0, 9000), st.integers(0, 1)),
+    min_size=1,
+    max_size=40,
+)
 
 
 def fill(rows: list[tuple[int, int, int, int]]) -> Filled:
@@ -38,30 +45,53 @@ def fill(rows: list[tuple[int, int, int, int]]) -> Filled:
     for count, size_bytes, timestamp, gap in rows:
         first_offset = segments.log_end_offset + gap
         last_offset = first_offset + count - 1
-        if segments.must_roll(last_offset=last_offset, size_bytes=size_bytes, max_timestamp=timestamp, now_ms=0):
+        if segments.must_roll(
+            last_offset=last_offset, size_bytes=size_bytes, max_timestamp=timestamp, now_ms=0
+        ):
             segments.active.close()
             segments.add_segment(segments.log_end_offset, now_ms=0)
-        filled.batches.append(Placed(segments.active.base_offset, segments.active.size_bytes, first_offset, last_offset, timestamp))
-        segments.add_batch(first_offset=first_offset, last_offset=last_offset, size_bytes=size_bytes, max_timestamp=timestamp)
+        filled.batches.append(
+            Placed(
+                segments.active.base_offset,
+                segments.active.size_bytes,
+                first_offset,
+                last_offset,
+                timestamp,
+            )
+        )
+        segments.add_batch(
+            first_offset=first_offset,
+            last_offset=last_offset,
+            size_bytes=size_bytes,
+            max_timestamp=timestamp,
+        )
     return filled
 
 
 @given(batches)
-def test_search_by_offset_starts_at_or_before_its_batch(history: list[tuple[int, int, int, int]]) -> None:
-    """In the right segment, at the start of a batch, and not further back than an index interval and a batch."""
+def test_search_by_offset_starts_at_or_before_its_batch(
+    history: list[tuple[int, int, int, int]],
+) -> None:
+    """In the right segment, at the start of a batch, and not further back than an index interval
+    and a batch.
+    """
     filled = fill(history)
     for batch in filled.batches:
         segment = filled.segments.holding(batch.last_offset)
         assert segment is not None and segment.base_offset == batch.base_offset
         position = segment.position_before(batch.last_offset)
-        starts = [other.position for other in filled.batches if other.base_offset == batch.base_offset]
+        starts = [
+            other.position for other in filled.batches if other.base_offset == batch.base_offset
+        ]
         assert position in starts and batch.position - 2 * 300 <= position <= batch.position
     assert filled.segments.holding(filled.segments.log_end_offset) is None
     assert all(segment.size_bytes <= SETTINGS.segment_bytes for segment in filled.segments.segments)
 
 
 @given(batches, st.integers(0, 9001))
-def test_search_by_timestamp_starts_at_or_before_its_batch(history: list[tuple[int, int, int, int]], timestamp: int) -> None:
+def test_search_by_timestamp_starts_at_or_before_its_batch(
+    history: list[tuple[int, int, int, int]], timestamp: int
+) -> None:
     """In the first segment with such a timestamp, at or before the first batch that has it."""
     filled = fill(history)
     wanted = next((batch for batch in filled.batches if batch.timestamp >= timestamp), None)
@@ -77,21 +107,31 @@ def test_search_by_timestamp_starts_at_or_before_its_batch(history: list[tuple[i
 
 
 @given(batches, st.integers(0, 60))
-def test_truncated_segments_are_removed_and_the_log_ends_before_them(history: list[tuple[int, int, int, int]], offset: int) -> None:
-    """A truncation drops whole segments; the remaining part of one is added again batch by batch."""
+def test_truncated_segments_are_removed_and_the_log_ends_before_them(
+    history: list[tuple[int, int, int, int]], offset: int
+) -> None:
+    """A truncation drops whole segments; the remaining part of one is added again batch by
+    batch.
+    """
     filled = fill(history)
     segments = filled.segments
     before = [segment.base_offset for segment in segments.segments]
     end_offset = segments.log_end_offset
     removed = [segment.base_offset for segment in segments.remove_from(offset)]
     assert removed == [base for base in before if base >= offset]
-    assert [segment.base_offset for segment in segments.segments] == [base for base in before if base < offset]
+    assert [segment.base_offset for segment in segments.segments] == [
+        base for base in before if base < offset
+    ]
     assert segments.log_end_offset == (removed[0] if removed else end_offset)
 
 
 @given(batches, st.integers(0, 60))
-def test_only_segments_wholly_before_the_offset_are_dropped(history: list[tuple[int, int, int, int]], offset: int) -> None:
-    """The segment that holds the offset and the active segment are kept; no kept segment is wholly before the offset."""
+def test_only_segments_wholly_before_the_offset_are_dropped(
+    history: list[tuple[int, int, int, int]], offset: int
+) -> None:
+    """The segment that holds the offset and the active segment are kept; no kept segment is wholly
+    before the offset.
+    """
     segments = fill(history).segments
     before = [segment.base_offset for segment in segments.segments]
     removed = [segment.base_offset for segment in segments.remove_before(offset)]
@@ -112,12 +152,22 @@ def test_only_segments_wholly_before_the_offset_are_dropped(history: list[tuple[
         (10, 0, 2**31, True),  # offsets are stored relative to the base as int32
     ],
 )
-def test_segment_is_rolled_by_size_age_or_offset(size_bytes: int, max_timestamp: int, last_offset: int, rolls: bool) -> None:
+def test_segment_is_rolled_by_size_age_or_offset(
+    size_bytes: int, max_timestamp: int, last_offset: int, rolls: bool
+) -> None:
     """Age is that of the records, from the first one's timestamp.   Source: KIP-33."""
     segments = SegmentList(SETTINGS)
     segments.add_segment(0, now_ms=0)
     segments.add_batch(first_offset=0, last_offset=9, size_bytes=800, max_timestamp=1000)
-    assert segments.must_roll(last_offset=last_offset, size_bytes=size_bytes, max_timestamp=max_timestamp, now_ms=10**9) == rolls
+    assert (
+        segments.must_roll(
+            last_offset=last_offset,
+            size_bytes=size_bytes,
+            max_timestamp=max_timestamp,
+            now_ms=10**9,
+        )
+        == rolls
+    )
 
 
 def test_empty_segment_is_never_rolled() -> None:
@@ -128,11 +178,15 @@ def test_empty_segment_is_never_rolled() -> None:
 
 
 def test_index_gets_an_entry_per_interval_of_bytes() -> None:
-    """The entry is for the batch after the interval is full; timestamps are added only if they increase."""
+    """The entry is for the batch after the interval is full; timestamps are added only if they
+    increase.
+    """
     segments = SegmentList(SETTINGS)
     segments.add_segment(50, now_ms=0)
     entries = [
-        segments.add_batch(first_offset=offset, last_offset=offset, size_bytes=101, max_timestamp=timestamp)
+        segments.add_batch(
+            first_offset=offset, last_offset=offset, size_bytes=101, max_timestamp=timestamp
+        )
         for offset, timestamp in ((50, 7), (51, 5), (52, 9), (53, 9))
     ]
     assert [entry and (entry.offset, entry.time) for entry in entries] == [

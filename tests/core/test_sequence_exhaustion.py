@@ -1,7 +1,8 @@
-"""Producers that take the next epoch when sequence numbers are exhausted: KIP-758's rejected alternative, with its
-three concerns.
+"""Producers that take the next epoch when sequence numbers are exhausted: KIP-758's rejected
+alternative, with its three concerns.
 
-The shipped producer state validates and stores their batches. The sequence limit is lowered, so that many epochs pass.
+The shipped producer state validates and stores their batches. The sequence limit is lowered, so
+that many epochs pass.
 Source: KIP-758.
 """
 
@@ -12,7 +13,11 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.clients.ending_producer import EndingProducer, EndingQueue, EndingTransactionalProducer
+from kraftsim.core.clients.ending_producer import (
+    EndingProducer,
+    EndingQueue,
+    EndingTransactionalProducer,
+)
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.producer_steps import (
     FlushAsked,
@@ -47,7 +52,12 @@ from kraftsim.core.clients.transaction_steps import (
     TransactionalSettings,
     TransactionSettled,
 )
-from kraftsim.producer_state.rules_entries import APPEND, LAST_SEQUENCE, ProducerStatePolicy, UnknownProducer
+from kraftsim.producer_state.rules_entries import (
+    APPEND,
+    LAST_SEQUENCE,
+    ProducerStatePolicy,
+    UnknownProducer,
+)
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import ACCEPTS_UNKNOWN_PRODUCERS
@@ -70,7 +80,9 @@ class Leader:
         self.batches: list[RecordBatch] = []
 
     def answer(self, request: SendProduce) -> ProduceAnswered:
-        return ProduceAnswered(request.request_id, tuple(self._append(each) for each in request.batches))
+        return ProduceAnswered(
+            request.request_id, tuple(self._append(each) for each in request.batches)
+        )
 
     def _append(self, sent) -> PartitionAnswer:
         state = self.states.setdefault(sent.where, ProducerStateManager(self.policy))
@@ -89,17 +101,28 @@ class Leader:
             return PartitionAnswer(where=sent.where, error_code=verdict.error, base_offset=-1)
         state.apply(batch, len(self.taken))
         self.taken += [record.key for record in sent.records]
-        return PartitionAnswer(where=sent.where, error_code=ErrorCode.NONE, base_offset=len(self.taken))
+        return PartitionAnswer(
+            where=sent.where, error_code=ErrorCode.NONE, base_offset=len(self.taken)
+        )
 
 
 class ProducerHarness:
     """A producer of some partitions, and their leader."""
 
-    def __init__(self, rules: Callable[[ProducerSettings], IdempotentProducer], partitions: int = 1, first_sequence: int = 0) -> None:
+    def __init__(
+        self,
+        rules: Callable[[ProducerSettings], IdempotentProducer],
+        partitions: int = 1,
+        first_sequence: int = 0,
+    ) -> None:
         self.leader = Leader()
         self.identities: list[Identity] = []
         self.places = [TopicPartition("t", number) for number in range(partitions)]
-        self.producer = rules(replace(ProducerSettings(linger_ms=0, retry_backoff_ms=0), first_sequence=first_sequence))
+        self.producer = rules(
+            replace(
+                ProducerSettings(linger_ms=0, retry_backoff_ms=0), first_sequence=first_sequence
+            )
+        )
         for happened in (Started(), ProducerIdArrived(7, 0)):
             self.take(self.producer.step(happened, 0))
 
@@ -112,7 +135,12 @@ class ProducerHarness:
 
     def write(self, *partitions: int) -> None:
         for number in partitions:
-            record = OutgoingRecord(where=self.places[number], key=str(len(self.leader.taken)), value=b"", timestamp_ms=0)
+            record = OutgoingRecord(
+                where=self.places[number],
+                key=str(len(self.leader.taken)),
+                value=b"",
+                timestamp_ms=0,
+            )
             self.take(self.producer.step(RecordGiven(record), 0))
             self.take(self.producer.step(MetadataArrived(dict.fromkeys(self.places, 1)), 0))
 
@@ -124,22 +152,37 @@ def near(sequence_max: int) -> type[EndingProducer]:
 
 
 def test_sequence_exhaustion_bumps_the_epoch_where_the_shipped_producer_wraps():
-    talks = {rules: ProducerHarness(rules, first_sequence=LAST_SEQUENCE - 1) for rules in (EndingProducer, IdempotentProducer)}
+    talks = {
+        rules: ProducerHarness(rules, first_sequence=LAST_SEQUENCE - 1)
+        for rules in (EndingProducer, IdempotentProducer)
+    }
     for driver in talks.values():
         driver.write(0, 0, 0, 0)
         assert len(driver.leader.taken) == 4 and not driver.leader.errors
-    sequences = {rules: [(each.producer_epoch, each.base_sequence) for each in driver.leader.batches] for rules, driver in talks.items()}
+    sequences = {
+        rules: [(each.producer_epoch, each.base_sequence) for each in driver.leader.batches]
+        for rules, driver in talks.items()
+    }
     assert sequences[EndingProducer] == [(0, LAST_SEQUENCE - 1), (0, LAST_SEQUENCE), (1, 0), (1, 1)]
-    assert sequences[IdempotentProducer] == [(0, LAST_SEQUENCE - 1), (0, LAST_SEQUENCE), (0, 0), (0, 1)]
+    assert sequences[IdempotentProducer] == [
+        (0, LAST_SEQUENCE - 1),
+        (0, LAST_SEQUENCE),
+        (0, 0),
+        (0, 1),
+    ]
 
 
 def test_without_sequence_wraparound_no_window_is_needed(figures):
-    """Every sequence below the latest of its epoch was appended before: no bound such as 2^30 is required."""
+    """Every sequence below the latest of its epoch was appended before: no bound such as 2^30 is
+    required.
+    """
     driver = ProducerHarness(near(99))
     driver.write(*[0] * 1000)
     assert len(driver.leader.taken) == 1000 and not driver.leader.errors
     for epoch in range(10):
-        sequences = [each.base_sequence for each in driver.leader.batches if each.producer_epoch == epoch]
+        sequences = [
+            each.base_sequence for each in driver.leader.batches if each.producer_epoch == epoch
+        ]
         assert sequences == list(range(100)), "they only increase within an epoch"
     figures(
         records=len(driver.leader.taken),
@@ -148,16 +191,24 @@ def test_without_sequence_wraparound_no_window_is_needed(figures):
     )
 
 
-@pytest.mark.parametrize(("partitions", "hot_share", "bumps"), [(1, 1.0, 19), (10, 0.1, 2), (100, 0.01, 0), (10, 0.9, 18), (100, 0.9, 17)])
-def test_bumps_decrease_with_many_partitions(partitions: int, hot_share: float, bumps: int, figures):
-    """Concern 2. The next epoch resets every partition to sequence 0: with 2^31 sequences there are at most 0.47
-    bumps per billion records, for any number of partitions.
+@pytest.mark.parametrize(
+    ("partitions", "hot_share", "bumps"),
+    [(1, 1.0, 19), (10, 0.1, 2), (100, 0.01, 0), (10, 0.9, 18), (100, 0.9, 17)],
+)
+def test_bumps_decrease_with_many_partitions(
+    partitions: int, hot_share: float, bumps: int, figures
+):
+    """Concern 2. The next epoch resets every partition to sequence 0: with 2^31 sequences there are
+    at most 0.47 bumps per billion records, for any number of partitions.
 
-    2,000 records, 100 sequences; the first partition gets `hot_share` of the records, the others the rest.
+    2,000 records, 100 sequences; the first partition gets `hot_share` of the records, the others
+    the rest.
     """
     driver, draw = ProducerHarness(near(99), partitions), Random(1)
     for _ in range(2000):
-        driver.write(0 if partitions == 1 or draw.random() < hot_share else draw.randrange(1, partitions))
+        driver.write(
+            0 if partitions == 1 or draw.random() < hot_share else draw.randrange(1, partitions)
+        )
     assert len(driver.leader.taken) == 2000 and not driver.leader.errors
     assert len(driver.identities) - 1 == bumps
     assert round(BILLION / 2**31, 2) == 0.47
@@ -172,7 +223,9 @@ class Transactions:
 
     def __init__(self, first_sequence: int) -> None:
         producer = ProducerSettings(linger_ms=0, retry_backoff_ms=0, first_sequence=first_sequence)
-        self.rules = EndingTransactionalProducer(TransactionalSettings(transactional_id="x", producer=producer))
+        self.rules = EndingTransactionalProducer(
+            TransactionalSettings(transactional_id="x", producer=producer)
+        )
         self.leader = Leader()
         self.identity = Identity(4000, -1)
         self.outcomes: list[Outcome] = []
@@ -187,7 +240,9 @@ class Transactions:
             case FindCoordinator(kind=kind):
                 self.step(CoordinatorFound(kind=kind, broker_id=1))
             case SendQuestion(question=InitProducerId()):
-                self.identity = Identity(self.identity.producer_id, self.identity.producer_epoch + 1)
+                self.identity = Identity(
+                    self.identity.producer_id, self.identity.producer_epoch + 1
+                )
                 self.step(Answered(error_code=ErrorCode.NONE, identity=self.identity))
             case SendQuestion():
                 self.step(Answered(error_code=ErrorCode.NONE))
@@ -201,10 +256,16 @@ class Transactions:
         where = TopicPartition("t", 0)
         for number in range(records):
             if self.rules.state is ProducerState.IN_TRANSACTION:
-                self.step(RecordGiven(OutgoingRecord(where=where, key=str(number), value=b"", timestamp_ms=0)))
+                self.step(
+                    RecordGiven(
+                        OutgoingRecord(where=where, key=str(number), value=b"", timestamp_ms=0)
+                    )
+                )
                 self.step(MetadataArrived({where: 1}))
                 self.step(FlushAsked())
-        self.step(CommitAsked() if self.rules.state is ProducerState.IN_TRANSACTION else AbortAsked())
+        self.step(
+            CommitAsked() if self.rules.state is ProducerState.IN_TRANSACTION else AbortAsked()
+        )
 
 
 def test_only_the_transaction_that_crosses_the_end_is_aborted(figures):
@@ -224,13 +285,28 @@ def test_only_the_transaction_that_crosses_the_end_is_aborted(figures):
 
 
 def test_producer_without_the_next_epoch_wraps_and_all_leaders_accept_it(figures):
-    """Concern 3, the leaders' part; tests/node/test_sequence_exhaustion.py shows which brokers give a producer its next epoch."""
+    """Concern 3, the leaders' part; tests/node/test_sequence_exhaustion.py shows which brokers give
+    a producer its next epoch.
+    """
     refusals = {}
     for release in releases():
-        unknown = UnknownProducer.ACCEPTED if release.has(ACCEPTS_UNKNOWN_PRODUCERS) else UnknownProducer.UNKNOWN_PRODUCER_ID
-        state = ProducerStateManager(ProducerStatePolicy(unknown_producer=unknown, verifies_transactions=False))
+        unknown = (
+            UnknownProducer.ACCEPTED
+            if release.has(ACCEPTS_UNKNOWN_PRODUCERS)
+            else UnknownProducer.UNKNOWN_PRODUCER_ID
+        )
+        state = ProducerStateManager(
+            ProducerStatePolicy(unknown_producer=unknown, verifies_transactions=False)
+        )
         state.apply(make_batch(LAST_SEQUENCE), 0)
-        verdicts = {"0 in its epoch": state.check(make_batch(0)), "0 in the next epoch": state.check(make_batch(0, epoch=1))}
-        refusals |= {(release.name, sent): verdict for sent, verdict in verdicts.items() if verdict is not APPEND}
+        verdicts = {
+            "0 in its epoch": state.check(make_batch(0)),
+            "0 in the next epoch": state.check(make_batch(0, epoch=1)),
+        }
+        refusals |= {
+            (release.name, sent): verdict
+            for sent, verdict in verdicts.items()
+            if verdict is not APPEND
+        }
     assert not refusals
     figures(releases_that_accept=len(releases()) - len({name for name, _ in refusals}))

@@ -1,5 +1,5 @@
-"""A snapshot is equivalent to the log that it replaces: replaying it, the log, or an older snapshot and the rest of the
-log gives the same state.
+"""A snapshot is equivalent to the log that it replaces: replaying it, the log, or an older snapshot
+and the rest of the log gives the same state.
 """
 
 from random import Random
@@ -12,7 +12,11 @@ from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.core.timeline import Journal, TimelineDict
 from protocol.declaration import snake_case
 from protocol.metadata import registry
-from protocol.metadata.m00_register_broker import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from protocol.metadata.m00_register_broker import (
+    BrokerEndpoint,
+    BrokerFeature,
+    RegisterBrokerRecord,
+)
 from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
@@ -46,7 +50,10 @@ FIRST_TOPIC, SECOND_TOPIC, THIRD_TOPIC = (bytes([number]) * 16 for number in (1,
 
 def a_long_history(level: int) -> list[Message]:
     """Every kind of record at least once, each of them reverted or changed at least once."""
-    user = [EntityData(entity_type="user", entity_name="ann"), EntityData(entity_type="client-id", entity_name=None)]
+    user = [
+        EntityData(entity_type="user", entity_name="ann"),
+        EntityData(entity_type="client-id", entity_name=None),
+    ]
     return [
         FeatureLevelRecord(name="metadata.version", feature_level=level),
         FeatureLevelRecord(name="transaction.version", feature_level=2),
@@ -69,7 +76,10 @@ def a_long_history(level: int) -> list[Message]:
         ConfigRecord(resource_type=2, resource_name="gone", name="retention.ms", value="1"),
         RemoveTopicRecord(topic_id=SECOND_TOPIC),
         PartitionChangeRecord(topic_id=FIRST_TOPIC, partition_id=1, isr=[2], leader=2),
-        *(ConfigRecord(resource_type=2, resource_name="orders", name=name, value=name) for name in ("retention.ms", "cleanup.policy")),
+        *(
+            ConfigRecord(resource_type=2, resource_name="orders", name=name, value=name)
+            for name in ("retention.ms", "cleanup.policy")
+        ),
         ConfigRecord(resource_type=2, resource_name="orders", name="cleanup.policy", value=None),
         ConfigRecord(resource_type=4, resource_name="", name="num.io.threads", value="8"),
         BeginTransactionRecord(name="never"),
@@ -79,13 +89,29 @@ def a_long_history(level: int) -> list[Message]:
         ProducerIdsRecord(broker_id=1, broker_epoch=11, next_producer_id=1000),
         ProducerIdsRecord(broker_id=2, broker_epoch=12, next_producer_id=2000),
         EndTransactionRecord(),
-        *(ClientQuotaRecord(entity=user, key=key, value=5.5) for key in ("producer_byte_rate", "request_percentage")),
+        *(
+            ClientQuotaRecord(entity=user, key=key, value=5.5)
+            for key in ("producer_byte_rate", "request_percentage")
+        ),
         ClientQuotaRecord(entity=list(reversed(user)), key="request_percentage", remove=True),
-        *(UserScramCredentialRecord(name=name, mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096) for name in ("ann", "bob")),
+        *(
+            UserScramCredentialRecord(
+                name=name, mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+            )
+            for name in ("ann", "bob")
+        ),
         RemoveUserScramCredentialRecord(name="bob", mechanism=1),
-        *(DelegationTokenRecord(owner="User:ann", requester="User:ann", token_id=token) for token in ("one", "two")),
+        *(
+            DelegationTokenRecord(owner="User:ann", requester="User:ann", token_id=token)
+            for token in ("one", "two")
+        ),
         RemoveDelegationTokenRecord(token_id="one"),
-        *(AccessControlEntryRecord(id=entry, resource_name="orders", principal="User:ann", host="*") for entry in (FIRST_TOPIC, SECOND_TOPIC)),
+        *(
+            AccessControlEntryRecord(
+                id=entry, resource_name="orders", principal="User:ann", host="*"
+            )
+            for entry in (FIRST_TOPIC, SECOND_TOPIC)
+        ),
         RemoveAccessControlEntryRecord(id=SECOND_TOPIC),
         ClearElrRecord(topic_name="orders"),
         NoOpRecord(),
@@ -98,7 +124,11 @@ def registration(broker_id: int) -> RegisterBrokerRecord:
         broker_epoch=10 + broker_id,
         incarnation_id=bytes([broker_id]) * 16,
         end_points=[BrokerEndpoint(name="PLAINTEXT", host="host", port=9092)],
-        features=[BrokerFeature(name="metadata.version", min_supported_version=1, max_supported_version=25)],
+        features=[
+            BrokerFeature(
+                name="metadata.version", min_supported_version=1, max_supported_version=25
+            )
+        ],
         rack="r",
         log_dirs=[bytes([9, broker_id]) * 8],
     )
@@ -106,7 +136,14 @@ def registration(broker_id: int) -> RegisterBrokerRecord:
 
 def partition(topic_id: bytes, number: int) -> PartitionRecord:
     directories = [bytes([9, 1]) * 8, bytes([9, 2]) * 8]
-    return PartitionRecord(topic_id=topic_id, partition_id=number, replicas=[1, 2], isr=[1, 2], leader=1, directories=directories)
+    return PartitionRecord(
+        topic_id=topic_id,
+        partition_id=number,
+        replicas=[1, 2],
+        isr=[1, 2],
+        leader=1,
+        directories=directories,
+    )
 
 
 def replayed(records: list[Message], onto: MetadataImage | None = None) -> MetadataImage:
@@ -128,7 +165,10 @@ def test_every_record_type_is_part_of_the_history() -> None:
 def test_snapshot_has_the_same_state_as_its_log(level: int) -> None:
     """Also after it was serialized in the versions of the level and read back."""
     image = replayed(a_long_history(level))
-    written = [registry.build_record(record, image.metadata_level.record_version(record)) for record in snapshot_records(image)]
+    written = [
+        registry.build_record(record, image.metadata_level.record_version(record))
+        for record in snapshot_records(image)
+    ]
     again = replayed([registry.parse_record(value) for value in written])
     assert contents(again) == contents(image) and len(written) > 12
     assert [topic.name for topic in again.topics()] == ["orders"] and again.next_producer_id == 2000
@@ -150,7 +190,12 @@ def test_snapshot_and_remaining_log_equal_the_whole_log(seed: int) -> None:
 
 
 def test_order_of_snapshot_records_is_kafkas() -> None:
-    kinds = list(dict.fromkeys(snake_case(type(record).__name__) for record in snapshot_records(replayed(a_long_history(21)))))
+    kinds = list(
+        dict.fromkeys(
+            snake_case(type(record).__name__)
+            for record in snapshot_records(replayed(a_long_history(21)))
+        )
+    )
     assert kinds == [
         "feature_level_record",
         "zk_migration_state_record",
@@ -196,8 +241,20 @@ def test_any_number_of_blocks_is_one_snapshot_record(figures) -> None:
     level = FeatureLevelRecord(name="metadata.version", feature_level=7)
     found = {}
     for count in (1, 100_000):
-        blocks = [ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000 * (number + 1)) for number in range(count)]
-        found[count] = [record for record in contents(replayed([level, *blocks])) if isinstance(record, ProducerIdsRecord)]
+        blocks = [
+            ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000 * (number + 1))
+            for number in range(count)
+        ]
+        found[count] = [
+            record
+            for record in contents(replayed([level, *blocks]))
+            if isinstance(record, ProducerIdsRecord)
+        ]
         assert [record.next_producer_id for record in found[count]] == [1000 * count]
     (few, records_few), (many, records_many) = found.items()
-    figures(blocks_few=few, records_few=len(records_few), blocks_many=many, records_many=len(records_many))
+    figures(
+        blocks_few=few,
+        records_few=len(records_few),
+        blocks_many=many,
+        records_many=len(records_many),
+    )

@@ -1,4 +1,7 @@
-"""Uncommitted changes can be reverted exactly.   Source: org.apache.kafka.timeline.SnapshotRegistry."""
+"""Uncommitted changes can be reverted exactly.
+
+Source: org.apache.kafka.timeline.SnapshotRegistry.
+"""
 
 import pytest
 from hypothesis import given
@@ -10,7 +13,9 @@ keys = st.integers(0, 3)
 changes = st.lists(st.tuples(keys, st.one_of(st.none(), st.integers())), max_size=4)
 
 
-def change(entries: TimelineDict[int, int], value: TimelineValue[int], steps: list[tuple[int, int | None]]) -> None:
+def change(
+    entries: TimelineDict[int, int], value: TimelineValue[int], steps: list[tuple[int, int | None]]
+) -> None:
     """Set or delete keys, and count the steps in a value."""
     for key, wanted in steps:
         value.value += 1
@@ -21,8 +26,12 @@ def change(entries: TimelineDict[int, int], value: TimelineValue[int], steps: li
 
 
 @given(st.lists(changes, max_size=8), st.data())
-def test_revert_to_an_offset_restores_the_state_before_it(pages: list[list[tuple[int, int | None]]], data: st.DataObject) -> None:
-    """The state after a revert is the one observed before the reverted offset; commits in between do not change it."""
+def test_revert_to_an_offset_restores_the_state_before_it(
+    pages: list[list[tuple[int, int | None]]], data: st.DataObject
+) -> None:
+    """The state after a revert is the one observed before the reverted offset; commits in between
+    do not change it.
+    """
     journal = Journal()
     entries: TimelineDict[int, int] = TimelineDict(journal)
     value = TimelineValue(journal, 0)

@@ -20,7 +20,10 @@ from kraftsim.core.transactions.transaction_rules import (
     EndTxnInput,
     TransactionRules,
 )
-from kraftsim.core.transactions.transaction_rules_4_0 import TransactionRulesSince40, TransactionRulesSince41
+from kraftsim.core.transactions.transaction_rules_4_0 import (
+    TransactionRulesSince40,
+    TransactionRulesSince41,
+)
 from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.core.transactions.transaction_state import (
     AT_REST,
@@ -48,7 +51,13 @@ T0, T1 = ("t", 0), ("t", 1)
 
 def entry(state: TransactionState = EMPTY, epoch: int = 5, **changes: object) -> TransactionEntry:
     """An id in a state, with partitions and a start time if the state has them."""
-    facts = TransactionFacts(producer_id=PID, producer_epoch=epoch, timeout_ms=60_000, state=state, last_update_ms=NOW - 1000)
+    facts = TransactionFacts(
+        producer_id=PID,
+        producer_epoch=epoch,
+        timeout_ms=60_000,
+        state=state,
+        last_update_ms=NOW - 1000,
+    )
     if state is not EMPTY:
         facts = replace(facts, start_ms=NOW - 5000)
     if state in (ONGOING, *PREPARED):
@@ -57,7 +66,9 @@ def entry(state: TransactionState = EMPTY, epoch: int = 5, **changes: object) ->
 
 
 def spelt(outcome: object) -> object:
-    """The table notation of an outcome: the error of a rejection, (state, id, epoch) of a transition."""
+    """The table notation of an outcome: the error of a rejection, (state, id, epoch) of a
+    transition.
+    """
     if isinstance(outcome, Refusal):
         return outcome.error
     if isinstance(outcome, TransactionFacts):
@@ -65,7 +76,11 @@ def spelt(outcome: object) -> object:
     return outcome
 
 
-BUSY, FENCED, OTHERS = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+BUSY, FENCED, OTHERS = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+)
 INVALID = ErrorCode.INVALID_TXN_STATE
 LAST = LAST_GIVEN_EPOCH
 
@@ -93,9 +108,24 @@ LAST = LAST_GIVEN_EPOCH
         (entry(COMPLETE_ABORT, epoch=FENCING_EPOCH), None, FRESH, (EMPTY, FRESH, 0)),
         (entry(EMPTY, epoch=LAST), (PID, LAST), FRESH, (EMPTY, FRESH, 0)),
         (entry(EMPTY, epoch=LAST), (PID, 3), None, ErrorCode.UNKNOWN_SERVER_ERROR),
-        (entry(EMPTY, epoch=LAST, last_producer_epoch=LAST - 1), (PID, LAST - 1), None, ErrorCode.UNKNOWN_SERVER_ERROR),
-        (entry(EMPTY, epoch=0, previous_producer_id=OTHER, last_producer_epoch=LAST), (OTHER, LAST), None, (EMPTY, PID, 0)),
-        (entry(EMPTY, epoch=0, previous_producer_id=OTHER, last_producer_epoch=3), (OTHER, 3), None, FENCED),
+        (
+            entry(EMPTY, epoch=LAST, last_producer_epoch=LAST - 1),
+            (PID, LAST - 1),
+            None,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+        ),
+        (
+            entry(EMPTY, epoch=0, previous_producer_id=OTHER, last_producer_epoch=LAST),
+            (OTHER, LAST),
+            None,
+            (EMPTY, PID, 0),
+        ),
+        (
+            entry(EMPTY, epoch=0, previous_producer_id=OTHER, last_producer_epoch=3),
+            (OTHER, 3),
+            None,
+            FENCED,
+        ),
     ],
 )
 def test_init_producer_id_returns_the_next_epoch_or_an_error(known, expected, fresh, outcome):
@@ -108,8 +138,15 @@ def test_init_producer_id_returns_the_next_epoch_or_an_error(known, expected, fr
 def test_initialised_id_has_nothing_of_its_last_transaction(expected):
     facts = RULES.decide_init(entry(COMPLETE_COMMIT), expected, 30_000, NOW)
     assert isinstance(facts, TransactionFacts)
-    assert (facts.partitions, facts.start_ms, facts.timeout_ms, facts.last_update_ms) == ((), NO_TIME, 30_000, NOW)
-    assert facts.last_producer_epoch == (-1 if expected is None else 5), "only a producer that sent its epoch may retry with the previous one"
+    assert (facts.partitions, facts.start_ms, facts.timeout_ms, facts.last_update_ms) == (
+        (),
+        NO_TIME,
+        30_000,
+        NOW,
+    )
+    assert facts.last_producer_epoch == (-1 if expected is None else 5), (
+        "only a producer that sent its epoch may retry with the previous one"
+    )
 
 
 def test_requests_during_a_pending_change_are_rejected():
@@ -149,9 +186,17 @@ def test_current_producer_adds_partitions_to_its_transaction(state, producer, pa
 
 @pytest.mark.parametrize("producer", [(PID, 4), (PID, 6), (OTHER, 5)])
 def test_since_4_0_pending_completion_is_reported_before_epoch_errors(producer):
-    """KAFKA-18575: the producer may know its next epoch while the completion that returned it is pending."""
-    assert spelt(TransactionRulesSince40().decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) is BUSY
-    assert spelt(RULES.decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) in (FENCED, OTHERS)
+    """KAFKA-18575: the producer may know its next epoch while the completion that returned it is
+    pending.
+    """
+    assert (
+        spelt(TransactionRulesSince40().decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW))
+        is BUSY
+    )
+    assert spelt(RULES.decide_add(entry(PREPARE_COMMIT), producer, [T0], 2, NOW)) in (
+        FENCED,
+        OTHERS,
+    )
 
 
 def test_since_4_0_an_exhausted_id_is_fenced_once_the_next_transaction_begins():
@@ -167,7 +212,10 @@ def test_since_4_0_initialisation_clears_the_start_of_the_last_transaction():
     before = entry(COMPLETE_COMMIT)
     facts = RULES.decide_init(before, None, 1, NOW)
     assert isinstance(facts, TransactionFacts) and facts.start_ms == NO_TIME, "as in the record"
-    held = [rules.held(before.facts, facts).start_ms for rules in (RULES, TransactionRulesSince40(), TransactionRulesSince41())]
+    held = [
+        rules.held(before.facts, facts).start_ms
+        for rules in (RULES, TransactionRulesSince40(), TransactionRulesSince41())
+    ]
     assert held == [NOW - 5000, NOW - 5000, NO_TIME]
 
 
@@ -192,9 +240,22 @@ def test_partition_is_verified_against_the_transaction(state, producer, partitio
     assert RULES.verify(entry(state), producer, partition, absent=ABORTABLE) is error
 
 
-def ended(state: TransactionState, epoch_asked: int, *, commits: bool, version: int, producer_id: int = PID, **changes: object) -> object:
+def ended(
+    state: TransactionState,
+    epoch_asked: int,
+    *,
+    commits: bool,
+    version: int,
+    producer_id: int = PID,
+    **changes: object,
+) -> object:
     """The outcome of an EndTxn."""
-    asked = EndTxnInput(producer_id=producer_id, producer_epoch=epoch_asked, is_commit=commits, transaction_version=version)
+    asked = EndTxnInput(
+        producer_id=producer_id,
+        producer_epoch=epoch_asked,
+        is_commit=commits,
+        transaction_version=version,
+    )
     return spelt(RULES.decide_end(entry(state, **changes), asked, NOW))
 
 
@@ -210,8 +271,8 @@ def ended(state: TransactionState, epoch_asked: int, *, commits: bool, version: 
     ],
 )
 def test_end_txn_by_state(state, commit, abort):
-    """Up to transaction.version 1; CONCURRENT_TRANSACTIONS in prepared states, whichever result is requested, was
-    verified with Apache Kafka 3.9.1.
+    """Up to transaction.version 1; CONCURRENT_TRANSACTIONS in prepared states, whichever result is
+    requested, was verified with Apache Kafka 3.9.1.
     """
     assert ended(state, 5, commits=True, version=0) == commit
     assert ended(state, 5, commits=False, version=0) == abort
@@ -238,7 +299,9 @@ def test_end_txn_with_epoch_bump_by_state(state, repeated_commit, commit, repeat
     assert ended(state, 4, commits=False, version=2) == repeated_abort
     assert ended(state, 5, commits=False, version=2) == abort
     for other in (3, 6):
-        assert ended(state, other, commits=True, version=2) is (BUSY if state in PREPARED else FENCED)
+        assert ended(state, other, commits=True, version=2) is (
+            BUSY if state in PREPARED else FENCED
+        )
 
 
 def test_producer_gets_a_new_id_after_the_last_epoch():
@@ -247,10 +310,19 @@ def test_producer_gets_a_new_id_after_the_last_epoch():
     assert RULES.decide_end(known, asked, NOW) is NEEDS_PRODUCER_ID
     decided = RULES.decide_end(known, asked, NOW, FRESH)
     assert isinstance(decided, TransactionFacts)
-    assert (decided.producer_id, decided.producer_epoch, decided.next_producer_id) == (PID, FENCING_EPOCH, FRESH)
+    assert (decided.producer_id, decided.producer_epoch, decided.next_producer_id) == (
+        PID,
+        FENCING_EPOCH,
+        FRESH,
+    )
     known.take(decided)
     over = RULES.completed(known, NOW)
-    assert (over.producer_id, over.producer_epoch, over.previous_producer_id, over.next_producer_id) == (FRESH, 0, PID, -1)
+    assert (
+        over.producer_id,
+        over.producer_epoch,
+        over.previous_producer_id,
+        over.next_producer_id,
+    ) == (FRESH, 0, PID, -1)
     known.take(over)
     assert RULES.decide_end(known, asked, NOW) == Already(FRESH, 0), "a retry returns the new id"
 
@@ -264,11 +336,17 @@ def test_forced_abort_fences_by_one_epoch(version, again):
     known.begin(facts)
     known.give_up()
     RULES.on_forced_abort_failed(known)
-    assert spelt(RULES.decide_forced_abort(known, version, NOW)) == (PREPARE_ABORT, PID, again), "a failed write consumes no epoch (KAFKA-9666)"
+    assert spelt(RULES.decide_forced_abort(known, version, NOW)) == (PREPARE_ABORT, PID, again), (
+        "a failed write consumes no epoch (KAFKA-9666)"
+    )
 
 
 def test_exhausted_epoch_can_still_be_fenced():
-    assert spelt(RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 0, NOW)) == (PREPARE_ABORT, PID, FENCING_EPOCH)
+    assert spelt(RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 0, NOW)) == (
+        PREPARE_ABORT,
+        PID,
+        FENCING_EPOCH,
+    )
     assert RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 2, NOW) is NEEDS_PRODUCER_ID
     facts = RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 2, NOW, FRESH)
     assert isinstance(facts, TransactionFacts) and facts.next_producer_id == FRESH
@@ -284,7 +362,9 @@ def test_exhausted_epoch_can_still_be_fenced():
     ],
 )
 def test_fencing_epoch_cannot_be_bumped_again(rules, version, fresh, outcome):
-    """Only a record written by another implementation has it: 3.9.1 rejects, 4.4.0 aborts in the same epoch (both verified)."""
+    """Only a record written by another implementation has it: 3.9.1 rejects, 4.4.0 aborts in the
+    same epoch (both verified).
+    """
     known = entry(ONGOING, epoch=FENCING_EPOCH)
     assert spelt(rules.decide_forced_abort(known, version, NOW, fresh)) == outcome
 
@@ -299,11 +379,17 @@ def test_fencing_epoch_cannot_be_bumped_again(rules, version, fresh, outcome):
 )
 def test_only_an_abort_is_possible_in_the_fencing_epoch(is_commit, fresh, outcome):
     """With transaction.version 2; verified with 4.4.0."""
-    asked = EndTxnInput(producer_id=PID, producer_epoch=FENCING_EPOCH, is_commit=is_commit, transaction_version=2)
-    assert spelt(RULES.decide_end(entry(ONGOING, epoch=FENCING_EPOCH), asked, NOW, fresh)) == outcome
+    asked = EndTxnInput(
+        producer_id=PID, producer_epoch=FENCING_EPOCH, is_commit=is_commit, transaction_version=2
+    )
+    assert (
+        spelt(RULES.decide_end(entry(ONGOING, epoch=FENCING_EPOCH), asked, NOW, fresh)) == outcome
+    )
 
 
-@pytest.mark.parametrize(("state", "over"), [(PREPARE_COMMIT, COMPLETE_COMMIT), (PREPARE_ABORT, COMPLETE_ABORT)])
+@pytest.mark.parametrize(
+    ("state", "over"), [(PREPARE_COMMIT, COMPLETE_COMMIT), (PREPARE_ABORT, COMPLETE_ABORT)]
+)
 def test_completed_transaction_has_no_partitions_and_keeps_its_epoch(state, over):
     facts = RULES.completed(entry(state), NOW)
     assert (spelt(facts), facts.partitions, facts.start_ms) == ((over, PID, 5), (), NOW - 5000)
@@ -320,15 +406,20 @@ def test_only_the_transitions_of_the_table_are_possible():
                     known.begin(replace(known.facts, state=state))
 
 
-# Records -------------------------------------------------------------------------------------------------------------------------------------
+# Records
+# --------------------------------------------------------------------------------------------------
 
-PARTITIONS = st.lists(st.tuples(st.sampled_from(["a", "b", "ü"]), st.integers(0, 9)), unique=True, max_size=6).map(lambda found: tuple(sorted(found)))
+PARTITIONS = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "ü"]), st.integers(0, 9)), unique=True, max_size=6
+).map(lambda found: tuple(sorted(found)))
 FACTS = st.builds(
     TransactionFacts,
     producer_id=st.integers(0, 2**40),
     producer_epoch=st.integers(0, FENCING_EPOCH),
     timeout_ms=st.integers(1, 900_000),
-    state=st.sampled_from([ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT]),
+    state=st.sampled_from(
+        [ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT]
+    ),
     partitions=PARTITIONS,
     start_ms=st.integers(-1, 2**45),
     last_update_ms=st.integers(0, 2**45),
@@ -348,7 +439,12 @@ def test_record_of_version_0_is_byte_identical_to_kafkas():
     facts = replace(entry(EMPTY).facts, producer_epoch=0)
     key, value = facts_record("x", facts, 0)
     assert value is not None
-    assert (key.hex(), len(value), value[:2].hex(), value[17:21].hex()) == ("0000000178", 37, "0000", "ffffffff")
+    assert (key.hex(), len(value), value[:2].hex(), value[17:21].hex()) == (
+        "0000000178",
+        37,
+        "0000",
+        "ffffffff",
+    )
 
 
 def test_last_record_of_an_id_wins_and_a_tombstone_removes_it():
@@ -360,8 +456,14 @@ def test_last_record_of_an_id_wins_and_a_tombstone_removes_it():
         tombstone("y"),
         (b"\x00\x63", b"of an unknown type"),
     ]
-    shard.replay(RecordBatch(build_batch([Record(timestamp=NOW, key=key, value=value) for key, value in rows])))
-    assert {name: known.facts.state for name, known in shard.entries.items()} == {"x": PREPARE_COMMIT}
+    shard.replay(
+        RecordBatch(
+            build_batch([Record(timestamp=NOW, key=key, value=value) for key, value in rows])
+        )
+    )
+    assert {name: known.facts.state for name, known in shard.entries.items()} == {
+        "x": PREPARE_COMMIT
+    }
     assert [known.transactional_id for known in shard.prepared()] == ["x"]
 
 
@@ -375,7 +477,9 @@ def test_timed_out_transactions_and_expired_ids_are_due():
     ):
         shard.learn(name, facts)
     assert [known.transactional_id for known in shard.timed_out(NOW)] == ["late"]
-    assert [[known.transactional_id for known in group] for group in shard.expired(NOW, 1000)] == [["old"]]
+    assert [[known.transactional_id for known in group] for group in shard.expired(NOW, 1000)] == [
+        ["old"]
+    ]
     assert shard.expired(NOW, 1001) == []
     shard.entries["late"].begin(replace(entry(ONGOING).facts, state=PREPARE_ABORT))
     assert shard.timed_out(NOW) == [], "a change is already pending"
@@ -393,13 +497,22 @@ def test_ids_expire_in_bounded_batches():
 
 
 def test_another_coordinator_returns_the_announced_new_id():
-    """The record of the decision contains the next id (KIP-890): a coordinator that loads it can complete the transaction with it."""
+    """The record of the decision contains the next id (KIP-890): a coordinator that loads it can
+    complete the transaction with it.
+    """
     known = entry(ONGOING, epoch=LAST)
-    asked = EndTxnInput(producer_id=PID, producer_epoch=LAST, is_commit=False, transaction_version=2)
+    asked = EndTxnInput(
+        producer_id=PID, producer_epoch=LAST, is_commit=False, transaction_version=2
+    )
     decided = RULES.decide_end(known, asked, NOW, FRESH)
     assert isinstance(decided, TransactionFacts)
     key, value = facts_record("x", decided, 1)
     shard = TransactionShard()
     shard.replay(RecordBatch(build_batch([Record(timestamp=NOW, key=key, value=value)])))
     over = RULES.completed(shard.entries["x"], NOW)
-    assert (over.state, over.producer_id, over.producer_epoch, over.previous_producer_id) == (COMPLETE_ABORT, FRESH, 0, PID)
+    assert (over.state, over.producer_id, over.producer_epoch, over.previous_producer_id) == (
+        COMPLETE_ABORT,
+        FRESH,
+        0,
+        PID,
+    )

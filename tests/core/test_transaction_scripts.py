@@ -1,5 +1,5 @@
-"""Scripts of transactions (tests/core/scripts): kraftsim's producer, the coordinator's state transitions, its markers,
-and verification.
+"""Scripts of transactions (tests/core/scripts): kraftsim's producer, the coordinator's state
+transitions, its markers, and verification.
 
 Source: KIP-98, KIP-360, KIP-890, KAFKA-10080, KAFKA-16352.
 """
@@ -49,8 +49,19 @@ from kraftsim.core.clients.transaction_steps import (
 )
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from kraftsim.core.decision import Refusal
-from kraftsim.core.transactions.marker_queue import Complete, MarkerQueue, NoLeader, PreparedTransaction, RetryLater, SendMarkers
-from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts, first_facts
+from kraftsim.core.transactions.marker_queue import (
+    Complete,
+    MarkerQueue,
+    NoLeader,
+    PreparedTransaction,
+    RetryLater,
+    SendMarkers,
+)
+from kraftsim.core.transactions.transaction_entry import (
+    TransactionEntry,
+    TransactionFacts,
+    first_facts,
+)
 from kraftsim.core.transactions.transaction_rules import (
     NEEDS_PRODUCER_ID,
     Already,
@@ -59,7 +70,12 @@ from kraftsim.core.transactions.transaction_rules import (
     NeedsProducerId,
     TransactionRules,
 )
-from kraftsim.core.transactions.verification_queue import Ask, Question, VerificationQueue, VerificationResult
+from kraftsim.core.transactions.verification_queue import (
+    Ask,
+    Question,
+    VerificationQueue,
+    VerificationResult,
+)
 from protocol.errors import ErrorCode
 from tests.core.effect_format import spelt
 
@@ -68,7 +84,9 @@ Outcome = TransactionFacts | Already | Refusal | NeedsProducerId | MustAbort
 
 
 class ProducerDriver:
-    """A transactional producer of topic t, driven by lines such as "send a b:1", "ok", or "refuse NOT_COORDINATOR"."""
+    """A transactional producer of topic t, driven by lines such as "send a b:1", "ok", or "refuse
+    NOT_COORDINATOR".
+    """
 
     def __init__(self) -> None:
         self.do_cluster("0")
@@ -78,25 +96,39 @@ class ProducerDriver:
         self.now_ms = 0
         self.version = int(transaction_version)
         sending = ProducerSettings(linger_ms=0, retry_backoff_ms=100, delivery_timeout_ms=5000)
-        self.rules = TransactionalProducer(TransactionalSettings(transactional_id="x", producer=sending))
+        self.rules = TransactionalProducer(
+            TransactionalSettings(transactional_id="x", producer=sending)
+        )
         self.requests: dict[int, SendProduce] = {}
         self.looked_for = CoordinatorKind.TRANSACTION
 
     def answer(self, line: str) -> str:
         verb, *words = line.split()
         before = self.rules.state
-        effects: list[TransactionalEffect] = getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
-        states = [f"is {self.rules.state.name}"] if self.rules.state is not before and verb != "cluster" else []
+        effects: list[TransactionalEffect] = (
+            getattr(self, f"do_{verb.replace('-', '_')}")(*words) or []
+        )
+        states = (
+            [f"is {self.rules.state.name}"]
+            if self.rules.state is not before and verb != "cluster"
+            else []
+        )
         return "\n".join([*(self._line(effect) for effect in effects), *states])
 
     def do_init(self) -> list[TransactionalEffect]:
         return self._step(InitAsked())
 
     def do_found(self, broker_id: str) -> list[TransactionalEffect]:
-        return self._step(CoordinatorFound(kind=self.looked_for, broker_id=int(broker_id), transaction_version=self.version))
+        return self._step(
+            CoordinatorFound(
+                kind=self.looked_for, broker_id=int(broker_id), transaction_version=self.version
+            )
+        )
 
     def do_not_found(self, error: str = "") -> list[TransactionalEffect]:
-        return self._step(CoordinatorLost(kind=self.looked_for, error_code=ErrorCode[error] if error else None))
+        return self._step(
+            CoordinatorLost(kind=self.looked_for, error_code=ErrorCode[error] if error else None)
+        )
 
     def do_ok(self, *identity: str) -> list[TransactionalEffect]:
         """Success, for every partition; with a producer id and an epoch if given."""
@@ -117,24 +149,45 @@ class ProducerDriver:
         effects = []
         for each in keys:
             key, _, partition = each.partition(":")
-            effects += self._step(RecordGiven(OutgoingRecord(where=_where(partition or "0"), key=key, value=b"v", timestamp_ms=self.now_ms)))
+            effects += self._step(
+                RecordGiven(
+                    OutgoingRecord(
+                        where=_where(partition or "0"),
+                        key=key,
+                        value=b"v",
+                        timestamp_ms=self.now_ms,
+                    )
+                )
+            )
         return effects
 
     def do_leaders(self, *leaders: str) -> list[TransactionalEffect]:
-        return self._step(MetadataArrived({_where(each.split("=")[0]): int(each.split("=")[1]) for each in leaders}))
+        return self._step(
+            MetadataArrived(
+                {_where(each.split("=")[0]): int(each.split("=")[1]) for each in leaders}
+            )
+        )
 
     def do_written(self, request_id: str, said: str) -> list[TransactionalEffect]:
         """A base offset, or the name of an error; for every partition of the request."""
         request = self.requests[int(request_id)]
         error, offset = (ErrorCode.NONE, int(said)) if said.isdigit() else (ErrorCode[said], -1)
-        answers = tuple(PartitionAnswer(where=batch.where, error_code=error, base_offset=offset) for batch in request.batches)
+        answers = tuple(
+            PartitionAnswer(where=batch.where, error_code=error, base_offset=offset)
+            for batch in request.batches
+        )
         return self._step(ProduceAnswered(request.request_id, answers))
 
     def do_lose(self, request_id: str) -> list[TransactionalEffect]:
         return self._step(ProduceLost(int(request_id)))
 
     def do_offsets(self, *offsets: str) -> list[TransactionalEffect]:
-        return self._step(OffsetsGiven(group=GROUP, offsets={_where(each.split("=")[0]): int(each.split("=")[1]) for each in offsets}))
+        return self._step(
+            OffsetsGiven(
+                group=GROUP,
+                offsets={_where(each.split("=")[0]): int(each.split("=")[1]) for each in offsets},
+            )
+        )
 
     def do_commit(self) -> list[TransactionalEffect]:
         return self._step(CommitAsked())
@@ -155,19 +208,32 @@ class ProducerDriver:
                 self.looked_for = kind
                 return f"find coordinator of {kind.name.lower()} {key}"
             case SendQuestion(broker_id=broker_id, question=question):
-                return f"to {broker_id}: {spelt(question).replace(' transactional_id=x', '').replace(' transaction_timeout_ms=60000', '')}"
+                return (
+                    f"to {broker_id}: "
+                    f"{spelt(question).replace(' transactional_id=x', '').replace(' transaction_timeout_ms=60000', '')}"
+                )
             case SendProduce():
                 self.requests[effect.request_id] = effect
-                batches = (f"[{' '.join(each.key for each in batch.records)}] to {spelt(batch.where)}" for batch in effect.batches)
+                batches = (
+                    f"[{' '.join(each.key for each in batch.records)}] to {spelt(batch.where)}"
+                    for batch in effect.batches
+                )
                 return f"request {effect.request_id} to {effect.broker_id}: {', '.join(batches)}"
             case TransactionSettled(outcome=outcome, identity=identity, error_code=error):
-                return f"{outcome.name.lower()} as {spelt(identity)}{'' if error is ErrorCode.NONE else f' after {error.name}'}"
+                return (
+                    f"{outcome.name.lower()} as "
+                    f"{spelt(identity)}"
+                    f"{'' if error is ErrorCode.NONE else f' after {error.name}'}"
+                )
             case IdTaken(identity):
                 return f"x is initialised as {spelt(identity)}"
             case IdentityTaken(identity):
                 return f"continues as {spelt(identity)}"
             case OffsetsAccepted(offsets=offsets):
-                return f"offsets accepted: {', '.join(f'{spelt(where)} {offset}' for where, offset in offsets)}"
+                return (
+                    "offsets accepted: "
+                    f"{', '.join(f'{spelt(where)} {offset}' for where, offset in offsets)}"
+                )
             case SendMetadataRequest(topics):
                 return f"refresh metadata of {', '.join(topics)}"
             case RecordDelivered(record=record, offset=offset):
@@ -179,8 +245,8 @@ class ProducerDriver:
 
 
 class CoordinatorDriver:
-    """One transactional id at its coordinator: "init", "add t-0", "commit", "marked t-0"; the record of each decision
-    is committed immediately.
+    """One transactional id at its coordinator: "init", "add t-0", "commit", "marked t-0"; the
+    record of each decision is committed immediately.
     """
 
     def __init__(self) -> None:
@@ -189,11 +255,19 @@ class CoordinatorDriver:
     def do_id(self, producer_id: str, producer_epoch: str, transaction_version: str) -> None:
         """Start over: the known state of the id, and the transaction.version of its producer."""
         facts = first_facts(int(producer_id), 60_000, 0)
-        self.rules, self.entry, self.version = TransactionRules(), TransactionEntry("x", facts), int(transaction_version)
+        self.rules, self.entry, self.version = (
+            TransactionRules(),
+            TransactionEntry("x", facts),
+            int(transaction_version),
+        )
         if int(producer_epoch) >= 0:
             self.entry.take(
                 TransactionFacts(
-                    producer_id=int(producer_id), producer_epoch=int(producer_epoch), timeout_ms=60_000, state=facts.state, last_update_ms=0
+                    producer_id=int(producer_id),
+                    producer_epoch=int(producer_epoch),
+                    timeout_ms=60_000,
+                    state=facts.state,
+                    last_update_ms=0,
                 )
             )
         self.fresh = 2000
@@ -225,7 +299,9 @@ class CoordinatorDriver:
         return self.rules.decide_init(self.entry, named, 60_000, 0, self._fresh())
 
     def do_add(self, identity: str, *partitions: str) -> Outcome:
-        return self.rules.decide_add(self.entry, _identity(identity), _partitions(partitions), self.version, 0)
+        return self.rules.decide_add(
+            self.entry, _identity(identity), _partitions(partitions), self.version, 0
+        )
 
     def do_commit(self, identity: str) -> Outcome:
         return self._end(identity, is_commit=True)
@@ -236,7 +312,11 @@ class CoordinatorDriver:
     def do_force(self) -> Outcome:
         """A forced abort: the transaction timed out, or another producer initialised."""
         outcome = self.rules.decide_forced_abort(self.entry, self.version, 0)
-        return outcome if outcome is not NEEDS_PRODUCER_ID else self.rules.decide_forced_abort(self.entry, self.version, 0, self._fresh())
+        return (
+            outcome
+            if outcome is not NEEDS_PRODUCER_ID
+            else self.rules.decide_forced_abort(self.entry, self.version, 0, self._fresh())
+        )
 
     def do_marked(self, *partitions: str) -> Outcome | None:
         self.entry.marked(_partitions(partitions))
@@ -244,9 +324,18 @@ class CoordinatorDriver:
 
     def _end(self, identity: str, *, is_commit: bool) -> Outcome:
         producer_id, producer_epoch = _identity(identity)
-        asked = EndTxnInput(producer_id=producer_id, producer_epoch=producer_epoch, is_commit=is_commit, transaction_version=self.version)
+        asked = EndTxnInput(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_commit=is_commit,
+            transaction_version=self.version,
+        )
         outcome = self.rules.decide_end(self.entry, asked, 0)
-        return outcome if outcome is not NEEDS_PRODUCER_ID else self.rules.decide_end(self.entry, asked, 0, self._fresh())
+        return (
+            outcome
+            if outcome is not NEEDS_PRODUCER_ID
+            else self.rules.decide_end(self.entry, asked, 0, self._fresh())
+        )
 
     def _fresh(self) -> int:
         self.fresh += 1
@@ -259,7 +348,9 @@ class CoordinatorDriver:
 
 
 class MarkerDriver:
-    """The pending markers of a coordinator: "leads 1 a b", "decide x a b c", "answer 1 b=NOT_LEADER_OR_FOLLOWER"."""
+    """The pending markers of a coordinator: "leads 1 a b", "decide x a b c", "answer 1
+    b=NOT_LEADER_OR_FOLLOWER".
+    """
 
     def __init__(self) -> None:
         self.leaders: dict[str, int | NoLeader] = {}
@@ -278,21 +369,31 @@ class MarkerDriver:
         self.leaders |= dict.fromkeys(topics, int(broker) if leader is None else leader)
 
     def do_decide(self, name: str, *topics: str) -> None:
-        """A commit of partition 0 of topics, by a producer of its own; a second one of the same name comes from the
-        next coordinator epoch.
+        """A commit of partition 0 of topics, by a producer of its own; a second one of the same
+        name comes from the next coordinator epoch.
         """
         self.count += 1
         entry = TransactionEntry(name, first_facts(self.count, 60_000, 0))
-        rules, end = TransactionRules(), EndTxnInput(producer_id=self.count, producer_epoch=0, is_commit=True, transaction_version=1)
+        rules, end = (
+            TransactionRules(),
+            EndTxnInput(
+                producer_id=self.count, producer_epoch=0, is_commit=True, transaction_version=1
+            ),
+        )
         entry.take(_facts(rules.decide_init(entry, None, 60_000, 0)))
-        entry.take(_facts(rules.decide_add(entry, (self.count, 0), [(topic, 0) for topic in topics], 1, 0)))
+        entry.take(
+            _facts(rules.decide_add(entry, (self.count, 0), [(topic, 0) for topic in topics], 1, 0))
+        )
         entry.take(_facts(rules.decide_end(entry, end, 0)))
         self.ended[name] = PreparedTransaction(entry, rules.completed(entry, 0), 0, self.count)
         self.queue.add(self.ended[name])
 
     def do_answer(self, broker_id: str, *said: str) -> None:
         """All requested markers are written, except those named with an error."""
-        errors = {(topic, 0): ErrorCode[error] for topic, _, error in (each.partition("=") for each in said)}
+        errors = {
+            (topic, 0): ErrorCode[error]
+            for topic, _, error in (each.partition("=") for each in said)
+        }
         every = {(topic, 0): ErrorCode.NONE for topic in self.leaders}
         self.queue.on_answer(int(broker_id), dict.fromkeys(range(self.count + 1), every | errors))
 
@@ -312,7 +413,13 @@ class MarkerDriver:
     def _line(self, effect: SendMarkers | Complete | RetryLater) -> str:
         match effect:
             case SendMarkers(broker_id, markers):
-                rows = (f"{each.ended.transactional_id} in {' '.join(topic for topic, _ in each.partitions)}" for each in markers)
+                rows = (
+                    (
+                        f"{each.ended.transactional_id} in "
+                        f"{' '.join(topic for topic, _ in each.partitions)}"
+                    )
+                    for each in markers
+                )
                 return f"to {broker_id}: {', '.join(rows)}"
             case Complete(ended):
                 return f"{ended.transactional_id} is complete"
@@ -321,7 +428,9 @@ class MarkerDriver:
 
 
 class VerificationDriver:
-    """Leaders that verify whether partitions are in a transaction: "ask 1 x 7/3 t-0", "answer 1 x t-0=INVALID_TXN_STATE"."""
+    """Leaders that verify whether partitions are in a transaction: "ask 1 x 7/3 t-0", "answer 1 x
+    t-0=INVALID_TXN_STATE".
+    """
 
     def __init__(self) -> None:
         self.queue = VerificationQueue()
@@ -332,7 +441,9 @@ class VerificationDriver:
         effects: list[Ask | VerificationResult] = getattr(self, f"do_{verb}")(*words)
         return "\n".join(map(self._line, effects))
 
-    def do_ask(self, coordinator_id: str, name: str, identity: str, *partitions: str) -> list[Ask | VerificationResult]:
+    def do_ask(
+        self, coordinator_id: str, name: str, identity: str, *partitions: str
+    ) -> list[Ask | VerificationResult]:
         self.waiters += 1
         producer_id, producer_epoch = _identity(identity)
         question = Question(
@@ -346,9 +457,13 @@ class VerificationDriver:
         return self.queue.add(int(coordinator_id), question)
 
     def do_answer(self, coordinator_id: str, *said: str) -> list[Ask | VerificationResult]:
-        """Every partition is in its transaction, except those named after their transactional id."""
+        """Every partition is in its transaction, except those named after their transactional
+        id.
+        """
         answers: dict[str, dict[tuple[str, int], ErrorCode]] = {}
-        for name, where, error in ((each.split(":")[0], *each.split(":")[1].split("=")) for each in said):
+        for name, where, error in (
+            (each.split(":")[0], *each.split(":")[1].split("=")) for each in said
+        ):
             answers.setdefault(name, {})[_partitions([where])[0]] = ErrorCode[error]
         return self.queue.on_answer(int(coordinator_id), answers)
 
@@ -358,10 +473,19 @@ class VerificationDriver:
     def _line(self, effect: Ask | VerificationResult) -> str:
         match effect:
             case Ask(coordinator_id, questions):
-                rows = (f"{each.transactional_id} {each.producer_id}/{each.producer_epoch} in {_names(each.partitions)}" for each in questions)
+                rows = (
+                    (
+                        f"{each.transactional_id} {each.producer_id}/{each.producer_epoch} in "
+                        f"{_names(each.partitions)}"
+                    )
+                    for each in questions
+                )
                 return f"to {coordinator_id}: {', '.join(rows)}"
             case VerificationResult(question, errors):
-                return f"waiter {question.waiter}: {', '.join(f'{_names([where])} {error.name}' for where, error in errors.items())}"
+                return (
+                    f"waiter {question.waiter}: "
+                    f"{', '.join(f'{_names([where])} {error.name}' for where, error in errors.items())}"
+                )
 
 
 def _facts(outcome: Outcome) -> TransactionFacts:
@@ -379,7 +503,9 @@ def _identity(text: str) -> tuple[int, int]:
 
 
 def _partitions(texts: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    return tuple((topic, int(number)) for topic, _, number in (each.rpartition("-") for each in texts))
+    return tuple(
+        (topic, int(number)) for topic, _, number in (each.rpartition("-") for each in texts)
+    )
 
 
 def _names(partitions: Sequence[tuple[str, int]]) -> str:

@@ -1,4 +1,5 @@
-"""Offsets committed in transactions: who may commit, when they take effect, and what readers receive meanwhile.
+"""Offsets committed in transactions: who may commit, when they take effect, and what readers
+receive meanwhile.
 Source: KIP-98, KIP-447.
 """
 
@@ -7,7 +8,13 @@ import pytest
 from kraftsim.core.groups.answers import CommitAnswer
 from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets
 from kraftsim.core.groups.group_shard import GroupShard
-from kraftsim.events.groups import OffsetCommitted, OffsetLoaded, OffsetMaterialised, PendingOffsetAdded, PendingOffsetDropped
+from kraftsim.events.groups import (
+    OffsetCommitted,
+    OffsetLoaded,
+    OffsetMaterialised,
+    PendingOffsetAdded,
+    PendingOffsetDropped,
+)
 from protocol.errors import ErrorCode
 from tests.core.groups_harness import GROUP, PRODUCER_ID, GroupsHarness
 
@@ -32,14 +39,21 @@ RETENTION_MS = 10080 * 60_000
         ("i-s", 1, "other", ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_named_member_must_belong_to_the_current_generation(member_id, generation_id, instance, error, figures):
-    """KIP-447. A commit that names none is not fenced: old clients, and producers without a group."""
+def test_named_member_must_belong_to_the_current_generation(
+    member_id, generation_id, instance, error, figures
+):
+    """KIP-447.
+
+    A commit that names none is not fenced: old clients, and producers without a group.
+    """
     harness = GroupsHarness()
     waiters = [harness.join(fresh="1"), harness.join(fresh="s", instance="i")]
     harness.pass_time(6000)
     assert [harness.joined(each).generation_id for each in waiters] == [1, 1]
     harness.sync("c-1", 1, c_1=b"", i_s=b"")
-    waiter = harness.commit_in_transaction(5, member_id=member_id, generation_id=generation_id, instance=instance)
+    waiter = harness.commit_in_transaction(
+        5, member_id=member_id, generation_id=generation_id, instance=instance
+    )
     assert harness.answers[waiter] == CommitAnswer((error,))
     assert harness.committed(require_stable=True) == (UNSTABLE if error is ErrorCode.NONE else None)
     if member_id == "c-1" and instance is None:
@@ -55,11 +69,17 @@ def test_named_member_must_belong_to_the_current_generation(member_id, generatio
         ("x", 3, None, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_empty_group_accepts_commits_without_a_generation(member_id, generation_id, instance, error, figures):
+def test_empty_group_accepts_commits_without_a_generation(
+    member_id, generation_id, instance, error, figures
+):
     harness = GroupsHarness()
-    waiter = harness.commit_in_transaction(5, member_id=member_id, generation_id=generation_id, instance=instance)
+    waiter = harness.commit_in_transaction(
+        5, member_id=member_id, generation_id=generation_id, instance=instance
+    )
     assert harness.answers[waiter] == CommitAnswer((error,))
-    assert GROUP in harness.shard.groups, "the coordinator of 3.9 creates the group before it rejects the commit"
+    assert GROUP in harness.shard.groups, (
+        "the coordinator of 3.9 creates the group before it rejects the commit"
+    )
     figures(**{f"generation_{generation_id}".replace("-", "minus_"): int(error)})
 
 
@@ -67,7 +87,9 @@ def test_pending_rebalance_rejects_no_commit():
     harness = GroupsHarness()
     waiter = harness.join(fresh="1")
     harness.pass_time(3000)
-    committed = harness.commit_in_transaction(5, member_id="c-1", generation_id=harness.joined(waiter).generation_id)
+    committed = harness.commit_in_transaction(
+        5, member_id="c-1", generation_id=harness.joined(waiter).generation_id
+    )
     assert harness.answers[committed] == CommitAnswer((ErrorCode.NONE,))
 
 
@@ -82,7 +104,9 @@ def test_transactional_commit_does_not_renew_the_session():
 
 def test_too_long_metadata_is_rejected():
     harness = GroupsHarness(offset_metadata_max_bytes=3)
-    assert harness.answers[harness.commit_in_transaction(5, metadata="abcd")] == CommitAnswer((ErrorCode.OFFSET_METADATA_TOO_LARGE,))
+    assert harness.answers[harness.commit_in_transaction(5, metadata="abcd")] == CommitAnswer(
+        (ErrorCode.OFFSET_METADATA_TOO_LARGE,)
+    )
     assert harness.committed(require_stable=True) is None
 
 
@@ -91,12 +115,17 @@ def test_marker_decides_and_until_then_only_unstable_reads_succeed(commits, expe
     harness = GroupsHarness()
     harness.commit(5)
     harness.commit_in_transaction(7)
-    offsets = [(each.committed(), each.committed(require_stable=True)) for each in (harness, harness.reloaded())]
+    offsets = [
+        (each.committed(), each.committed(require_stable=True))
+        for each in (harness, harness.reloaded())
+    ]
     assert offsets == [(5, UNSTABLE)] * 2
     other = harness.reloaded()
     for each in (harness, other):
         each.end_transaction(commits=commits)
-    assert [each.committed(require_stable=True) for each in (harness, other, harness.reloaded())] == [expected] * 3
+    assert [
+        each.committed(require_stable=True) for each in (harness, other, harness.reloaded())
+    ] == [expected] * 3
     figures(
         offset_returned=offsets[0][0],
         **{"after_commit" if commits else "after_abort": harness.committed(require_stable=True)},
@@ -161,7 +190,9 @@ def test_failed_write_is_not_pending(error, answer):
 
 
 @pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize(("ends", "expected"), [(ErrorCode.NONE, 6), (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)])
+@pytest.mark.parametrize(
+    ("ends", "expected"), [(ErrorCode.NONE, 6), (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)]
+)
 def test_timed_out_commit_is_rejected_but_pending_once_replicated(ends, expected, times):
     harness = GroupsHarness()
     harness.holds_back = True
@@ -208,7 +239,10 @@ def test_offset_deleted_during_its_transaction_never_takes_effect(how):
             harness.shard.forget_topics(lambda topic: False, harness.now)
     harness.settle()
     harness.end_transaction(commits=True)
-    assert [each.committed(require_stable=True) for each in (harness, harness.reloaded())] == [None, None]
+    assert [each.committed(require_stable=True) for each in (harness, harness.reloaded())] == [
+        None,
+        None,
+    ]
 
 
 def test_every_step_of_an_offset_emits_an_event():
@@ -227,9 +261,13 @@ def test_every_step_of_an_offset_emits_an_event():
         PendingOffsetAdded(offset=6, record_offset=1, producer_id=1, transactional_id="x", **by),
         PendingOffsetAdded(offset=7, record_offset=2, producer_id=2, transactional_id="x", **by),
         OffsetCommitted(offset=8, record_offset=3, is_current=True, **row),
-        OffsetMaterialised(offset=6, record_offset=1, producer_id=1, marker_offset=4, is_current=False, **by),
+        OffsetMaterialised(
+            offset=6, record_offset=1, producer_id=1, marker_offset=4, is_current=False, **by
+        ),
         PendingOffsetDropped(offset=7, record_offset=2, producer_id=2, marker_offset=5, **by),
-        PendingOffsetAdded(offset=9, record_offset=6, producer_id=PRODUCER_ID, transactional_id="x", **by),
+        PendingOffsetAdded(
+            offset=9, record_offset=6, producer_id=PRODUCER_ID, transactional_id="x", **by
+        ),
     ]
     assert harness.reloaded().events == [
         OffsetLoaded(offset=8, record_offset=3, **row),
@@ -248,7 +286,9 @@ def test_rules_can_be_replaced_by_the_former_ones():
     class NeverWithholds(GroupShard):
         offsets_class = InOrderOfMarkers
 
-        def withholds(self, group: object, partition: tuple[str, int], *, require_stable: bool) -> bool:
+        def withholds(
+            self, group: object, partition: tuple[str, int], *, require_stable: bool
+        ) -> bool:
             return False
 
     harness = GroupsHarness(NeverWithholds)

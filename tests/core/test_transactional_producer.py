@@ -58,7 +58,9 @@ class Script:
         self.now_ms = 1000
         self.version = transaction_version
         producer = ProducerSettings(linger_ms=0, delivery_timeout_ms=5000)
-        self.rules = TransactionalProducer(TransactionalSettings(transactional_id="id", producer=producer))
+        self.rules = TransactionalProducer(
+            TransactionalSettings(transactional_id="id", producer=producer)
+        )
         self.asked: list[Question] = []
         self.sent: list[SendProduce] = []
         self.settled: list[TransactionSettled] = []
@@ -83,7 +85,11 @@ class Script:
                 case FindCoordinator(kind=kind):
                     self.finds.append(kind)
                     broker_id = COORDINATOR if kind is CoordinatorKind.TRANSACTION else GROUPS
-                    self.step(CoordinatorFound(kind=kind, broker_id=broker_id, transaction_version=self.version))
+                    self.step(
+                        CoordinatorFound(
+                            kind=kind, broker_id=broker_id, transaction_version=self.version
+                        )
+                    )
         return effects
 
     def ready(self) -> "Script":
@@ -108,15 +114,27 @@ class Script:
         """Answer the request in flight; every partition gets the same result."""
         question = self.asked[-1]
         if isinstance(question, AddPartitions):
-            self.step(Answered(error_code=ErrorCode.NONE, errors=dict.fromkeys(question.partitions, error)))
+            self.step(
+                Answered(
+                    error_code=ErrorCode.NONE, errors=dict.fromkeys(question.partitions, error)
+                )
+            )
         elif isinstance(question, CommitOffsets):
-            self.step(Answered(error_code=ErrorCode.NONE, errors=dict.fromkeys((where for where, _ in question.offsets), error)))
+            self.step(
+                Answered(
+                    error_code=ErrorCode.NONE,
+                    errors=dict.fromkeys((where for where, _ in question.offsets), error),
+                )
+            )
         else:
             self.step(Answered(error_code=error, identity=identity))
 
     def produced(self, error: ErrorCode = ErrorCode.NONE) -> None:
         request = self.sent[-1]
-        answers = tuple(PartitionAnswer(where=batch.where, error_code=error, base_offset=7) for batch in request.batches)
+        answers = tuple(
+            PartitionAnswer(where=batch.where, error_code=error, base_offset=7)
+            for batch in request.batches
+        )
         self.step(ProduceAnswered(request.request_id, answers))
 
     def later(self, ms: int = 200) -> None:
@@ -138,17 +156,29 @@ def test_each_partition_is_added_once_before_its_first_record_is_sent(figures):
     early, writes = 0, 0
     for where in (*places, *places, *places):
         asked = script.kinds.count("AddPartitions")
-        script.step(RecordGiven(OutgoingRecord(where=where, key=str(writes), value=b"v", timestamp_ms=0)))
+        script.step(
+            RecordGiven(OutgoingRecord(where=where, key=str(writes), value=b"v", timestamp_ms=0))
+        )
         writes += 1
         if script.kinds.count("AddPartitions") > asked:
             early += sum(batch.where == where for sent in script.sent for batch in sent.batches)
             script.say()
         script.step(leaders)
         script.produced()
-    added = [where for question in script.asked if isinstance(question, AddPartitions) for where in question.partitions]
+    added = [
+        where
+        for question in script.asked
+        if isinstance(question, AddPartitions)
+        for where in question.partitions
+    ]
     assert added == list(places) and not early
     assert sum(len(batch.records) for sent in script.sent for batch in sent.batches) == writes
-    figures(writes=writes, partitions=len(places), added=script.kinds.count("AddPartitions"), sent_before_an_answer=early)
+    figures(
+        writes=writes,
+        partitions=len(places),
+        added=script.kinds.count("AddPartitions"),
+        sent_before_an_answer=early,
+    )
 
 
 def test_partition_is_added_before_it_is_written():
@@ -164,7 +194,9 @@ def test_partition_is_added_before_it_is_written():
 
 
 def test_with_version_2_nothing_is_added_and_each_end_bumps_the_epoch():
-    """KIP-890 part 2: EndTxn's response contains the next epoch, under which sequences begin at 0."""
+    """KIP-890 part 2: EndTxn's response contains the next epoch, under which sequences begin at
+    0.
+    """
     script = Script(transaction_version=2).begun()
     assert script.kinds == ["InitProducerId"]
     script.step(CommitAsked())
@@ -172,7 +204,9 @@ def test_with_version_2_nothing_is_added_and_each_end_bumps_the_epoch():
     assert script.rules.state is ProducerState.READY
     script.step(BeginAsked())
     script.give("b")
-    assert [(batch.identity, batch.base_sequence) for batch in script.sent[-1].batches] == [(Identity(4000, 1), 0)]
+    assert [(batch.identity, batch.base_sequence) for batch in script.sent[-1].batches] == [
+        (Identity(4000, 1), 0)
+    ]
 
 
 def test_commit_waits_for_its_records_and_sequences_continue():
@@ -191,7 +225,9 @@ def test_commit_waits_for_its_records_and_sequences_continue():
 
 
 def test_offsets_are_added_once_and_committed_at_the_group_coordinator(figures):
-    """AddOffsetsToTxn once per group and transaction, then TxnOffsetCommit (KIP-447 names the member)."""
+    """AddOffsetsToTxn once per group and transaction, then TxnOffsetCommit (KIP-447 names the
+    member).
+    """
     script = Script().begun()
     offsets = (5, 6)
     for offset in offsets:
@@ -199,7 +235,10 @@ def test_offsets_are_added_once_and_committed_at_the_group_coordinator(figures):
         while script.rules.has_offsets_to_send:
             script.say()
     assert script.kinds[2:] == ["AddOffsets", "CommitOffsets", "CommitOffsets"]
-    assert isinstance(script.asked[2], AddOffsets) and script.finds == [CoordinatorKind.TRANSACTION, CoordinatorKind.GROUP]
+    assert isinstance(script.asked[2], AddOffsets) and script.finds == [
+        CoordinatorKind.TRANSACTION,
+        CoordinatorKind.GROUP,
+    ]
     figures(
         sent_offsets=len(offsets),
         added=script.kinds.count("AddOffsets"),
@@ -238,7 +277,10 @@ def test_end_txn_response_decides_the_state(error, state):
     assert (script.kinds.count("EndTransaction") == 2) is (state is ProducerState.COMMITTING)
 
 
-@pytest.mark.parametrize("error", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID])
+@pytest.mark.parametrize(
+    "error",
+    [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
+)
 def test_fenced_member_aborts_and_continues(error, figures):
     """CommitFailedException: what KIP-447 calls fenced does not end the producer."""
     script = Script().begun()
@@ -254,23 +296,34 @@ def test_fenced_member_aborts_and_continues(error, figures):
 
 
 def test_lost_sequence_aborts_the_transaction_and_bumps_the_epoch():
-    """KIP-360: a batch with unknown result is dropped; after the abort InitProducerId names the current epoch."""
+    """KIP-360: a batch with unknown result is dropped; after the abort InitProducerId names the
+    current epoch.
+    """
     script = Script().begun()
     script.give("b")
     script.step(MetadataArrived({HERE: BROKER}))
     script.produced(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     script.now_ms += 6000
     script.step(TimePassed())
-    assert script.rules.state is ProducerState.ABORTABLE_ERROR and [each.record.key for each in script.given_up] == ["b"]
+    assert script.rules.state is ProducerState.ABORTABLE_ERROR and [
+        each.record.key for each in script.given_up
+    ] == ["b"]
     script.step(AbortAsked())
     script.say()
-    assert script.asked[-1] == InitProducerId(transactional_id="id", transaction_timeout_ms=60_000, identity=FIRST)
+    assert script.asked[-1] == InitProducerId(
+        transactional_id="id", transaction_timeout_ms=60_000, identity=FIRST
+    )
     script.say(identity=Identity(4000, 1))
-    assert script.rules.state is ProducerState.READY and script.identities == [FIRST, Identity(4000, 1)]
+    assert script.rules.state is ProducerState.READY and script.identities == [
+        FIRST,
+        Identity(4000, 1),
+    ]
 
 
 def test_invalid_producer_epoch_is_resolved_at_the_coordinator():
-    """KIP-588: INVALID_PRODUCER_EPOCH from Produce aborts the transaction; the coordinator decides whether the producer is fenced."""
+    """KIP-588: INVALID_PRODUCER_EPOCH from Produce aborts the transaction; the coordinator decides
+    whether the producer is fenced.
+    """
     script = Script().begun()
     script.give("b")
     script.produced(ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -1,4 +1,5 @@
-"""Transactions on failing replicas: what read_committed consumers received remains valid, and no transaction hangs.
+"""Transactions on failing replicas: what read_committed consumers received remains valid, and no
+transaction hangs.
 
 Source: KIP-98, KIP-890; KAFKA-9807, KAFKA-14402, KAFKA-14884.
 """
@@ -15,7 +16,9 @@ SEEDS = 10
 
 
 def run(seed: int, version: int, *, brokers: int = 3, **options: object) -> TransactionsHarness:
-    harness = TransactionsHarness(seed, version=version, brokers=brokers, min_in_sync=min(brokers, 1 + seed % 2), **options)  # type: ignore[arg-type]
+    harness = TransactionsHarness(
+        seed, version=version, brokers=brokers, min_in_sync=min(brokers, 1 + seed % 2), **options
+    )  # type: ignore[arg-type]
     harness.run(300, trouble=0.06)
     harness.settle_transactions()
     return harness
@@ -24,11 +27,11 @@ def run(seed: int, version: int, *, brokers: int = 3, **options: object) -> Tran
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_committed_reads_remain_valid(version: int, brokers: int) -> None:
-    """On leaders and followers; the last stable offset never passes an open transaction, and aborted lists name
-    exactly what is to be skipped.
+    """On leaders and followers; the last stable offset never passes an open transaction, and
+    aborted lists name exactly what is to be skipped.
 
-    A high watermark may decrease under a leader that knows less: a marker that was once replicated does not limit
-    readers again.
+    A high watermark may decrease under a leader that knows less: a marker that was once replicated
+    does not limit readers again.
     """
     committed = aborted = elections = reads = refused = 0
     for seed in range(SEEDS):
@@ -38,7 +41,13 @@ def test_committed_reads_remain_valid(version: int, brokers: int) -> None:
         elections += harness.elections
         reads += len(harness.reads)
         refused += harness.unverified + harness.fenced
-    assert committed > SEEDS / 2 and aborted > 3 * SEEDS and elections > 5 * SEEDS and reads > 10 * SEEDS and refused > 0
+    assert (
+        committed > SEEDS / 2
+        and aborted > 3 * SEEDS
+        and elections > 5 * SEEDS
+        and reads > 10 * SEEDS
+        and refused > 0
+    )
 
 
 @pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 8))
@@ -52,7 +61,15 @@ class SkipsVerification(ProducerStateManager):
 
     __slots__ = ()
 
-    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, adds: bool = False) -> None:
+    def begin_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        now_ms: int,
+        *,
+        adds: bool = False,
+    ) -> None:
         """Skip the verification."""
 
     def _refuse_unverified(self, batch: RecordBatch, guard: int | None) -> Refusal | None:

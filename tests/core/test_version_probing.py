@@ -1,4 +1,7 @@
-"""How a leader answers the versions of its members, and how a member reacts.   Source: KIP-268, StreamsPartitionAssignor."""
+"""How a leader answers the versions of its members, and how a member reacts.
+
+Source: KIP-268, StreamsPartitionAssignor.
+"""
 
 import pytest
 
@@ -25,7 +28,13 @@ def test_leader_sends_the_lowest_used_and_the_latest_supported_version(leader, m
         (2, (2, 2), False, 2, 2),
         (2, (1, 1), True, 1, 0),  # an older member exists: downgrade, and rejoin
         (1, (1, 1), False, 1, 1),
-        (1, (1, 3), False, 1, 1),  # a leader's wrong count upgrades no member beyond what it supports
+        (
+            1,
+            (1, 3),
+            False,
+            1,
+            1,
+        ),  # a leader's wrong count upgrades no member beyond what it supports
     ],
 )
 def test_member_changes_the_version_and_rejoins(latest, answer, again, used, assigned):

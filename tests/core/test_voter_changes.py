@@ -5,7 +5,11 @@ import pytest
 from kraftsim.core.raft.effects import Reply, Send
 from kraftsim.core.raft.roles import Follower, Leader
 from protocol.errors import ErrorCode
-from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from protocol.messages.k18_api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from protocol.schema import Message
@@ -35,7 +39,9 @@ def asked(harness: Harness, request: Message, limit_ms: int = 10_000) -> Message
     return answers[0]
 
 
-def add(harness: Harness, node_id: int, *, timeout_ms: int = 5_000, cluster_id: str | None = CLUSTER) -> AddRaftVoterResponse:
+def add(
+    harness: Harness, node_id: int, *, timeout_ms: int = 5_000, cluster_id: str | None = CLUSTER
+) -> AddRaftVoterResponse:
     node = harness.nodes[node_id]
     request = AddRaftVoterRequest(
         cluster_id=cluster_id,
@@ -49,15 +55,26 @@ def add(harness: Harness, node_id: int, *, timeout_ms: int = 5_000, cluster_id: 
     return answer
 
 
-def remove(harness: Harness, node_id: int, directory_id: bytes | None = None) -> RemoveRaftVoterResponse:
+def remove(
+    harness: Harness, node_id: int, directory_id: bytes | None = None
+) -> RemoveRaftVoterResponse:
     directory_id = harness.nodes[node_id].key.directory_id if directory_id is None else directory_id
-    answer = asked(harness, RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=node_id, voter_directory_id=directory_id))
+    answer = asked(
+        harness,
+        RemoveRaftVoterRequest(
+            cluster_id=CLUSTER, voter_id=node_id, voter_directory_id=directory_id
+        ),
+    )
     assert isinstance(answer, RemoveRaftVoterResponse)
     return answer
 
 
 def voters(harness: Harness) -> list[tuple[int, ...]]:
-    return [node.replica.quorum.voter_set.ids for node in harness.nodes.values() if node.replica is not None]
+    return [
+        node.replica.quorum.voter_set.ids
+        for node in harness.nodes.values()
+        if node.replica is not None
+    ]
 
 
 def test_quorum_grows_from_one_voter_to_three() -> None:
@@ -80,7 +97,11 @@ def test_removed_leader_commits_its_removal_and_resigns() -> None:
     assert remove(harness, gone.id).error_code == ErrorCode.NONE
     harness.run_until(lambda: harness.leader() is not None and leader_of(harness) is not gone)
     harness.run(3_000)
-    assert gone.replica is not None and isinstance(gone.replica.quorum.role, Follower) and not gone.replica.quorum.is_voter
+    assert (
+        gone.replica is not None
+        and isinstance(gone.replica.quorum.role, Follower)
+        and not gone.replica.quorum.is_voter
+    )
     assert set(voters(harness)) == {tuple(node_id for node_id in (1, 2, 3) if node_id != gone.id)}
 
 
@@ -91,9 +112,16 @@ def test_invalid_voter_changes_are_rejected_as_in_kafka() -> None:
     assert remove(harness, 4).error_code == ErrorCode.VOTER_NOT_FOUND
     assert remove(harness, 2, directory_id=bytes(range(16))).error_code == ErrorCode.VOTER_NOT_FOUND
     assert remove(harness, 2, directory_id=bytes(16)).error_code == ErrorCode.INVALID_REQUEST
-    follower = next(node for node in harness.nodes.values() if node is not leader_of(harness) and node.id != 4)
+    follower = next(
+        node for node in harness.nodes.values() if node is not leader_of(harness) and node.id != 4
+    )
     answers: list[Message] = []
-    follower.receive(RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=1, voter_directory_id=harness.nodes[1].key.directory_id), answers.append)
+    follower.receive(
+        RemoveRaftVoterRequest(
+            cluster_id=CLUSTER, voter_id=1, voter_directory_id=harness.nodes[1].key.directory_id
+        ),
+        answers.append,
+    )
     assert [answer.error_code for answer in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
@@ -104,8 +132,14 @@ def test_statically_configured_voters_cannot_change() -> None:
     harness.run_until(lambda: harness.leader() is not None)
     harness.run(2_000)
     key = harness.nodes[1].key
-    answer = asked(harness, RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=1, voter_directory_id=b"d" * 16))
-    assert isinstance(answer, RemoveRaftVoterResponse) and answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    answer = asked(
+        harness,
+        RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=1, voter_directory_id=b"d" * 16),
+    )
+    assert (
+        isinstance(answer, RemoveRaftVoterResponse)
+        and answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    )
     assert key.directory_id == bytes(16)
 
 
@@ -117,7 +151,10 @@ def test_unreachable_voter_is_not_added() -> None:
 
 
 def test_late_response_of_a_new_voter_is_ignored_after_the_timeout() -> None:
-    """The tool already received error 7, and the leader remains leader.   Source: AddVoterHandler."""
+    """The tool already received error 7, and the leader remains leader.
+
+    Source: AddVoterHandler.
+    """
     harness = running(5, size=4, formatted=(1, 2, 3))
     leader = leader_of(harness).replica
     assert leader is not None
@@ -135,9 +172,14 @@ def test_late_response_of_a_new_voter_is_ignored_after_the_timeout() -> None:
     assert isinstance(asked_voter, Send) and isinstance(asked_voter.body, ApiVersionsRequest)
     leader.poll(harness.now_ms + 100)
     [reply] = [effect for effect in leader.take_effects() if isinstance(effect, Reply)]
-    assert isinstance(reply.body, AddRaftVoterResponse) and reply.body.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert (
+        isinstance(reply.body, AddRaftVoterResponse)
+        and reply.body.error_code == ErrorCode.REQUEST_TIMED_OUT
+    )
     feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
-    leader.on_response(asked_voter.number, ApiVersionsResponse(supported_features=[feature]), harness.now_ms + 101)
+    leader.on_response(
+        asked_voter.number, ApiVersionsResponse(supported_features=[feature]), harness.now_ms + 101
+    )
     assert leader.take_effects() == [] and leader.is_leader
     assert leader.quorum.peers.is_ready(4, harness.now_ms + 101)
 
@@ -149,19 +191,24 @@ def test_uncommitted_voter_change_times_out_and_is_reverted_at_failover() -> Non
     harness.run(500)
     for node in others:
         harness.partitioned[leader.id, node.id] = harness.partitioned[node.id, leader.id] = None
-    assert add(harness, 4, timeout_ms=1_000).error_code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert add(harness, 4, timeout_ms=1_000).error_code in (
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    )
     harness.run_until(lambda: harness.leader() in others)
     leader_of(harness).write()
     harness.partitioned.clear()
     harness.run(6_000)
     assert set(voters(harness)) == {(1, 2, 3)}
-    assert {len(node.disk.batches) for node in harness.nodes.values()} == {len(leader_of(harness).disk.batches)}
+    assert {len(node.disk.batches) for node in harness.nodes.values()} == {
+        len(leader_of(harness).disk.batches)
+    }
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_voter_changes_under_faults_lose_nothing_committed(seed: int) -> None:
-    """Voters are added and removed at random, nodes crash, messages are lost; the harness's checks always hold, and a
-    leader is elected once faults end.
+    """Voters are added and removed at random, nodes crash, messages are lost; the harness's checks
+    always hold, and a leader is elected once faults end.
     """
     harness = running(seed, size=5, formatted=(1, 2, 3))
     rng = harness.random
@@ -178,11 +225,22 @@ def test_voter_changes_under_faults_lose_nothing_committed(seed: int) -> None:
                 key = node.key
                 listeners = [Listener(name=LISTENER, host="lab", port=9000 + node.id)]
                 change = AddRaftVoterRequest(
-                    cluster_id=CLUSTER, timeout_ms=3_000, voter_id=node.id, voter_directory_id=key.directory_id, listeners=listeners
+                    cluster_id=CLUSTER,
+                    timeout_ms=3_000,
+                    voter_id=node.id,
+                    voter_directory_id=key.directory_id,
+                    listeners=listeners,
                 )
                 leader.receive(change, lambda _: None)
             case 5 if leader is not None and len(leader.replica.quorum.voter_set) > 2:  # type: ignore[union-attr]
-                leader.receive(RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=node.id, voter_directory_id=node.key.directory_id), lambda _: None)
+                leader.receive(
+                    RemoveRaftVoterRequest(
+                        cluster_id=CLUSTER,
+                        voter_id=node.id,
+                        voter_directory_id=node.key.directory_id,
+                    ),
+                    lambda _: None,
+                )
             case 6:
                 harness.loss = rng.choice([0.0, 0.2])
             case _ if leader is not None:
@@ -194,9 +252,18 @@ def test_voter_changes_under_faults_lose_nothing_committed(seed: int) -> None:
     harness.run(15_000)
     leader_of(harness).write()
     harness.run(4_000)
-    assert {tuple(node.disk.batches) for node in harness.nodes.values()} == {tuple(leader_of(harness).disk.batches)}
+    assert {tuple(node.disk.batches) for node in harness.nodes.values()} == {
+        tuple(leader_of(harness).disk.batches)
+    }
     assert len(set(voters(harness))) == 1
-    assert sum(isinstance(node.replica.quorum.role, Leader) for node in harness.nodes.values() if node.replica) == 1
+    assert (
+        sum(
+            isinstance(node.replica.quorum.role, Leader)
+            for node in harness.nodes.values()
+            if node.replica
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize("formatted", [(), (1, 2, 3)])
@@ -216,7 +283,10 @@ def test_replica_behind_the_log_start_loads_a_snapshot(formatted: tuple[int, ...
     lagging.start()
     harness.run(6_000)
     leader = leader_of(harness)
-    assert lagging.disk.start_offset == snapshot.end_offset and lagging.disk.snapshots[snapshot] == leader.disk.snapshots[snapshot]
+    assert (
+        lagging.disk.start_offset == snapshot.end_offset
+        and lagging.disk.snapshots[snapshot] == leader.disk.snapshots[snapshot]
+    )
     assert lagging.disk.batches == leader.disk.batches
     lagging.crash(power_loss=True)
     lagging.start()

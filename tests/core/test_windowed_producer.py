@@ -1,4 +1,6 @@
-"""The producer of KIP-758's second phase: limited by sequences if the leader announces a window, by five requests otherwise."""
+"""The producer of KIP-758's second phase: limited by sequences if the leader announces a window, by
+five requests otherwise.
+"""
 
 import pytest
 
@@ -21,7 +23,11 @@ from kraftsim.core.clients.producer_steps import (
     TopicPartition,
     WindowAnnounced,
 )
-from kraftsim.core.clients.windowed_producer import LiteralProducer, UncheckedProducer, WindowedProducer
+from kraftsim.core.clients.windowed_producer import (
+    LiteralProducer,
+    UncheckedProducer,
+    WindowedProducer,
+)
 from kraftsim.producer_state.rules_entries import APPEND, ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import LatestBatchStateManager, ProducerStateManager
 from protocol.announced_window import announced_window, window_tag
@@ -38,7 +44,9 @@ WHERE = TopicPartition("t", 0)
 class ProducerHarness:
     """A producer of one partition led by broker 1; each record is a batch of its own."""
 
-    def __init__(self, rules: type[WindowedProducer] = WindowedProducer, linger_ms: int = 0) -> None:
+    def __init__(
+        self, rules: type[WindowedProducer] = WindowedProducer, linger_ms: int = 0
+    ) -> None:
         self.producer = rules(ProducerSettings(linger_ms=linger_ms, retry_backoff_ms=0))
         self.sent: list[SendProduce] = []
         self.delivered: list[int] = []
@@ -60,7 +68,9 @@ class ProducerHarness:
         self.take(self.producer.step(WindowAnnounced(broker_id, window), 0))
         return len(self.sent)
 
-    def answer(self, request: SendProduce, error: ErrorCode = ErrorCode.NONE, offset: int = 0) -> None:
+    def answer(
+        self, request: SendProduce, error: ErrorCode = ErrorCode.NONE, offset: int = 0
+    ) -> None:
         said = PartitionAnswer(where=WHERE, error_code=error, base_offset=offset)
         self.take(self.producer.step(ProduceAnswered(request.request_id, (said,)), 0))
 
@@ -71,7 +81,9 @@ def test_five_requests_are_sent_until_a_window_is_announced(figures):
     assert before == 5
     windows = [20, 50, 10]
     under_way = [driver.receive(1, window) for window in windows]
-    assert under_way == [20, 50, 50], "a window may grow and shrink while producers run: batches in flight remain so"
+    assert under_way == [20, 50, 50], (
+        "a window may grow and shrink while producers run: batches in flight remain so"
+    )
     for request in list(driver.sent):
         driver.answer(request)
     assert len(driver.sent) == 60
@@ -87,14 +99,23 @@ def test_next_leader_is_sent_five_until_it_announces_a_window(figures):
         driver.answer(request)
     driver.take(driver.producer.step(MetadataArrived({WHERE: 2}), 0))
     for number in range(20):
-        driver.take(driver.producer.step(RecordGiven(OutgoingRecord(where=WHERE, key=str(number), value=b"", timestamp_ms=0)), 0))
+        driver.take(
+            driver.producer.step(
+                RecordGiven(
+                    OutgoingRecord(where=WHERE, key=str(number), value=b"", timestamp_ms=0)
+                ),
+                0,
+            )
+        )
     assert len(driver.sent) == 8 + 5
     assert driver.receive(2, 1000) == 8 + 20
     figures(sent_in_the_end=len(driver.sent))
 
 
 @pytest.mark.parametrize(("rules", "sent"), [(WindowedProducer, 5), (LiteralProducer, 1)])
-def test_five_are_five_requests_or_literally_five_sequences(rules: type[WindowedProducer], sent: int, figures):
+def test_five_are_five_requests_or_literally_five_sequences(
+    rules: type[WindowedProducer], sent: int, figures
+):
     """Eight batches of three records at a leader that announces nothing."""
     driver = ProducerHarness(rules, linger_ms=1000)
     for _ in range(8):
@@ -108,14 +129,23 @@ def test_five_are_five_requests_or_literally_five_sequences(rules: type[Windowed
 
 
 @pytest.mark.parametrize(("rules", "sent"), [(WindowedProducer, 5), (UncheckedProducer, 20)])
-def test_without_fallback_the_next_leader_is_sent_the_former_leaders_window(rules: type[WindowedProducer], sent: int):
+def test_without_fallback_the_next_leader_is_sent_the_former_leaders_window(
+    rules: type[WindowedProducer], sent: int
+):
     driver = ProducerHarness(rules)
     driver.send(1)
     driver.receive(1, 1000)
     driver.answer(driver.sent[0])
     driver.take(driver.producer.step(MetadataArrived({WHERE: 2}), 0))
     for number in range(20):
-        driver.take(driver.producer.step(RecordGiven(OutgoingRecord(where=WHERE, key=str(number), value=b"", timestamp_ms=0)), 0))
+        driver.take(
+            driver.producer.step(
+                RecordGiven(
+                    OutgoingRecord(where=WHERE, key=str(number), value=b"", timestamp_ms=0)
+                ),
+                0,
+            )
+        )
     assert len(driver.sent) - 1 == sent
 
 
@@ -153,11 +183,13 @@ def test_produce_response_carries_the_window(window):
     assert announced_window(None) is None and announced_window({758: b"1"}) is None
 
 
-@pytest.mark.parametrize(("state", "doubled"), [(ProducerStateManager, 7), (LatestBatchStateManager, 0)])
+@pytest.mark.parametrize(
+    ("state", "doubled"), [(ProducerStateManager, 7), (LatestBatchStateManager, 0)]
+)
 @pytest.mark.parametrize("rules", [WindowedProducer, LiteralProducer, UncheckedProducer])
 def test_old_leader_duplicates_batches_in_flight_beyond_five(rules, state, doubled: int, figures):
-    """20 batches are sent under a window, 12 of them are in the log when the leader dies: a leader that remembers
-    five rejects 0 to 6 as out of order.
+    """20 batches are sent under a window, 12 of them are in the log when the leader dies: a leader
+    that remembers five rejects 0 to 6 as out of order.
     """
     driver, leader = ProducerHarness(rules), state(ProducerStatePolicy())
     driver.receive(1, 1000)

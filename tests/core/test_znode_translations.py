@@ -1,4 +1,6 @@
-"""A cluster's metadata survives the round trip through znodes: records to writes, writes to a tree, the tree to records."""
+"""A cluster's metadata survives the round trip through znodes: records to writes, writes to a tree,
+the tree to records.
+"""
 
 from random import Random
 
@@ -10,7 +12,13 @@ from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.core.zookeeper.tree import ZnodeTree
 from kraftsim.core.zookeeper_mode.znode_reading import Znodes, records_of_znodes
 from kraftsim.core.zookeeper_mode.znode_syncing import sync_operations
-from kraftsim.core.zookeeper_mode.znode_writing import Touched, WriteKind, ZnodeOperation, ZnodeWrite, operations_of
+from kraftsim.core.zookeeper_mode.znode_writing import (
+    Touched,
+    WriteKind,
+    ZnodeOperation,
+    ZnodeWrite,
+    operations_of,
+)
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord
@@ -33,7 +41,12 @@ from protocol.zookeeper.txns import CreateTxn, DeleteTxn, SetDataTxn, TxnHeader
 
 EPOCH = 7
 NAMES = ("ann", "bob smith", "c@d/e~f*", None)
-KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+KEYS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
 
 
 class WrittenTree:
@@ -49,7 +62,10 @@ class WrittenTree:
         for operation in operations:
             for write in operation.writes:
                 self._write(write)
-            assert operation.notification is None or operation.notification.mode is CreateMode.PERSISTENT_SEQUENTIAL
+            assert (
+                operation.notification is None
+                or operation.notification.mode is CreateMode.PERSISTENT_SEQUENTIAL
+            )
 
     def znodes(self) -> Znodes:
         return {path: (znode.data, znode.stat()) for path, znode in self.tree.znodes.items()}
@@ -78,12 +94,17 @@ class WrittenTree:
         self._zxid += 1
         there = self.tree.get(path)
         if there is not None:
-            self.tree.replay(self._header(), SetDataTxn(path=path, data=data, version=there.version + 1))
+            self.tree.replay(
+                self._header(), SetDataTxn(path=path, data=data, version=there.version + 1)
+            )
             return
         parent = path.rpartition("/")[0]
         if parent and self.tree.get(parent) is None:
             self._put(parent, None)
-        self.tree.replay(self._header(), CreateTxn(path=path, data=data, acl=[], ephemeral=False, parent_cversion=0))
+        self.tree.replay(
+            self._header(),
+            CreateTxn(path=path, data=data, acl=[], ephemeral=False, parent_cversion=0),
+        )
 
     def _delete(self, path: str) -> None:
         self._zxid += 1
@@ -105,7 +126,18 @@ class RandomCluster:
 
     def happening(self) -> list[Message]:
         return self.rng.choice(
-            (self._topic, self._change, self._change, self._removal, self._config, self._quota, self._scram, self._ids, self._rule, self._token)
+            (
+                self._topic,
+                self._change,
+                self._change,
+                self._removal,
+                self._config,
+                self._quota,
+                self._scram,
+                self._ids,
+                self._rule,
+                self._token,
+            )
         )()
 
     def _topic(self) -> list[Message]:
@@ -118,10 +150,22 @@ class RandomCluster:
             ConfigRecord(resource_type=2, resource_name=name, name=key, value="1")
             for key in self.rng.sample(("a.b", "retention.ms"), self.rng.randrange(3))
         ]
-        return [TopicRecord(name=name, topic_id=topic_id), *configs, *(self._partition(topic_id, number) for number in range(count))]
+        return [
+            TopicRecord(name=name, topic_id=topic_id),
+            *configs,
+            *(self._partition(topic_id, number) for number in range(count)),
+        ]
 
     def _partition(self, topic_id: bytes, number: int) -> PartitionRecord:
-        return PartitionRecord(topic_id=topic_id, partition_id=number, replicas=[1, 2, 3], isr=[1, 2], leader=1, leader_epoch=0, partition_epoch=0)
+        return PartitionRecord(
+            topic_id=topic_id,
+            partition_id=number,
+            replicas=[1, 2, 3],
+            isr=[1, 2],
+            leader=1,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
 
     def _change(self) -> list[Message]:
         if not self.topics:
@@ -131,9 +175,18 @@ class RandomCluster:
         if self.rng.randrange(4) == 0:
             self.topics[topic_id] = (name, count + 1)
             return [self._partition(topic_id, count)]
-        change = PartitionChangeRecord(topic_id=topic_id, partition_id=self.rng.randrange(count), leader=self.rng.choice((-1, 1, 2)), isr=[2, 1])
+        change = PartitionChangeRecord(
+            topic_id=topic_id,
+            partition_id=self.rng.randrange(count),
+            leader=self.rng.choice((-1, 1, 2)),
+            isr=[2, 1],
+        )
         if self.rng.randrange(2):
-            change.replicas, change.adding_replicas, change.removing_replicas = [4, 1, 2, 3], [4], [3]
+            change.replicas, change.adding_replicas, change.removing_replicas = (
+                [4, 1, 2, 3],
+                [4],
+                [3],
+            )
         if self.rng.randrange(3) == 0:
             change.leader_recovery_state = self.rng.randrange(2)
         return [change]
@@ -147,19 +200,48 @@ class RandomCluster:
 
     def _config(self) -> list[Message]:
         name = self.rng.choice(("", "1", "2"))
-        return [ConfigRecord(resource_type=4, resource_name=name, name="log.cleaner.threads", value=self.rng.choice(("2", "3", None)))]
+        return [
+            ConfigRecord(
+                resource_type=4,
+                resource_name=name,
+                name="log.cleaner.threads",
+                value=self.rng.choice(("2", "3", None)),
+            )
+        ]
 
     def _quota(self) -> list[Message]:
         kinds = self.rng.choice((("user",), ("client-id",), ("client-id", "user"), ("ip",)))
-        entity = [EntityData(entity_type=kind, entity_name="127.0.0.1" if kind == "ip" else self.rng.choice(NAMES)) for kind in kinds]
+        entity = [
+            EntityData(
+                entity_type=kind,
+                entity_name="127.0.0.1" if kind == "ip" else self.rng.choice(NAMES),
+            )
+            for kind in kinds
+        ]
         key = "connection_creation_rate" if kinds == ("ip",) else self.rng.choice(KEYS)
-        return [ClientQuotaRecord(entity=entity, key=key, value=float(self.rng.choice((1, 1000, 20_000_000))), remove=self.rng.randrange(3) == 0)]
+        return [
+            ClientQuotaRecord(
+                entity=entity,
+                key=key,
+                value=float(self.rng.choice((1, 1000, 20_000_000))),
+                remove=self.rng.randrange(3) == 0,
+            )
+        ]
 
     def _scram(self) -> list[Message]:
         name, mechanism = self.rng.choice(("ann", "bob smith")), self.rng.choice((1, 2))
         if self.rng.randrange(3) == 0:
             return [RemoveUserScramCredentialRecord(name=name, mechanism=mechanism)]
-        return [UserScramCredentialRecord(name=name, mechanism=mechanism, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096)]
+        return [
+            UserScramCredentialRecord(
+                name=name,
+                mechanism=mechanism,
+                salt=b"s",
+                stored_key=b"k",
+                server_key=b"v",
+                iterations=4096,
+            )
+        ]
 
     def _ids(self) -> list[Message]:
         self._producer_id += 1000
@@ -172,7 +254,9 @@ class RandomCluster:
         return [
             AccessControlEntryRecord(
                 id=self.rules[-1],
-                resource_type=self.rng.choice((AclResourceType.TOPIC, AclResourceType.TRANSACTIONAL_ID)),
+                resource_type=self.rng.choice(
+                    (AclResourceType.TOPIC, AclResourceType.TRANSACTIONAL_ID)
+                ),
                 resource_name=self.rng.choice(("a", "b", "*")),
                 pattern_type=self.rng.choice((AclPatternType.LITERAL, AclPatternType.PREFIXED)),
                 principal=f"User:{self.rng.randrange(1000)}",
@@ -200,12 +284,16 @@ class RandomCluster:
 
 
 def said(image: MetadataImage) -> list[str]:
-    """Return the complete contents of an image, except what ZooKeeper stores differently: ids of ACLs, producer ids, partition epochs."""
+    """Return the complete contents of an image, except what ZooKeeper stores differently: ids of
+    ACLs, producer ids, partition epochs.
+    """
     found = []
     for record in snapshot_records(image):
         match record:
             case AccessControlEntryRecord():
-                record = AccessControlEntryRecord(**{**{name: getattr(record, name) for name in ACL_FIELDS}, "id": bytes(16)})
+                record = AccessControlEntryRecord(
+                    **{**{name: getattr(record, name) for name in ACL_FIELDS}, "id": bytes(16)}
+                )
             case ProducerIdsRecord():
                 continue
             case PartitionRecord():
@@ -217,14 +305,24 @@ def said(image: MetadataImage) -> list[str]:
     return sorted(found)
 
 
-ACL_FIELDS = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type")
+ACL_FIELDS = (
+    "resource_type",
+    "resource_name",
+    "pattern_type",
+    "principal",
+    "host",
+    "operation",
+    "permission_type",
+)
 
 
 def assert_reads_as(znodes: Znodes, image: MetadataImage) -> None:
     """The producer id znode names the last allocated block: a migration continues behind it."""
     found = copied(znodes)
     assert said(found) == said(image)
-    assert found.next_producer_id == (None if image.next_producer_id is None else image.next_producer_id + 1000)
+    assert found.next_producer_id == (
+        None if image.next_producer_id is None else image.next_producer_id + 1000
+    )
 
 
 def copied(znodes: Znodes) -> MetadataImage:
@@ -241,7 +339,9 @@ def test_incremental_writes_read_back_as_the_same_state(seed: int) -> None:
     history, tree, offset = RandomCluster(seed), WrittenTree(), 0
     for _ in range(60):
         touched = Touched()
-        for record in [record for _ in range(history.rng.randrange(1, 4)) for record in history.happening()]:
+        for record in [
+            record for _ in range(history.rng.randrange(1, 4)) for record in history.happening()
+        ]:
             touched.emit(record, history.image)
             history.image.replay(record, offset)
             offset += 1
@@ -251,12 +351,22 @@ def test_incremental_writes_read_back_as_the_same_state(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_synchronization_reads_back_and_repeats_with_few_writes(seed: int) -> None:
-    """From any initial state. Quotas, credentials, tokens and producer ids are written each time."""
-    other, history, tree = RandomCluster(seed), RandomCluster(seed + 1000, first_producer_id=500_000), WrittenTree()
+    """From any initial state.
+
+    Quotas, credentials, tokens and producer ids are written each time.
+    """
+    other, history, tree = (
+        RandomCluster(seed),
+        RandomCluster(seed + 1000, first_producer_id=500_000),
+        WrittenTree(),
+    )
     for _ in range(60):
         for each in (other, history):
             for record in each.happening()[:1]:
-                if not isinstance(record, TopicRecord | PartitionChangeRecord | PartitionRecord | RemoveTopicRecord):
+                if not isinstance(
+                    record,
+                    TopicRecord | PartitionChangeRecord | PartitionRecord | RemoveTopicRecord,
+                ):
                     each.image.replay(record, each.image.highest_offset + 1)
     for each in (other, history):
         each.topics.clear()
@@ -266,7 +376,9 @@ def test_synchronization_reads_back_and_repeats_with_few_writes(seed: int) -> No
     tree.carry_out(sync_operations(tree.znodes(), other.image, EPOCH))
     assert_reads_as(tree.znodes(), other.image)
     if other.image.next_producer_id is not None and history.image.next_producer_id is None:
-        history.image.replay(ProducerIdsRecord(next_producer_id=600_000), history.image.highest_offset + 1)
+        history.image.replay(
+            ProducerIdsRecord(next_producer_id=600_000), history.image.highest_offset + 1
+        )
     tree.carry_out(sync_operations(tree.znodes(), history.image, EPOCH))
     assert_reads_as(tree.znodes(), history.image)
     again = {operation.name for operation in sync_operations(tree.znodes(), history.image, EPOCH)}

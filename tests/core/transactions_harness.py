@@ -1,10 +1,11 @@
-"""Transactions in a replicated partition without a node: producers, a coordinator that adds, verifies and completes,
-and read_committed consumers.
+"""Transactions in a replicated partition without a node: producers, a coordinator that adds,
+verifies and completes, and read_committed consumers.
 
-On top of `ReplicationHarness`: batches and verifications are late, leaders crash between a marker and its replication, and
-a consumer at any replica fetches committed records. The coordinator is a few lines: it knows which epoch of a producer
-has an open transaction, and writes each marker until it is on all in-sync replicas. With transaction version 1 a
-producer keeps its epoch until an error, with 2 every marker has a new one.
+On top of `ReplicationHarness`: batches and verifications are late, leaders crash between a marker
+and its replication, and a consumer at any replica fetches committed records. The coordinator is a
+few lines: it knows which epoch of a producer has an open transaction, and writes each marker until
+it is on all in-sync replicas. With transaction version 1 a producer keeps its epoch until an error,
+with 2 every marker has a new one.
 """
 
 from collections.abc import Callable
@@ -26,12 +27,17 @@ PRODUCERS = (11, 12, 13)
 PATIENCE_MS, LATE_MS = 250, 600
 STEPS_TO_END = 1000
 QUIET_STEPS = 80
-"""All messages in flight arrive, including late batches, and every replica learns the high watermark."""
+"""All messages in flight arrive, including late batches, and every replica learns the high
+watermark.
+"""
 
 
 @dataclass(slots=True)
 class Producer:
-    """One producer, and its coordinator's state. `epoch`: of its current transactions, `ends_with`: that of the marker in flight."""
+    """One producer, and its coordinator's state.
+
+    `epoch`: of its current transactions, `ends_with`: that of the marker in flight.
+    """
 
     producer_id: int
     epoch: int = 0
@@ -63,7 +69,9 @@ def outcome_of(log: list[RecordBatch]) -> Outcome:
             assert marker is not None
             first = found.open.pop(batch.producer_id, None)
             if first is not None:
-                found.ended.append((batch.producer_id, first, batch.base_offset, not marker.is_commit))
+                found.ended.append(
+                    (batch.producer_id, first, batch.base_offset, not marker.is_commit)
+                )
         elif batch.is_transactional:
             found.open.setdefault(batch.producer_id, batch.base_offset)
     return found
@@ -72,20 +80,30 @@ def outcome_of(log: list[RecordBatch]) -> Outcome:
 class TransactionsHarness(ReplicationHarness):
     """`check` verifies that what read_committed consumers received once remains valid for ever."""
 
-    def __init__(self, seed: int, *, version: int, state_class: type[ProducerStateManager] = ProducerStateManager, **options: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        version: int,
+        state_class: type[ProducerStateManager] = ProducerStateManager,
+        **options: int,
+    ) -> None:
         self.version = version
         self._state_class = state_class
         self.producers = [Producer(each) for each in PRODUCERS]
         self.indexes: dict[int, list[AbortedTransaction]] = {}
         self._is_closing, self._steps_to_end = False, STEPS_TO_END
         self.reads: dict[int, tuple[int, bool]] = {}
-        """Offset of a batch that some read_committed consumer has passed -> (its checksum, whether it was skipped)."""
+        """Offset of a batch that some read_committed consumer has passed -> (its checksum, whether
+        it was skipped).
+        """
         self.committed = self.aborted = self.unverified = self.fenced = 0
         self._marking: list[tuple[int, int, int, Callable[[ErrorCode], None]]] = []
         self._stable: dict[tuple[int, int], int] = {}
         super().__init__(seed, **options)
 
-    # Producers -----------------------------------------------------------------------------------------------------------------------------
+    # Producers
+    # ----------------------------------------------------------------------------------------------
 
     def _produce(self, broker: Broker) -> None:
         producer = self.random.choice(self.producers)
@@ -124,16 +142,26 @@ class TransactionsHarness(ReplicationHarness):
         producer.waits_since_ms = self.now_ms
         leader = self.brokers.get(self.metadata.leader)
         if leader is not None:
-            for delay_ms in self.random.choice(((0,), (0,), (0, 300), (300,), (0, LATE_MS), (LATE_MS,))):  # its client may have given up by then
+            for delay_ms in self.random.choice(
+                ((0,), (0,), (0, 300), (300,), (0, LATE_MS), (LATE_MS,))
+            ):  # its client may have given up by then
                 self._sent += 1
-                self._mail.append((self.now_ms + delay_ms + 5, self._sent, lambda: self._arrive(leader, producer, batch)))
+                self._mail.append(
+                    (
+                        self.now_ms + delay_ms + 5,
+                        self._sent,
+                        lambda: self._arrive(leader, producer, batch),
+                    )
+                )
 
     def _arrive(self, broker: Broker, producer: Producer, batch: RecordBatch) -> None:
         replica = self._replica(broker)
         if not broker.is_alive or not replica.is_leader:
             return
         adds = self.version > 1
-        guard = replica.begin_verification(batch.producer_id, batch.producer_epoch, batch.base_sequence, self.now_ms, adds=adds)
+        guard = replica.begin_verification(
+            batch.producer_id, batch.producer_epoch, batch.base_sequence, self.now_ms, adds=adds
+        )
         if isinstance(guard, Refusal):
             self.fenced += 1
         elif guard is None:
@@ -141,21 +169,35 @@ class TransactionsHarness(ReplicationHarness):
         else:
             self._post(lambda: self._verify(broker, broker.epoch, producer, batch, guard))
 
-    def _verify(self, broker: Broker, epoch: int, producer: Producer, batch: RecordBatch, guard: int) -> None:
-        if producer.is_ending or producer.epoch != batch.producer_epoch or not (producer.is_ongoing or self.version > 1):
+    def _verify(
+        self, broker: Broker, epoch: int, producer: Producer, batch: RecordBatch, guard: int
+    ) -> None:
+        if (
+            producer.is_ending
+            or producer.epoch != batch.producer_epoch
+            or not (producer.is_ongoing or self.version > 1)
+        ):
             self.unverified += 1
             return
         producer.is_ongoing = True
-        self._post(lambda: self._append(broker, producer, batch, guard) if broker.epoch == epoch else None)
+        self._post(
+            lambda: self._append(broker, producer, batch, guard) if broker.epoch == epoch else None
+        )
 
-    def _append(self, broker: Broker, producer: Producer, batch: RecordBatch, guard: int | None) -> None:
+    def _append(
+        self, broker: Broker, producer: Producer, batch: RecordBatch, guard: int | None
+    ) -> None:
         replica = self._replica(broker)
         if not broker.is_alive or not replica.is_leader:
             return
         decision = replica.decide_append(batch, 1, self.now_ms, guard)
         if isinstance(decision, AppendDecision):
             self._write(broker, decision)
-            if batch.producer_epoch == producer.epoch and batch.base_sequence == producer.sequence and not producer.is_ending:
+            if (
+                batch.producer_epoch == producer.epoch
+                and batch.base_sequence == producer.sequence
+                and not producer.is_ending
+            ):
                 producer.sequence, producer.waits_since_ms = batch.last_sequence + 1, None
 
     def _write(self, broker: Broker, decision: AppendDecision) -> None:
@@ -165,7 +207,8 @@ class TransactionsHarness(ReplicationHarness):
         replica.advance_alone(self.now_ms)
         self._answer_clients()
 
-    # The coordinator -----------------------------------------------------------------------------------------------------------------------
+    # The coordinator
+    # ----------------------------------------------------------------------------------------------
 
     def _end(self, producer: Producer, *, commits: bool) -> None:
         producer.commits, producer.is_ending, producer.must_bump = commits, True, not commits
@@ -190,14 +233,22 @@ class TransactionsHarness(ReplicationHarness):
         replica = self._replica(broker)
 
         def answered(error: ErrorCode) -> None:
-            self._post(lambda: self._on_marked(producer, marker, error), may_be_lost=self.version > 1)
+            self._post(
+                lambda: self._on_marked(producer, marker, error), may_be_lost=self.version > 1
+            )
 
-        decision = replica.decide_marker(marker, self.now_ms) if broker.is_alive else Refusal(ErrorCode.NETWORK_EXCEPTION)
+        decision = (
+            replica.decide_marker(marker, self.now_ms)
+            if broker.is_alive
+            else Refusal(ErrorCode.NETWORK_EXCEPTION)
+        )
         if isinstance(decision, Refusal):
             answered(decision.error)
             return
         self._write(broker, decision)
-        self._marking.append((broker.number, replica.leader_epoch, replica.log_end_offset, answered))
+        self._marking.append(
+            (broker.number, replica.leader_epoch, replica.log_end_offset, answered)
+        )
         self._answer_clients()
 
     def _on_marked(self, producer: Producer, marker: EndMarker, error: ErrorCode) -> None:
@@ -205,7 +256,9 @@ class TransactionsHarness(ReplicationHarness):
             return  # of a completed transaction
         producer.marker_is_out = False
         if error is not ErrorCode.NONE:
-            assert error is not ErrorCode.INVALID_PRODUCER_EPOCH, f"the marker of {producer} was fenced"
+            assert error is not ErrorCode.INVALID_PRODUCER_EPOCH, (
+                f"the marker of {producer} was fenced"
+            )
             return
         self.committed += producer.commits
         self.aborted += not producer.commits
@@ -230,16 +283,21 @@ class TransactionsHarness(ReplicationHarness):
         self._marking = still
 
     def settle_transactions(self) -> None:
-        """Complete all transactions, and check that none hangs: read_committed consumers reach the end of every log.
+        """Complete all transactions, and check that none hangs: read_committed consumers reach the
+        end of every log.
 
-        A request that the coordinator answered late may add its partition again: the transaction it begins is completed
-        once more.
+        A request that the coordinator answered late may add its partition again: the transaction it
+        begins is completed once more.
         """
         self._is_closing = True
         quiet = 0
         while quiet < QUIET_STEPS:
             self.step(0.0)
-            quiet = 0 if any(each.is_ongoing or each.is_ending for each in self.producers) else quiet + 1
+            quiet = (
+                0
+                if any(each.is_ongoing or each.is_ending for each in self.producers)
+                else quiet + 1
+            )
             self._steps_to_end -= 1
             assert self._steps_to_end, "transactions do not end"
         for broker in self.brokers.values():
@@ -250,7 +308,8 @@ class TransactionsHarness(ReplicationHarness):
         first, *others = (self.indexes[number] for number in self.brokers)
         assert all(each == first for each in others), "replicas list different aborted transactions"
 
-    # Replicas ------------------------------------------------------------------------------------------------------------------------------
+    # Replicas
+    # ----------------------------------------------------------------------------------------------
 
     def _index(self, broker: Broker, aborted: AbortedTransaction | None) -> None:
         if aborted is not None:
@@ -262,7 +321,9 @@ class TransactionsHarness(ReplicationHarness):
     def _state_of(self, broker: Broker) -> ProducerStateManager:
         """Replay the log."""
         state = self._state_class(ProducerStatePolicy(transactions_have_epochs=self.version > 1))
-        self.indexes[broker.number] = [aborted for batch in broker.log if (aborted := state.replay(batch)) is not None]
+        self.indexes[broker.number] = [
+            aborted for batch in broker.log if (aborted := state.replay(batch)) is not None
+        ]
         return state
 
     def _rebuilt(self, broker: Broker) -> None:
@@ -271,7 +332,8 @@ class TransactionsHarness(ReplicationHarness):
         replica.producer_state = state
         state.on_high_watermark(replica.high_watermark)
 
-    # Checks --------------------------------------------------------------------------------------------------------------------------------
+    # Checks
+    # ----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """In addition to the guarantees of every log: check the committed reads."""
@@ -284,11 +346,18 @@ class TransactionsHarness(ReplicationHarness):
         stable, high_watermark = replica.last_stable_offset, replica.high_watermark
         outcome = outcome_of(broker.log)
         latest = min([high_watermark, *outcome.open.values()])
-        earliest = min([latest, *(first for _, first, marker, _ in outcome.ended if marker >= high_watermark)])
-        assert earliest <= stable <= latest, f"broker {broker.number}: {stable} is not from {earliest} to {latest}"
+        earliest = min(
+            [latest, *(first for _, first, marker, _ in outcome.ended if marker >= high_watermark)]
+        )
+        assert earliest <= stable <= latest, (
+            f"broker {broker.number}: {stable} is not from {earliest} to {latest}"
+        )
         if replica.is_leader:
             known = self._stable.get((broker.number, replica.leader_epoch), 0)
-            assert stable >= known, f"the last stable offset of leader epoch {replica.leader_epoch} went back from {known} to {stable}"
+            assert stable >= known, (
+                f"the last stable offset of leader epoch {replica.leader_epoch} went back from "
+                f"{known} to {stable}"
+            )
             self._stable[broker.number, replica.leader_epoch] = stable
         self._read(broker, stable, outcome)
 
@@ -296,7 +365,11 @@ class TransactionsHarness(ReplicationHarness):
         """Read a range as a consumer does, with its list of aborted transactions."""
         first = self.random.randint(0, stable)
         end = self.random.randint(first, stable)
-        named = [each for each in self.indexes[broker.number] if each.last_offset >= first and each.first_offset < end]
+        named = [
+            each
+            for each in self.indexes[broker.number]
+            if each.last_offset >= first and each.first_offset < end
+        ]
         waiting = sorted(named, key=lambda each: each.first_offset)
         skipping: set[int] = set()
         for batch in broker.log:
@@ -311,9 +384,17 @@ class TransactionsHarness(ReplicationHarness):
                 continue
             is_skipped = batch.is_transactional and batch.producer_id in skipping
             truth = any(
-                aborted and batch.is_transactional and producer_id == batch.producer_id and start <= batch.base_offset < marker_offset
+                aborted
+                and batch.is_transactional
+                and producer_id == batch.producer_id
+                and start <= batch.base_offset < marker_offset
                 for producer_id, start, marker_offset, aborted in outcome.ended
             )
-            assert is_skipped == truth, f"broker {broker.number}, offset {batch.base_offset}: skipped {is_skipped}, aborted {truth}"
+            assert is_skipped == truth, (
+                f"broker {broker.number}, offset {batch.base_offset}: skipped {is_skipped}, "
+                f"aborted {truth}"
+            )
             stored = self.reads.setdefault(batch.base_offset, (batch.crc, is_skipped))
-            assert stored == (batch.crc, is_skipped), f"offset {batch.base_offset} was different before: {stored}"
+            assert stored == (batch.crc, is_skipped), (
+                f"offset {batch.base_offset} was different before: {stored}"
+            )

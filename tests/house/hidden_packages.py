@@ -1,4 +1,6 @@
-"""Hides the packages of extras from a process, as in an environment with a plain installation of kraftsim."""
+"""Hides the packages of extras from a process, as in an environment with a plain installation of
+kraftsim.
+"""
 
 import os
 from pathlib import Path
@@ -27,7 +29,9 @@ sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
 
 
 def environment_without_extras(directory: Path) -> dict[str, str]:
-    """Return the environment of a process that finds no package of an extra; its children find none either."""
+    """Return the environment of a process that finds no package of an extra; its children find none
+    either.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "sitecustomize.py").write_text(SITE.format(hidden=tuple(sorted(EXTRA_OF_PACKAGE))))
     return {**os.environ, "PYTHONPATH": str(directory)}

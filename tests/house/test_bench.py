@@ -1,4 +1,6 @@
-"""The common parts of benches: the list of benches, the client of a quorum, and the summary of many rounds."""
+"""The common parts of benches: the list of benches, the client of a quorum, and the summary of many
+rounds.
+"""
 
 import socketserver
 import struct
@@ -20,7 +22,9 @@ NOT_FOR_MAKE = {"analysis", "world"}
 
 
 class Controller(socketserver.ThreadingTCPServer):
-    """Answers AllocateProducerIds with the given error codes in order, repeating the last one; None closes the connection."""
+    """Answers AllocateProducerIds with the given error codes in order, repeating the last one; None
+    closes the connection.
+    """
 
     daemon_threads = True
     allow_reuse_address = True
@@ -61,7 +65,10 @@ def controllers(*codes: tuple[int | None, ...]) -> Iterator[list[Controller]]:
 
 def test_make_bench_lists_every_bench():
     """A bench that is never run measures nothing."""
-    assert set(BENCHES) == {file.stem.removeprefix("bench_") for file in FILES.glob("bench_*.py")} - NOT_FOR_MAKE
+    assert (
+        set(BENCHES)
+        == {file.stem.removeprefix("bench_") for file in FILES.glob("bench_*.py")} - NOT_FOR_MAKE
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,15 +76,25 @@ def test_make_bench_lists_every_bench():
     [
         ([(ErrorCode.NOT_CONTROLLER,), (ErrorCode.NONE,)], 1),
         ([(None, None, ErrorCode.NONE), (ErrorCode.NOT_CONTROLLER,)], 0),
-        ([(ErrorCode.NOT_CONTROLLER,), (ErrorCode.NOT_CONTROLLER, None, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE)], 1),
+        (
+            [
+                (ErrorCode.NOT_CONTROLLER,),
+                (ErrorCode.NOT_CONTROLLER, None, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE),
+            ],
+            1,
+        ),
     ],
 )
-def test_a_client_asks_all_controllers_until_one_is_active(codes: list[tuple[int | None, ...]], answered_by: int):
+def test_a_client_asks_all_controllers_until_one_is_active(
+    codes: list[tuple[int | None, ...]], answered_by: int
+):
     """A controller that is not active, closes the connection, or has not caught up is retried."""
     with controllers(*codes) as served:
         client = QuorumClient([f"127.0.0.1:{each.server_address[1]}" for each in served])
         assert client.allocate() == answered_by
-        assert served[answered_by].asked_count == len(codes[answered_by]), "and no more often than necessary"
+        assert served[answered_by].asked_count == len(codes[answered_by]), (
+            "and no more often than necessary"
+        )
         client.close()
 
 

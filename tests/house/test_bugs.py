@@ -1,4 +1,6 @@
-"""Historical bugs name their scenario, and the page about them shows how many seeds a bench needed to find them there, for each repetition."""
+"""Historical bugs name their scenario, and the page about them shows how many seeds a bench needed
+to find them there, for each repetition.
+"""
 
 import pytest
 
@@ -25,14 +27,34 @@ def test_every_bug_was_searched_for_equally_often_in_its_scenario(bug):
 
 
 def test_a_row_counts_misses_and_names_only_intended_detectors():
-    found = Hunt(is_found=True, seeds=3, cpu_seconds=1.25, caught_by=("metadata-log-matching", "recovers-after-heal"), is_by_story=True)
-    hunted = BugHunts(bug="KAFKA-10527", scenario="quorum_under_faults", hunts=(found, Hunt(is_found=False, seeds=2000, cpu_seconds=900.0)))
-    assert row(hunted) == ("| `KAFKA-10527` | `quorum_under_faults` | 1 of 2 | 1001.5 | 2000 | 450.6 | 900.0 | 1 | metadata-log-matching (1) |")
+    found = Hunt(
+        is_found=True,
+        seeds=3,
+        cpu_seconds=1.25,
+        caught_by=("metadata-log-matching", "recovers-after-heal"),
+        is_by_story=True,
+    )
+    hunted = BugHunts(
+        bug="KAFKA-10527",
+        scenario="quorum_under_faults",
+        hunts=(found, Hunt(is_found=False, seeds=2000, cpu_seconds=900.0)),
+    )
+    assert row(hunted) == (
+        "| `KAFKA-10527` | `quorum_under_faults` | 1 of 2 | 1001.5 | 2000 | 450.6 | 900.0 | 1 | "
+        "metadata-log-matching (1) |"
+    )
 
 
 def test_search_results_are_stored_sorted_and_reloaded(tmp_path):
     file = tmp_path / "bugs.json"
-    known = [BugHunts(bug=name, scenario="quorum_under_faults", hunts=(Hunt(is_found=True, seeds=1, cpu_seconds=0.5),)) for name in ("b", "a")]
+    known = [
+        BugHunts(
+            bug=name,
+            scenario="quorum_under_faults",
+            hunts=(Hunt(is_found=True, seeds=1, cpu_seconds=0.5),),
+        )
+        for name in ("b", "a")
+    ]
     assert read(file) == {}
     write(known, file)
     assert list(read(file)) == ["a", "b"] and read(file)["b"] == known[0]

@@ -1,4 +1,6 @@
-"""One entry per file: the catalogue finds entries by file name and detects files that violate this rule."""
+"""One entry per file: the catalogue finds entries by file name and detects files that violate this
+rule.
+"""
 
 import sys
 from pathlib import Path
@@ -43,7 +45,9 @@ def test_a_catalogue_entry_is_loaded_without_importing_the_others(shapes):
 
 def test_an_unknown_name_lists_known_names_nearest_first(shapes):
     catalogue, _ = shapes
-    with pytest.raises(KeyError, match=r"no shape is called KAFKA-22 \(there are: KAFKA-2, KAFKA-1\)"):
+    with pytest.raises(
+        KeyError, match=r"no shape is called KAFKA-22 \(there are: KAFKA-2, KAFKA-1\)"
+    ):
         catalogue.named("KAFKA-22")
 
 
@@ -52,9 +56,16 @@ def test_an_unknown_name_among_many_suggests_the_nearest():
     with pytest.raises(KeyError) as unknown:
         SCENARIOS.named("quorum_under_fault")
     said = str(unknown.value.args[0])
-    assert said.startswith("no scenario is called quorum_under_fault; did you mean quorum_under_faults")
-    assert said.endswith(f"? `kraftsim list scenarios` names all {len(SCENARIOS.names())}") and len(said) < 200
-    with pytest.raises(KeyError, match=r"no scenario is called xyz; `kraftsim list scenarios` names all \d+"):
+    assert said.startswith(
+        "no scenario is called quorum_under_fault; did you mean quorum_under_faults"
+    )
+    assert (
+        said.endswith(f"? `kraftsim list scenarios` names all {len(SCENARIOS.names())}")
+        and len(said) < 200
+    )
+    with pytest.raises(
+        KeyError, match=r"no scenario is called xyz; `kraftsim list scenarios` names all \d+"
+    ):
         SCENARIOS.named("xyz")
 
 

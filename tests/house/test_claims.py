@@ -1,4 +1,6 @@
-"""The page of claims is complete, names only existing checks, and has no manually typed result or figure."""
+"""The page of claims is complete, names only existing checks, and has no manually typed result or
+figure.
+"""
 
 import re
 from pathlib import Path
@@ -21,7 +23,9 @@ NAMES = (
     r"\b(730|TS|758|LP|447)-\d\d\b",
     r"2\^\d\d(-1)?",
 )
-"""Texts with digits that are not measured figures: code, figures in braces, releases, tickets, rows, powers of two."""
+"""Texts with digits that are not measured figures: code, figures in braces, releases, tickets,
+rows, powers of two.
+"""
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?<!,)")
 TERMS = {
     "730-17": "3 100 10 1 10 100 1,000 100,000",
@@ -65,7 +69,9 @@ TERMS = {
     "447-26": "2 3",
     "447-28": "1 0 3",
 }
-"""The numbers in a sentence that are parameters of the run (brokers, duration, sizes) or of the claim: none was measured."""
+"""The numbers in a sentence that are parameters of the run (brokers, duration, sizes) or of the
+claim: none was measured.
+"""
 
 
 def exists(check: str) -> bool:
@@ -74,21 +80,35 @@ def exists(check: str) -> bool:
         return check in CHECKS
     file, _, test = check.partition("::")
     place = PROJECT_ROOT / file
-    return place.is_file() and (not test or re.search(rf"^(async )?def {test}\(", place.read_text(), flags=re.M) is not None)
+    return place.is_file() and (
+        not test or re.search(rf"^(async )?def {test}\(", place.read_text(), flags=re.M) is not None
+    )
 
 
 def test_every_claim_of_every_document_has_a_row():
-    expected = [f"{document}-{number:02}" for document, count in COUNTS.items() for number in range(1, count + 1)]
+    expected = [
+        f"{document}-{number:02}"
+        for document, count in COUNTS.items()
+        for number in range(1, count + 1)
+    ]
     assert [row.id for row in ROWS] == expected and len(expected) == 169
 
 
 @pytest.mark.parametrize("document", COUNTS)
 def test_every_check_that_a_claim_names_exists(document):
-    assert not [(row.id, check) for row in ROWS if row.document == document for check in row.checks if not exists(check)]
+    assert not [
+        (row.id, check)
+        for row in ROWS
+        if row.document == document
+        for check in row.checks
+        if not exists(check)
+    ]
 
 
 def test_an_unknown_check_name_is_reported():
-    assert not exists("tests/core/test_lease_pid.py::test_that_is_not_there") and not exists("kraftsim scenario of_nobody")
+    assert not exists("tests/core/test_lease_pid.py::test_that_is_not_there") and not exists(
+        "kraftsim scenario of_nobody"
+    )
 
 
 def test_every_claim_run_is_named_by_a_row_and_a_command():
@@ -98,9 +118,15 @@ def test_every_claim_run_is_named_by_a_row_and_a_command():
 
 
 def test_the_claims_record_follows_from_rows_and_figures():
-    """After a manual change of docs/claims.json or of a row, the test fails with the command to run: `make claims`."""
-    assert RECORD["rows"] == [row_result(row, RECORD["checks"]) for row in ROWS], 'run: make claims ARGS="--write-only"'
-    assert sorted(RECORD["checks"]) == sorted({check for row in ROWS for check in row.checks}), 'run: make claims ARGS="--missing"'
+    """After a manual change of docs/claims.json or of a row, the test fails with the command to
+    run: `make claims`.
+    """
+    assert RECORD["rows"] == [row_result(row, RECORD["checks"]) for row in ROWS], (
+        'run: make claims ARGS="--write-only"'
+    )
+    assert sorted(RECORD["checks"]) == sorted({check for row in ROWS for check in row.checks}), (
+        'run: make claims ARGS="--missing"'
+    )
 
 
 def test_the_claims_record_names_the_command_that_measures_it():
@@ -109,12 +135,24 @@ def test_the_claims_record_names_the_command_that_measures_it():
 
 
 def test_every_claim_row_is_shown():
-    assert not [(row["id"], row["measured"]) for row in RECORD["rows"] if row["verdict"] not in VERDICTS or row["verdict"] == FAILED]
+    assert not [
+        (row["id"], row["measured"])
+        for row in RECORD["rows"]
+        if row["verdict"] not in VERDICTS or row["verdict"] == FAILED
+    ]
     assert all(each["date"] and each["commit"] for each in RECORD["checks"].values())
 
 
 def test_a_claim_result_follows_from_the_figures():
-    row = Row(id="730-01", kind="rule", claim="", shipped="", checks=("a",), says="{twice} ids twice", holds="twice == 0")
+    row = Row(
+        id="730-01",
+        kind="rule",
+        claim="",
+        shipped="",
+        checks=("a",),
+        says="{twice} ids twice",
+        holds="twice == 0",
+    )
     assert [row.verdict({"twice": count}, passed=True) for count in (0, 1)] == [HOLDS, REFUTED]
     assert row.verdict({"twice": 0}, passed=False) == FAILED
     measured = Measured(passed=True, figures={"thrice": 0}, again=AGAIN[0], date="", commit="")
@@ -123,11 +161,19 @@ def test_a_claim_result_follows_from_the_figures():
 
 def test_each_row_has_figures_and_a_condition_or_a_reason():
     assert not [row.id for row in ROWS if row.argued and (row.conditions or len(row.argued) < 20)]
-    assert not [row.id for row in ROWS if not row.conditions and not row.argued], "a result follows from figures"
-    assert not [row.id for row in ROWS if "{" not in row.says and not row.argued], "a row shows its figures"
+    assert not [row.id for row in ROWS if not row.conditions and not row.argued], (
+        "a result follows from figures"
+    )
+    assert not [row.id for row in ROWS if "{" not in row.says and not row.argued], (
+        "a row shows its figures"
+    )
 
 
 def test_no_claim_sentence_has_a_literal_figure():
-    """A number outside of braces is a name, or one of the parameters above: measured figures are in braces."""
-    typed = {row.id: " ".join(NUMBER.findall(re.sub("|".join(NAMES), "", row.says))) for row in ROWS}
+    """A number outside of braces is a name, or one of the parameters above: measured figures are in
+    braces.
+    """
+    typed = {
+        row.id: " ".join(NUMBER.findall(re.sub("|".join(NAMES), "", row.says))) for row in ROWS
+    }
     assert {row_id: numbers for row_id, numbers in typed.items() if numbers} == TERMS

@@ -18,10 +18,32 @@ from kraftsim.cli.main import VERBS, kraftsim
 from kraftsim.cli.properties import read_properties
 
 PROJECT_ROOT = Path(__file__).parents[2]
-TAKES_MARKUP = {"Console": "markup", "TextColumn": "markup", "Status": None, "Spinner": None, "SpinnerColumn": None}
-"""Classes of rich that parse brackets as markup -> the argument that disables it; None: they get Text, or nothing."""
+TAKES_MARKUP = {
+    "Console": "markup",
+    "TextColumn": "markup",
+    "Status": None,
+    "Spinner": None,
+    "SpinnerColumn": None,
+}
+"""Classes of rich that parse brackets as markup -> the argument that disables it; None: they get
+Text, or nothing.
+"""
 REPORTING_VERBS = (
-    *("scenario", "sweep", "replay", "shrink", "diff", "ingest", "analyze", "report", "list", "doctor", "decode", "dump", "conformance"),
+    *(
+        "scenario",
+        "sweep",
+        "replay",
+        "shrink",
+        "diff",
+        "ingest",
+        "analyze",
+        "report",
+        "list",
+        "doctor",
+        "decode",
+        "dump",
+        "conformance",
+    ),
     "trail",
 )
 START_SECONDS = 0.15
@@ -30,7 +52,9 @@ START_SECONDS = 0.15
 def run(*arguments: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run the command in a separate process."""
     command = [sys.executable, *python, "-m", "kraftsim", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
 
 
 def test_the_command_starts_quickly():
@@ -40,30 +64,65 @@ def test_the_command_starts_quickly():
         before = os.times()
         run("--version")
         after = os.times()
-        took.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        took.append(
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system
+        )
     assert min(took) < START_SECONDS
 
 
 def test_listing_commands_imports_none_of_them():
     """Nor any other package, nor modules that only some commands need."""
-    program = "import sys; from kraftsim.cli.main import kraftsim; kraftsim.main(['--help'], standalone_mode=False); print(*sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
-    ours = {module for module in loaded if module.startswith(("kraftsim.", "protocol", "scenarios"))}
+    program = (
+        "import sys; from kraftsim.cli.main import kraftsim; kraftsim.main(['--help'], "
+        "standalone_mode=False); print(*sorted(sys.modules))"
+    )
+    loaded = (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        .stdout.splitlines()[-1]
+        .split()
+    )
+    ours = {
+        module for module in loaded if module.startswith(("kraftsim.", "protocol", "scenarios"))
+    }
     assert ours == {"kraftsim.cli", "kraftsim.cli.main", "kraftsim.cli.failure"}
     assert not {"rich", "pyspark", "msgspec", "asyncio", "structlog"} & set(loaded)
 
 
 def test_a_node_imports_neither_spark_nor_the_terminal_renderer():
-    program = "import sys; import kraftsim.cli.node, kraftsim.cluster.launch; print(*sorted(sys.modules))"
-    loaded = set(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split())
-    assert not {"rich", "pyspark", "pandas", "numpy", "pyarrow", "aiokafka", "confluent_kafka", "pytest", "kraftsim.analysis"} & loaded
+    program = (
+        "import sys; import kraftsim.cli.node, kraftsim.cluster.launch; print(*sorted(sys.modules))"
+    )
+    loaded = set(
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
+    assert (
+        not {
+            "rich",
+            "pyspark",
+            "pandas",
+            "numpy",
+            "pyarrow",
+            "aiokafka",
+            "confluent_kafka",
+            "pytest",
+            "kraftsim.analysis",
+        }
+        & loaded
+    )
 
 
 def test_optimised_python_is_refused_with_one_line():
     """Assertions must be enabled."""
     done = run("--version", python=("-O",))
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.splitlines() == ["Error: kraftsim does not run under `python -O`: its assertions are the safety net"]
+    assert done.stderr.splitlines() == [
+        "Error: kraftsim does not run under `python -O`: its assertions are the safety net"
+    ]
 
 
 def test_the_version_is_printed():
@@ -164,22 +223,43 @@ def test_doctor_reports_missing_java(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_rich_output_keeps_text_in_brackets():
-    """File names, package extras and messages of libraries contain brackets; rich drops them if it parses markup."""
+    """File names, package extras and messages of libraries contain brackets; rich drops them if it
+    parses markup.
+    """
     found = []
-    for file in (*sorted((PROJECT_ROOT / "kraftsim").rglob("*.py")), *sorted((PROJECT_ROOT / "demo").rglob("*.py"))):
+    for file in (
+        *sorted((PROJECT_ROOT / "kraftsim").rglob("*.py")),
+        *sorted((PROJECT_ROOT / "demo").rglob("*.py")),
+    ):
         for call in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in TAKES_MARKUP:
+            if (
+                not isinstance(call, ast.Call)
+                or not isinstance(call.func, ast.Name)
+                or call.func.id not in TAKES_MARKUP
+            ):
                 continue
             name = call.func.id
             given = {each.arg: each.value for each in call.keywords}
             value = given.get(TAKES_MARKUP[name] or "")
             is_off = isinstance(value, ast.Constant) and value.value is False
-            texts = [*call.args, *(value for key, value in given.items() if key in ("text", "finished_text"))]
-            has_text_only = all(isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "Text" for each in texts)
+            texts = [
+                *call.args,
+                *(value for key, value in given.items() if key in ("text", "finished_text")),
+            ]
+            has_text_only = all(
+                isinstance(each, ast.Call)
+                and isinstance(each.func, ast.Name)
+                and each.func.id == "Text"
+                for each in texts
+            )
             if not (is_off if TAKES_MARKUP[name] else has_text_only):
                 found.append(f"{file.relative_to(PROJECT_ROOT)}:{call.lineno} {name}")
-        assert "from_markup" not in file.read_text() and ".print_json(" not in file.read_text(), file
-    assert not found, "pass markup=False to Console and TextColumn, and Text to classes without that argument"
+        assert "from_markup" not in file.read_text() and ".print_json(" not in file.read_text(), (
+            file
+        )
+    assert not found, (
+        "pass markup=False to Console and TextColumn, and Text to classes without that argument"
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,20 +278,39 @@ def test_property_files_are_read_as_java_reads_them(text, expected):
     assert read_properties(text) == expected
 
 
-@pytest.mark.parametrize(("variable", "value"), [("KRAFTSIM_LOG_LEVEL", "loud"), ("KRAFTSIM_LOG_FORMAT", "yaml")])
-def test_an_unknown_log_level_or_format_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable, value):
+@pytest.mark.parametrize(
+    ("variable", "value"), [("KRAFTSIM_LOG_LEVEL", "loud"), ("KRAFTSIM_LOG_FORMAT", "yaml")]
+)
+def test_an_unknown_log_level_or_format_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable, value
+):
     """`zookeeper` and `lease` have no option for it; the environment variable applies there too."""
     monkeypatch.setenv(variable, value)
     done = run("zookeeper", "--data", str(tmp_path / "zookeeper"))
     assert done.returncode == 3
-    assert [line for line in done.stderr.splitlines() if "Error" in line] == done.stderr.splitlines()
+    assert [
+        line for line in done.stderr.splitlines() if "Error" in line
+    ] == done.stderr.splitlines()
     assert f"{variable}={value}: set it to one of" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["list", "requirements"], ["list", "scenarios", "--long"], ["doctor"], ["--help"], ["up", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", "requirements"],
+        ["list", "scenarios", "--long"],
+        ["doctor"],
+        ["--help"],
+        ["up", "--help"],
+    ],
+)
 def test_a_closed_output_pipe_is_not_reported_as_a_violation(arguments):
     """As in `kraftsim analyze RUN | head -1`."""
-    running = subprocess.Popen([sys.executable, "-m", "kraftsim", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "kraftsim", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert running.stdout is not None and running.stderr is not None
     running.stdout.close()
     assert (running.wait(), running.stderr.read()) == (141, b"")

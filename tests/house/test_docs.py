@@ -1,4 +1,6 @@
-"""Docs: every generated page renders from all data, links resolve, commands exist, and quoted counts are computed."""
+"""Docs: every generated page renders from all data, links resolve, commands exist, and quoted
+counts are computed.
+"""
 
 import os
 import re
@@ -16,9 +18,13 @@ from protocol.messages.registry import declared_api_keys
 
 PROJECT_ROOT = Path(__file__).parents[2]
 DOCS = PROJECT_ROOT / "docs"
-PAGES = sorted([*(PROJECT_ROOT / page for page in ROOT_PAGES if page.endswith(".md")), *DOCS.glob("*.md")])
+PAGES = sorted(
+    [*(PROJECT_ROOT / page for page in ROOT_PAGES if page.endswith(".md")), *DOCS.glob("*.md")]
+)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
-PATH = re.compile(r"`((?:protocol|kraftsim|scenarios|tests|docs|bench|demo|examples|changelog\.d)/[\w/.-]*)`")
+PATH = re.compile(
+    r"`((?:protocol|kraftsim|scenarios|tests|docs|bench|demo|examples|changelog\.d)/[\w/.-]*)`"
+)
 READ = re.compile(r'"(docs|examples|tests|kraftsim|protocol|scenarios)"((?:\s*/\s*"[^"{}]+")+)')
 """A path of the repository as composed in code."""
 RENDERED = {page: text_of(page) for page in GENERATED}
@@ -61,7 +67,9 @@ def test_table_rows_of_generated_pages_match_their_headers(page):
 @pytest.mark.parametrize("page", [page for page in GENERATED if page.endswith(".md")])
 def test_links_of_generated_pages_resolve(page):
     place = Path(REFERENCE) / Path(page).parent
-    targets = [os.path.normpath(place / link) for link in LINK.findall(RENDERED[page]) if "://" not in link]
+    targets = [
+        os.path.normpath(place / link) for link in LINK.findall(RENDERED[page]) if "://" not in link
+    ]
     known = {f"{REFERENCE}/{each}" for each in GENERATED} | {file.name for file in DOCS.iterdir()}
     assert not [target for target in targets if target not in known]
 
@@ -70,21 +78,41 @@ def test_links_of_generated_pages_resolve(page):
 def test_links_and_paths_of_pages_resolve(page):
     text = page.read_text()
     targets = [page.parent / link for link in LINK.findall(text) if "://" not in link]
-    targets += [PROJECT_ROOT / path for path in PATH.findall(text) if "NN" not in path and "NAME" not in path]
-    assert not [str(target) for target in targets if not target.exists() and not is_generated(target)]
+    targets += [
+        PROJECT_ROOT / path
+        for path in PATH.findall(text)
+        if "NN" not in path and "NAME" not in path
+    ]
+    assert not [
+        str(target) for target in targets if not target.exists() and not is_generated(target)
+    ]
 
 
 def test_files_that_code_reads_exist():
     """If a page is moved, the tests that run its examples must follow."""
-    sources = [path for top in ("tests", "bench", "claims", "docs", "kraftsim") for path in (PROJECT_ROOT / top).rglob("*.py")]
-    read = {(source, "/".join([top, *re.findall(r'"([^"]+)"', rest)])) for source in sources for top, rest in READ.findall(source.read_text())}
+    sources = [
+        path
+        for top in ("tests", "bench", "claims", "docs", "kraftsim")
+        for path in (PROJECT_ROOT / top).rglob("*.py")
+    ]
+    read = {
+        (source, "/".join([top, *re.findall(r'"([^"]+)"', rest)]))
+        for source in sources
+        for top, rest in READ.findall(source.read_text())
+    }
     assert len(read) > 5
-    assert not [f"{name_of(source)}: {path}" for source, path in sorted(read) if not (PROJECT_ROOT / path).exists()]
+    assert not [
+        f"{name_of(source)}: {path}"
+        for source, path in sorted(read)
+        if not (PROJECT_ROOT / path).exists()
+    ]
 
 
 def test_the_readme_links_only_committed_pages():
     """The README is read in the repository browser."""
-    links = [link for link in LINK.findall((PROJECT_ROOT / "README.md").read_text()) if "://" not in link]
+    links = [
+        link for link in LINK.findall((PROJECT_ROOT / "README.md").read_text()) if "://" not in link
+    ]
     assert not [link for link in links if not (PROJECT_ROOT / link).exists()]
 
 
@@ -93,7 +121,9 @@ def test_commands_shown_in_pages_exist(page):
     text = page.read_text()
     makefile = (PROJECT_ROOT / "Makefile").read_text()
     assert set(re.findall(r"^\s*(?:\$ )?kraftsim ([a-z]+)", text, flags=re.M)) <= set(VERBS)
-    goals = set(re.findall(r"`make ([a-z-]+)", text)) | set(re.findall(r"^(?:\$ )?make ([a-z-]+)", text, flags=re.M))
+    goals = set(re.findall(r"`make ([a-z-]+)", text)) | set(
+        re.findall(r"^(?:\$ )?make ([a-z-]+)", text, flags=re.M)
+    )
     assert not [goal for goal in goals if not re.search(rf"^{goal}:", makefile, flags=re.M)]
 
 
@@ -114,35 +144,58 @@ def test_every_api_has_a_page_linked_from_the_index():
 
 def test_the_architecture_page_names_every_package():
     text = (DOCS / "architecture.md").read_text()
-    rooms = [place.name for place in (PROJECT_ROOT / "kraftsim").iterdir() if (place / "__init__.py").exists()]
+    rooms = [
+        place.name
+        for place in (PROJECT_ROOT / "kraftsim").iterdir()
+        if (place / "__init__.py").exists()
+    ]
     assert not [room for room in rooms if f"kraftsim/{room}" not in text]
 
 
 def test_every_hand_written_page_is_linked_from_the_readme():
-    named = {(PROJECT_ROOT / link).resolve() for link in LINK.findall((PROJECT_ROOT / "README.md").read_text()) if "://" not in link}
+    named = {
+        (PROJECT_ROOT / link).resolve()
+        for link in LINK.findall((PROJECT_ROOT / "README.md").read_text())
+        if "://" not in link
+    }
     assert not [page.name for page in DOCS.glob("*.md") if page.resolve() not in named]
 
 
 def test_counts_in_pages_match_the_data():
-    readme, changes = (PROJECT_ROOT / "README.md").read_text(), (PROJECT_ROOT / "CHANGELOG.md").read_text()
-    assert "more than 500 numbered requirements" in readme and len(all_requirements(release="")) > 500
+    readme, changes = (
+        (PROJECT_ROOT / "README.md").read_text(),
+        (PROJECT_ROOT / "CHANGELOG.md").read_text(),
+    )
+    assert (
+        "more than 500 numbered requirements" in readme and len(all_requirements(release="")) > 500
+    )
     asked = re.findall(r"(\d+) questions about transactions", changes)
     assert asked and int(asked[-1]) <= sum(len(chapter.probes) for chapter in CHAPTERS)
 
 
 def test_no_generated_page_is_committed():
     """git ignores build/; in docs/ there are hand-written pages only."""
-    assert not [page for page in GENERATED if (DOCS / page).exists() or (DOCS / REFERENCE / page).exists()]
+    assert not [
+        page for page in GENERATED if (DOCS / page).exists() or (DOCS / REFERENCE / page).exists()
+    ]
 
 
 def test_every_kraftsim_config_has_type_default_since_and_meaning():
-    rows = [line for line in RENDERED["settings.md"].splitlines() if line.startswith("| `kraftsim.")]
+    rows = [
+        line for line in RENDERED["settings.md"].splitlines() if line.startswith("| `kraftsim.")
+    ]
     named = {row.split("`")[1] for row in rows}
     assert named == set(MEANINGS) and len(rows) == len(named)
     for row in rows:
         cells = [cell.strip() for cell in row.split("|")[1:-1]]
         _, kind, _, change, _, since, effect, meaning = cells
-        assert kind and change == "read-only" and since.startswith("kraftsim ") and effect == "yes" and meaning.endswith(".")
+        assert (
+            kind
+            and change == "read-only"
+            and since.startswith("kraftsim ")
+            and effect == "yes"
+            and meaning.endswith(".")
+        )
 
 
 def test_every_kafka_config_has_a_type_and_a_first_release():

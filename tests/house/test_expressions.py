@@ -1,4 +1,6 @@
-"""Input of clients is never used as a Python regular expression, which may take exponential time (KIP-848 requires RE2)."""
+"""Input of clients is never used as a Python regular expression, which may take exponential time
+(KIP-848 requires RE2).
+"""
 
 import ast
 from pathlib import Path
@@ -23,13 +25,33 @@ ALLOWED: Final = {
     "kraftsim/node/security/tls_choices.py": OF_OPERATORS,
 }
 """Every file of a node that may use Python's regular expressions, and why that is safe."""
-COMPILING: Final = {f"re.{name}" for name in ("compile", "match", "fullmatch", "search", "split", "sub", "subn", "findall", "finditer")}
+COMPILING: Final = {
+    f"re.{name}"
+    for name in (
+        "compile",
+        "match",
+        "fullmatch",
+        "search",
+        "split",
+        "sub",
+        "subn",
+        "findall",
+        "finditer",
+    )
+}
 
 
 def imported(tree: ast.AST) -> set[str]:
     """Return the modules that a file imports."""
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    return names | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    names = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    return names | {
+        node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+    }
 
 
 def test_nodes_use_only_listed_regular_expressions() -> None:
@@ -37,7 +59,13 @@ def test_nodes_use_only_listed_regular_expressions() -> None:
     found = {}
     for room in ROOMS:
         for file in sorted((PROJECT_ROOT / room).rglob("*.py")):
-            names = imported(ast.parse(file.read_text())) & {"re", "fnmatch", "glob", "sre_compile", "regex"}
+            names = imported(ast.parse(file.read_text())) & {
+                "re",
+                "fnmatch",
+                "glob",
+                "sre_compile",
+                "regex",
+            }
             if names:
                 found[file.relative_to(PROJECT_ROOT).as_posix()] = names
     assert found == {file: {"re"} for file in ALLOWED}
@@ -48,4 +76,6 @@ def test_regular_expressions_of_nodes_are_literals() -> None:
     for name in sorted(ALLOWED):
         for node in ast.walk(ast.parse((PROJECT_ROOT / name).read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in COMPILING:
-                assert isinstance(node.args[0], ast.Constant | ast.JoinedStr), f"{name}:{node.lineno}"
+                assert isinstance(node.args[0], ast.Constant | ast.JoinedStr), (
+                    f"{name}:{node.lineno}"
+                )

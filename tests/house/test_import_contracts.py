@@ -11,21 +11,36 @@ import pytest
 from tools.import_contracts import PackageContract, RulesContract
 
 PROJECT_ROOT = Path(__file__).parents[2]
-ROWS = {row.get("room", row["id"]): row for row in tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]}
+ROWS = {
+    row.get("room", row["id"]): row
+    for row in tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+}
 WITHOUT_ROW = {"kraftsim.cli"}
-"""The CLI uses everything, and imports each package inside the command that needs it: tests/house/test_command_line.py."""
+"""The CLI uses everything, and imports each package inside the command that needs it:
+tests/house/test_command_line.py.
+"""
 
 
 def test_no_package_breaks_its_import_contract():
     """docs/architecture.md, section 1."""
     program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    done = subprocess.run([sys.executable, "-c", program, "--no-logo", "--no-cache"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--no-logo", "--no-cache"],
+        cwd=PROJECT_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_package_has_an_import_contract():
     rooms = {"protocol", "scenarios"} | {
-        f"kraftsim.{place.name}" for place in (PROJECT_ROOT / "kraftsim").iterdir() if (place / "__init__.py").exists()
+        f"kraftsim.{place.name}"
+        for place in (PROJECT_ROOT / "kraftsim").iterdir()
+        if (place / "__init__.py").exists()
     }
     assert rooms - WITHOUT_ROW <= set(ROWS)
 
@@ -46,8 +61,14 @@ def test_a_package_imports_only_what_its_contract_allows(imported, is_kept):
     graph = grimp.ImportGraph()
     for module in ("core", "core.rules", imported):
         graph.add_module(module)
-    graph.add_import(importer="core.rules", imported=imported, line_number=3, line_contents="import it")
-    row = PackageContract("a row", {"root_packages": ["core"]}, {"room": "core", "may_import": ["protocol"], "without_stdlib": ["asyncio"]})
+    graph.add_import(
+        importer="core.rules", imported=imported, line_number=3, line_contents="import it"
+    )
+    row = PackageContract(
+        "a row",
+        {"root_packages": ["core"]},
+        {"room": "core", "may_import": ["protocol"], "without_stdlib": ["asyncio"]},
+    )
     check = row.check(graph, verbose=False)
     assert check.kept == is_kept
     assert check.metadata["broken"] == ([] if is_kept else [f"core.rules -> {imported} (line 3)"])
@@ -59,13 +80,26 @@ def test_a_package_imports_only_what_its_contract_allows(imported, is_kept):
         ("from shelf.rules_other import x", []),
         ("import dataclasses", []),
         ("import asyncio", ["asyncio"]),
-        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from shelf.shell import Shell", ["shelf.shell"]),
+        (
+            (
+                "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from shelf.shell import "
+                "Shell"
+            ),
+            ["shelf.shell"],
+        ),
         ("def late():\n    import time", ["time"]),
-        ("import importlib\n\nimportlib.import_module('shelf.shell')", ["importlib", "importlib.import_module(...)"]),
+        (
+            "import importlib\n\nimportlib.import_module('shelf.shell')",
+            ["importlib", "importlib.import_module(...)"],
+        ),
     ],
 )
-def test_rules_are_pure_in_any_folder(source: str, broken: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Imports for type checkers and within functions count; strings do not go around the contract."""
+def test_rules_are_pure_in_any_folder(
+    source: str, broken: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Imports for type checkers and within functions count; strings do not go around the
+    contract.
+    """
     shelf = tmp_path / "shelf"
     shelf.mkdir()
     (shelf / "__init__.py").touch()
@@ -75,11 +109,21 @@ def test_rules_are_pure_in_any_folder(source: str, broken: list[str], tmp_path: 
     graph = grimp.ImportGraph()
     for module in ("shelf", "shelf.rules_one", "shelf.shell"):
         graph.add_module(module)
-    options = {"modules": r"shelf\.rules\w*", "may_import": [], "without_stdlib": ["asyncio", "time", "importlib"]}
-    check = RulesContract("rules", {"root_packages": ["shelf"]}, options).check(graph, verbose=False)
+    options = {
+        "modules": r"shelf\.rules\w*",
+        "may_import": [],
+        "without_stdlib": ["asyncio", "time", "importlib"],
+    }
+    check = RulesContract("rules", {"root_packages": ["shelf"]}, options).check(
+        graph, verbose=False
+    )
     assert [line.split(" -> ")[1].split(" (line")[0] for line in check.metadata["broken"]] == broken
 
 
 def test_a_rules_contract_without_modules_is_broken() -> None:
     options = {"modules": "nothing", "may_import": [], "without_stdlib": []}
-    assert not RulesContract("rules", {"root_packages": ["kraftsim"]}, options).check(grimp.ImportGraph(), verbose=False).kept
+    assert (
+        not RulesContract("rules", {"root_packages": ["kraftsim"]}, options)
+        .check(grimp.ImportGraph(), verbose=False)
+        .kept
+    )

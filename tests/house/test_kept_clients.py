@@ -1,4 +1,6 @@
-"""An AdminClient must be referenced while its future is awaited: librdkafka destroys an unreferenced one, and the future never completes."""
+"""An AdminClient must be referenced while its future is awaited: librdkafka destroys an
+unreferenced one, and the future never completes.
+"""
 
 import ast
 from pathlib import Path
@@ -21,10 +23,21 @@ def futures_of_temporaries(source: str) -> list[int]:
 
 
 def test_every_admin_client_outlives_its_futures():
-    sources = [file for top in ("tests", "bench", "demo", "examples", "claims") for file in (PROJECT_ROOT / top).rglob("*.py")]
-    assert {file.name: lines for file in sources if (lines := futures_of_temporaries(file.read_text()))} == {}
+    sources = [
+        file
+        for top in ("tests", "bench", "demo", "examples", "claims")
+        for file in (PROJECT_ROOT / top).rglob("*.py")
+    ]
+    assert {
+        file.name: lines for file in sources if (lines := futures_of_temporaries(file.read_text()))
+    } == {}
 
 
 def test_a_future_of_an_unreferenced_admin_client_is_found():
     assert futures_of_temporaries("AdminClient({}).list_consumer_groups().result()") == [1]
-    assert futures_of_temporaries("a = AdminClient({})\na.list_consumer_groups()\nAdminClient({}).list_topics()") == []
+    assert (
+        futures_of_temporaries(
+            "a = AdminClient({})\na.list_consumer_groups()\nAdminClient({}).list_topics()"
+        )
+        == []
+    )

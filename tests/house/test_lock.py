@@ -7,19 +7,32 @@ from pathlib import Path
 import pytest
 
 PROJECT_ROOT = Path(__file__).parents[2]
-LOCKS = ("requirements-core.lock", "requirements-analysis.lock", "requirements.lock", "requirements-java.lock", "requirements-fuzz.lock")
+LOCKS = (
+    "requirements-core.lock",
+    "requirements-analysis.lock",
+    "requirements.lock",
+    "requirements-java.lock",
+    "requirements-fuzz.lock",
+)
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
 
 
 def pins(lock: str) -> dict[str, str]:
     """Package -> version."""
-    return {found[1].lower(): found[2] for line in (PROJECT_ROOT / lock).read_text().splitlines() if (found := PINNED.match(line))}
+    return {
+        found[1].lower(): found[2]
+        for line in (PROJECT_ROOT / lock).read_text().splitlines()
+        if (found := PINNED.match(line))
+    }
 
 
 def wanted(*groups: str) -> set[str]:
     """Dependencies in pyproject.toml: the run-time ones, and those of the named extras."""
     project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]
-    lines = [*project["dependencies"], *(line for group in groups for line in project["optional-dependencies"][group])]
+    lines = [
+        *project["dependencies"],
+        *(line for group in groups for line in project["optional-dependencies"][group]),
+    ]
     return {re.split(r"[\[<>=! ]", line)[0].lower() for line in lines}
 
 

@@ -1,4 +1,6 @@
-"""`kraftsim list scenarios --long` and `kraftsim scenario NAME --help` show every scenario in full."""
+"""`kraftsim list scenarios --long` and `kraftsim scenario NAME --help` show every scenario in
+full.
+"""
 
 import json
 from pathlib import Path
@@ -31,7 +33,9 @@ def test_the_long_listing_has_a_row_for_each_scenario(tmp_path: Path):
     written = {row["name"]: row for row in json.loads(file.read_text())}
     assert set(written) == {each.name for each in scenarios()}
     assert written["rolling_upgrade"]["controllers_min"] == 1
-    assert {"name": "hops", "default": 2, "about": MEANINGS["hops"]} in written["rolling_upgrade"]["parameters"]
+    assert {"name": "hops", "default": 2, "about": MEANINGS["hops"]} in written["rolling_upgrade"][
+        "parameters"
+    ]
 
 
 def test_supported_releases_are_a_range_without_gaps():

@@ -1,6 +1,7 @@
 """Node configs in test modules, scenarios and benches are valid.
 
-Most of these modules run only with real clients or Apache Kafka, where an invalid value would be found late.
+Most of these modules run only with real clients or Apache Kafka, where an invalid value would be
+found late.
 """
 
 import ast
@@ -15,7 +16,15 @@ from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.config_values import check_values
 
 ROOT: Final = Path(__file__).parents[2]
-FOLDERS: Final = ("tests/clients", "tests/apache_kafka", "tests/cluster", "tests/conformance", "scenarios", "bench", "demo")
+FOLDERS: Final = (
+    "tests/clients",
+    "tests/apache_kafka",
+    "tests/cluster",
+    "tests/conformance",
+    "scenarios",
+    "bench",
+    "demo",
+)
 LINES: Final = ("3.9", "4.4")
 WRONG_ON_PURPOSE: Final = "tests/apache_kafka/test_config_responses.py"
 

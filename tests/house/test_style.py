@@ -1,4 +1,6 @@
-"""The style rules of the codebase: small files, short functions, nouns for names, nothing machine-specific."""
+"""The style rules of the codebase: small files, short functions, nouns for names, nothing
+machine-specific.
+"""
 
 import ast
 import re
@@ -6,14 +8,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).parents[2]
-ROOMS = ("protocol", "kraftsim", "scenarios", "bench", "demo", "tests", "docs", "claims", "examples")
-FILE_LINES_MAX = 800
-FUNCTION_LINES_MAX = 60
+ROOMS = (
+    "protocol",
+    "kraftsim",
+    "scenarios",
+    "bench",
+    "demo",
+    "tests",
+    "docs",
+    "claims",
+    "examples",
+)
+FILE_LINES_MAX = {"tests": 1000}
+FUNCTION_LINES_MAX = {"tests": 110}
+"""By top-level folder: a test's tables of cases are long and read from top to bottom."""
+OTHER_FILES_MAX, OTHER_FUNCTIONS_MAX = 800, 90
 NO_NOUNS = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 DECLARATION_LANGUAGE = {"protocol/schema.py", "protocol/message_class.py"}
 """Files that declare fields of any type, and generate classes from the declarations."""
 MACHINE_SPECIFIC = re.compile(
-    "/" + r"(work|root|home)/|/tmp/k/|pypi" + r"\.org|python" + r"hosted|repo\d?\.maven|npm" + r"js\.|crates" + r"\.io|golang\.org/"
+    "/"
+    + r"(work|root|home)/|/tmp/k/|pypi"
+    + r"\.org|python"
+    + r"hosted|repo\d?\.maven|npm"
+    + r"js\.|crates"
+    + r"\.io|golang\.org/"
 )
 
 
@@ -24,14 +43,21 @@ def python_files() -> Iterator[Path]:
 
 
 def text_files() -> Iterator[Path]:
-    """Every text file of the repository, sorted. A linked worktree has a file named .git, written by git."""
+    """Every text file of the repository, sorted.
+
+    A linked worktree has a file named .git, written by git.
+    """
     yield from python_files()
     for place in (PROJECT_ROOT, PROJECT_ROOT / ".ci", *(PROJECT_ROOT / room for room in ROOMS)):
-        found = place.iterdir() if place in (PROJECT_ROOT, PROJECT_ROOT / ".ci") else place.rglob("*")
+        found = (
+            place.iterdir() if place in (PROJECT_ROOT, PROJECT_ROOT / ".ci") else place.rglob("*")
+        )
         yield from sorted(
             file
             for file in found
-            if file.is_file() and file.name != ".git" and (file.suffix in {".md", ".toml", ".yml", ".lock", ".txt", ".html", ""})
+            if file.is_file()
+            and file.name != ".git"
+            and (file.suffix in {".md", ".toml", ".yml", ".lock", ".txt", ".html", ""})
         )
 
 
@@ -40,8 +66,18 @@ def name_of(file: Path) -> str:
     return file.relative_to(PROJECT_ROOT).as_posix()
 
 
+def room_of(file: Path) -> str:
+    """Top-level folder of a file."""
+    return file.relative_to(PROJECT_ROOT).parts[0]
+
+
 def test_files_stay_below_the_line_limit():
-    too_long = {name_of(file): lines for file in python_files() if (lines := len(file.read_text().splitlines())) > FILE_LINES_MAX}
+    too_long = {
+        name_of(file): lines
+        for file in python_files()
+        if (lines := len(file.read_text().splitlines()))
+        > FILE_LINES_MAX.get(room_of(file), OTHER_FILES_MAX)
+    }
     assert not too_long, "look for a seam at 400 lines"
 
 
@@ -50,7 +86,9 @@ def test_functions_stay_below_the_line_limit():
         f"{name_of(file)}:{node.lineno} {node.name} has {node.end_lineno - node.lineno + 1} lines"
         for file in python_files()
         for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno - node.lineno
+        >= FUNCTION_LINES_MAX.get(room_of(file), OTHER_FUNCTIONS_MAX)
     ]
     assert not too_long
 
@@ -60,8 +98,15 @@ def test_file_names_are_specific_nouns():
 
 
 def test_no_folder_repeats_the_name_of_a_root_package():
-    """`protocol` and `scenarios` are generic names; a second folder of that name with modules would shadow them."""
-    places = [place for room in ROOMS for place in (PROJECT_ROOT / room).rglob("*") if place.is_dir() and place.name in ("protocol", "scenarios")]
+    """`protocol` and `scenarios` are generic names; a second folder of that name with modules would
+    shadow them.
+    """
+    places = [
+        place
+        for room in ROOMS
+        for place in (PROJECT_ROOT / room).rglob("*")
+        if place.is_dir() and place.name in ("protocol", "scenarios")
+    ]
     repeated = [name_of(place) for place in places if any(place.rglob("*.py"))]
     assert not repeated
 
@@ -77,7 +122,11 @@ def test_imports_are_absolute():
 
 
 def test_every_module_has_a_docstring():
-    silent = [name_of(file) for file in python_files() if not ast.get_docstring(ast.parse(file.read_text()))]
+    silent = [
+        name_of(file)
+        for file in python_files()
+        if not ast.get_docstring(ast.parse(file.read_text()))
+    ]
     assert not silent, "a module starts with one sentence: its purpose, and its source in Kafka"
 
 
@@ -86,9 +135,11 @@ def test_signatures_do_not_use_any():
     vague = [
         f"{name_of(file)}:{node.lineno} {node.name}"
         for file in python_files()
-        if file.relative_to(PROJECT_ROOT).parts[0] in ("protocol", "kraftsim") and name_of(file) not in DECLARATION_LANGUAGE
+        if file.relative_to(PROJECT_ROOT).parts[0] in ("protocol", "kraftsim")
+        and name_of(file) not in DECLARATION_LANGUAGE
         for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(_mentions_any(hint) for hint in _hints(node))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and any(_mentions_any(hint) for hint in _hints(node))
     ]
     assert not vague
 
@@ -105,7 +156,9 @@ def test_nothing_names_a_machine_or_a_registry():
 
 def test_sources_cite_only_public_references():
     """Sources are KIPs, tickets or classes of Apache Kafka, and no private documents."""
-    private = re.compile(r"\bfacts/|(?<![\w-])((broker|controller|releases|simulation|codec|peers|analysis)\.md\b)")
+    private = re.compile(
+        r"\bfacts/|(?<![\w-])((broker|controller|releases|simulation|codec|peers|analysis)\.md\b)"
+    )
     cited = [
         f"{name_of(file)}:{number} {line.strip()[:80]}"
         for file in text_files()
@@ -117,7 +170,13 @@ def test_sources_cite_only_public_references():
 
 def _hints(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
     arguments = function.args
-    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+    for argument in (
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        arguments.vararg,
+        arguments.kwarg,
+    ):
         if argument is not None and argument.annotation is not None:
             yield argument.annotation
     if function.returns is not None:

@@ -15,20 +15,32 @@ from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import Trait
 
 PROJECT_ROOT = Path(__file__).parents[2]
-NODES = [*(PROJECT_ROOT / "kraftsim" / "node").rglob("*.py"), *(PROJECT_ROOT / "kraftsim" / "core").rglob("*.py")]
+NODES = [
+    *(PROJECT_ROOT / "kraftsim" / "node").rglob("*.py"),
+    *(PROJECT_ROOT / "kraftsim" / "core").rglob("*.py"),
+]
 ALL = {name: value for name, value in vars(traits).items() if isinstance(value, Trait)}
 
 
 def readers(word: str) -> list[str]:
     """Return the modules of nodes that use a name, without those that only define it."""
     named = re.compile(rf"(?<!def )\b{word}\b")
-    return [path.name for path in NODES if any(named.search(line) and "import" not in line.split("#")[0] for line in path.read_text().splitlines())]
+    return [
+        path.name
+        for path in NODES
+        if any(
+            named.search(line) and "import" not in line.split("#")[0]
+            for line in path.read_text().splitlines()
+        )
+    ]
 
 
 def switches(level: str) -> Iterator[str]:
     """Yield the properties of ProtocolVersion or MetadataLevel that change at a level."""
     names = list(LEVELS_BY_NAME)
-    here, before = (ProtocolVersion(names.index(name), name) for name in (level, names[names.index(level) - 1]))
+    here, before = (
+        ProtocolVersion(names.index(name), name) for name in (level, names[names.index(level) - 1])
+    )
     yield from _changed(ProtocolVersion, before, here)
     numbers = [number for number, version in METADATA_VERSIONS.items() if version.name == level]
     for number in numbers:
@@ -37,12 +49,21 @@ def switches(level: str) -> Iterator[str]:
 
 def _changed(cls: type, before: object, here: object) -> Iterator[str]:
     properties = [name for name, value in vars(cls).items() if isinstance(value, property)]
-    yield from (name for name in properties if getattr(before, name) is False and getattr(here, name) is True)
+    yield from (
+        name
+        for name in properties
+        if getattr(before, name) is False and getattr(here, name) is True
+    )
 
 
 @pytest.mark.parametrize("name", [name for name, trait in ALL.items() if trait.since_release])
 def test_every_release_trait_is_used_by_code(name: str) -> None:
-    lines = [line for path in NODES for line in path.read_text().splitlines() if re.search(rf"\b{name}\b", line)]
+    lines = [
+        line
+        for path in NODES
+        for line in path.read_text().splitlines()
+        if re.search(rf"\b{name}\b", line)
+    ]
     used = [line for line in lines if "import" not in line and line.strip() != f"{name},"]
     assert used, f"{name} is not used, at most imported"
 
@@ -53,9 +74,13 @@ def test_every_level_trait_is_used_by_code(name: str) -> None:
     assert level is not None
     thrown = list(switches(level))
     is_of_requests = any(since == level for rows in SINCE.values() for since, _ in rows)
-    assert is_of_requests or any(readers(switch) for switch in thrown), f"nothing in {thrown} is read"
+    assert is_of_requests or any(readers(switch) for switch in thrown), (
+        f"nothing in {thrown} is read"
+    )
 
 
 def test_every_trait_names_a_release() -> None:
     """No trait is defined but never set by a release."""
-    assert sorted(trait.name for trait in releases()[-1].traits) == sorted(trait.name for trait in ALL.values())
+    assert sorted(trait.name for trait in releases()[-1].traits) == sorted(
+        trait.name for trait in ALL.values()
+    )

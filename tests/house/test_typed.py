@@ -1,4 +1,6 @@
-"""kraftsim is a typed package: the py.typed files of PEP 561 are in the tree and in the wheel, and a strict check of user code passes."""
+"""kraftsim is a typed package: the py.typed files of PEP 561 are in the tree and in the wheel, and
+a strict check of user code passes.
+"""
 
 import os
 import subprocess
@@ -35,14 +37,29 @@ def test_py_typed_files_are_in_the_wheel(monkeypatch: pytest.MonkeyPatch):
     build.ensure_finalized()
     packed = {(package, name) for package, _, _, names in build.data_files for name in names}
     assert {(package, "py.typed") for package in PACKAGES} <= packed
-    assert ("kraftsim.analysis.page", "style.css") in packed or ("kraftsim.analysis", "page/style.css") in packed
+    assert ("kraftsim.analysis.page", "style.css") in packed or (
+        "kraftsim.analysis",
+        "page/style.css",
+    ) in packed
 
 
 def test_a_strict_type_check_of_user_code_passes(tmp_path: Path, pytestconfig: pytest.Config):
     file = tmp_path / "user.py"
     file.write_text(USER)
     cache = pytestconfig.cache.mkdir("mypy")
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "--cache-dir", str(cache), str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file",
+        os.devnull,
+        "--cache-dir",
+        str(cache),
+        str(file),
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert 'Revealed type is "builtins.str"' in done.stdout or 'Revealed type is "str"' in done.stdout
+    assert (
+        'Revealed type is "builtins.str"' in done.stdout or 'Revealed type is "str"' in done.stdout
+    )

@@ -1,4 +1,6 @@
-"""No figure of docs/claims.json is a literal: tests and measurements record computed values, or parameters of the run."""
+"""No figure of docs/claims.json is a literal: tests and measurements record computed values, or
+parameters of the run.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -7,12 +9,18 @@ from pathlib import Path
 import pytest
 
 PROJECT_ROOT = Path(__file__).parents[2]
-TESTS = [file for file in sorted((PROJECT_ROOT / "tests").rglob("test_*.py")) if "figures" in file.read_text()]
+TESTS = [
+    file
+    for file in sorted((PROJECT_ROOT / "tests").rglob("test_*.py"))
+    if "figures" in file.read_text()
+]
 CHECKS = sorted((PROJECT_ROOT / "claims").glob("plays_*.py"))
 
 
 def is_literal(value: ast.expr) -> bool:
-    """Whether a value needs no run: a constant, or signs, lists and conditionals of constants; a name counts as computed."""
+    """Whether a value needs no run: a constant, or signs, lists and conditionals of constants; a
+    name counts as computed.
+    """
     match value:
         case ast.Constant():
             return True
@@ -40,7 +48,11 @@ def of_dicts(expression: ast.expr) -> Iterator[ast.expr]:
 def recorded(tree: ast.Module) -> Iterator[ast.expr]:
     """The values passed to the fixture `figures`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "figures":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "figures"
+        ):
             for keyword in node.keywords:
                 yield from of_dicts(keyword.value) if keyword.arg is None else [keyword.value]
 
@@ -62,7 +74,11 @@ def typed(file: Path) -> list[str]:
     """Positions of literal figures."""
     tree = ast.parse(file.read_text())
     values = returned(tree) if file in CHECKS else recorded(tree)
-    return [f"{file.relative_to(PROJECT_ROOT)}:{each.lineno}: {ast.unparse(each)}" for each in values if is_literal(each)]
+    return [
+        f"{file.relative_to(PROJECT_ROOT)}:{each.lineno}: {ast.unparse(each)}"
+        for each in values
+        if is_literal(each)
+    ]
 
 
 @pytest.mark.parametrize("file", [*TESTS, *CHECKS], ids=lambda file: file.stem)
@@ -72,7 +88,22 @@ def test_no_claim_figure_is_a_literal(file):
 
 
 def test_literal_figures_are_found_in_every_position():
-    source = "figures(a=3, b=len(x), c=-1, d=[1, n], **{f'{k}': 0, 'e': x.y}, f=[x], g=2 * 3, h=1 if x else 0, i=2**n, j=x if y else 0)"
-    assert [ast.unparse(each) for each in recorded(ast.parse(source)) if is_literal(each)] == ["3", "-1", "[1, n]", "0", "2 * 3", "1 if x else 0"]
-    source_of_run = "def play():\n    found |= {'a': 1}\n    return found | {'b': told.x, 'c': '2'} | {k: 0 for k in x}"
-    assert sorted(ast.unparse(each) for each in returned(ast.parse(source_of_run)) if is_literal(each)) == ["'2'", "0", "1"]
+    source = (
+        "figures(a=3, b=len(x), c=-1, d=[1, n], **{f'{k}': 0, 'e': x.y}, f=[x], g=2 * 3, h=1 if "
+        "x else 0, i=2**n, j=x if y else 0)"
+    )
+    assert [ast.unparse(each) for each in recorded(ast.parse(source)) if is_literal(each)] == [
+        "3",
+        "-1",
+        "[1, n]",
+        "0",
+        "2 * 3",
+        "1 if x else 0",
+    ]
+    source_of_run = (
+        "def play():\n    found |= {'a': 1}\n    return found | {'b': told.x, 'c': '2'} | {k: 0 "
+        "for k in x}"
+    )
+    assert sorted(
+        ast.unparse(each) for each in returned(ast.parse(source_of_run)) if is_literal(each)
+    ) == ["'2'", "0", "1"]

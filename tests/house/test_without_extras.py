@@ -1,4 +1,6 @@
-"""A plain installation of kraftsim: commands that need an extra print one line, and never exit with the code of a violated invariant."""
+"""A plain installation of kraftsim: commands that need an extra print one line, and never exit with
+the code of a violated invariant.
+"""
 
 import re
 import subprocess
@@ -35,18 +37,35 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (("report", "RUN"), "numpy", "analysis"),
         (("trail", "RUN"), "pyarrow", "analysis"),
         (("sweep", SCENARIO, "--seeds", "1", "--spark", "local[1]"), "pyarrow", "analysis"),
-        (("scenario", SCENARIO, "--mode", "processes", "--out", "RUN/played"), "confluent_kafka", "clients"),
+        (
+            ("scenario", SCENARIO, "--mode", "processes", "--out", "RUN/played"),
+            "confluent_kafka",
+            "clients",
+        ),
         (("node", "RUN/s3.properties"), "boto3", "tiered"),
     ],
 )
-def test_a_missing_extra_prints_one_line_and_exits_with_3(arguments, package, extra, bare, tmp_path: Path):
+def test_a_missing_extra_prints_one_line_and_exits_with_3(
+    arguments, package, extra, bare, tmp_path: Path
+):
     _write_node_with_s3(tmp_path)
     command = [each.replace("RUN", str(tmp_path)) for each in arguments]
-    done = subprocess.run([sys.executable, "-m", "kraftsim", *command], capture_output=True, text=True, check=False, env=bare)
+    done = subprocess.run(
+        [sys.executable, "-m", "kraftsim", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=bare,
+    )
     said = [line for line in done.stderr.splitlines() if "event=starting" not in line]
     assert (done.returncode, said) == (
         FAILED,
-        [f"Error: this needs the Python package {package}, which is not installed: pip install 'kraftsim[{extra}]'"],
+        [
+            (
+                f"Error: this needs the Python package {package}, which is not installed: pip "
+                f"install 'kraftsim[{extra}]'"
+            )
+        ],
     ), done.stdout
 
 
@@ -80,24 +99,43 @@ def test_doctor_names_the_extra_in_full(bare):
 
 
 def test_every_package_of_an_extra_is_listed():
-    """Extras for users; `dev` and others are for contributors, and no command imports their packages."""
-    extras = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    """Extras for users; `dev` and others are for contributors, and no command imports their
+    packages.
+    """
+    extras = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     named = {
-        re.split(r"[^A-Za-z0-9_-]", each)[0].replace("-", "_"): extra for extra in ("analysis", "tiered", "clients", "java") for each in extras[extra]
+        re.split(r"[^A-Za-z0-9_-]", each)[0].replace("-", "_"): extra
+        for extra in ("analysis", "tiered", "clients", "java")
+        for each in extras[extra]
     }
-    assert {package: extra for package, extra in EXTRA_OF_PACKAGE.items() if package not in OF_DEPENDENCIES} == named
-    assert all(EXTRA_OF_PACKAGE[package] == EXTRA_OF_PACKAGE[of] for package, of in OF_DEPENDENCIES.items())
+    assert {
+        package: extra
+        for package, extra in EXTRA_OF_PACKAGE.items()
+        if package not in OF_DEPENDENCIES
+    } == named
+    assert all(
+        EXTRA_OF_PACKAGE[package] == EXTRA_OF_PACKAGE[of] for package, of in OF_DEPENDENCIES.items()
+    )
 
 
 def test_a_missing_package_is_found_in_exception_groups_and_causes():
-    """asyncio puts errors into exception groups, pyspark raises its own error from the ImportError."""
+    """asyncio puts errors into exception groups, pyspark raises its own error from the
+    ImportError.
+    """
     missing = ModuleNotFoundError("No module named 'pandas'", name="pandas.core")
     of_pyspark = ImportError("[PACKAGE_NOT_INSTALLED]")
     of_pyspark.__cause__ = missing
     group = ExceptionGroup("tasks", [ValueError("other"), of_pyspark])
     group.__cause__ = group.exceptions[0]
     assert "kraftsim[analysis]" in (missing_extra(group) or "")
-    assert missing_extra(ModuleNotFoundError("No module named 'kraftsim.nothing'", name="kraftsim.nothing")) is None
+    assert (
+        missing_extra(
+            ModuleNotFoundError("No module named 'kraftsim.nothing'", name="kraftsim.nothing")
+        )
+        is None
+    )
     assert missing_extra(ValueError("other")) is None
 
 

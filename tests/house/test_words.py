@@ -1,4 +1,6 @@
-"""The code base speaks Kafka's words: home-made terms that were replaced do not return, in names or in prose."""
+"""The code base speaks Kafka's words: home-made terms that were replaced do not return, in names or
+in prose.
+"""
 
 import io
 import re
@@ -56,7 +58,9 @@ DATA = {
 
 def tracked(*patterns: str) -> list[str]:
     """Return the files of the repository that match."""
-    found = subprocess.run(["git", "ls-files", *patterns], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    found = subprocess.run(
+        ["git", "ls-files", *patterns], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
     return [file for file in found if file and file not in DATA]
 
 
@@ -71,18 +75,28 @@ def prose_of(text: str) -> str:
 
 
 def words_of(path: str) -> list[tuple[int, str]]:
-    """Return the words of a file with their lines: of identifiers, comments and docstrings, and of the messages and SQL of invariants.
+    """Return the words of a file with their lines: of identifiers, comments and docstrings, and of
+    the messages and SQL of invariants.
 
     Other strings are data: host names, names of random streams, keys of JSON.
     """
     text = (PROJECT_ROOT / path).read_text(encoding="utf-8")
     if not path.endswith(".py"):
-        return [(number, line) for number, line in enumerate(re.sub(r"```.*?```", _blank, text, flags=re.S).splitlines(), 1)]
+        return [
+            (number, line)
+            for number, line in enumerate(
+                re.sub(r"```.*?```", _blank, text, flags=re.S).splitlines(), 1
+            )
+        ]
     found: list[tuple[int, str]] = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME:
             found.append((token.start[0], " ".join(parts_of(token.string))))
-        elif token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""') and "SELECT" not in token.string):
+        elif token.type == tokenize.COMMENT or (
+            token.type == tokenize.STRING
+            and token.string.startswith('"""')
+            and "SELECT" not in token.string
+        ):
             found.append((token.start[0], prose_of(token.string)))
         elif token.type == tokenize.STRING and path.startswith("kraftsim/invariants/"):
             found.append((token.start[0], token.string.replace('"', "").replace("`", "")))
@@ -96,14 +110,27 @@ def _blank(block: re.Match[str]) -> str:
 BANNED_WORD = re.compile(rf"\b({'|'.join(BANNED)})\b|\b({'|'.join(PHRASES)})\b", re.I)
 
 
-@pytest.mark.parametrize("pattern", ["kraftsim/*.py", "protocol/*.py", "scenarios/*.py", "tests/*.py", "tools/*.py", "bench/*.py"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["kraftsim/*.py", "protocol/*.py", "scenarios/*.py", "tests/*.py", "tools/*.py", "bench/*.py"],
+)
 def test_code_uses_the_terms_of_the_field(pattern: str) -> None:
     assert not _banned(tracked(pattern))
 
 
 def test_pages_use_the_terms_of_the_field() -> None:
     assert not _banned(
-        tracked("*.md", "Makefile", "claims/*.toml", "docs/*.py", "claims/*.py", "mutants/*.py", "fuzz/*.py", "demo/*.py", "examples/*.py")
+        tracked(
+            "*.md",
+            "Makefile",
+            "claims/*.toml",
+            "docs/*.py",
+            "claims/*.py",
+            "mutants/*.py",
+            "fuzz/*.py",
+            "demo/*.py",
+            "examples/*.py",
+        )
     )
 
 

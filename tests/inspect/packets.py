@@ -1,4 +1,6 @@
-"""Writes captures: a conversation as TCP segments, which a test may reorder or drop, with every supported link layer."""
+"""Writes captures: a conversation as TCP segments, which a test may reorder or drop, with every
+supported link layer.
+"""
 
 import struct
 from collections.abc import Iterable
@@ -14,7 +16,9 @@ CLIENT_PORT, NODE_PORT = 50_000, 9092
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packet:
-    """A TCP segment between a client and a node; only `kept_bytes` of its payload are in the capture."""
+    """A TCP segment between a client and a node; only `kept_bytes` of its payload are in the
+    capture.
+    """
 
     from_client: bool
     sequence: int
@@ -27,7 +31,10 @@ class Packet:
 
 @dataclass(slots=True)
 class Conversation:
-    """A connection with sequential messages. Sequence numbers can start near their maximum, so that they wrap."""
+    """A connection with sequential messages.
+
+    Sequence numbers can start near their maximum, so that they wrap.
+    """
 
     first_sequence: int = 1000
     client_port: int = CLIENT_PORT
@@ -65,18 +72,30 @@ class Conversation:
         self._sent[from_client] += advance
 
 
-def pcap(packets: Iterable[Packet], *, link: int = RAW_IP, version: int = 4, nanoseconds: bool = False, order: str = "<") -> bytes:
+def pcap(
+    packets: Iterable[Packet],
+    *,
+    link: int = RAW_IP,
+    version: int = 4,
+    nanoseconds: bool = False,
+    order: str = "<",
+) -> bytes:
     """Return a capture file."""
     magic = 0xA1B23C4D if nanoseconds else 0xA1B2C3D4
     pieces = [struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 262_144, link)]
     for number, packet in enumerate(packets):
         content, size = framed(packet, link, version)
-        pieces.append(struct.pack(order + "IIII", FIRST_SECOND, number, len(content), size) + content)
+        pieces.append(
+            struct.pack(order + "IIII", FIRST_SECOND, number, len(content), size) + content
+        )
     return b"".join(pieces)
 
 
 def pcapng(packets: Iterable[tuple[int, Packet]], links: list[int], *, order: str = "<") -> bytes:
-    """Return a capture of several interfaces; each packet has the number of its interface. Every other interface has nanosecond timestamps."""
+    """Return a capture of several interfaces; each packet has the number of its interface.
+
+    Every other interface has nanosecond timestamps.
+    """
     pieces = [_block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1), order)]
     for number, link in enumerate(links):
         options = struct.pack(order + "HHB3xHH", 9, 1, 9, 0, 0) if number % 2 else b""
@@ -84,7 +103,9 @@ def pcapng(packets: Iterable[tuple[int, Packet]], links: list[int], *, order: st
     for number, (interface, packet) in enumerate(packets):
         content, size = framed(packet, links[interface], 4)
         ticks = (FIRST_SECOND * 1_000_000 + number) * (1000 if interface % 2 else 1)
-        head = struct.pack(order + "IIIII", interface, ticks >> 32, ticks & 0xFFFFFFFF, len(content), size)
+        head = struct.pack(
+            order + "IIIII", interface, ticks >> 32, ticks & 0xFFFFFFFF, len(content), size
+        )
         pieces.append(_block(6, head + content + bytes(-len(content) % 4), order))
         pieces.append(_block(5, struct.pack(order + "III", interface, 0, 0), order))
     return b"".join(pieces)
@@ -92,10 +113,24 @@ def pcapng(packets: Iterable[tuple[int, Packet]], links: list[int], *, order: st
 
 def framed(packet: Packet, link: int, version: int) -> tuple[bytes, int]:
     """Return the captured bytes of a packet, and its size on the wire."""
-    ports = (packet.client_port, NODE_PORT) if packet.from_client else (NODE_PORT, packet.client_port)
-    tcp = struct.pack(">HHIIBBHHH", *ports, packet.sequence, packet.acknowledged, 5 << 4, packet.flags, 65535, 0, 0)
+    ports = (
+        (packet.client_port, NODE_PORT) if packet.from_client else (NODE_PORT, packet.client_port)
+    )
+    tcp = struct.pack(
+        ">HHIIBBHHH",
+        *ports,
+        packet.sequence,
+        packet.acknowledged,
+        5 << 4,
+        packet.flags,
+        65535,
+        0,
+        0,
+    )
     hosts = ("127.0.0.1", "127.0.0.2") if version == 4 else ("::1", "fe80::2")
-    source, target = (ip_address(host).packed for host in (hosts if packet.from_client else hosts[::-1]))
+    source, target = (
+        ip_address(host).packed for host in (hosts if packet.from_client else hosts[::-1])
+    )
     size = len(tcp) + len(packet.payload)
     if version == 4:
         ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + size, 7, 0, 64, 6, 0, source, target)

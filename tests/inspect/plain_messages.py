@@ -1,6 +1,8 @@
-"""Meaningful values for any message: small numbers, short words, real record batches; full, with nulls, or empty.
+"""Meaningful values for any message: small numbers, short words, real record batches; full, with
+nulls, or empty.
 
-`protocol.examples` generates arbitrary values, which a dissector that interprets nested data (subscriptions, message sets) reports as malformed.
+`protocol.examples` generates arbitrary values, which a dissector that interprets nested data
+(subscriptions, message sets) reports as malformed.
 """
 
 from enum import Enum
@@ -25,7 +27,12 @@ from protocol.version_prefixed import build_version_prefixed
 
 RECORDS = [Record(timestamp=1_700_000_000_000, key=b"key", value=b"value")]
 SUBSCRIPTION = build_subscription(ConsumerProtocolSubscription(topics=["text"]), 0)
-ASSIGNMENT = build_assignment(ConsumerProtocolAssignment(assigned_partitions=[AssignedPartitions(topic="text", partitions=[1])]), 0)
+ASSIGNMENT = build_assignment(
+    ConsumerProtocolAssignment(
+        assigned_partitions=[AssignedPartitions(topic="text", partitions=[1])]
+    ),
+    0,
+)
 PRINCIPAL = build_version_prefixed(DefaultPrincipalData(principal_type="User", name="text"), 0)
 FORWARDED = b"".join(request_chunks(22, 4, 1, "me", InitProducerIdRequest()))[4:]
 ANSWERED = b"".join(response_chunks(22, 4, 1, InitProducerIdResponse()))[4:]
@@ -39,7 +46,9 @@ BYTES_FIELDS = {
     "response_data": ANSWERED,
 }
 FIRST_BATCHES = {0: 3, 1: 4}
-"""By API key, the first version with batches of format 2; earlier versions have message sets of format 1, those before version 2 of format 0."""
+"""By API key, the first version with batches of format 2; earlier versions have message sets of
+format 1, those before version 2 of format 0.
+"""
 
 
 class Shape(Enum):
@@ -51,8 +60,15 @@ class Shape(Enum):
 
 
 def plain(layout: StructureLayout, shape: Shape, api_key: int) -> Message:
-    """Return a message: arrays have two elements, or none if it is to be empty; nullable fields are null if requested."""
-    return layout.cls(**{field.name: _value(field, shape, api_key, layout.version) for field in (*layout.fields, *layout.tags)})
+    """Return a message: arrays have two elements, or none if it is to be empty; nullable fields are
+    null if requested.
+    """
+    return layout.cls(
+        **{
+            field.name: _value(field, shape, api_key, layout.version)
+            for field in (*layout.fields, *layout.tags)
+        }
+    )
 
 
 def _value(field: PresentField, shape: Shape, api_key: int, version: int) -> object:
@@ -85,6 +101,10 @@ def _primitive(primitive: Primitive, name: str, api_key: int, version: int) -> o
             return BYTES_FIELDS.get(name, b"bytes")
         case Primitive.RECORDS:
             is_old = version < FIRST_BATCHES.get(api_key, 0)
-            return build_message_set(RECORDS, magic=min(1, version // 2)) if is_old else build_batch(RECORDS)
+            return (
+                build_message_set(RECORDS, magic=min(1, version // 2))
+                if is_old
+                else build_batch(RECORDS)
+            )
         case _:
             return 1

@@ -1,8 +1,10 @@
-"""`kraftsim dump` compared with Apache Kafka's DumpLogSegments, line by line: on files of Apache Kafka, on ours, and on corrupt ones.
+"""`kraftsim dump` compared with Apache Kafka's DumpLogSegments, line by line: on files of Apache
+Kafka, on ours, and on corrupt ones.
 
-Intentional differences: control characters in keys and values are escaped; the partitions of a transaction are in the order of the record (Kafka's
-tool has that of a Scala hash set); remote log metadata is JSON (Kafka's tool prints the Java toString); a corrupt batch is reported, and
-the next one read, where Kafka's tool fails with an exception.
+Intentional differences: control characters in keys and values are escaped; the partitions of a
+transaction are in the order of the record (Kafka's tool has that of a Scala hash set); remote log
+metadata is JSON (Kafka's tool prints the Java toString); a corrupt batch is reported, and the next
+one read, where Kafka's tool fails with an exception.
 """
 
 import shutil
@@ -25,7 +27,12 @@ from protocol.control_records import (
     VotersRecord,
     build_control_batch,
 )
-from protocol.disk.segment_indexes import OffsetEntry, TimeEntry, build_offset_index, build_time_index
+from protocol.disk.segment_indexes import (
+    OffsetEntry,
+    TimeEntry,
+    build_offset_index,
+    build_time_index,
+)
 from protocol.message_set_builder import build_message_set
 from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 from protocol.metadata.registry import build_record
@@ -64,12 +71,20 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def kafkas(*arguments: str, files: list[Path]) -> tuple[list[str], list[str]]:
     """Return what Kafka's tool prints: lines of standard output, lines of standard error."""
-    done = run_java(DEFAULT_RELEASE, "kafka.tools.DumpLogSegments", *arguments, "--files", ",".join(map(str, files)))
+    done = run_java(
+        DEFAULT_RELEASE,
+        "kafka.tools.DumpLogSegments",
+        *arguments,
+        "--files",
+        ",".join(map(str, files)),
+    )
     return done.stdout.splitlines(), done.stderr.splitlines()
 
 
 def ours(*arguments: str, files: list[Path]) -> Result:
-    return CliRunner().invoke(kraftsim, ["dump", *arguments, *map(str, files)], standalone_mode=False)
+    return CliRunner().invoke(
+        kraftsim, ["dump", *arguments, *map(str, files)], standalone_mode=False
+    )
 
 
 def assert_equal(*arguments: str, files: list[Path]) -> list[str]:
@@ -83,17 +98,32 @@ def assert_equal(*arguments: str, files: list[Path]) -> list[str]:
 
 
 def test_files_of_apache_kafka_are_dumped_as_by_dump_log_segments(theirs: Path):
-    """Batches of every codec, aborted transactions, several segments, indexes, producer snapshots, metadata snapshots."""
+    """Batches of every codec, aborted transactions, several segments, indexes, producer snapshots,
+    metadata snapshots.
+    """
     lines = assert_equal(files=files_of(theirs))
     text = "\n".join(lines)
-    for trace in ("compresscodec: zstd", "isTransactional: true isControl: true", "lastStableOffset: ", "OptionalLong[", "Snapshot end offset: "):
+    for trace in (
+        "compresscodec: zstd",
+        "isTransactional: true isControl: true",
+        "lastStableOffset: ",
+        "OptionalLong[",
+        "Snapshot end offset: ",
+    ):
         assert trace in text
 
 
 def test_records_of_apache_kafka_are_printed_as_by_dump_log_segments(theirs: Path):
-    files = [file for file in files_of(theirs) if not file.parent.name.startswith("__") and file.suffix != ".checkpoint"]
+    files = [
+        file
+        for file in files_of(theirs)
+        if not file.parent.name.startswith("__") and file.suffix != ".checkpoint"
+    ]
     lines = assert_equal("--print-data-log", files=files)
-    assert sum("endTxnMarker: ABORT" in line for line in lines) == 3 and sum("endTxnMarker: COMMIT" in line for line in lines) == 6
+    assert (
+        sum("endTxnMarker: ABORT" in line for line in lines) == 3
+        and sum("endTxnMarker: COMMIT" in line for line in lines) == 6
+    )
     assert sum(line.startswith("| offset: ") for line in lines) > 1000
 
 
@@ -106,7 +136,10 @@ def test_internal_topics_are_decoded_as_by_dump_log_segments(theirs: Path, decod
     assert ours("--print-data-log", files=files).stdout.splitlines() == lines
 
 
-@pytest.mark.parametrize("options", [["--deep-iteration"], ["--print-data-log", "--skip-record-metadata"], ["--max-bytes", "9000"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--deep-iteration"], ["--print-data-log", "--skip-record-metadata"], ["--max-bytes", "9000"]],
+)
 def test_options_behave_as_in_dump_log_segments(theirs: Path, options):
     files = sorted((theirs / "mixed-0").glob("*.log"))
     if "--max-bytes" in options:
@@ -121,11 +154,18 @@ def test_indexes_are_verified_as_by_dump_log_segments(theirs: Path, option):
 
 
 def test_index_mismatches_are_reported_as_by_dump_log_segments(tmp_path: Path):
-    log, index, times = (tmp_path / f"{SEGMENT}{suffix}" for suffix in (".log", ".index", ".timeindex"))
-    batches = [build_batch([Record(timestamp=1000 + number, value=b"v")] * 2, base_offset=2 * number) for number in range(3)]
+    log, index, times = (
+        tmp_path / f"{SEGMENT}{suffix}" for suffix in (".log", ".index", ".timeindex")
+    )
+    batches = [
+        build_batch([Record(timestamp=1000 + number, value=b"v")] * 2, base_offset=2 * number)
+        for number in range(3)
+    ]
     log.write_bytes(b"".join(batches))
     second = len(batches[0])
-    index.write_bytes(build_offset_index(0, [OffsetEntry(2, second), OffsetEntry(5, 2 * second)]) + bytes(32))
+    index.write_bytes(
+        build_offset_index(0, [OffsetEntry(2, second), OffsetEntry(5, 2 * second)]) + bytes(32)
+    )
     times.write_bytes(build_time_index(0, [TimeEntry(1001, 3), TimeEntry(1000, 5)]) + bytes(24))
     lines = assert_equal(files=[index, times])
     assert ours(files=[index, times]).stderr.count("Index ") == 3 and len(lines) > 4
@@ -133,7 +173,9 @@ def test_index_mismatches_are_reported_as_by_dump_log_segments(tmp_path: Path):
 
 def test_torn_tails_and_offset_gaps_are_reported_as_by_dump_log_segments(tmp_path: Path):
     log = tmp_path / f"{SEGMENT}.log"
-    batches = [build_batch([Record(timestamp=1, value=b"v")], base_offset=offset) for offset in (0, 5, 6)]
+    batches = [
+        build_batch([Record(timestamp=1, value=b"v")], base_offset=offset) for offset in (0, 5, 6)
+    ]
     log.write_bytes(b"".join(batches)[:-7])
     lines = assert_equal("--deep-iteration", files=[log])
     assert lines[-1] == f"Found {len(batches[0]) - 7} invalid bytes at the end of {log.name}"
@@ -151,26 +193,46 @@ def test_a_wrong_checksum_is_shown_as_by_dump_log_segments(tmp_path: Path):
     assert done.return_value == 1 and "The checksum of the batch at position 0" in done.stderr
 
 
-@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
+@pytest.mark.parametrize(
+    "codec", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
+)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_message_formats_are_printed_as_by_dump_log_segments(tmp_path: Path, magic, codec):
     log = tmp_path / f"{SEGMENT}.log"
-    records = [Record(number, 1000 + number, b"k" if number else None, b"v%d" % number) for number in range(3)]
+    records = [
+        Record(number, 1000 + number, b"k" if number else None, b"v%d" % number)
+        for number in range(3)
+    ]
     log.write_bytes(build_message_set(records, magic=magic, compression=codec))
     assert_equal("--print-data-log", files=[log])
 
 
 def test_voter_records_and_doubles_are_printed_as_by_dump_log_segments(tmp_path: Path):
-    """Content that a node with a static quorum does not write: voters records, and quotas with exponents."""
+    """Content that a node with a static quorum does not write: voters records, and quotas with
+    exponents.
+    """
     snapshot = tmp_path / f"{SEGMENT}-0000000000.checkpoint"
-    voter = RegisteredVoter(voter_id=1, voter_directory_id=bytes(range(16)), k_raft_version_feature=KRaftVersionFeature(max_supported_version=1))
+    voter = RegisteredVoter(
+        voter_id=1,
+        voter_directory_id=bytes(range(16)),
+        k_raft_version_feature=KRaftVersionFeature(max_supported_version=1),
+    )
     head = [
-        (ControlType.SNAPSHOT_HEADER, SnapshotHeaderRecord(version=0, last_contained_log_timestamp=5)),
+        (
+            ControlType.SNAPSHOT_HEADER,
+            SnapshotHeaderRecord(version=0, last_contained_log_timestamp=5),
+        ),
         (ControlType.KRAFT_VERSION, KRaftVersionRecord(version=0, k_raft_version=1)),
         (ControlType.KRAFT_VOTERS, VotersRecord(version=0, voters=[voter])),
     ]
     quotas = [
-        Record(timestamp=1, value=build_record(ClientQuotaRecord(entity=[EntityData(entity_type="user")], key="rate", value=value), 0))
+        Record(
+            timestamp=1,
+            value=build_record(
+                ClientQuotaRecord(entity=[EntityData(entity_type="user")], key="rate", value=value),
+                0,
+            ),
+        )
         for value in (10485760.0, 0.5, 1e-5, 1.5e300, 0.0)
     ]
     foot = [(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(version=0))]
@@ -180,20 +242,30 @@ def test_voter_records_and_doubles_are_printed_as_by_dump_log_segments(tmp_path:
         + build_control_batch(foot, base_offset=8, timestamp=1)
     )
     lines = assert_equal("--cluster-metadata-decoder", files=[snapshot])
-    assert any("KRaftVoters" in line for line in lines) and any("1.048576E7" in line for line in lines)
+    assert any("KRaftVoters" in line for line in lines) and any(
+        "1.048576E7" in line for line in lines
+    )
 
 
 def test_files_of_our_nodes_are_dumped_the_same_by_both_tools(tmp_path: Path):
     """Segments and indexes of a broker, the metadata log of a controller."""
-    with running_processes(tmp_path / "run", settings={"log.segment.bytes": "3000"}) as cluster, broker_client(cluster.bootstrap) as broker:
+    with (
+        running_processes(tmp_path / "run", settings={"log.segment.bytes": "3000"}) as cluster,
+        broker_client(cluster.bootstrap) as broker,
+    ):
         broker.create_topic("t")
         for number in range(30):
             batch = build_batch(
-                [Record(timestamp=1000 + number, key=b"k", value=b"v" * 100)] * 3, producer_id=7, producer_epoch=0, base_sequence=3 * number
+                [Record(timestamp=1000 + number, key=b"k", value=b"v" * 100)] * 3,
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=3 * number,
             )
             assert broker.produce("t", batch).error_code == 0
     written = files_of(tmp_path / "run" / "data")
     metadata = [file for file in written if file.parent.name.startswith("__cluster_metadata")]
     assert len(assert_equal("--cluster-metadata-decoder", files=metadata)) > 10
-    lines = assert_equal("--print-data-log", files=[file for file in written if file not in metadata])
+    lines = assert_equal(
+        "--print-data-log", files=[file for file in written if file not in metadata]
+    )
     assert sum(line.startswith("| offset: ") for line in lines) == 90

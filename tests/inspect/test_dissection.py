@@ -1,4 +1,6 @@
-"""The dissector reads the same values as the codecs, has the position of every field, and reads incomplete messages as far as possible."""
+"""The dissector reads the same values as the codecs, has the position of every field, and reads
+incomplete messages as far as possible.
+"""
 
 from contextlib import suppress
 from itertools import pairwise
@@ -68,11 +70,17 @@ def test_every_field_of_every_version_has_the_value_that_the_codec_reads(message
         message = example(layout_of(message_class, version), random.randrange)
         content = compiled(message_class, version).encode(message)
         parts = dissected(message_class, version, content)
-        assert_same(layout_of(message_class, version), parts, compiled(message_class, version).decode(content, 0)[0])
+        assert_same(
+            layout_of(message_class, version),
+            parts,
+            compiled(message_class, version).decode(content, 0)[0],
+        )
 
 
 def test_fields_are_contiguous_and_fill_the_message(message_class: type):
-    """Each field starts where the previous one ends, except for tag counts; nested fields are inside their parent."""
+    """Each field starts where the previous one ends, except for tag counts; nested fields are
+    inside their parent.
+    """
     declaration = declaration_of(message_class)
     layout = layout_of(message_class, declaration.versions.last)
     message = example(layout, Random(declaration.name).randrange)
@@ -89,7 +97,9 @@ def test_fields_are_contiguous_and_fill_the_message(message_class: type):
 
 
 def test_a_truncated_message_is_read_up_to_its_end(message_class: type):
-    """Always a reported error with a position inside, never another exception; the parts before it are kept."""
+    """Always a reported error with a position inside, never another exception; the parts before it
+    are kept.
+    """
     declaration = declaration_of(message_class)
     layout = layout_of(message_class, declaration.versions.last)
     message = example(layout, Random(f"cut {declaration.name}").randrange)
@@ -101,18 +111,29 @@ def test_a_truncated_message_is_read_up_to_its_end(message_class: type):
             dissector.message(layout, 0, parts)
         trouble = dissector.trouble(unreadable.value)
         assert 0 <= trouble.position <= size
-        assert trouble.path.partition(".")[0].partition("[")[0] in ("", *(part.name for part in parts))
+        assert trouble.path.partition(".")[0].partition("[")[0] in (
+            "",
+            *(part.name for part in parts),
+        )
 
 
 def test_a_changed_byte_is_read_or_refused_as_the_codec_does(message_class: type):
-    """The dissector accepts what the codec accepts, with the same values. A known tag with a wrong size is skipped, as in Kafka, and reported."""
+    """The dissector accepts what the codec accepts, with the same values.
+
+    A known tag with a wrong size is skipped, as in Kafka, and reported.
+    """
     declaration = declaration_of(message_class)
     layout = layout_of(message_class, declaration.versions.last)
     random = Random(f"change {declaration.name}")
-    content = bytearray(compiled(message_class, layout.version).encode(example(layout, random.randrange)))
+    content = bytearray(
+        compiled(message_class, layout.version).encode(example(layout, random.randrange))
+    )
     for _ in range(5 if content else 0):
         place = random.randrange(min(len(content), 400))
-        before, content[place] = content[place], random.choice((0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)))
+        before, content[place] = (
+            content[place],
+            random.choice((0, 1, 0x7F, 0x80, 0xFF, random.randrange(256))),
+        )
         parts: list[Part] = []
         try:
             message, end = compiled(message_class, layout.version).decode(bytes(content), 0)
@@ -128,10 +149,14 @@ def test_a_changed_byte_is_read_or_refused_as_the_codec_does(message_class: type
 
 
 def test_codec_and_dissector_name_the_same_field():
-    """For a string that is longer than the message: the path of `MalformedMessage`, and its byte position."""
+    """For a string that is longer than the message: the path of `MalformedMessage`, and its byte
+    position.
+    """
     from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 
-    content = compiled(MetadataRequest, 9).encode(MetadataRequest(topics=[MetadataRequestTopic(name="one"), MetadataRequestTopic(name="two")]))
+    content = compiled(MetadataRequest, 9).encode(
+        MetadataRequest(topics=[MetadataRequestTopic(name="one"), MetadataRequestTopic(name="two")])
+    )
     wrong = content.replace(b"\x04two", b"\x7ftwo")
     with pytest.raises(MalformedMessage) as malformed:
         compiled(MetadataRequest, 9).decode(wrong, 0)
@@ -140,7 +165,11 @@ def test_codec_and_dissector_name_the_same_field():
     with pytest.raises(Unreadable) as unreadable:
         dissector.message(layout_of(MetadataRequest, 9), 0, parts)
     trouble = dissector.trouble(unreadable.value)
-    assert (trouble.path, trouble.position) == (malformed.value.path, malformed.value.position) == ("topics[1].name", wrong.index(b"two"))
+    assert (
+        (trouble.path, trouble.position)
+        == (malformed.value.path, malformed.value.position)
+        == ("topics[1].name", wrong.index(b"two"))
+    )
     assert [part.name for _, part in walk(parts)] == ["topics", "[0]", "name", "[1]", "name"]
 
 
@@ -148,11 +177,15 @@ def test_codec_and_dissector_name_the_same_field():
     ("error_code", "version", "read_as"),
     [(35, 4, 0), (0, 4, 4), (35, 0, 0)],
 )
-def test_an_unsupported_version_api_versions_response_is_read_as_version_0(error_code, version, read_as):
+def test_an_unsupported_version_api_versions_response_is_read_as_version_0(
+    error_code, version, read_as
+):
     """KIP-511: the response of a node that does not support the requested version."""
     from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 
-    body = ApiVersionsResponse(error_code=error_code, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=3)])
+    body = ApiVersionsResponse(
+        error_code=error_code, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=3)]
+    )
     frame = dissect_response(b"".join(response_chunks(18, read_as, 5, body)), Asked(18, version), 4)
     assert (frame.body_version, frame.correlation_id, frame.tree.troubles) == (read_as, 5, [])
 
@@ -164,7 +197,12 @@ def test_header_and_body_of_a_request_are_separated(version):
 
     content = b"".join(request_chunks(7, version, 9, "me", ControlledShutdownRequest(broker_id=3)))
     frame = dissect_request(content, 4)
-    assert (frame.api_name, frame.api_version, frame.correlation_id, frame.tree.troubles) == ("ControlledShutdown", version, 9, [])
+    assert (frame.api_name, frame.api_version, frame.correlation_id, frame.tree.troubles) == (
+        "ControlledShutdown",
+        version,
+        9,
+        [],
+    )
     assert frame.client_id == (None if version == 0 else "me")
     assert frame.body is not None and frame.body.integer("broker_id") == 3
 
@@ -174,7 +212,10 @@ def test_trailing_bytes_are_reported():
 
     content = b"".join(request_chunks(22, 4, 9, "me", InitProducerIdRequest())) + b"xyz"
     (trouble,) = dissect_request(content, 4).tree.troubles
-    assert (trouble.position, trouble.reason) == (len(content) - 3, "3 bytes are left behind the InitProducerIdRequest v4")
+    assert (trouble.position, trouble.reason) == (
+        len(content) - 3,
+        "3 bytes are left behind the InitProducerIdRequest v4",
+    )
 
 
 def test_envelope_requests_and_responses_are_decoded():
@@ -182,12 +223,33 @@ def test_envelope_requests_and_responses_are_decoded():
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
     from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 
-    inside = b"".join(request_chunks(22, 4, 77, "inner", InitProducerIdRequest(transactional_id="t")))[4:]
-    request = dissect_request(b"".join(request_chunks(58, 0, 1, "outer", EnvelopeRequest(request_data=inside, client_host_address=b"\x7f\0\0\1"))), 4)
+    inside = b"".join(
+        request_chunks(22, 4, 77, "inner", InitProducerIdRequest(transactional_id="t"))
+    )[4:]
+    request = dissect_request(
+        b"".join(
+            request_chunks(
+                58,
+                0,
+                1,
+                "outer",
+                EnvelopeRequest(request_data=inside, client_host_address=b"\x7f\0\0\1"),
+            )
+        ),
+        4,
+    )
     assert request.tree.is_whole and request.inner is not None
-    assert (request.inner.api_name, request.inner.correlation_id, request.inner.client_id) == ("InitProducerId", 77, "inner")
+    assert (request.inner.api_name, request.inner.correlation_id, request.inner.client_id) == (
+        "InitProducerId",
+        77,
+        "inner",
+    )
     answer = b"".join(response_chunks(22, 4, 77, InitProducerIdResponse(producer_id=4711)))[4:]
-    response = dissect_response(b"".join(response_chunks(58, 0, 1, EnvelopeResponse(response_data=answer))), request.asked, 4)
+    response = dissect_response(
+        b"".join(response_chunks(58, 0, 1, EnvelopeResponse(response_data=answer))),
+        request.asked,
+        4,
+    )
     places = {path: part.value for path, part in walk(response.tree.parts)}
     assert response.tree.is_whole and places["body.response_data.body.producer_id"] == 4711
 
@@ -195,7 +257,12 @@ def test_envelope_requests_and_responses_are_decoded():
 @pytest.mark.parametrize(
     ("right", "wrong", "said", "read"),
     [
-        (b"\x03\x01a\x05\x02cd", b"\x05\x02cd\x03\x01a", "tag 3 stands after tag 5; Kafka reads on", "abc"),
+        (
+            b"\x03\x01a\x05\x02cd",
+            b"\x05\x02cd\x03\x01a",
+            "tag 3 stands after tag 5; Kafka reads on",
+            "abc",
+        ),
         (b"\x04abc", b"\x04a\xffc", "not UTF-8; Kafka reads on", "a\ufffdc"),
     ],
     ids=["tags", "text"],
@@ -210,4 +277,8 @@ def test_errors_that_kafka_tolerates_are_read_and_reported(right, wrong, said, r
     frame = dissect_request(content.replace(right, wrong), 4)
     assert [trouble.reason for trouble in frame.tree.troubles] == [said]
     assert frame.body is not None and frame.body.text("transactional_id") == read
-    assert {part.name: part.value for path, part in walk(frame.tree.parts) if TAGS in path} == {TAGS: None, "3": b"a", "5": b"cd"}
+    assert {part.name: part.value for path, part in walk(frame.tree.parts) if TAGS in path} == {
+        TAGS: None,
+        "3": b"a",
+        "5": b"cd",
+    }

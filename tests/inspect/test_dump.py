@@ -1,4 +1,6 @@
-"""Files of a log directory line by line: files of Apache Kafka as printed by its own tool, torn and corrupt ones without a crash."""
+"""Files of a log directory line by line: files of Apache Kafka as printed by its own tool, torn and
+corrupt ones without a crash.
+"""
 
 import json
 import shutil
@@ -11,7 +13,12 @@ from kraftsim.cli.main import kraftsim
 from kraftsim.inspect.dump.jackson import java_double, json_text
 from protocol.batches import build_batch
 from protocol.compression import Compression
-from protocol.disk.segment_indexes import OffsetEntry, TimeEntry, build_offset_index, build_time_index
+from protocol.disk.segment_indexes import (
+    OffsetEntry,
+    TimeEntry,
+    build_offset_index,
+    build_time_index,
+)
 from protocol.message_set_builder import build_message_set
 from protocol.records import Record
 
@@ -28,15 +35,25 @@ def dump(*arguments: str | Path) -> Result:
     ("expected", "options", "is_wanted"),
     [
         ("golden_data.txt", ["--print-data-log"], lambda name: name.startswith("golden")),
-        ("golden_metadata.txt", ["--cluster-metadata-decoder"], lambda name: not name.startswith("golden")),
+        (
+            "golden_metadata.txt",
+            ["--cluster-metadata-decoder"],
+            lambda name: not name.startswith("golden"),
+        ),
         ("golden_metadata.txt", ["--print-data-log"], lambda name: not name.startswith("golden")),
     ],
 )
 def test_every_line_matches_dump_log_segments(expected, options, is_wanted, monkeypatch):
-    """golden_*.txt is the output of DumpLogSegments 3.9.1 for these files; the path of a file selects its decoder."""
+    """golden_*.txt is the output of DumpLogSegments 3.9.1 for these files; the path of a file
+    selects its decoder.
+    """
     monkeypatch.chdir(WRITTEN_BY_KAFKA)
     read_by_kafka = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
-    files = sorted(str(file.relative_to(WRITTEN_BY_KAFKA)) for file in WRITTEN_BY_KAFKA.rglob("*") if file.suffix in read_by_kafka)
+    files = sorted(
+        str(file.relative_to(WRITTEN_BY_KAFKA))
+        for file in WRITTEN_BY_KAFKA.rglob("*")
+        if file.suffix in read_by_kafka
+    )
     said = dump(*options, *filter(is_wanted, files))
     assert said.stdout.splitlines() == (HERE / expected).read_text().splitlines()
     assert (said.stderr, said.return_value) == ("", 0)
@@ -47,20 +64,32 @@ def test_small_files_are_decoded_by_their_names():
     rows = [json.loads(line) for line in said.stdout.splitlines()]
     kinds = {row["kind"]: row for row in rows}
     assert kinds["quorumState"]["leaderId"] == 1 and kinds["metaProperties"]["nodeId"] == 1
-    assert kinds["leaderEpoch"] | {"file": ""} == {"file": "", "kind": "leaderEpoch", "leaderEpoch": 0, "startOffset": 0}
+    assert kinds["leaderEpoch"] | {"file": ""} == {
+        "file": "",
+        "kind": "leaderEpoch",
+        "leaderEpoch": 0,
+        "startOffset": 0,
+    }
     assert kinds["offset"]["topic"] and len(kinds["partitionMetadata"]["topicId"]) == 22
-    assert {"batch", "producer", "abortedTransaction", "offsetIndexEntry", "timeIndexEntry"} <= set(kinds)
+    assert {"batch", "producer", "abortedTransaction", "offsetIndexEntry", "timeIndexEntry"} <= set(
+        kinds
+    )
     assert said.return_value == 0
 
 
 def test_json_matches_the_text_lines():
     log = WRITTEN_BY_KAFKA / "golden-0" / f"{SEGMENT}.log"
-    rows = [json.loads(line) for line in dump("--print-data-log", "--json", log).stdout.splitlines()]
+    rows = [
+        json.loads(line) for line in dump("--print-data-log", "--json", log).stdout.splitlines()
+    ]
     lines = dump("--print-data-log", log).stdout.splitlines()[1:]
     assert len(rows) == len(lines)
     for row, line in zip(rows, lines, strict=True):
         if row["kind"] == "record":
-            assert f"offset: {row['offset']} CreateTime: {row['CreateTime']} keySize: {row['keySize']}" in line
+            assert (
+                f"offset: {row['offset']} CreateTime: {row['CreateTime']} keySize: {row['keySize']}"
+                in line
+            )
         if row["kind"] == "batch":
             assert f"crc: {row['crc']} isvalid: true" in line and row["deleteHorizonMs"] is None
 
@@ -70,11 +99,18 @@ def partition(tmp_path: Path) -> Path:
     """A segment of three batches with its indexes."""
     directory = tmp_path / "orders-0"
     directory.mkdir()
-    batches = [build_batch([Record(timestamp=1000 + number, value=b"v")] * 2, base_offset=2 * number) for number in range(3)]
+    batches = [
+        build_batch([Record(timestamp=1000 + number, value=b"v")] * 2, base_offset=2 * number)
+        for number in range(3)
+    ]
     (directory / f"{SEGMENT}.log").write_bytes(b"".join(batches))
     second = len(batches[0])
-    (directory / f"{SEGMENT}.index").write_bytes(build_offset_index(0, [OffsetEntry(3, second), OffsetEntry(5, 2 * second)]))
-    (directory / f"{SEGMENT}.timeindex").write_bytes(build_time_index(0, [TimeEntry(1001, 3), TimeEntry(1002, 5)]))
+    (directory / f"{SEGMENT}.index").write_bytes(
+        build_offset_index(0, [OffsetEntry(3, second), OffsetEntry(5, 2 * second)])
+    )
+    (directory / f"{SEGMENT}.timeindex").write_bytes(
+        build_time_index(0, [TimeEntry(1001, 3), TimeEntry(1002, 5)])
+    )
     return directory
 
 
@@ -82,7 +118,10 @@ def test_a_torn_tail_is_reported_after_the_batches_before_it(partition: Path):
     log = partition / f"{SEGMENT}.log"
     log.write_bytes(log.read_bytes()[:-5])
     said = dump(log)
-    assert said.stdout.splitlines()[-1] == f"Found {_tail(log)} invalid bytes at the end of {SEGMENT}.log"
+    assert (
+        said.stdout.splitlines()[-1]
+        == f"Found {_tail(log)} invalid bytes at the end of {SEGMENT}.log"
+    )
     assert said.stdout.count("baseOffset: ") == 2 and said.return_value == 1
 
 
@@ -100,7 +139,9 @@ def _tail(log: Path) -> int:
         (11, 3, "Corrupt batch at position 0 of", 0),
     ],
 )
-def test_a_corrupt_batch_is_reported_and_the_others_are_shown(partition: Path, position, value, said, shown):
+def test_a_corrupt_batch_is_reported_and_the_others_are_shown(
+    partition: Path, position, value, said, shown
+):
     log = partition / f"{SEGMENT}.log"
     content = bytearray(log.read_bytes())
     content[position] = value
@@ -123,9 +164,15 @@ def test_indexes_that_fit_their_log_are_shown(partition: Path):
 
 @pytest.mark.parametrize("options", [[], ["--verify-index-only"]])
 def test_index_mismatches_are_reported(partition: Path, options):
-    """With the messages of Kafka's tool; tests/inspect/test_apache_files.py compares them with it."""
-    (partition / f"{SEGMENT}.index").write_bytes(build_offset_index(0, [OffsetEntry(2, 77), OffsetEntry(5, 154)]))
-    (partition / f"{SEGMENT}.timeindex").write_bytes(build_time_index(0, [TimeEntry(1001, 3), TimeEntry(1000, 5), TimeEntry(2000, 9)]))
+    """With the messages of Kafka's tool; tests/inspect/test_apache_files.py compares them with
+    it.
+    """
+    (partition / f"{SEGMENT}.index").write_bytes(
+        build_offset_index(0, [OffsetEntry(2, 77), OffsetEntry(5, 154)])
+    )
+    (partition / f"{SEGMENT}.timeindex").write_bytes(
+        build_time_index(0, [TimeEntry(1001, 3), TimeEntry(1000, 5), TimeEntry(2000, 9)])
+    )
     said = dump(*options, partition / f"{SEGMENT}.index", partition / f"{SEGMENT}.timeindex")
     assert [line.replace(str(partition), "") for line in said.stderr.splitlines()] == [
         f"Mismatches in :/{SEGMENT}.index",
@@ -144,7 +191,11 @@ def test_index_mismatches_are_reported(partition: Path, options):
 def test_an_index_without_its_log_is_shown(partition: Path):
     (partition / f"{SEGMENT}.log").unlink()
     said = dump(partition / f"{SEGMENT}.index")
-    assert "offset: 5 position: 154" in said.stdout and f"{SEGMENT}.log is not there" in said.stderr and said.return_value == 1
+    assert (
+        "offset: 5 position: 154" in said.stdout
+        and f"{SEGMENT}.log is not there" in said.stderr
+        and said.return_value == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +216,9 @@ def test_a_broken_or_unknown_small_file_is_reported(tmp_path: Path, name, conten
 
 
 def test_old_message_formats_are_shown_as_by_dump_log_segments(tmp_path: Path):
-    """The brace after the checksum is Kafka's; tests/inspect/test_apache_files.py compares everything with the tool."""
+    """The brace after the checksum is Kafka's; tests/inspect/test_apache_files.py compares
+    everything with the tool.
+    """
     log = tmp_path / f"{SEGMENT}.log"
     records = [Record(0, 1000, b"k", b"one"), Record(1, 2000, b"k", b"two")]
     log.write_bytes(build_message_set(records, magic=1, compression=Compression.GZIP))
@@ -184,7 +237,9 @@ def test_the_path_selects_the_record_decoder_unless_given(tmp_path: Path):
     shutil.copy(WRITTEN_BY_KAFKA / "__cluster_metadata-0" / f"{SEGMENT}.log", directory)
     assert '"type":"TOPIC_RECORD"' in dump("--print-data-log", directory).stdout
     as_text = dump("--text-decoder", directory).stdout
-    assert "TOPIC_RECORD" not in as_text and "\\x01" in as_text, "and control characters are escaped"
+    assert "TOPIC_RECORD" not in as_text and "\\x01" in as_text, (
+        "and control characters are escaped"
+    )
 
 
 @pytest.mark.parametrize(

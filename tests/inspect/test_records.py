@@ -28,8 +28,18 @@ def records_of(batch: Part) -> list[tuple[object, ...]]:
     assert records is not None
     return [
         (
-            *(each.value for name in ("offset", "timestamp", "key", "value") for each in [record.part(name)] if each is not None),
-            tuple((header.name, header.value) for part in [record.part("headers")] if part is not None for header in part.parts or ()),
+            *(
+                each.value
+                for name in ("offset", "timestamp", "key", "value")
+                for each in [record.part(name)]
+                if each is not None
+            ),
+            tuple(
+                (header.name, header.value)
+                for part in [record.part("headers")]
+                if part is not None
+                for header in part.parts or ()
+            ),
         )
         for record in records.parts or ()
     ]
@@ -43,7 +53,9 @@ def test_records_match_those_of_the_batch_view(codec, append_timestamp):
     (batch,) = dissect_batches(content, 6, len(content), "", troubles)
     (view,) = split_batches(content[6:])
     assert not troubles and records_of(batch) == [tuple(record) for record in view.records()]
-    assert [getattr(view, part.name) for part in (batch.parts or ())[:13]] == [part.value for part in (batch.parts or ())[:13]]
+    assert [getattr(view, part.name) for part in (batch.parts or ())[:13]] == [
+        part.value for part in (batch.parts or ())[:13]
+    ]
     places = dict(walk(batch.parts or []))
     value = places["records[0].value"]
     assert value.uncompressed == (codec is not Compression.NONE)
@@ -66,10 +78,18 @@ def damaged(batch: bytes, position: int, value: int, *, with_checksum: bool = Fa
     ("batch", "troubles", "batches"),
     [
         (damaged(PLAIN, 70, 0x7F), ["[0].crc, byte 17: the checksum does not fit the bytes"], 2),
-        (damaged(PLAIN, 61, 0x7E, with_checksum=True), ["[0].records[0], byte 68: 300 headers in 55 bytes"], 2),
+        (
+            damaged(PLAIN, 61, 0x7E, with_checksum=True),
+            ["[0].records[0], byte 68: 300 headers in 55 bytes"],
+            2,
+        ),
         (damaged(PLAIN, 60, 4, with_checksum=True), ["[0].records[3], byte "], 2),
         (damaged(PLAIN, 60, 2, with_checksum=True), ["[0].records, byte "], 2),
-        (damaged(PLAIN, 22, 7, with_checksum=True), ["[0].records, byte 61: there is no codec 7"], 2),
+        (
+            damaged(PLAIN, 22, 7, with_checksum=True),
+            ["[0].records, byte 61: there is no codec 7"],
+            2,
+        ),
         (damaged(PLAIN, 22, 1, with_checksum=True), ["[0].records, byte 61: gzip: "], 2),
         (damaged(PLAIN, 16, 9), ["[0], byte 16: magic 9"], 1),
         (damaged(PLAIN, 8, 0x7F), ["[0], byte 0: the last batch is torn"], 0),
@@ -88,13 +108,26 @@ def opened(content: bytes, topic: str | None) -> tuple[dict[str, object], list[s
     """Return value and annotation of every part, and the errors."""
     found = next(iter(dissect_lone(content, Hint.BATCH, topic=topic)))
     places = list(walk(found.tree.parts))
-    return {path: part.value for path, part in places}, [part.emit for _, part in places], [str(each) for each in found.tree.troubles]
+    return (
+        {path: part.value for path, part in places},
+        [part.emit for _, part in places],
+        [str(each) for each in found.tree.troubles],
+    )
 
 
 @pytest.mark.parametrize("topic", ["__cluster_metadata", None])
 def test_metadata_records_are_decoded_without_a_given_decoder(topic):
-    values, notes, troubles = opened(build_batch([Record(value=build_record(TopicRecord(name="orders", topic_id=bytes(16)), 0))]), topic)
-    assert values["[0].records[0].value.name"] == "orders" and "TopicRecord v0" in notes and not troubles
+    values, notes, troubles = opened(
+        build_batch(
+            [Record(value=build_record(TopicRecord(name="orders", topic_id=bytes(16)), 0))]
+        ),
+        topic,
+    )
+    assert (
+        values["[0].records[0].value.name"] == "orders"
+        and "TopicRecord v0" in notes
+        and not troubles
+    )
 
 
 def test_an_invalid_metadata_record_is_an_error_only_in_the_metadata_log():
@@ -104,24 +137,42 @@ def test_an_invalid_metadata_record_is_an_error_only_in_the_metadata_log():
 
 
 def test_coordinator_record_keys_and_values_are_decoded():
-    key, value = build_coordinator_record(OffsetCommitKey(group="g", topic="t", partition=3), OffsetCommitValue(offset=42), 3)
-    values, _, troubles = opened(build_batch([Record(key=key, value=value), Record(key=key, value=None)]), "__consumer_offsets")
-    assert (values["[0].records[0].key.group"], values["[0].records[0].value.offset"], values["[0].records[1].key.partition"]) == ("g", 42, 3)
+    key, value = build_coordinator_record(
+        OffsetCommitKey(group="g", topic="t", partition=3), OffsetCommitValue(offset=42), 3
+    )
+    values, _, troubles = opened(
+        build_batch([Record(key=key, value=value), Record(key=key, value=None)]),
+        "__consumer_offsets",
+    )
+    assert (
+        values["[0].records[0].key.group"],
+        values["[0].records[0].value.offset"],
+        values["[0].records[1].key.partition"],
+    ) == ("g", 42, 3)
     assert not troubles
 
 
 def test_control_records_are_decoded():
-    marker = build_transaction_marker(commits=False, producer_id=7, producer_epoch=0, coordinator_epoch=4, timestamp=0)
-    change = build_leader_change(leader_id=1, voters=[1, 2], granting_voters=[1], base_offset=1, leader_epoch=2, timestamp=0)
+    marker = build_transaction_marker(
+        commits=False, producer_id=7, producer_epoch=0, coordinator_epoch=4, timestamp=0
+    )
+    change = build_leader_change(
+        leader_id=1, voters=[1, 2], granting_voters=[1], base_offset=1, leader_epoch=2, timestamp=0
+    )
     values, notes, troubles = opened(marker + change, None)
-    assert values["[0].records[0].value.coordinator_epoch"] == 4 and values["[1].records[0].value.voters[1].voter_id"] == 2
+    assert (
+        values["[0].records[0].value.coordinator_epoch"] == 4
+        and values["[1].records[0].value.voters[1].voter_id"] == 2
+    )
     assert {"ABORT", "LEADER_CHANGE"} <= set(notes) and not troubles
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
 def test_old_message_formats_are_decoded(magic, codec):
-    content = build_message_set([Record(5, 1000, b"a", b"b"), Record(6, 2000, None, b"c")], magic=magic, compression=codec)
+    content = build_message_set(
+        [Record(5, 1000, b"a", b"b"), Record(6, 2000, None, b"c")], magic=magic, compression=codec
+    )
     found = next(iter(dissect_lone(content, Hint.NOTHING)))
     values = [part.value for path, part in walk(found.tree.parts) if path.endswith(".value")]
     assert values == [b"b", b"c"] and not found.tree.troubles and "checksum" in found.said

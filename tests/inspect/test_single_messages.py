@@ -23,12 +23,29 @@ BYTES = bytes(range(0x0E, 0x2E))
         " ".join(f"0x{byte:02x}," for byte in BYTES),
         "".join(f"\\x{byte:02x}" for byte in BYTES),
         "\n".join(hexdump(BYTES)),
-        "00000000: 0e0f 1011 1213 1415 1617 1819 1a1b 1c1d  ................\n00000010: 1e1f 2021 2223 2425 2627 2829 2a2b 2c2d  .. !\"#$%&'()*+,-",
-        "\t0x0000:  0e0f 1011 1213 1415 1617 1819 1a1b 1c1d  ................\n\t0x0010:  1e1f 2021 2223 2425 2627 2829 2a2b 2c2d  ...!\"#$%&'()*+,-",
+        (
+            "00000000: 0e0f 1011 1213 1415 1617 1819 1a1b 1c1d  ................\n00000010: 1e1f "
+            "2021 2223 2425 2627 2829 2a2b 2c2d  .. !\"#$%&'()*+,-"
+        ),
+        (
+            "\t0x0000:  0e0f 1011 1213 1415 1617 1819 1a1b 1c1d  ................\n\t0x0010:  1e1f "
+            "2021 2223 2425 2627 2829 2a2b 2c2d  ...!\"#$%&'()*+,-"
+        ),
         "0000   0e 0f 10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d   ................\n"
         "0010   1e 1f 20 21 22 23 24 25 26 27 28 29 2a 2b 2c 2d   .. !\"#$%&'()*+,-",
     ],
-    ids=["plain", "spaces", "colons", "0x", "C", "escapes", "hexdump", "xxd", "tcpdump", "wireshark"],
+    ids=[
+        "plain",
+        "spaces",
+        "colons",
+        "0x",
+        "C",
+        "escapes",
+        "hexdump",
+        "xxd",
+        "tcpdump",
+        "wireshark",
+    ],
 )
 def test_hex_is_read_in_common_notations(text):
     assert bytes_of_hex(text) == BYTES
@@ -36,7 +53,12 @@ def test_hex_is_read_in_common_notations(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"), [("", "there are no hex digits"), ("abc", "3 hex digits are no whole bytes"), ("00 0g", "'g' is no hex digit")]
+    ("text", "complaint"),
+    [
+        ("", "there are no hex digits"),
+        ("abc", "3 hex digits are no whole bytes"),
+        ("00 0g", "'g' is no hex digit"),
+    ],
 )
 def test_invalid_hex_is_reported(text, complaint):
     with pytest.raises(NotHex, match=complaint):
@@ -62,11 +84,17 @@ def test_requests_are_guessed_by_their_headers(number, with_size):
     content = frames()[2 * number][1]
     (found,) = lone(content if with_size else content[4:])
     assert found.frame is not None and found.said == "a request, as its header says"
-    assert (found.frame.api_key, found.frame.api_version, found.frame.tree.troubles) == (key, version, [])
+    assert (found.frame.api_key, found.frame.api_version, found.frame.tree.troubles) == (
+        key,
+        version,
+        [],
+    )
 
 
 def test_a_response_that_only_one_api_can_have_sent_is_guessed():
-    body = MetadataResponse(cluster_id="kraft", brokers=[MetadataResponseBroker(node_id=1, host="localhost", port=9092)])
+    body = MetadataResponse(
+        cluster_id="kraft", brokers=[MetadataResponseBroker(node_id=1, host="localhost", port=9092)]
+    )
     content = b"".join(response_chunks(3, 8, 1, body))
     (found,) = lone(content)
     assert found.frame is not None and (found.frame.api_key, found.frame.tree.troubles) == (3, [])
@@ -78,21 +106,25 @@ def test_a_response_that_only_one_api_can_have_sent_is_guessed():
 def test_an_ambiguous_response_lists_the_other_candidates():
     (found,) = lone(bytes.fromhex("0000000a 00000001 00000000 001b"))
     assert found.frame is not None and found.frame.tree.is_whole
-    assert "others fit as well: " in found.said and found.said.endswith("(use --response API VERSION)")
+    assert "others fit as well: " in found.said and found.said.endswith(
+        "(use --response API VERSION)"
+    )
 
 
 def test_consecutive_frames_are_separated():
     requests = [frame for from_client, frame in frames() if from_client]
     found = lone(b"".join(requests))
-    assert [each.frame.api_key for each in found if each.frame is not None] == [key for key, *_ in EXCHANGES]
+    assert [each.frame.api_key for each in found if each.frame is not None] == [
+        key for key, *_ in EXCHANGES
+    ]
     assert found[1].start == len(requests[0]) + 4, "positions are relative to the whole input"
 
 
 def test_a_truncated_frame_is_reported():
     (found,) = lone(frames()[0][1][:-3])
-    assert (
-        found.tree.troubles[-1].reason
-        == f"the frame is truncated: its size is {len(frames()[0][1]) - 4} bytes, {len(frames()[0][1]) - 7} are present"
+    assert found.tree.troubles[-1].reason == (
+        f"the frame is truncated: its size is {len(frames()[0][1]) - 4} bytes, "
+        f"{len(frames()[0][1]) - 7} are present"
     )
 
 
@@ -103,17 +135,27 @@ def test_a_request_with_a_wrong_size_prefix_is_read(hint, missing_bytes):
     announced = len(content) - 4 - missing_bytes
     (found,) = lone(announced.to_bytes(4) + content[4:], hint)
     key, version, _, _ = EXCHANGES[0]
-    assert found.frame is not None and (found.frame.api_key, found.frame.api_version) == (key, version)
-    assert [trouble.reason for trouble in found.tree.troubles] == [f"its size is {announced} bytes, {len(content) - 4} are present"]
+    assert found.frame is not None and (found.frame.api_key, found.frame.api_version) == (
+        key,
+        version,
+    )
+    assert [trouble.reason for trouble in found.tree.troubles] == [
+        f"its size is {announced} bytes, {len(content) - 4} are present"
+    ]
 
 
 def test_batches_are_guessed_by_their_checksum_and_damaged_ones_by_their_shape():
     (found,) = lone(BATCH * 2)
     assert len(found.tree.parts) == 2 and "checksum" in found.said
     (found,) = lone(BATCH[:-1] + b"\x01")
-    assert len(found.tree.parts) == 1 and "lengths and formats" in found.said and found.tree.troubles
+    assert (
+        len(found.tree.parts) == 1 and "lengths and formats" in found.said and found.tree.troubles
+    )
 
 
 def test_unrecognised_bytes_are_reported():
     (found,) = lone(b"\xff" * 40)
-    assert found.frame is None and found.said == "neither a request, nor a response to anything known, nor a batch"
+    assert (
+        found.frame is None
+        and found.said == "neither a request, nor a response to anything known, nor a batch"
+    )

@@ -1,4 +1,6 @@
-"""A disk that can be made to fail every operation, in place of one of a broker's log directories."""
+"""A disk that can be made to fail every operation, in place of one of a broker's log
+directories.
+"""
 
 import errno
 

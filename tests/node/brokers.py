@@ -1,4 +1,6 @@
-"""A controller and brokers in virtual time for tests, and a client that sends any request in any version."""
+"""A controller and brokers in virtual time for tests, and a client that sends any request in any
+version.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,9 +16,26 @@ from kraftsim.node.parts import Parts
 from kraftsim.releases.catalogue import release
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch, build_batch
-from protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.messages.k01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records import Record
 from protocol.schema import Message
@@ -46,14 +65,18 @@ def broker_config(broker_id: int, host: str, **settings: str) -> NodeConfig:
 class Cluster:
     """One controller and some brokers, each on its own host; `client` is the host of the client."""
 
-    def __init__(self, simulation: Simulation, broker_count: int, release_name: str, settings: dict[str, str]) -> None:
+    def __init__(
+        self, simulation: Simulation, broker_count: int, release_name: str, settings: dict[str, str]
+    ) -> None:
         self.simulation = simulation
         self.parts = Parts.for_release(release(release_name))
         self.settings = settings
         self.brokers: dict[str, Broker] = {}
         self.events: list[tuple[str, Event]] = []
         self.broker_names = [f"broker-{number}" for number in range(1, broker_count + 1)]
-        simulation.observe(lambda node, incarnation, n, t_ns, event: self.events.append((node, event)))
+        simulation.observe(
+            lambda node, incarnation, n, t_ns, event: self.events.append((node, event))
+        )
         for name in (CONTROLLER_HOST, *self.broker_names, "client"):
             simulation.add_host(name)
         simulation.on_restart = lambda host: self.run_node(host.name)
@@ -65,10 +88,18 @@ class Cluster:
         node: Broker | Controller
         if name == CONTROLLER_HOST:
             node = Controller(
-                world, controller_config(name, CONTROLLER_PORT, **{**self.settings, "metadata_max_idle_interval_ms": "500"}), self.parts
+                world,
+                controller_config(
+                    name,
+                    CONTROLLER_PORT,
+                    **{**self.settings, "metadata_max_idle_interval_ms": "500"},
+                ),
+                self.parts,
             )
         else:
-            node = self.brokers[name] = Broker(world, broker_config(int(name.split("-")[1]), name, **self.settings), self.parts)
+            node = self.brokers[name] = Broker(
+                world, broker_config(int(name.split("-")[1]), name, **self.settings), self.parts
+            )
         await node.start()
         await node.failed()
 
@@ -81,13 +112,20 @@ class Cluster:
 
     def wait_ready(self, name: str, limit_s: float = 60) -> None:
         """Wait until a broker serves its clients."""
-        self.simulation.run_until(lambda: name in self.brokers and self.is_running(name), limit_s=limit_s)
+        self.simulation.run_until(
+            lambda: name in self.brokers and self.is_running(name), limit_s=limit_s
+        )
 
     def is_running(self, name: str) -> bool:
         """Return whether a broker considers itself unfenced."""
         return self.brokers[name].is_decided
 
-    def run(self, work: Callable[["Client"], Awaitable[T]], broker: str = "broker-1", limit_s: float = 120) -> T:
+    def run(
+        self,
+        work: Callable[["Client"], Awaitable[T]],
+        broker: str = "broker-1",
+        limit_s: float = 120,
+    ) -> T:
         """Run a client coroutine."""
 
         async def connected() -> T:
@@ -97,7 +135,9 @@ class Cluster:
             finally:
                 client.connection.close()
 
-        result = self.simulation.run_until(self.simulation.spawn("client", connected()), limit_s=limit_s)
+        result = self.simulation.run_until(
+            self.simulation.spawn("client", connected()), limit_s=limit_s
+        )
         assert self.simulation.troubles == []
         return result  # type: ignore[return-value]
 
@@ -109,7 +149,9 @@ class Cluster:
 
     def emitted(self, kind: type[Event], node: str | None = None) -> list[Any]:
         """Return the events of a kind so far."""
-        return [event for where, event in self.events if type(event) is kind and node in (None, where)]
+        return [
+            event for where, event in self.events if type(event) is kind and node in (None, where)
+        ]
 
     def kill(self, name: str, *, power_loss: bool = False) -> None:
         """Kill a node."""
@@ -118,12 +160,16 @@ class Cluster:
 
     def stop(self, name: str) -> None:
         """Stop a broker cleanly, and leave it down."""
-        self.simulation.run_until(self.simulation.spawn(name, self.brokers[name].stop()), limit_s=60)
+        self.simulation.run_until(
+            self.simulation.spawn(name, self.brokers[name].stop()), limit_s=60
+        )
         self.kill(name)
 
 
 @contextmanager
-def running_cluster(broker_count: int = 1, *, seed: int = 1, release_name: str = "3.9", **settings: str) -> Iterator[Cluster]:
+def running_cluster(
+    broker_count: int = 1, *, seed: int = 1, release_name: str = "3.9", **settings: str
+) -> Iterator[Cluster]:
     """Run a cluster until the end of the block."""
     with Simulation(seed) as simulation:
         cluster = Cluster(simulation, broker_count, release_name, settings)
@@ -143,8 +189,13 @@ class Client:
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
         """Create a topic, wait until this broker serves or knows it, and return its id."""
-        settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
+        settings = [
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ]
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=settings
+        )
         answer = await self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
         assert isinstance(answer, CreateTopicsResponse)
         assert [each.error_code for each in answer.topics] == [0], answer
@@ -152,12 +203,22 @@ class Client:
         return answer.topics[0].topic_id
 
     async def produce(
-        self, records: bytes | None, topic: str = "t", partition: int = 0, *, acks: int = -1, version: int = 11, transactional_id: str | None = None
+        self,
+        records: bytes | None,
+        topic: str = "t",
+        partition: int = 0,
+        *,
+        acks: int = -1,
+        version: int = 11,
+        transactional_id: str | None = None,
     ) -> PartitionProduceResponse:
         """Produce one batch and return the response of its partition."""
         data = PartitionProduceData(index=partition, records=records)
         request = ProduceRequest(
-            transactional_id=transactional_id, acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=5000,
+            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
         )
         answer = await self.ask(request, version)
         assert isinstance(answer, ProduceResponse)
@@ -180,7 +241,11 @@ class Client:
         for name, value in changes.items():
             setattr(partition, name, value)
         named = {"topic": topic} if version < 13 else {"topic_id": topic_id}
-        request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, topics=[FetchTopic(partitions=[partition], **named)])
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            topics=[FetchTopic(partitions=[partition], **named)],
+        )
         answer = await self.ask(request, version)
         assert isinstance(answer, FetchResponse)
         assert answer.error_code == 0
@@ -202,9 +267,17 @@ class Client:
         return answer.producer_id
 
 
-def batch(count: int = 1, *, timestamp: int = NOW, value: bytes = b"value", **options: Any) -> bytes:
+def batch(
+    count: int = 1, *, timestamp: int = NOW, value: bytes = b"value", **options: Any
+) -> bytes:
     """Build a batch as a client does; timestamps increase by one millisecond."""
-    return build_batch([Record(timestamp=timestamp + index, key=b"key-%d" % index, value=value) for index in range(count)], **options)
+    return build_batch(
+        [
+            Record(timestamp=timestamp + index, key=b"key-%d" % index, value=value)
+            for index in range(count)
+        ],
+        **options,
+    )
 
 
 def view(data: bytes) -> RecordBatch:

@@ -1,4 +1,6 @@
-"""Logs for the compaction tests: seeded workloads of producers, transactions and tombstones, and what a reader makes of such a log."""
+"""Logs for the compaction tests: seeded workloads of producers, transactions and tombstones, and
+what a reader makes of such a log.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,7 +8,13 @@ from random import Random
 from typing import TypeVar
 
 from kraftsim.core.partitions.cleaned_batches import retained_batches_of
-from kraftsim.core.partitions.cleaning import Cleanable, CleaningRules, LogExtent, OffsetMap, cleanable
+from kraftsim.core.partitions.cleaning import (
+    Cleanable,
+    CleaningRules,
+    LogExtent,
+    OffsetMap,
+    cleanable,
+)
 from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.log_cleaning import CleanedLog, LogToClean, clean_log
@@ -23,7 +31,14 @@ from protocol.records import Record
 
 SEGMENTS = SegmentSettings(segment_bytes=1500, index_interval_bytes=200)
 RULES = CleaningRules(is_compacted=True, segment_bytes=4000, delete_retention_ms=1000)
-CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
+CODECS = (
+    Compression.NONE,
+    Compression.NONE,
+    Compression.GZIP,
+    Compression.SNAPPY,
+    Compression.LZ4,
+    Compression.ZSTD,
+)
 T = 1_700_000_000_000
 
 
@@ -86,8 +101,14 @@ def observed(log: PartitionLog) -> Observed:
     take(ready)
     answer.offsets = {key: offset for key, offset in answer.offsets.items() if key in answer.values}
     for producer_id, entry in sorted(state.entries.items()):
-        if entry.retained:  # if only a marker is left of a producer its epoch is removed with it, in Apache Kafka as well
-            answer.producers[producer_id] = (entry.producer_epoch, entry.last_sequence, entry.retained[-1].last_offset)
+        # if only a marker is left of a producer its epoch is removed with it, in Apache Kafka as
+        # well
+        if entry.retained:
+            answer.producers[producer_id] = (
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.retained[-1].last_offset,
+            )
     state.on_high_watermark(log.log_end_offset)
     answer.unstable = state.first_unstable_offset
     return answer
@@ -100,11 +121,21 @@ def new_state() -> ProducerStateManager:
 class KeyedLog:
     """A log with its producers, written by a workload and opened again after a crash."""
 
-    def __init__(self, world: World, recovery_point: int | None, segments: SegmentSettings = SEGMENTS) -> None:
+    def __init__(
+        self, world: World, recovery_point: int | None, segments: SegmentSettings = SEGMENTS
+    ) -> None:
         self.world = world
         self.state = new_state()
-        self.log = PartitionLog(world, "t", 0, segments, on_rolled=lambda: self.snapshots.take(self.state, self.log.base_offsets[-1]) and None)
-        self.snapshots = recover_partition(world, self.log, self.state, recovery_point=recovery_point, log_start_offset=0)
+        self.log = PartitionLog(
+            world,
+            "t",
+            0,
+            segments,
+            on_rolled=lambda: self.snapshots.take(self.state, self.log.base_offsets[-1]) and None,
+        )
+        self.snapshots = recover_partition(
+            world, self.log, self.state, recovery_point=recovery_point, log_start_offset=0
+        )
         self._sequences: dict[int, int] = {}
         self.now_ms = T
 
@@ -122,13 +153,18 @@ class KeyedLog:
         if aborted is not None:
             self.log.add_aborted(aborted)
 
-    def data(self, draw: Random, producer_id: int, *, transactional: bool = False, keys: int = 20) -> None:
+    def data(
+        self, draw: Random, producer_id: int, *, transactional: bool = False, keys: int = 20
+    ) -> None:
         self.now_ms += draw.randrange(50)
         records = [
             Record(
                 timestamp=self.now_ms + index,
-                key=b"key-%03d" % draw.randrange(keys) + (b"-and-a-long-tail" if draw.random() < 0.3 else b""),
-                value=None if draw.random() < 0.25 else b"%d" % draw.randrange(1 << 40) * draw.randrange(1, 4),
+                key=b"key-%03d" % draw.randrange(keys)
+                + (b"-and-a-long-tail" if draw.random() < 0.3 else b""),
+                value=None
+                if draw.random() < 0.25
+                else b"%d" % draw.randrange(1 << 40) * draw.randrange(1, 4),
                 headers=(("h", b"1"),) if draw.random() < 0.2 else (),
             )
             for index in range(draw.randrange(1, 6))
@@ -152,17 +188,27 @@ class KeyedLog:
         kind = ControlType.COMMIT if commits else ControlType.ABORT
         key, value = build_control_record(kind, EndTxnMarker(coordinator_epoch=1))
         record = Record(timestamp=self.now_ms, key=key, value=value)
-        self.add(build_batch([record], producer_id=producer_id, producer_epoch=0, transactional=True, control=True))
+        self.add(
+            build_batch(
+                [record],
+                producer_id=producer_id,
+                producer_epoch=0,
+                transactional=True,
+                control=True,
+            )
+        )
 
     def write_workload(self, draw: Random, steps: int) -> None:
-        """Non-idempotent writes, idempotent producers (1, 2), one that writes once (3), and overlapping transactions of
-        10 to 12; 12 always aborts.
+        """Non-idempotent writes, idempotent producers (1, 2), one that writes once (3), and
+        overlapping transactions of 10 to 12; 12 always aborts.
         """
         is_open: dict[int, int] = {}
         self.data(draw, 3)
         for step in range(steps):
             choice = draw.random()
-            stale = next((producer_id for producer_id, begun in is_open.items() if begun < step - 12), None)
+            stale = next(
+                (producer_id for producer_id, begun in is_open.items() if begun < step - 12), None
+            )
             if stale is not None or (is_open and choice < 0.25):
                 producer_id = draw.choice(sorted(is_open)) if stale is None else stale
                 del is_open[producer_id]
@@ -183,7 +229,9 @@ class KeyedLog:
         await self.log.store_epochs()
         await self.log.flush()
 
-    def dirty(self, checkpoint: int | None = None, rules: CleaningRules = RULES, now_ms: int | None = None) -> Cleanable:
+    def dirty(
+        self, checkpoint: int | None = None, rules: CleaningRules = RULES, now_ms: int | None = None
+    ) -> Cleanable:
         self.state.on_high_watermark(self.log.log_end_offset)
         unstable = self.state.first_unstable_offset
         end = self.log.log_end_offset
@@ -193,20 +241,39 @@ class KeyedLog:
             log_end_offset=end,
             last_stable_offset=end if unstable is None else unstable,
         )
-        return cleanable(extent, rules, checkpoint_offset=checkpoint, now_ms=self.now_ms if now_ms is None else now_ms)
+        return cleanable(
+            extent,
+            rules,
+            checkpoint_offset=checkpoint,
+            now_ms=self.now_ms if now_ms is None else now_ms,
+        )
 
     async def clean(
-        self, *, checkpoint: int | None = None, now_ms: int | None = None, offsets: OffsetMap | None = None, pace: Unhurried | None = None
+        self,
+        *,
+        checkpoint: int | None = None,
+        now_ms: int | None = None,
+        offsets: OffsetMap | None = None,
+        pace: Unhurried | None = None,
     ) -> CleanedLog:
         """Clean what may be cleaned, as the broker's cleaner does."""
         now_ms = self.now_ms if now_ms is None else now_ms
         work = LogToClean(
-            log=self.log, snapshots=self.snapshots, rules=RULES, found=self.dirty(checkpoint), lasts=lambda: retained_batches_of(self.state.entries)
+            log=self.log,
+            snapshots=self.snapshots,
+            rules=RULES,
+            found=self.dirty(checkpoint),
+            lasts=lambda: retained_batches_of(self.state.entries),
         )
         gate: LogGate = self.log.gate
         gate.begin_cleaning()
         try:
-            return await clean_log(work, OffsetMap(1 << 20, 0.9) if offsets is None else offsets, pace or Unhurried(), now_ms=now_ms)
+            return await clean_log(
+                work,
+                OffsetMap(1 << 20, 0.9) if offsets is None else offsets,
+                pace or Unhurried(),
+                now_ms=now_ms,
+            )
         finally:
             gate.end_cleaning()
 

@@ -30,12 +30,19 @@ class WatchedWorld(RealWorld):
 
 @pytest.fixture
 def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    """Return a function that opens the same data directory again, as the next incarnation of the node."""
+    """Return a function that opens the same data directory again, as the next incarnation of the
+    node.
+    """
     worlds: list[WatchedWorld] = []
 
     def make() -> WatchedWorld:
         world = real_world(
-            run="test", node="broker-1", incarnation=len(worlds) + 1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=1
+            run="test",
+            node="broker-1",
+            incarnation=len(worlds) + 1,
+            data_dir=tmp_path / "data",
+            events_dir=tmp_path / "events",
+            seed=1,
         )
         world.__class__ = WatchedWorld
         assert isinstance(world, WatchedWorld)
@@ -47,7 +54,17 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
         world.close()
 
 
-def data_batch(count: int = 1, *, value: bytes = b"value", timestamp: int = 1_700_000_000_000, first: int = 0, **options: int) -> RecordBatch:
+def data_batch(
+    count: int = 1,
+    *,
+    value: bytes = b"value",
+    timestamp: int = 1_700_000_000_000,
+    first: int = 0,
+    **options: int,
+) -> RecordBatch:
     """Build a batch as a client does, base offset 0; timestamps increase by one millisecond."""
-    records = [Record(timestamp=timestamp + index, key=f"key-{first + index:06d}".encode(), value=value) for index in range(count)]
+    records = [
+        Record(timestamp=timestamp + index, key=f"key-{first + index:06d}".encode(), value=value)
+        for index in range(count)
+    ]
     return RecordBatch(build_batch(records, **options))

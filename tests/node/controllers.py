@@ -11,7 +11,14 @@ from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.parts import Parts
 from kraftsim.releases.catalogue import release
 from kraftsim.world.interface import World
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
+from protocol.messages.k01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
@@ -21,7 +28,9 @@ from protocol.uuids import METADATA_TOPIC_ID
 CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"
 CONTROLLER_ID = 101
 FIRST_BROKER_EPOCH = 6
-"""In a new 3.9 log: LeaderChange 0, bootstrap records 1 to 4, the controller's own registration 5, then the first broker's."""
+"""In a new 3.9 log: LeaderChange 0, bootstrap records 1 to 4, the controller's own registration 5,
+then the first broker's.
+"""
 Work = Callable[["BrokerStandIn"], Any]
 
 
@@ -62,8 +71,12 @@ class BrokerStandIn:
             broker_id=self.broker_id,
             cluster_id=CLUSTER_ID,
             incarnation_id=bytes([self.broker_id, incarnation] * 8),
-            listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0)],
-            features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=21)],
+            listeners=[
+                Listener(name="PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0)
+            ],
+            features=[
+                Feature(name="metadata.version", min_supported_version=1, max_supported_version=21)
+            ],
             rack=None,
             log_dirs=[bytes([200, self.broker_id] * 8)],
         )
@@ -74,7 +87,9 @@ class BrokerStandIn:
             self.broker_epoch = answer.broker_epoch
         return answer
 
-    async def beat(self, offset: int, *, want_fence: bool = False, want_shut_down: bool = False) -> Any:
+    async def beat(
+        self, offset: int, *, want_fence: bool = False, want_shut_down: bool = False
+    ) -> Any:
         return await self.ask(
             BrokerHeartbeatRequest(
                 broker_id=self.broker_id,
@@ -86,10 +101,25 @@ class BrokerStandIn:
         )
 
     async def allocate(self) -> Any:
-        return await self.ask(AllocateProducerIdsRequest(broker_id=self.broker_id, broker_epoch=self.broker_epoch))
+        return await self.ask(
+            AllocateProducerIdsRequest(broker_id=self.broker_id, broker_epoch=self.broker_epoch)
+        )
 
-    async def fetch(self, offset: int = 0, *, leader_epoch: int = 1, last_epoch: int = 0, max_wait_ms: int = 0, **changes: Any) -> FetchResponse:
-        partition = FetchPartition(partition=0, current_leader_epoch=leader_epoch, fetch_offset=offset, last_fetched_epoch=last_epoch)
+    async def fetch(
+        self,
+        offset: int = 0,
+        *,
+        leader_epoch: int = 1,
+        last_epoch: int = 0,
+        max_wait_ms: int = 0,
+        **changes: Any,
+    ) -> FetchResponse:
+        partition = FetchPartition(
+            partition=0,
+            current_leader_epoch=leader_epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+        )
         request = FetchRequest(
             cluster_id=CLUSTER_ID,
             replica_state=ReplicaState(replica_id=self.broker_id),
@@ -110,9 +140,13 @@ def metadata_partition(answer: FetchResponse) -> PartitionData:
 
 
 @asynccontextmanager
-async def connected(address: Any, broker_id: int = 1, **own_versions: Any) -> AsyncIterator[BrokerStandIn]:
+async def connected(
+    address: Any, broker_id: int = 1, **own_versions: Any
+) -> AsyncIterator[BrokerStandIn]:
     """Connect to a controller as a broker."""
-    connection = PeerConnection(address.host, address.port, client_id=str(broker_id), **own_versions)
+    connection = PeerConnection(
+        address.host, address.port, client_id=str(broker_id), **own_versions
+    )
     await connection.connect()
     try:
         yield BrokerStandIn(connection, broker_id)
@@ -121,15 +155,25 @@ async def connected(address: Any, broker_id: int = 1, **own_versions: Any) -> As
 
 
 async def settled(controller: Controller) -> None:
-    """Wait until a controller is active and registered, and all records that it wrote by itself are committed."""
+    """Wait until a controller is active and registered, and all records that it wrote by itself are
+    committed.
+    """
     async with asyncio.timeout(5):
-        while not (controller.is_active and controller.registration.is_registered and controller.raft.is_settled):
+        while not (
+            controller.is_active
+            and controller.registration.is_registered
+            and controller.raft.is_settled
+        ):
             await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
-async def running_controller(world: World, controller_parts: Any = None, **settings: str) -> AsyncIterator[Controller]:
-    """Run a controller on loopback until it is active; it is aborted at the end unless the test stopped it."""
+async def running_controller(
+    world: World, controller_parts: Any = None, **settings: str
+) -> AsyncIterator[Controller]:
+    """Run a controller on loopback until it is active; it is aborted at the end unless the test
+    stopped it.
+    """
     controller = Controller(world, controller_config(**settings), controller_parts or parts())
     await controller.start()
     try:

@@ -1,4 +1,6 @@
-"""Three controllers over real sockets and real files, for tests that stop them, inspect their directories, and restart them."""
+"""Three controllers over real sockets and real files, for tests that stop them, inspect their
+directories, and restart them.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -37,7 +39,11 @@ class Quorum:
 
     def config(self, node_id: int) -> NodeConfig:
         """The configuration of a controller."""
-        voters = {} if "controller.quorum.bootstrap.servers" in self.settings else {"controller.quorum.voters": self.voters}
+        voters = (
+            {}
+            if "controller.quorum.bootstrap.servers" in self.settings
+            else {"controller.quorum.voters": self.voters}
+        )
         return NodeConfig.parse(
             {
                 "process.roles": "controller",
@@ -118,7 +124,9 @@ class Quorum:
         return self.worlds[node_id].emitted_of(kind)
 
     @asynccontextmanager
-    async def broker(self, broker_id: int = 1, incarnation: int = 1) -> AsyncIterator[BrokerStandIn]:
+    async def broker(
+        self, broker_id: int = 1, incarnation: int = 1
+    ) -> AsyncIterator[BrokerStandIn]:
         """Register a broker at the active controller."""
         while True:
             leader = await self.leader()
@@ -133,7 +141,9 @@ class Quorum:
         """Wait until a condition holds."""
         async with asyncio.timeout(seconds):
             while not holds():
-                assert all(not controller.shell.is_dead for controller in self.running.values()), "a controller failed"
+                assert all(not controller.shell.is_dead for controller in self.running.values()), (
+                    "a controller failed"
+                )
                 await asyncio.sleep(0.01)
 
 

@@ -1,4 +1,6 @@
-"""A ZooKeeper client that exposes everything: its requests and the responses, byte for byte, over a plain socket."""
+"""A ZooKeeper client that exposes everything: its requests and the responses, byte for byte, over a
+plain socket.
+"""
 
 import socket
 from dataclasses import dataclass, field
@@ -8,7 +10,12 @@ from protocol.frames import FrameReader
 from protocol.message_codec import compiled
 from protocol.schema import Message
 from protocol.zookeeper.op_codes import NOTIFICATION_XID, OpCode
-from protocol.zookeeper.sessions import ConnectRequest, ConnectResponse, ZookeeperReplyHeader, ZookeeperRequestHeader
+from protocol.zookeeper.sessions import (
+    ConnectRequest,
+    ConnectResponse,
+    ZookeeperReplyHeader,
+    ZookeeperRequestHeader,
+)
 from protocol.zookeeper.watching import WatcherEvent
 
 HEADER_BYTES = 16
@@ -32,20 +39,34 @@ class ZooKeeperResponse:
 class ZooKeeperClient:
     """One session. `had` is a former one to resume: (session, password)."""
 
-    def __init__(self, port: int, *, timeout_ms: int = 30_000, had: tuple[int, bytes] | None = None, last_zxid: int = 0) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        timeout_ms: int = 30_000,
+        had: tuple[int, bytes] | None = None,
+        last_zxid: int = 0,
+    ) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
         self._reader = FrameReader()
         self._frames: list[bytes] = []
         self._xid = 0
         session, password = had or (0, bytes(16))
-        request = ConnectRequest(timeout_ms=timeout_ms, session_id=session, password=password, last_zxid_seen=last_zxid)
+        request = ConnectRequest(
+            timeout_ms=timeout_ms, session_id=session, password=password, last_zxid_seen=last_zxid
+        )
         self._send(compiled(ConnectRequest, 1).encode(request))
         self.connected: ConnectResponse = compiled(ConnectResponse, 1).parse(self.next_frame())
 
     def __enter__(self) -> "ZooKeeperClient":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._socket.close()
 
     @property
@@ -53,13 +74,20 @@ class ZooKeeperClient:
         """The credentials to resume the session."""
         return self.connected.session_id, self.connected.password or b""
 
-    def ask(self, op_code: int, body: Message | bytes = b"", *, version: int = 0, xid: int | None = None) -> ZooKeeperResponse:
+    def ask(
+        self, op_code: int, body: Message | bytes = b"", *, version: int = 0, xid: int | None = None
+    ) -> ZooKeeperResponse:
         """Send a request and return its response."""
         if xid is None:
             self._xid += 1
             xid = self._xid
         content = body if isinstance(body, bytes) else compiled(type(body), version).encode(body)
-        self._send(compiled(ZookeeperRequestHeader, 0).encode(ZookeeperRequestHeader(xid=xid, op_code=op_code)) + content)
+        self._send(
+            compiled(ZookeeperRequestHeader, 0).encode(
+                ZookeeperRequestHeader(xid=xid, op_code=op_code)
+            )
+            + content
+        )
         notified: list[tuple[int, int, str]] = []
         while True:
             frame = self.next_frame()

@@ -1,4 +1,6 @@
-"""A peer on loopback with scripted responses: a test double for the far end of an outbound connection."""
+"""A peer on loopback with scripted responses: a test double for the far end of an outbound
+connection.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,9 +27,14 @@ Answering = Callable[[RequestHead, Message], Message | bytes | Silence]
 
 
 class ScriptedPeer:
-    """Answers ApiVersions with `offers`, everything else by `answer`. `heads` are the received requests except ApiVersions."""
+    """Answers ApiVersions with `offers`, everything else by `answer`.
 
-    def __init__(self, answer: Answering, offers: dict[ApiKey, tuple[int, int]], api_versions_known: int = 4) -> None:
+    `heads` are the received requests except ApiVersions.
+    """
+
+    def __init__(
+        self, answer: Answering, offers: dict[ApiKey, tuple[int, int]], api_versions_known: int = 4
+    ) -> None:
         self.answer = answer
         self.offers = offers
         self.api_versions_known = api_versions_known
@@ -53,15 +60,28 @@ class ScriptedPeer:
         elif isinstance(answer, bytes):
             transport.write(answer)
         elif answer is not Silence.SAY_NOTHING:
-            transport.writelines(response_chunks(head.api_key, head.api_version, head.correlation_id, answer))
+            transport.writelines(
+                response_chunks(head.api_key, head.api_version, head.correlation_id, answer)
+            )
 
     def _api_versions(self, head: RequestHead) -> bytes:
-        rows = [ApiVersion(api_key=int(key), min_version=first, max_version=last) for key, (first, last) in self.offers.items()]
+        rows = [
+            ApiVersion(api_key=int(key), min_version=first, max_version=last)
+            for key, (first, last) in self.offers.items()
+        ]
         if head.api_version > self.api_versions_known:
             row = ApiVersion(api_key=18, min_version=0, max_version=self.api_versions_known)
-            body = compiled(ApiVersionsResponse, 0).encode(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row]))
-            return (len(body) + 4).to_bytes(4, "big") + head.correlation_id.to_bytes(4, "big") + body
-        return b"".join(response_chunks(18, head.api_version, head.correlation_id, ApiVersionsResponse(api_keys=rows)))
+            body = compiled(ApiVersionsResponse, 0).encode(
+                ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])
+            )
+            return (
+                (len(body) + 4).to_bytes(4, "big") + head.correlation_id.to_bytes(4, "big") + body
+            )
+        return b"".join(
+            response_chunks(
+                18, head.api_version, head.correlation_id, ApiVersionsResponse(api_keys=rows)
+            )
+        )
 
 
 class _Side(asyncio.Protocol):
@@ -82,7 +102,11 @@ class _Side(asyncio.Protocol):
 
 @asynccontextmanager
 async def scripted_peer(
-    answer: Answering, offers: dict[ApiKey, tuple[int, int]], *, api_versions_known: int = 4, port: int = 0
+    answer: Answering,
+    offers: dict[ApiKey, tuple[int, int]],
+    *,
+    api_versions_known: int = 4,
+    port: int = 0,
 ) -> AsyncIterator[ScriptedPeer]:
     """Listen on a port of loopback (0: a free one) while the test runs."""
     peer = ScriptedPeer(answer, offers, api_versions_known)

@@ -1,4 +1,6 @@
-"""A node that accepts batches and serves slices of a file, on any event loop: a harness for the byte paths of a connection."""
+"""A node that accepts batches and serves slices of a file, on any event loop: a harness for the
+byte paths of a connection.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +23,10 @@ from protocol.requests import request_chunks
 from tests.node.conftest import WatchedWorld
 
 T = TypeVar("T")
-LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
 RELEASED = {ApiKey.PRODUCE: (3, 11), ApiKey.FETCH: (4, 16), ApiKey.INIT_PRODUCER_ID: (0, 5)}
 PROPERTIES = {
     "process.roles": "broker",
@@ -34,7 +39,10 @@ PROPERTIES = {
 
 @dataclass
 class StubNode:
-    """Each API does what its function here defines. Produce stores a copy of its records, and returns an arbitrary response."""
+    """Each API does what its function here defines.
+
+    Produce stores a copy of its records, and returns an arbitrary response.
+    """
 
     on_produce: Callable[[Call], Answer | Deferred] | None = None
     on_fetch: Callable[[Call], Answer | Deferred] | None = None
@@ -45,7 +53,11 @@ class StubNode:
         """Serve a request."""
         self.served += 1
         if isinstance(call.body, ProduceRequest):
-            self.received += [bytes(data.records or b"") for topic in call.body.topic_data for data in topic.partition_data]
+            self.received += [
+                bytes(data.records or b"")
+                for topic in call.body.topic_data
+                for data in topic.partition_data
+            ]
             return Encoded(b"produced") if self.on_produce is None else self.on_produce(call)
         if isinstance(call.body, InitProducerIdRequest):
             return InitProducerIdResponse(producer_id=call.correlation_id)
@@ -53,7 +65,9 @@ class StubNode:
         return self.on_fetch(call)
 
 
-HANDLERS: list[Handler[StubNode]] = [Handler(key=key, handle=lambda stub_node, call: stub_node.serve(call)) for key in RELEASED]
+HANDLERS: list[Handler[StubNode]] = [
+    Handler(key=key, handle=lambda stub_node, call: stub_node.serve(call)) for key in RELEASED
+]
 
 
 @dataclass
@@ -65,12 +79,22 @@ class Server:
     world: WatchedWorld
 
     async def connect(self, kept_bytes: int = 1 << 24) -> "Client":
-        """Open a connection; the client keeps reading until about this many bytes are unconsumed."""
-        return Client(*await asyncio.open_connection("127.0.0.1", self.listeners.bound["PLAINTEXT"].port, limit=kept_bytes))
+        """Open a connection; the client keeps reading until about this many bytes are
+        unconsumed.
+        """
+        return Client(
+            *await asyncio.open_connection(
+                "127.0.0.1", self.listeners.bound["PLAINTEXT"].port, limit=kept_bytes
+            )
+        )
 
     def why_closed(self) -> list[str]:
         """Return why connections were closed so far."""
-        return [event.reason for event in self.world.emitted_of(ConnectionClosed) if isinstance(event, ConnectionClosed)]
+        return [
+            event.reason
+            for event in self.world.emitted_of(ConnectionClosed)
+            if isinstance(event, ConnectionClosed)
+        ]
 
     async def closed_because(self) -> str:
         """Wait for the first connection to be gone and return why."""
@@ -105,12 +129,20 @@ class Client:
                 return b""
 
 
-def run(loop: str, world: WatchedWorld, work: Callable[[Server], Awaitable[T]], stub_node: StubNode | None = None, **changed: str) -> T:
+def run(
+    loop: str,
+    world: WatchedWorld,
+    work: Callable[[Server], Awaitable[T]],
+    stub_node: StubNode | None = None,
+    **changed: str,
+) -> T:
     """Run a test with a server on a kind of event loop."""
 
     async def main() -> T:
         mistakes: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: mistakes.append(context))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: mistakes.append(context)
+        )
         served = StubNode() if stub_node is None else stub_node
         config = NodeConfig.parse({**PROPERTIES, **changed})
         shell = NodeShell(world, config, lambda: listeners.abort())
@@ -138,8 +170,20 @@ def records_of(call: Call) -> memoryview:
 
 def produce(correlation_id: int, records: bytes, version: int = 9) -> bytes:
     """Build a Produce request."""
-    data = [TopicProduceData(name="topic", partition_data=[PartitionProduceData(index=0, records=records)])]
-    return b"".join(request_chunks(0, version, correlation_id, "client", ProduceRequest(acks=-1, timeout_ms=1, topic_data=data)))
+    data = [
+        TopicProduceData(
+            name="topic", partition_data=[PartitionProduceData(index=0, records=records)]
+        )
+    ]
+    return b"".join(
+        request_chunks(
+            0,
+            version,
+            correlation_id,
+            "client",
+            ProduceRequest(acks=-1, timeout_ms=1, topic_data=data),
+        )
+    )
 
 
 def init(correlation_id: int, client_id: str | None = "client", version: int = 4) -> bytes:

@@ -1,4 +1,6 @@
-"""Abandoned responses: work stops when its client is gone, in either order; and a failing error response affects only its request."""
+"""Abandoned responses: work stops when its client is gone, in either order; and a failing error
+response affects only its request.
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,9 @@ from protocol.messages.k58_envelope import EnvelopeResponse
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_disconnect_before_the_response_is_created_abandons_it_too(is_first: bool) -> None:
-    """The client of a request that is processed in slices may disconnect before its response is awaited."""
+    """The client of a request that is processed in slices may disconnect before its response is
+    awaited.
+    """
     inner, later, left = Deferred(), Deferred(), []
     inner.when_abandoned(lambda: left.append(True))
     if is_first:
@@ -45,9 +49,15 @@ def test_envelope_whose_error_response_fails_is_answered() -> None:
     def refuse(call: Call, error: ErrorCode) -> Answer:
         raise ValueError("a body that cannot be refused")
 
-    handler: Handler[Any] = Handler(key=ApiKey.CREATE_TOPICS, handle=lambda node, call: Deferred(), refuse=refuse)
+    handler: Handler[Any] = Handler(
+        key=ApiKey.CREATE_TOPICS, handle=lambda node, call: Deferred(), refuse=refuse
+    )
     emitted: list[Any] = []
     connection = SimpleNamespace(number=1, emit=emitted.append)
-    call: Any = SimpleNamespace(connection=connection, api_key=int(ApiKey.CREATE_TOPICS), api_version=7, correlation_id=1)
-    assert _wrapped(handler, call, Failed("the handler failed")) == EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    call: Any = SimpleNamespace(
+        connection=connection, api_key=int(ApiKey.CREATE_TOPICS), api_version=7, correlation_id=1
+    )
+    assert _wrapped(handler, call, Failed("the handler failed")) == EnvelopeResponse(
+        error_code=ErrorCode.UNKNOWN_SERVER_ERROR
+    )
     assert [event.reason for event in emitted] == ["the handler failed"]

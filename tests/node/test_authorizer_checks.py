@@ -1,5 +1,5 @@
-"""Every API that a node serves has an authorizer check, or a documented reason for none. A handler that is added
-without either fails here.
+"""Every API that a node serves has an authorizer check, or a documented reason for none. A handler
+that is added without either fails here.
 """
 
 from typing import Any
@@ -36,7 +36,10 @@ TABLES: dict[str, tuple[GuardTable[Any], set[ApiKey]]] = {
 @pytest.mark.parametrize(("table", "served"), TABLES.values(), ids=TABLES)
 def test_every_served_api_has_an_authorizer_check_or_a_reason(table, served):
     names = [key.name for key in sorted(served - set(table.guards) - set(table.exempt))]
-    assert not names, "add a guard to kraftsim/node/security, or an exemption with its reason to kraftsim/node/security/exempt.py"
+    assert not names, (
+        "add a guard to kraftsim/node/security, or an exemption with its reason to "
+        "kraftsim/node/security/exempt.py"
+    )
     assert not set(table.guards) & set(table.exempt)
     assert all(table.exempt.values())
 
@@ -69,7 +72,10 @@ class Shell:
 
 def test_node_with_an_authorizer_does_not_serve_an_unchecked_api():
     table = GuardTable({}, {ApiKey.API_VERSIONS: "before any right"})
-    known, added = (Handler(key=key, handle=lambda node, call: NO_ANSWER) for key in (ApiKey.API_VERSIONS, ApiKey.DELETE_TOPICS))
+    known, added = (
+        Handler(key=key, handle=lambda node, call: NO_ANSWER)
+        for key in (ApiKey.API_VERSIONS, ApiKey.DELETE_TOPICS)
+    )
     authorizer = Authorizer("", allows_without_rules=False, registries=dict)
     assert guarded(Shell(authorizer), table, [known]) == (known,)
     assert guarded(Shell(None), table, [added]) == (added,)

@@ -1,4 +1,6 @@
-"""For any bytes a broker answers as Kafka does or closes the connection: it never stops, hangs, or fails unexpectedly."""
+"""For any bytes a broker answers as Kafka does or closes the connection: it never stops, hangs, or
+fails unexpectedly.
+"""
 
 import asyncio
 import struct
@@ -38,18 +40,26 @@ def pointed(body: Message, rng: Random) -> Message:
         for asked in body.topics:
             asked.topic = rng.choice(["t", asked.topic])
             for partition in asked.partitions:
-                partition.partition, partition.fetch_offset = rng.choice([0, 1, -1]), rng.randint(-2, 5)
+                partition.partition, partition.fetch_offset = (
+                    rng.choice([0, 1, -1]),
+                    rng.randint(-2, 5),
+                )
                 partition.partition_max_bytes = rng.choice([-1, 0, 1, 1000, 2**31 - 1])
     elif isinstance(body, ListOffsetsRequest):
         for listed in body.topics:
             listed.name = rng.choice(["t", listed.name])
             for question in listed.partitions:
-                question.partition_index, question.timestamp = rng.choice([0, 1, -1]), rng.randint(-7, 2)
+                question.partition_index, question.timestamp = (
+                    rng.choice([0, 1, -1]),
+                    rng.randint(-7, 2),
+                )
     return body
 
 
 def odd_frame(cluster: Cluster, rng: Random) -> bytes:
-    """Build a frame: a valid request of any API and version, perhaps with some bytes changed, perhaps truncated; or random bytes."""
+    """Build a frame: a valid request of any API and version, perhaps with some bytes changed,
+    perhaps truncated; or random bytes.
+    """
     served = cluster.brokers["broker-1"].offer.served
     key = rng.choice(list(served))
     version = rng.randint(*served[key])
@@ -70,7 +80,9 @@ def odd_frame(cluster: Cluster, rng: Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_malformed_frames_are_answered_or_close_the_connection(seed: int) -> None:
-    """After each of them the broker still serves others; every rejection has a reason that names the bytes."""
+    """After each of them the broker still serves others; every rejection has a reason that names
+    the bytes.
+    """
     rng = Random(seed)
     with running_cluster(seed=seed) as cluster:
 
@@ -96,8 +108,12 @@ def test_malformed_frames_are_answered_or_close_the_connection(seed: int) -> Non
         assert [reason for reason in reasons if "the handler failed" in reason or not reason] == []
 
 
-def test_exception_in_a_validation_thread_fails_only_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work that a thread does for a handler fails like the handler: with error -1, as an uncaught exception does in KafkaApis."""
+def test_exception_in_a_validation_thread_fails_only_its_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Work that a thread does for a handler fails like the handler: with error -1, as an uncaught
+    exception does in KafkaApis.
+    """
 
     async def fails(*_: object) -> None:
         raise KeyError("unforeseen")

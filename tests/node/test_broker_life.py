@@ -8,7 +8,12 @@ from kraftsim.core.metadata.image import ImageChanges, MetadataImage
 from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.raft_log import RaftLog
-from kraftsim.events.metadata import BrokerEpochReceived, BrokerFenced, BrokerRegistered, MetadataApplied
+from kraftsim.events.metadata import (
+    BrokerEpochReceived,
+    BrokerFenced,
+    BrokerRegistered,
+    MetadataApplied,
+)
 from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
 from kraftsim.events.partitions import LeaderElected, LeadershipLost
 from kraftsim.events.raft import MetadataTruncated, OtherClusterAnswered
@@ -21,7 +26,14 @@ from protocol.batches import split_batches
 from protocol.disk.clean_shutdown import parse_clean_shutdown
 from protocol.errors import ErrorCode
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
-from tests.node.brokers import CONTROLLER_HOST, Client, Cluster, batch, broker_config, running_cluster
+from tests.node.brokers import (
+    CONTROLLER_HOST,
+    Client,
+    Cluster,
+    batch,
+    broker_config,
+    running_cluster,
+)
 from tests.node.controllers import parts
 
 OTHER_CLUSTER = "b3RoZXItY2x1c3Rlci1pZA"
@@ -31,7 +43,9 @@ async def create_and_fill(client: Client) -> None:
     """Create t with one partition and append five idempotent batches of two records."""
     await client.create_topic("t")
     for number in range(5):
-        answer = await client.produce(batch(2, producer_id=7, producer_epoch=0, base_sequence=2 * number))
+        answer = await client.produce(
+            batch(2, producer_id=7, producer_epoch=0, base_sequence=2 * number)
+        )
         assert (answer.error_code, answer.base_offset) == (0, 2 * number)
 
 
@@ -43,7 +57,11 @@ def create_and_fill_somewhere(cluster: Cluster) -> str:
 
     async def fill(client: Client) -> None:
         for number in range(5):
-            assert (await client.produce(batch(2, producer_id=7, producer_epoch=0, base_sequence=2 * number))).base_offset == 2 * number
+            assert (
+                await client.produce(
+                    batch(2, producer_id=7, producer_epoch=0, base_sequence=2 * number)
+                )
+            ).base_offset == 2 * number
 
     cluster.run(create)
     leader = next(name for name in cluster.broker_names if cluster.emitted(LeaderElected, name))
@@ -67,13 +85,21 @@ async def repeat_last(client: Client) -> tuple[int, int]:
 def test_broker_registers_catches_up_and_is_unfenced() -> None:
     """KIP-631: the broker epoch is the offset of the registration; ready means unfenced."""
     with running_cluster(2) as cluster:
-        assert len({event.broker_epoch for event in cluster.emitted(BrokerEpochReceived)}) == 2, "each registration has an offset of its own"
-        assert len(cluster.emitted(NodeReady, "broker-1")) == len(cluster.emitted(NodeReady, "broker-2")) == 1
+        assert len({event.broker_epoch for event in cluster.emitted(BrokerEpochReceived)}) == 2, (
+            "each registration has an offset of its own"
+        )
+        assert (
+            len(cluster.emitted(NodeReady, "broker-1"))
+            == len(cluster.emitted(NodeReady, "broker-2"))
+            == 1
+        )
         assert cluster.simulation.now_ns < 1_000_000_000
 
 
 def test_records_and_producer_state_survive_kill_9() -> None:
-    """The page cache outlives the process: acknowledged records are there, and a duplicate batch is still recognised."""
+    """The page cache outlives the process: acknowledged records are there, and a duplicate batch is
+    still recognised.
+    """
     with running_cluster() as cluster:
         cluster.run(create_and_fill)
         cluster.kill("broker-1")
@@ -87,7 +113,9 @@ def test_records_and_producer_state_survive_kill_9() -> None:
 
 
 def test_killed_broker_re_registers_after_its_session_at_the_latest() -> None:
-    """101 DUPLICATE_BROKER_REGISTRATION until the session expires; the backoff doubles from 100 ms (BrokerLifecycleManager)."""
+    """101 DUPLICATE_BROKER_REGISTRATION until the session expires; the backoff doubles from 100 ms
+    (BrokerLifecycleManager).
+    """
     with running_cluster() as cluster:
         before_ns = cluster.simulation.now_ns
         cluster.kill("broker-1")
@@ -97,8 +125,8 @@ def test_killed_broker_re_registers_after_its_session_at_the_latest() -> None:
 
 
 def test_clean_stop_moves_leadership_and_writes_the_clean_shutdown_file() -> None:
-    """Controlled shutdown, then .kafka_cleanshutdown with the broker epoch (KIP-966); the next start skips recovery
-    and is ready at once.
+    """Controlled shutdown, then .kafka_cleanshutdown with the broker epoch (KIP-966); the next
+    start skips recovery and is ready at once.
     """
     with running_cluster() as cluster:
         cluster.run(create_and_fill)
@@ -119,7 +147,9 @@ def test_clean_stop_moves_leadership_and_writes_the_clean_shutdown_file() -> Non
 
 
 def test_records_acknowledged_after_a_flush_survive_a_power_loss() -> None:
-    """log.flush.interval.messages=1: the response is sent only after the flush; by default, as in Kafka, it is not."""
+    """log.flush.interval.messages=1: the response is sent only after the flush; by default, as in
+    Kafka, it is not.
+    """
     for interval, survives in (("1", True), ("1000000", False)):
         with running_cluster(log_flush_interval_messages=interval) as cluster:
             cluster.run(create_and_fill)
@@ -131,7 +161,9 @@ def test_records_acknowledged_after_a_flush_survive_a_power_loss() -> None:
 
 
 def test_restarted_controller_is_found_again() -> None:
-    """Requests wait in the channel, heartbeats continue, the metadata log is fetched in the new epoch; no broker registers again."""
+    """Requests wait in the channel, heartbeats continue, the metadata log is fetched in the new
+    epoch; no broker registers again.
+    """
     with running_cluster() as cluster:
         cluster.run(create_and_fill)
         cluster.kill(CONTROLLER_HOST)
@@ -152,7 +184,9 @@ def test_restarted_controller_is_found_again() -> None:
 
 
 def test_broker_fenced_after_a_pause_serves_again_without_a_restart() -> None:
-    """A pause of 20 s ends the session; the next heartbeat requests unfencing, and the broker leads again in a new epoch."""
+    """A pause of 20 s ends the session; the next heartbeat requests unfencing, and the broker leads
+    again in a new epoch.
+    """
     with running_cluster(2) as cluster:
         leader = create_and_fill_somewhere(cluster)
         cluster.simulation.pause(leader)
@@ -171,21 +205,32 @@ def test_directory_of_another_cluster_or_node_is_rejected() -> None:
         cluster.wait_ready("broker-1")
         for config, line in (
             (broker_config(2, "broker-1"), "belongs to node 1, not to 2 (node.id)"),
-            (broker_config(1, "broker-1", kraftsim_cluster_id="other"), "not to other (kraftsim.cluster.id)"),
+            (
+                broker_config(1, "broker-1", kraftsim_cluster_id="other"),
+                "not to other (kraftsim.cluster.id)",
+            ),
         ):
             with pytest.raises(ForeignDirectory, match=r"log\.dirs: .* belongs to") as refused:
-                cluster.simulation.run_until(cluster.simulation.spawn("broker-1", Broker(world, config, cluster.parts).start()))
+                cluster.simulation.run_until(
+                    cluster.simulation.spawn(
+                        "broker-1", Broker(world, config, cluster.parts).start()
+                    )
+                )
             assert line in str(refused.value)
 
 
 @pytest.mark.parametrize("refusal", ["write", "flush"])
 def test_disk_error_stops_the_broker(refusal: str) -> None:
-    """Kafka halts when its only log directory fails: what cannot be stored must not be acknowledged."""
+    """Kafka halts when its only log directory fails: what cannot be stored must not be
+    acknowledged.
+    """
     with running_cluster(log_flush_interval_messages="1") as cluster:
         cluster.run(create_and_fill)
         faults = cluster.simulation.host("broker-1").durable.faults
         if refusal == "flush":
-            faults.refusals.append(FlushRefusal(kind=FileClass.PARTITION_LOG, record_effect=lambda effect: None))
+            faults.refusals.append(
+                FlushRefusal(kind=FileClass.PARTITION_LOG, record_effect=lambda effect: None)
+            )
         else:
             faults.full.append(Full(record_effect=lambda effect: None))
 
@@ -208,7 +253,10 @@ def test_broker_that_cannot_register_stops_with_an_error() -> None:
 
         async def live() -> None:
             await broker.start()
-            with pytest.raises(RegistrationTimedOut, match="no controller accepted the registration within 5000 ms: "):
+            with pytest.raises(
+                RegistrationTimedOut,
+                match="no controller accepted the registration within 5000 ms: ",
+            ):
                 await broker.ready()
             assert isinstance(await broker.failed(), RegistrationTimedOut)
 
@@ -216,28 +264,40 @@ def test_broker_that_cannot_register_stops_with_an_error() -> None:
 
 
 def test_broker_of_another_cluster_stops_with_an_error() -> None:
-    """The quorum rejects its Fetch, so it never learns the leader. One event reports it at once, as one log line;
-    Kafka logs a line per request.
+    """The quorum rejects its Fetch, so it never learns the leader. One event reports it at once, as
+    one log line; Kafka logs a line per request.
     """
     with running_cluster() as cluster:
         world = cluster.simulation.world_of("client")
-        config = broker_config(2, "client", initial_broker_registration_timeout_ms="5000", kraftsim_cluster_id=OTHER_CLUSTER)
+        config = broker_config(
+            2,
+            "client",
+            initial_broker_registration_timeout_ms="5000",
+            kraftsim_cluster_id=OTHER_CLUSTER,
+        )
         broker = Broker(world, config, cluster.parts)
 
         async def live() -> BaseException:
             await broker.start()
             return await broker.failed()
 
-        failure = cluster.simulation.run_until(cluster.simulation.spawn("client", live()), limit_s=10)
+        failure = cluster.simulation.run_until(
+            cluster.simulation.spawn("client", live()), limit_s=10
+        )
         assert isinstance(failure, RegistrationTimedOut)
-        assert str(failure).endswith("within 5000 ms: the quorum answered Fetch with INCONSISTENT_CLUSTER_ID")
+        assert str(failure).endswith(
+            "within 5000 ms: the quorum answered Fetch with INCONSISTENT_CLUSTER_ID"
+        )
         (refusal,) = cluster.emitted(OtherClusterAnswered)
-        assert (refusal.own_cluster_id, refusal.error_code) == (OTHER_CLUSTER, ErrorCode.INCONSISTENT_CLUSTER_ID)
+        assert (refusal.own_cluster_id, refusal.error_code) == (
+            OTHER_CLUSTER,
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+        )
 
 
 def test_broker_re_registers_only_when_directories_become_supported() -> None:
-    """BrokerRegistrationTracker: the metadata.version supports directories, the registration has none. It is the same
-    incarnation and remains leader.
+    """BrokerRegistrationTracker: the metadata.version supports directories, the registration has
+    none. It is the same incarnation and remains leader.
     """
     with running_cluster() as cluster:
         cluster.run(create_and_fill)
@@ -250,7 +310,9 @@ def test_broker_re_registers_only_when_directories_become_supported() -> None:
             image = MetadataImage()
             for record in records:
                 image.load(record)
-            cluster.simulation.run_until(cluster.simulation.spawn("broker-1", broker.publish(image, ImageChanges(**changes))))  # type: ignore[arg-type]
+            cluster.simulation.run_until(
+                cluster.simulation.spawn("broker-1", broker.publish(image, ImageChanges(**changes)))
+            )  # type: ignore[arg-type]
             cluster.simulation.run_for(5)
             return len(cluster.emitted(BrokerEpochReceived))
 
@@ -259,8 +321,12 @@ def test_broker_re_registers_only_when_directories_become_supported() -> None:
         assert publish(registries=True) == 1
         assert publish(features=True) == 2
         own = broker.image.broker(1)
-        assert own is not None and own.directories and own.incarnation_id == registered.incarnation_id
-        assert own.broker_epoch == broker.broker_epoch == first.broker_epoch, "an incarnation keeps its epoch"
+        assert (
+            own is not None and own.directories and own.incarnation_id == registered.incarnation_id
+        )
+        assert own.broker_epoch == broker.broker_epoch == first.broker_epoch, (
+            "an incarnation keeps its epoch"
+        )
         assert len(cluster.emitted(BrokerRegistered)) == 2
         assert cluster.run(repeat_last) == (0, 8)
         assert len(cluster.emitted(LeaderElected)) == 1
@@ -285,8 +351,8 @@ class CountsBeforeTheFlush(Leadership):
 
 
 def test_broker_halts_when_the_quorum_loses_committed_records() -> None:
-    """With a controller that commits too early: the log would have to be truncated below its high watermark, which a
-    restarted broker does not know. After the restart it follows again.
+    """With a controller that commits too early: the log would have to be truncated below its high
+    watermark, which a restarted broker does not know. After the restart it follows again.
     """
     with Simulation(3) as simulation:
         cluster = Cluster(simulation, 1, "3.9", {})

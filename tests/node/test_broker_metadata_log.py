@@ -1,5 +1,5 @@
-"""A broker keeps a replica of the metadata log: it starts from it, recovers it, replaces it by snapshots, and follows
-the current leader.
+"""A broker keeps a replica of the metadata log: it starts from it, recovers it, replaces it by
+snapshots, and follows the current leader.
 """
 
 import pytest
@@ -29,7 +29,11 @@ def content(cluster: Cluster, host: str, path: str = LOG) -> bytes:
 
 def names(cluster: Cluster, host: str, suffix: str) -> list[str]:
     """The names of the metadata log files with this suffix."""
-    return sorted(path for path in cluster.simulation.host(host).durable.names if path.startswith(METADATA_TOPIC) and path.endswith(suffix))
+    return sorted(
+        path
+        for path in cluster.simulation.host(host).durable.names
+        if path.startswith(METADATA_TOPIC) and path.endswith(suffix)
+    )
 
 
 def create(*topics: str):
@@ -64,7 +68,12 @@ def test_broker_stores_the_metadata_log_in_kafkas_layout() -> None:
         state = parse_quorum_state(content(cluster, "broker-1", QUORUM_STATE))
         assert (state.leader_id, state.leader_epoch, state.voted_id) == (101, 1, -1)
         held = names(cluster, "broker-1", "")
-        assert {"__cluster_metadata-0/leader-epoch-checkpoint", "__cluster_metadata-0/partition.metadata", LOG, QUORUM_STATE} <= set(held)
+        assert {
+            "__cluster_metadata-0/leader-epoch-checkpoint",
+            "__cluster_metadata-0/partition.metadata",
+            LOG,
+            QUORUM_STATE,
+        } <= set(held)
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
@@ -75,7 +84,11 @@ def test_restarted_broker_reads_its_log_and_fetches_the_rest(power_loss: bool) -
         before = content(cluster, "broker-1")
         restart(cluster, "broker-1", power_loss=power_loss)
         cluster.wait_ready("broker-1")
-        recovered = [event for event in cluster.emitted(LogRecovered, "broker-1") if event.topic == METADATA_TOPIC]
+        recovered = [
+            event
+            for event in cluster.emitted(LogRecovered, "broker-1")
+            if event.topic == METADATA_TOPIC
+        ]
         assert recovered[0].next_offset == 0
         assert power_loss or recovered[1].next_offset > 5
         cluster.run(create("after"), "broker-2")
@@ -95,7 +108,11 @@ def test_torn_tail_of_the_metadata_log_is_truncated_and_fetched_again(torn_bytes
         del inode.cache[-torn_bytes:]
         cluster.simulation.restart("broker-1")
         cluster.wait_ready("broker-1")
-        recovered = [event for event in cluster.emitted(LogRecovered, "broker-1") if event.topic == METADATA_TOPIC]
+        recovered = [
+            event
+            for event in cluster.emitted(LogRecovered, "broker-1")
+            if event.topic == METADATA_TOPIC
+        ]
         assert recovered[1].truncated_bytes > 0
         cluster.simulation.run_for(1)
         assert content(cluster, CONTROLLER_HOST).startswith(content(cluster, "broker-1"))
@@ -103,7 +120,9 @@ def test_torn_tail_of_the_metadata_log_is_truncated_and_fetched_again(torn_bytes
 
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_metadata_log_ends_where_a_segment_lost_its_end(is_whole: bool) -> None:
-    """A power loss may leave a later segment: it is useless without the preceding records, even if the gap is between two batches."""
+    """A power loss may leave a later segment: it is useless without the preceding records, even if
+    the gap is between two batches.
+    """
     with running_cluster(metadata_log_segment_bytes="1000") as cluster:
         cluster.run(create("t"))
         cluster.simulation.run_for(20)
@@ -118,7 +137,10 @@ def test_metadata_log_ends_where_a_segment_lost_its_end(is_whole: bool) -> None:
         assert names(cluster, "broker-1", ".log") == segments[:2]
         cluster.wait_ready("broker-1")
         cluster.simulation.run_for(1)
-        theirs, own = (b"".join(content(cluster, host, path) for path in names(cluster, host, ".log")) for host in (CONTROLLER_HOST, "broker-1"))
+        theirs, own = (
+            b"".join(content(cluster, host, path) for path in names(cluster, host, ".log"))
+            for host in (CONTROLLER_HOST, "broker-1")
+        )
         assert len(own) > 2000 and theirs.startswith(own)
 
 
@@ -130,12 +152,21 @@ def test_completed_segment_is_flushed() -> None:
         before = {path: content(cluster, "broker-1", path) for path in complete[:-1]}
         assert len(before) > 2
         cluster.kill("broker-1", power_loss=True)
-        assert {path: content(cluster, "broker-1", path) for path in names(cluster, "broker-1", ".log") if path in before} == before
+        assert {
+            path: content(cluster, "broker-1", path)
+            for path in names(cluster, "broker-1", ".log")
+            if path in before
+        } == before
 
 
 def test_without_a_controller_only_the_own_snapshot_is_loaded() -> None:
-    """Later records of the log may be uncommitted. With a controller the broker continues from there."""
-    with running_cluster(**{name.replace(".", "_"): value for name, value in MANY_SNAPSHOTS.items()}) as cluster:
+    """Later records of the log may be uncommitted.
+
+    With a controller the broker continues from there.
+    """
+    with running_cluster(
+        **{name.replace(".", "_"): value for name, value in MANY_SNAPSHOTS.items()}
+    ) as cluster:
         cluster.run(create("t"))
         cluster.simulation.run_for(30)
         cluster.kill(CONTROLLER_HOST)
@@ -152,9 +183,17 @@ def test_without_a_controller_only_the_own_snapshot_is_loaded() -> None:
 
 
 def test_broker_that_was_away_for_long_fetches_the_leaders_snapshot() -> None:
-    """The records it lacks are deleted; after the snapshot its state is current, and its log begins there."""
-    settings = {**MANY_SNAPSHOTS, "metadata.max.retention.bytes": "0", "metadata.log.segment.bytes": "1000"}
-    with running_cluster(2, **{name.replace(".", "_"): value for name, value in settings.items()}) as cluster:
+    """The records it lacks are deleted; after the snapshot its state is current, and its log begins
+    there.
+    """
+    settings = {
+        **MANY_SNAPSHOTS,
+        "metadata.max.retention.bytes": "0",
+        "metadata.log.segment.bytes": "1000",
+    }
+    with running_cluster(
+        2, **{name.replace(".", "_"): value for name, value in settings.items()}
+    ) as cluster:
         cluster.run(create("t"), "broker-2")
         cluster.kill("broker-1")
         cluster.run(create("u"), "broker-2")
@@ -163,8 +202,15 @@ def test_broker_that_was_away_for_long_fetches_the_leaders_snapshot() -> None:
         cluster.wait_ready("broker-1")
         (loaded,) = cluster.emitted(SnapshotLoaded, "broker-1")
         cluster.simulation.run_for(1)
-        assert loaded.end_offset in {event.end_offset for event in cluster.emitted(SnapshotWritten, CONTROLLER_HOST)}
-        assert min(int(path.split("/")[1].split(".")[0]) for path in names(cluster, "broker-1", ".log")) >= loaded.end_offset
+        assert loaded.end_offset in {
+            event.end_offset for event in cluster.emitted(SnapshotWritten, CONTROLLER_HOST)
+        }
+        assert (
+            min(
+                int(path.split("/")[1].split(".")[0]) for path in names(cluster, "broker-1", ".log")
+            )
+            >= loaded.end_offset
+        )
         assert same_image(cluster, "broker-1", "broker-2")
         applied = [event.next_offset for event in cluster.emitted(MetadataApplied, "broker-1")]
         assert applied[-1] >= loaded.end_offset
@@ -172,13 +218,21 @@ def test_broker_that_was_away_for_long_fetches_the_leaders_snapshot() -> None:
 
 def test_broker_deletes_metadata_log_segments_before_its_snapshots() -> None:
     """metadata.max.retention.bytes applies to its log as to the leader's."""
-    settings = {**MANY_SNAPSHOTS, "metadata.max.retention.bytes": "5000", "metadata.log.segment.bytes": "1000"}
-    with running_cluster(**{name.replace(".", "_"): value for name, value in settings.items()}) as cluster:
+    settings = {
+        **MANY_SNAPSHOTS,
+        "metadata.max.retention.bytes": "5000",
+        "metadata.log.segment.bytes": "1000",
+    }
+    with running_cluster(
+        **{name.replace(".", "_"): value for name, value in settings.items()}
+    ) as cluster:
         cluster.simulation.run_for(400)
         assert len(cluster.emitted(SnapshotWritten, "broker-1")) > 5
         assert len(names(cluster, "broker-1", ".checkpoint")) <= 3
         assert LOG not in names(cluster, "broker-1", ".log")
-        kept = sum(len(content(cluster, "broker-1", path)) for path in names(cluster, "broker-1", ".log"))
+        kept = sum(
+            len(content(cluster, "broker-1", path)) for path in names(cluster, "broker-1", ".log")
+        )
         assert kept < 10_000
         restart(cluster, "broker-1")
         cluster.wait_ready("broker-1")
@@ -187,19 +241,31 @@ def test_broker_deletes_metadata_log_segments_before_its_snapshots() -> None:
 
 @pytest.mark.parametrize("first_voters", [0, 3])
 def test_broker_follows_the_next_leader(first_voters: int) -> None:
-    """With voters in the configuration (0), or in the log with only bootstrap servers in the configuration: no broker registers again."""
+    """With voters in the configuration (0), or in the log with only bootstrap servers in the
+    configuration: no broker registers again.
+    """
     with Simulation(5) as simulation:
         spec = ClusterSpec(brokers=1, controllers=3, first_voters=first_voters)
         cluster = SimulatedCluster(spec, simulation)
-        seen: dict[type, list[tuple[str, object]]] = {ControllerElected: [], BrokerEpochReceived: [], NodeReady: []}
-        simulation.observe(lambda node, incarnation, n, t_ns, event: seen.get(type(event), []).append((node, event)))
+        seen: dict[type, list[tuple[str, object]]] = {
+            ControllerElected: [],
+            BrokerEpochReceived: [],
+            NodeReady: [],
+        }
+        simulation.observe(
+            lambda node, incarnation, n, t_ns, event: seen.get(type(event), []).append(
+                (node, event)
+            )
+        )
         simulation.add_host("asker")
         cluster.start()
         simulation.run_until(cluster.wait_until_ready(), limit_s=60)
         world = simulation.world_of("asker")
 
         async def ask_for_many() -> list[int]:
-            client = InitProducerIdClient(world, bootstrap=cluster.addresses, client_id="asker", retry_backoff_ms=20)
+            client = InitProducerIdClient(
+                world, bootstrap=cluster.addresses, client_id="asker", retry_backoff_ms=20
+            )
             found = await client.ask(1500)
             await client.close()
             return found
@@ -214,5 +280,8 @@ def test_broker_follows_the_next_leader(first_voters: int) -> None:
         assert len(seen[BrokerEpochReceived]) == 1
         assert cluster.failures == []
         own = [path for path in cluster.hosts["broker-1"].durable.names if path.endswith(LOG)]
-        epochs = {each.partition_leader_epoch for each in split_batches(bytes(cluster.hosts["broker-1"].durable.names[own[0]].cache))}
+        epochs = {
+            each.partition_leader_epoch
+            for each in split_batches(bytes(cluster.hosts["broker-1"].durable.names[own[0]].cache))
+        }
         assert len(epochs) >= 2

@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
-from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdBlockRequested, ProducerIdReturned
+from kraftsim.events.producer_ids import (
+    InitProducerIdRefused,
+    ProducerIdBlockRequested,
+    ProducerIdReturned,
+)
 from kraftsim.node.api_offer import ApiOffer
 from kraftsim.releases.catalogue import release
 from protocol.api_keys import ApiKey
@@ -16,28 +20,43 @@ from tests.node.brokers import Client, running_cluster
 
 
 def test_first_request_finds_no_block_and_then_ids_are_sequential() -> None:
-    """3.6 and later: COORDINATOR_LOAD_IN_PROGRESS at once, then 0, 1, 2 in every version; each id emits an event."""
+    """3.6 and later: COORDINATOR_LOAD_IN_PROGRESS at once, then 0, 1, 2 in every version; each id
+    emits an event.
+    """
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
             first = await client.producer_id()
-            assert (first.error_code, first.producer_id, first.producer_epoch) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+            assert (first.error_code, first.producer_id, first.producer_epoch) == (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                -1,
+                -1,
+            )
             await asyncio.sleep(0.5)
             for version in range(6):
                 answer = await client.producer_id(version)
-                assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, version, 0)
+                assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (
+                    0,
+                    version,
+                    0,
+                )
             given = await client.producer_id(5, producer_id=3, producer_epoch=7)
             assert (given.producer_id, given.producer_epoch) == (6, 0)
 
         cluster.run(work)
-        assert [(event.producer_id, event.fresh, event.client_id) for event in cluster.emitted(ProducerIdReturned)] == [
-            (number, True, "test") for number in range(7)
+        assert [
+            (event.producer_id, event.fresh, event.client_id)
+            for event in cluster.emitted(ProducerIdReturned)
+        ] == [(number, True, "test") for number in range(7)]
+        assert [event.error_code for event in cluster.emitted(InitProducerIdRefused)] == [
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         ]
-        assert [event.error_code for event in cluster.emitted(InitProducerIdRefused)] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
 def test_next_block_is_prefetched_before_the_first_is_used_up(figures) -> None:
-    """The 901st id triggers it: a client that is not too fast never notices the end of the block."""
+    """The 901st id triggers it: a client that is not too fast never notices the end of the
+    block.
+    """
     refused_at_first = 0
     with running_cluster() as cluster:
 
@@ -74,22 +93,36 @@ def test_brokers_have_separate_blocks() -> None:
         ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
-        ({"transactional_id": "x", "transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
-        ({"transactional_id": "x", "transaction_timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        (
+            {"transactional_id": "x", "transaction_timeout_ms": 0},
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ),
+        (
+            {"transactional_id": "x", "transaction_timeout_ms": 900_001},
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ),
         ({"transactional_id": "x"}, ErrorCode.NOT_COORDINATOR),
     ],
 )
 def test_invalid_init_producer_id_is_rejected(asked: dict[str, Any], error: ErrorCode) -> None:
-    """TransactionCoordinator.handleInitProducerId; there is no coordinator until `__transaction_state` exists."""
+    """TransactionCoordinator.handleInitProducerId; there is no coordinator until
+    `__transaction_state` exists.
+    """
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
             await client.fresh_producer_id()
             answer = await client.producer_id(**asked)
-            assert (ErrorCode(answer.error_code), answer.producer_id, answer.producer_epoch) == (error, -1, -1)
+            assert (ErrorCode(answer.error_code), answer.producer_id, answer.producer_epoch) == (
+                error,
+                -1,
+                -1,
+            )
 
         cluster.run(work)
-        assert cluster.emitted(InitProducerIdRefused)[-1].transactional_id == asked.get("transactional_id")
+        assert cluster.emitted(InitProducerIdRefused)[-1].transactional_id == asked.get(
+            "transactional_id"
+        )
 
 
 def test_before_3_6_the_first_request_waits_for_the_block() -> None:
@@ -122,7 +155,9 @@ def test_before_3_6_a_wait_without_a_controller_times_out() -> None:
 
 
 def test_controller_creates_topics_in_every_version() -> None:
-    """CreateTopics is forwarded in an Envelope, and the response has the client's version (KIP-590)."""
+    """CreateTopics is forwarded in an Envelope, and the response has the client's version
+    (KIP-590).
+    """
     with running_cluster() as cluster:
 
         async def work(client: Client) -> None:
@@ -131,19 +166,29 @@ def test_controller_creates_topics_in_every_version() -> None:
                     CreatableTopic(name=f"t{version}", num_partitions=2, replication_factor=1),
                     CreatableTopic(name="no good", num_partitions=1),
                 ]
-                answer = await client.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), version)
-                assert [(topic.name, topic.error_code) for topic in answer.topics] == [(f"t{version}", 0), ("no good", 17)]
+                answer = await client.ask(
+                    CreateTopicsRequest(topics=topics, timeout_ms=1000), version
+                )
+                assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+                    (f"t{version}", 0),
+                    ("no good", 17),
+                ]
 
         cluster.run(work)
 
 
 def test_broker_supports_the_api_versions_of_its_release() -> None:
     """The ranges of the release, from version 0 where Kafka has it."""
-    for name, produce, fetch, init in (("3.9", (0, 11), (0, 17), (0, 5)), ("3.5", (0, 9), (0, 15), (0, 4))):
+    for name, produce, fetch, init in (
+        ("3.9", (0, 11), (0, 17), (0, 5)),
+        ("3.5", (0, 9), (0, 15), (0, 4)),
+    ):
         with running_cluster(release_name=name) as cluster:
 
             async def work(client: Client) -> dict[int, tuple[int, int]]:
-                answer = await client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"))
+                answer = await client.ask(
+                    ApiVersionsRequest(client_software_name="t", client_software_version="1")
+                )
                 assert [level.name for level in answer.finalized_features] == ["metadata.version"]
                 return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
@@ -153,7 +198,11 @@ def test_broker_supports_the_api_versions_of_its_release() -> None:
 
 
 def test_produce_is_advertised_from_version_0() -> None:
-    """4.0 serves it from 3, but librdkafka assumes that a broker without version 0 does not support compression (KAFKA-18659)."""
-    offer = ApiOffer({ApiKey.PRODUCE: (3, 12), ApiKey.FETCH: (4, 17)}, [ApiKey.PRODUCE, ApiKey.FETCH], {})
+    """4.0 serves it from 3, but librdkafka assumes that a broker without version 0 does not support
+    compression (KAFKA-18659).
+    """
+    offer = ApiOffer(
+        {ApiKey.PRODUCE: (3, 12), ApiKey.FETCH: (4, 17)}, [ApiKey.PRODUCE, ApiKey.FETCH], {}
+    )
     assert offer.served == {ApiKey.PRODUCE: (3, 12), ApiKey.FETCH: (4, 17)}
     assert offer.advertised == {ApiKey.PRODUCE: (0, 12), ApiKey.FETCH: (4, 17)}

@@ -1,4 +1,6 @@
-"""kraftsim's clients against a simulated cluster: every record exactly once, every id once, under any fault."""
+"""kraftsim's clients against a simulated cluster: every record exactly once, every id once, under
+any fault.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -23,8 +25,17 @@ from protocol.api_keys import ApiKey
 from protocol.batches import build_batch
 from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
-from protocol.messages.k03_metadata import MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
+from protocol.messages.k02_list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.messages.k03_metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.registry import declared_api_keys, request_class, response_class
 from protocol.metadata.registry import declared_records
@@ -40,7 +51,9 @@ PORT = 9092
 
 
 def import_everything() -> None:
-    """Import what nodes import on demand: under pytest an import opens files, which simulated nodes must not do."""
+    """Import what nodes import on demand: under pytest an import opens files, which simulated nodes
+    must not do.
+    """
     for role in ("broker", "controller"):
         Catalogue(f"kraftsim.node.{role}.handlers", "HANDLER", Handler).all()
     releases()
@@ -56,14 +69,18 @@ class SimulatedCluster:
     def __init__(self, seed: int, release: str = "3.9") -> None:
         self.simulation = Simulation(seed)
         self.spec = ClusterSpec(brokers=2, release=release)
-        self.properties = {node.name: node.properties for node in self.spec.nodes(host_is_name=True)}
+        self.properties = {
+            node.name: node.properties for node in self.spec.nodes(host_is_name=True)
+        }
         self.bootstrap = [(name, PORT) for name in self.spec.broker_names]
         self.emitted: list[Event] = []
 
     def __enter__(self) -> "SimulatedCluster":
         import_everything()
         self.simulation.__enter__()
-        self.simulation.observe(lambda node, incarnation, n, t_ns, event: self.emitted.append(event))
+        self.simulation.observe(
+            lambda node, incarnation, n, t_ns, event: self.emitted.append(event)
+        )
         for name in (*self.properties, "client"):
             self.simulation.add_host(name)
         self.simulation.on_restart = lambda host: self._run(host.name)
@@ -75,7 +92,10 @@ class SimulatedCluster:
         self.simulation.__exit__(*trouble)
 
     async def _run(self, name: str) -> None:
-        node = build_node(NodeConfig.parse({**self.properties[name], "log.dirs": "data"}), self.simulation.world_of(name))
+        node = build_node(
+            NodeConfig.parse({**self.properties[name], "log.dirs": "data"}),
+            self.simulation.world_of(name),
+        )
         await node.start()
         await node.failed()
 
@@ -85,7 +105,9 @@ class SimulatedCluster:
     def restart_at(self, seconds: float, name: str, *, down_seconds: float = 0.5) -> None:
         start_ns = self.simulation.now_ns + int(seconds * 1e9)
         self.simulation.triggers.at(start_ns, lambda _: self.simulation.kill(name))
-        self.simulation.triggers.at(start_ns + int(down_seconds * 1e9), lambda _: self.simulation.restart(name))
+        self.simulation.triggers.at(
+            start_ns + int(down_seconds * 1e9), lambda _: self.simulation.restart(name)
+        )
 
     def emitted_of(self, kind: type[Event]) -> list[Any]:
         return [event for event in self.emitted if type(event) is kind]
@@ -108,13 +130,22 @@ class SimulatedCluster:
 
     def producer(self, client_id: str = "p", **settings: Any) -> ProducerClient:
         world = self.simulation.world_of("client")
-        return ProducerClient(world, bootstrap=self.bootstrap, client_id=client_id, settings=ProducerSettings(**settings))
+        return ProducerClient(
+            world,
+            bootstrap=self.bootstrap,
+            client_id=client_id,
+            settings=ProducerSettings(**settings),
+        )
 
     def reader(self) -> ReaderClient:
-        return ReaderClient(self.simulation.world_of("client"), bootstrap=self.bootstrap, client_id="r")
+        return ReaderClient(
+            self.simulation.world_of("client"), bootstrap=self.bootstrap, client_id="r"
+        )
 
 
-async def produce(cluster: SimulatedCluster, count: int, pause_seconds: float = 0.0, **settings: Any) -> int:
+async def produce(
+    cluster: SimulatedCluster, count: int, pause_seconds: float = 0.0, **settings: Any
+) -> int:
     """Send `count` records over all partitions, and return how many are in flight at the end."""
     await cluster.create_topic()
     producer = cluster.producer(**settings)
@@ -137,7 +168,9 @@ async def read(cluster: SimulatedCluster) -> list[Any]:
 def assert_exactly_once(cluster: SimulatedCluster, count: int) -> None:
     """Every record is in the log once, in order, at the acknowledged offset."""
     records = cluster.run(read(cluster))
-    assert sorted(record.key for record in records) == [f"key-{index:05d}" for index in range(count)]
+    assert sorted(record.key for record in records) == [
+        f"key-{index:05d}" for index in range(count)
+    ]
     for partition in range(PARTITIONS):
         keys = [record.key for record in records if record.partition == partition]
         assert keys == sorted(keys), f"partition {partition} is out of order"
@@ -165,16 +198,23 @@ def kill_controller(cluster: SimulatedCluster) -> None:
 
 
 def lose_answers(cluster: SimulatedCluster) -> None:
-    """Reset the connection instead of sending the nth Produce response: the batch is in the log, and the producer does not know."""
+    """Reset the connection instead of sending the nth Produce response: the batch is in the log,
+    and the producer does not know.
+    """
     for nth in range(1, 200, 7):
         cluster.simulation.triggers.on_frame(
-            lambda trigger_context: trigger_context.frame.cut(0) if trigger_context.frame else None, api_key=ApiKey.PRODUCE, is_response=True, nth=nth
+            lambda trigger_context: trigger_context.frame.cut(0) if trigger_context.frame else None,
+            api_key=ApiKey.PRODUCE,
+            is_response=True,
+            nth=nth,
         )
 
 
 @pytest.mark.parametrize("trouble", [kill_brokers, kill_controller, lose_answers])
 @pytest.mark.parametrize("seed", range(3))
-def test_records_arrive_once_under_faults(trouble: Callable[[SimulatedCluster], None], seed: int) -> None:
+def test_records_arrive_once_under_faults(
+    trouble: Callable[[SimulatedCluster], None], seed: int
+) -> None:
     """KIP-98: retries keep their sequences, so that a broker can tell them from new batches."""
     with SimulatedCluster(seed) as cluster:
         trouble(cluster)
@@ -186,14 +226,17 @@ def test_records_arrive_once_under_faults(trouble: Callable[[SimulatedCluster], 
 
 @pytest.mark.parametrize("release", ["3.9", "3.5"])
 def test_every_producer_id_is_allocated_once(release: str) -> None:
-    """Two clients, two brokers, several blocks, with restarts of a broker and of the controller (KIP-730); also where
-    brokers wait for blocks.
+    """Two clients, two brokers, several blocks, with restarts of a broker and of the controller
+    (KIP-730); also where brokers wait for blocks.
     """
     with SimulatedCluster(5, release) as cluster:
 
         async def ask(client_id: str) -> list[int]:
             client = InitProducerIdClient(
-                cluster.simulation.world_of("client"), bootstrap=cluster.bootstrap, client_id=client_id, retry_backoff_ms=10
+                cluster.simulation.world_of("client"),
+                bootstrap=cluster.bootstrap,
+                client_id=client_id,
+                retry_backoff_ms=10,
             )
             ids = await client.ask(1500)
             await client.close()
@@ -229,20 +272,38 @@ async def test_batch_with_a_wrong_checksum_is_not_returned(make_world: MakeWorld
 
     def answer(head: RequestHead, body: Message) -> Message:
         if head.api_key == ApiKey.METADATA:
-            partition = MetadataResponsePartition(partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
+            partition = MetadataResponsePartition(
+                partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1]
+            )
             return MetadataResponse(
                 brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=peer.port)],
-                topics=[MetadataResponseTopic(name=TOPIC, topic_id=bytes([9] * 16), partitions=[partition])],
+                topics=[
+                    MetadataResponseTopic(
+                        name=TOPIC, topic_id=bytes([9] * 16), partitions=[partition]
+                    )
+                ],
             )
         if head.api_key == ApiKey.LIST_OFFSETS:
             offset = 0 if body.topics[0].partitions[0].timestamp == -2 else 1
             return ListOffsetsResponse(
-                topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=[ListOffsetsPartitionResponse(partition_index=0, offset=offset)])]
+                topics=[
+                    ListOffsetsTopicResponse(
+                        name=TOPIC,
+                        partitions=[ListOffsetsPartitionResponse(partition_index=0, offset=offset)],
+                    )
+                ]
             )
         data = PartitionData(partition_index=0, high_watermark=1, records=bytes(batch))
-        return FetchResponse(responses=[FetchableTopicResponse(topic_id=bytes([9] * 16), partitions=[data])])
+        return FetchResponse(
+            responses=[FetchableTopicResponse(topic_id=bytes([9] * 16), partitions=[data])]
+        )
 
-    offers = {ApiKey.API_VERSIONS: (0, 4), ApiKey.METADATA: (0, 12), ApiKey.LIST_OFFSETS: (0, 9), ApiKey.FETCH: (0, 17)}
+    offers = {
+        ApiKey.API_VERSIONS: (0, 4),
+        ApiKey.METADATA: (0, 12),
+        ApiKey.LIST_OFFSETS: (0, 9),
+        ApiKey.FETCH: (0, 17),
+    }
     async with scripted_peer(answer, offers) as peer:
         reader = ReaderClient(make_world(), bootstrap=[("127.0.0.1", peer.port)], client_id="r")
         with pytest.raises(MalformedMessage, match="wrong CRC"):

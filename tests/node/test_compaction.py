@@ -1,5 +1,5 @@
-"""A compacted log has the same latest value of every key, and the same state of every producer and transaction, however
-the cleaning ends.
+"""A compacted log has the same latest value of every key, and the same state of every producer and
+transaction, however the cleaning ends.
 
 Source: kafka.log.{LogCleaner, LogCleanerTest, LogCleanerIntegrationTest}, KIP-534, KIP-98.
 """
@@ -45,8 +45,8 @@ def names(sim: Simulation) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_compacted_log_has_the_same_latest_values(seed: int) -> None:
-    """Cleaned once, again with newer records, and a third time when tombstones and markers may be removed: each log
-    is smaller and equivalent.
+    """Cleaned once, again with newer records, and a third time when tombstones and markers may be
+    removed: each log is smaller and equivalent.
     """
     with simulation(seed) as sim:
 
@@ -68,10 +68,15 @@ def test_compacted_log_has_the_same_latest_values(seed: int) -> None:
             later = keyed.now_ms + 10_000
             third = await keyed.clean(checkpoint=second.next_dirty_offset, now_ms=later)
             sizes.append(keyed.log.size_bytes)
-            assert observed(keyed.log) == longer and third.counts.kept_records <= second.counts.kept_records
+            assert (
+                observed(keyed.log) == longer
+                and third.counts.kept_records <= second.counts.kept_records
+            )
             again = await opened(sim.world_of("a"), 0)
             assert observed(again.log) == longer
-            assert [each.size_bytes for each in again.log.segments] == [each.size_bytes for each in keyed.log.segments]
+            assert [each.size_bytes for each in again.log.segments] == [
+                each.size_bytes for each in keyed.log.segments
+            ]
             assert again.log.base_offsets == keyed.log.base_offsets
             return sizes
 
@@ -81,7 +86,9 @@ def test_compacted_log_has_the_same_latest_values(seed: int) -> None:
 
 
 def test_every_offset_is_found_in_the_cleaned_log() -> None:
-    """A read at a removed offset returns the next batch; a search by timestamp finds what a scan finds."""
+    """A read at a removed offset returns the next batch; a search by timestamp finds what a scan
+    finds.
+    """
     with simulation(3) as sim:
 
         async def exercise() -> int:
@@ -91,10 +98,14 @@ def test_every_offset_is_found_in_the_cleaned_log() -> None:
             log.replay(batches.append)
             for offset in range(log.log_end_offset):
                 found = RecordBatch(log.read(offset, 1, log.log_end_offset))
-                assert found.base_offset == next(each.base_offset for each in batches if each.last_offset >= offset), f"offset {offset}"
+                assert found.base_offset == next(
+                    each.base_offset for each in batches if each.last_offset >= offset
+                ), f"offset {offset}"
             for batch in batches:
                 for record in batch.records():
-                    found_record = searched(log.find_timestamp(record.timestamp, log.log_end_offset))
+                    found_record = searched(
+                        log.find_timestamp(record.timestamp, log.log_end_offset)
+                    )
                     assert found_record is None or found_record.timestamp >= record.timestamp
             return len(batches)
 
@@ -102,7 +113,9 @@ def test_every_offset_is_found_in_the_cleaned_log() -> None:
 
 
 def test_full_offset_map_ends_the_cleaning_early() -> None:
-    """The next cleaning continues from there: together they leave what one with a large map would leave."""
+    """The next cleaning continues from there: together they leave what one with a large map would
+    leave.
+    """
     with simulation(5) as sim, simulation(5) as other:
 
         async def exercise() -> tuple[int, Observed, Observed]:
@@ -166,7 +179,9 @@ def test_corrupted_batch_is_not_cleaned() -> None:
             before = {path: len(sim.world_of("a").disk.read(f"t-0/{path}")) for path in names(sim)}
             with pytest.raises(UncleanableLog, match="checksum") as trouble:
                 await keyed.clean()
-            assert {path: len(sim.world_of("a").disk.read(f"t-0/{path}")) for path in names(sim)} == before
+            assert {
+                path: len(sim.world_of("a").disk.read(f"t-0/{path}")) for path in names(sim)
+            } == before
             return str(trouble.value)
 
         assert "segment 0" in run(sim, exercise())
@@ -188,8 +203,8 @@ class Crash:
 
 
 def crashed(seed: int, at: int, *, power_loss: bool) -> bool | None:
-    """Crash at the nth step of a cleaning and inspect the result; return whether a swap was in progress, None if it
-    ended before that step.
+    """Crash at the nth step of a cleaning and inspect the result; return whether a swap was in
+    progress, None if it ended before that step.
     """
     with simulation(seed * 10_000 + at) as sim:
         crash = Crash(sim, at, power_loss=power_loss)

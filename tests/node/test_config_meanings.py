@@ -1,4 +1,6 @@
-"""Each setting with effect has a one-sentence description, which DescribeConfigs returns on request."""
+"""Each setting with effect has a one-sentence description, which DescribeConfigs returns on
+request.
+"""
 
 import subprocess
 import sys
@@ -16,9 +18,21 @@ def test_every_setting_with_effect_has_a_description() -> None:
     """No description belongs to a name that no release has."""
     ours = {name for name in declared_keys() if name.startswith("kraftsim.")}
     assert {name for name in declared_keys() - ours if meaning_of(name) is None} == set()
-    known = {name for line in LINES for name in (*config_tables(line).broker, *config_tables(line).topic, *config_tables(line).internal)}
+    known = {
+        name
+        for line in LINES
+        for name in (
+            *config_tables(line).broker,
+            *config_tables(line).topic,
+            *config_tables(line).internal,
+        )
+    }
     described = {line.partition(" | ")[0] for line in TABLE.strip().splitlines()}
-    rates = {"follower.replication.throttled.rate", "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second"}
+    rates = {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
     assert described - known - declared_keys() - rates == set()
     assert all(line.count(" | ") == 1 and line.endswith(".") for line in TABLE.strip().splitlines())
 
@@ -28,18 +42,30 @@ def test_client_that_requests_documentation_gets_it() -> None:
     with running_cluster() as cluster:
 
         async def ask(client: Client) -> None:
-            resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=["message.max.bytes", "num.io.threads"])
+            resource = DescribeConfigsResource(
+                resource_type=4,
+                resource_name="1",
+                configuration_keys=["message.max.bytes", "num.io.threads"],
+            )
             for wanted in (True, False):
-                answer = await client.ask(DescribeConfigsRequest(resources=[resource], include_documentation=wanted), 4)
+                answer = await client.ask(
+                    DescribeConfigsRequest(resources=[resource], include_documentation=wanted), 4
+                )
                 documentation = {row.name: row.documentation for row in answer.results[0].configs}
-                assert documentation == {"message.max.bytes": meaning_of("message.max.bytes") if wanted else None, "num.io.threads": None}
+                assert documentation == {
+                    "message.max.bytes": meaning_of("message.max.bytes") if wanted else None,
+                    "num.io.threads": None,
+                }
 
         cluster.run(ask)
 
 
 def test_startup_does_not_load_the_descriptions() -> None:
     """They are 200 lines that few clients request."""
-    code = "import sys, kraftsim.node.describe_configs, kraftsim.node.config; sys.exit('kraftsim.node.config_meanings' in sys.modules)"
+    code = (
+        "import sys, kraftsim.node.describe_configs, kraftsim.node.config; "
+        "sys.exit('kraftsim.node.config_meanings' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

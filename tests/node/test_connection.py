@@ -1,4 +1,6 @@
-"""What a client may do to a connection, and the consequences (SocketServer, KafkaApis; verified with Apache Kafka 3.9.1)."""
+"""What a client may do to a connection, and the consequences (SocketServer, KafkaApis; verified
+with Apache Kafka 3.9.1).
+"""
 
 import asyncio
 import socket
@@ -9,7 +11,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent, RequestRefused
+from kraftsim.events.connections import (
+    ConnectionClosed,
+    ConnectionOpened,
+    FrameReceived,
+    FrameSent,
+    RequestRefused,
+)
 from kraftsim.events.nodes import NodeFailed
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Deferred, Handler
@@ -60,8 +68,17 @@ def count_up(stub_node: StubNode, call: Call) -> Answer | Deferred:
 
 
 HANDLERS: list[Handler[StubNode]] = [
-    Handler(key=ApiKey.API_VERSIONS, handle=lambda stub_node, call: stub_node.offer.answer(call, FinalizedFeatures({"metadata.version": 21}, 7))),
-    Handler(key=ApiKey.INIT_PRODUCER_ID, handle=count_up, refuse=lambda call, error: InitProducerIdResponse(error_code=error)),
+    Handler(
+        key=ApiKey.API_VERSIONS,
+        handle=lambda stub_node, call: stub_node.offer.answer(
+            call, FinalizedFeatures({"metadata.version": 21}, 7)
+        ),
+    ),
+    Handler(
+        key=ApiKey.INIT_PRODUCER_ID,
+        handle=count_up,
+        refuse=lambda call, error: InitProducerIdResponse(error_code=error),
+    ),
 ]
 
 
@@ -115,7 +132,15 @@ class Client:
 
 def init(correlation_id: int, timeout_ms: int = 1) -> bytes:
     """Build an InitProducerId request."""
-    return b"".join(request_chunks(22, 4, correlation_id, "client", InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms)))
+    return b"".join(
+        request_chunks(
+            22,
+            4,
+            correlation_id,
+            "client",
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms),
+        )
+    )
 
 
 def echo(call: Call) -> InitProducerIdResponse:
@@ -133,7 +158,11 @@ async def server(make_world: MakeWorld) -> AsyncIterator[Server]:
 async def serving(world: WatchedWorld, **changed: str) -> AsyncIterator[Server]:
     """Serve with other settings."""
     config = NodeConfig.parse({**PROPERTIES, **changed})
-    offer = ApiOffer(RELEASED, [handler.key for handler in HANDLERS], {"metadata.version": (1, 21), "kraft.version": (0, 1)})
+    offer = ApiOffer(
+        RELEASED,
+        [handler.key for handler in HANDLERS],
+        {"metadata.version": (1, 21), "kraft.version": (0, 1)},
+    )
     stub_node = StubNode(offer, echo)
     shell = NodeShell(world, config, lambda: listeners.abort())
     listeners = Listeners(shell)
@@ -147,7 +176,10 @@ async def test_pipelined_requests_are_answered_in_order_and_together(server: Ser
     client = await server.connect()
     client.send(*(init(number) for number in range(100)))
     for number in range(100):
-        assert decode_response(22, 4, await client.frame()) == (number, InitProducerIdResponse(producer_id=number, producer_epoch=0))
+        assert decode_response(22, 4, await client.frame()) == (
+            number,
+            InitProducerIdResponse(producer_id=number, producer_epoch=0),
+        )
 
 
 def slow(call: Call) -> InitProducerIdResponse:
@@ -185,8 +217,12 @@ async def test_requests_waiting_for_a_turn_are_answered_after_end_of_input(serve
 
 
 @pytest.mark.parametrize("frame_events", ["true", "false"])
-async def test_muted_client_is_not_served_requests_it_already_sent(make_world: MakeWorld, frame_events: str) -> None:
-    """Requests behind one whose client exceeds its quota wait until the pause ends, also if they arrived in one read (KIP-219)."""
+async def test_muted_client_is_not_served_requests_it_already_sent(
+    make_world: MakeWorld, frame_events: str
+) -> None:
+    """Requests behind one whose client exceeds its quota wait until the pause ends, also if they
+    arrived in one read (KIP-219).
+    """
     async for server in serving(make_world(), **{"kraftsim.frame.events": frame_events}):
 
         def muting(call: Call) -> Answer:
@@ -200,7 +236,9 @@ async def test_muted_client_is_not_served_requests_it_already_sent(make_world: M
         assert [decode_response(22, 4, await client.frame())[0] for _ in range(4)] == list(range(4))
         await asyncio.sleep(0.05)
         assert [call.correlation_id for call in server.stub_node.calls] == list(range(4))
-        assert [decode_response(22, 4, await client.frame())[0] for _ in range(6)] == list(range(4, 10))
+        assert [decode_response(22, 4, await client.frame())[0] for _ in range(6)] == list(
+            range(4, 10)
+        )
 
 
 async def test_frame_may_arrive_byte_by_byte(server: Server) -> None:
@@ -236,7 +274,9 @@ async def test_response_of_a_disconnected_client_is_dropped(server: Server) -> N
     await asyncio.sleep(0.05)
     abandoned: list[bool] = []
     server.stub_node.deferred[0].when_abandoned(lambda: abandoned.append(True))
-    client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.writer.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+    )
     client.writer.transport.abort()
     assert await server.closed_because() == "peer"
     assert abandoned == [True] and server.stub_node.deferred[0].is_abandoned
@@ -289,8 +329,12 @@ def head(api_key: int, api_version: int, rest: bytes = b"", correlation_id: int 
         (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes is above the limit"),
     ],
 )
-async def test_invalid_request_closes_the_connection_without_a_response(server: Server, sent: bytes, reason: str) -> None:
-    """Bad sizes, unknown API keys, keys of another listener, unsupported versions, malformed bodies; the event has the reason."""
+async def test_invalid_request_closes_the_connection_without_a_response(
+    server: Server, sent: bytes, reason: str
+) -> None:
+    """Bad sizes, unknown API keys, keys of another listener, unsupported versions, malformed
+    bodies; the event has the reason.
+    """
     client = await server.connect()
     client.send(init(1), sent, init(2))
     assert decode_response(22, 4, await client.frame())[0] == 1
@@ -320,27 +364,54 @@ async def test_unsupported_api_versions_request_is_answered_in_version_0(server:
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 async def test_api_versions_lists_the_served_apis(server: Server, version: int) -> None:
-    """Sorted by key; features from v3, those with a minimum level of 0 from v4 (KAFKA-17492). Unimplemented APIs are not listed."""
+    """Sorted by key; features from v3, those with a minimum level of 0 from v4 (KAFKA-17492).
+
+    Unimplemented APIs are not listed.
+    """
     client = await server.connect()
     request = ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1.0")
     client.send(b"".join(request_chunks(18, version, 3, None, request)) * 2)
     correlation_id, answer = decode_response(18, version, await client.frame())
     assert (correlation_id, answer) == decode_response(18, version, await client.frame())
     assert isinstance(answer, ApiVersionsResponse)
-    assert [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys] == [(18, 0, 4), (22, 0, 5)]
+    assert [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys] == [
+        (18, 0, 4),
+        (22, 0, 5),
+    ]
     names = [feature.name for feature in answer.supported_features]
-    assert names == ([] if version < 3 else ["metadata.version"] if version == 3 else ["kraft.version", "metadata.version"])
+    assert names == (
+        []
+        if version < 3
+        else ["metadata.version"]
+        if version == 3
+        else ["kraft.version", "metadata.version"]
+    )
     if version >= 3:
         assert answer.finalized_features_epoch == 7
-        assert [(level.name, level.max_version_level) for level in answer.finalized_features] == [("metadata.version", 21)]
+        assert [(level.name, level.max_version_level) for level in answer.finalized_features] == [
+            ("metadata.version", 21)
+        ]
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "ä"])
 async def test_invalid_client_software_name_is_rejected(server: Server, name: str) -> None:
     """Error 42 and an empty list; the connection remains usable."""
     client = await server.connect()
-    client.send(b"".join(request_chunks(18, 3, 3, None, ApiVersionsRequest(client_software_name=name, client_software_version="1"))), init(1))
-    assert decode_response(18, 3, await client.frame())[1] == ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    client.send(
+        b"".join(
+            request_chunks(
+                18,
+                3,
+                3,
+                None,
+                ApiVersionsRequest(client_software_name=name, client_software_version="1"),
+            )
+        ),
+        init(1),
+    )
+    assert decode_response(18, 3, await client.frame())[1] == ApiVersionsResponse(
+        error_code=ErrorCode.INVALID_REQUEST
+    )
     assert decode_response(22, 4, await client.frame())[0] == 1
 
 
@@ -353,7 +424,10 @@ async def test_uncaught_exception_is_answered_with_error_minus_one(server: Serve
     assert decode_response(22, 4, await client.frame())[1] == InitProducerIdResponse(error_code=-1)
     (refused,) = server.world.emitted_of(RequestRefused)
     assert isinstance(refused, RequestRefused)
-    assert (refused.action, refused.reason) == ("answered", "the handler failed: KeyError: 'missing'")
+    assert (refused.action, refused.reason) == (
+        "answered",
+        "the handler failed: KeyError: 'missing'",
+    )
 
 
 async def test_failed_assertion_stops_the_node(server: Server) -> None:
@@ -369,7 +443,10 @@ async def test_failed_assertion_stops_the_node(server: Server) -> None:
     with pytest.raises((ConnectionError, AssertionError)):
         assert not await client.is_closed()
     assert server.shell.is_dead
-    assert [event.reason.startswith("AssertionError: the assertion message") for event in server.world.emitted_of(NodeFailed)] == [True]  # type: ignore[attr-defined]
+    assert [
+        event.reason.startswith("AssertionError: the assertion message")  # type: ignore[attr-defined]
+        for event in server.world.emitted_of(NodeFailed)
+    ] == [True]  # type: ignore[attr-defined]
     async with asyncio.timeout(1):
         assert isinstance(await server.shell.failed(), AssertionError)
 
@@ -413,9 +490,16 @@ async def test_every_frame_emits_an_event_if_enabled(server: Server) -> None:
     await client.frame()
     own, peer = client.writer.get_extra_info("sockname"), client.writer.get_extra_info("peername")
     link = f"{own[0]}:{own[1]}>{peer[0]}:{peer[1]}"
-    (received,), (sent,) = server.world.emitted_of(FrameReceived), server.world.emitted_of(FrameSent)
+    (received,), (sent,) = (
+        server.world.emitted_of(FrameReceived),
+        server.world.emitted_of(FrameSent),
+    )
     assert isinstance(received, FrameReceived) and isinstance(sent, FrameSent)
-    assert (received.link, received.size_bytes, received.is_response) == (link, len(init(1)) - 4, False)
+    assert (received.link, received.size_bytes, received.is_response) == (
+        link,
+        len(init(1)) - 4,
+        False,
+    )
     assert (sent.link, sent.api_key, sent.correlation_id, sent.is_response) == (link, 22, 1, True)
     assert len(server.world.emitted_of(ConnectionOpened)) == 1
 
@@ -424,5 +508,9 @@ async def test_port_in_use_is_one_clear_line(server: Server) -> None:
     """And listeners that were already opened are closed again."""
     taken = server.listeners.bound["PLAINTEXT"].port
     listeners = Listeners(server.shell)
-    with pytest.raises(ListenerError, match=f"listeners: cannot listen on B://127.0.0.1:{taken}: .*in use"):
-        await listeners.open([Endpoint("A", "127.0.0.1", 0), Endpoint("B", "127.0.0.1", taken)], None)  # type: ignore[arg-type]
+    with pytest.raises(
+        ListenerError, match=f"listeners: cannot listen on B://127.0.0.1:{taken}: .*in use"
+    ):
+        await listeners.open(
+            [Endpoint("A", "127.0.0.1", 0), Endpoint("B", "127.0.0.1", taken)], None
+        )  # type: ignore[arg-type]

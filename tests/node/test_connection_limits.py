@@ -1,4 +1,6 @@
-"""Connections above a limit or rate, in virtual time: which are delayed, for how long, and which are closed (KIP-402, KIP-612)."""
+"""Connections above a limit or rate, in virtual time: which are delayed, for how long, and which
+are closed (KIP-402, KIP-612).
+"""
 
 import asyncio
 
@@ -9,8 +11,8 @@ from tests.node.brokers import BROKER_PORT, Client, Cluster, running_cluster
 
 
 def answered_after(cluster: Cluster, count: int, wait_s: float = 20) -> list[float | None]:
-    """Open so many connections at once and send a request on each; return the seconds until each response, None for
-    those that were closed or still wait.
+    """Open so many connections at once and send a request on each; return the seconds until each
+    response, None for those that were closed or still wait.
     """
 
     async def ask() -> float | None:
@@ -27,13 +29,17 @@ def answered_after(cluster: Cluster, count: int, wait_s: float = 20) -> list[flo
         return list(await asyncio.gather(*(ask() for _ in range(count))))
 
     began_ns = cluster.simulation.loop.now_ns
-    found = cluster.simulation.run_until(cluster.simulation.spawn("client", all_of_them()), limit_s=100)
+    found = cluster.simulation.run_until(
+        cluster.simulation.spawn("client", all_of_them()), limit_s=100
+    )
     assert found is not None
     return found  # type: ignore[return-value]
 
 
 def test_connections_above_the_rate_are_delayed() -> None:
-    """At two per second twenty are accepted at once; the next after half a second, and further ones one second apart."""
+    """At two per second twenty are accepted at once; the next after half a second, and further ones
+    one second apart.
+    """
     with running_cluster(1, max_connection_creation_rate="2") as cluster:
         found = answered_after(cluster, 24)
         times = sorted(each for each in found if each is not None)
@@ -67,4 +73,6 @@ def test_too_many_connections_of_one_address_are_closed() -> None:
     with running_cluster(1, max_connections_per_ip="2") as cluster:
         found = answered_after(cluster, 5)
         assert sum(each is not None for each in found) == 2
-        assert [event.reason for event in cluster.emitted(ConnectionClosed, "broker-1")].count("too many connections") == 3
+        assert [event.reason for event in cluster.emitted(ConnectionClosed, "broker-1")].count(
+            "too many connections"
+        ) == 3

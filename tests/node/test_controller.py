@@ -1,4 +1,6 @@
-"""A controller over real sockets and real files: its writes, its responses, and its durable state."""
+"""A controller over real sockets and real files: its writes, its responses, and its durable
+state.
+"""
 
 import asyncio
 from pathlib import Path
@@ -31,13 +33,20 @@ from protocol.errors import ErrorCode
 from protocol.message_codec import compiled
 from protocol.messages.k01_fetch import FetchTopic, ReplicaState
 from protocol.messages.k18_api_versions import ApiVersionsRequest
-from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k58_envelope import EnvelopeRequest
 from protocol.messages.k62_broker_registration import Feature
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.k67_allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from protocol.requests import decode_response, request_chunks
 from tests.node.conftest import MakeWorld
 from tests.node.controllers import (
@@ -67,9 +76,11 @@ def batches_of(path: Path) -> list[RecordBatch]:
     return list(split_batches(path.read_bytes()))
 
 
-async def test_new_log_begins_with_a_leader_change_and_bootstrap_records(make_world: MakeWorld, tmp_path: Path) -> None:
-    """KIP-595 and KIP-866: one control batch, then one batch with the metadata.version; quorum-state names the leader
-    (facts 2.3, 2.12, 2.14).
+async def test_new_log_begins_with_a_leader_change_and_bootstrap_records(
+    make_world: MakeWorld, tmp_path: Path
+) -> None:
+    """KIP-595 and KIP-866: one control batch, then one batch with the metadata.version;
+    quorum-state names the leader (facts 2.3, 2.12, 2.14).
     """
     world = make_world()
     async with running_controller(world):
@@ -77,7 +88,10 @@ async def test_new_log_begins_with_a_leader_change_and_bootstrap_records(make_wo
         leader_change, bootstrap, registration = batches_of(log / "00000000000000000000.log")
         assert leader_change.is_control and leader_change.partition_leader_epoch == 1
         [record] = leader_change.records()
-        assert (record.key, record.value) == (bytes.fromhex("0000 0002"), bytes.fromhex("0000 00000065 02 00000065 00 02 00000065 00 00"))
+        assert (record.key, record.value) == (
+            bytes.fromhex("0000 0002"),
+            bytes.fromhex("0000 00000065 02 00000065 00 02 00000065 00 00"),
+        )
         assert [record.value.hex() for record in bootstrap.records() if record.value] == [
             "01170001001212" + b"Bootstrap records".hex(),
             "010c00116d657461646174612e76657273696f6e001500",
@@ -85,13 +99,20 @@ async def test_new_log_begins_with_a_leader_change_and_bootstrap_records(make_wo
             "01180000",
         ]
         [registered] = registration.records()
-        assert registered.value is not None and registered.value[:7] == bytes.fromhex("01 1b 00 00000065")
-        assert (log / "quorum-state").read_text() == (
-            '{"clusterId":"","leaderId":101,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":101}],"data_version":0}'
+        assert registered.value is not None and registered.value[:7] == bytes.fromhex(
+            "01 1b 00 00000065"
         )
-        assert (log / "partition.metadata").read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+        assert (log / "quorum-state").read_text() == (
+            '{"clusterId":"","leaderId":101,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,'
+            '"currentVoters":[{"voterId":101}],"data_version":0}'
+        )
+        assert (
+            log / "partition.metadata"
+        ).read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
         assert f"cluster.id={CLUSTER_ID}" in (tmp_path / "data" / "meta.properties").read_text()
-    assert world.emitted_of(ControllerElected) == [ControllerElected(leader_epoch=1, epoch_start_offset=0, leader_id=101, voter_count=1)]
+    assert world.emitted_of(ControllerElected) == [
+        ControllerElected(leader_epoch=1, epoch_start_offset=0, leader_id=101, voter_count=1)
+    ]
     assert world.emitted_of(MetadataCommitted) == [
         MetadataCommitted(leader_epoch=1, high_watermark=1),
         MetadataCommitted(leader_epoch=1, high_watermark=5),
@@ -100,16 +121,27 @@ async def test_new_log_begins_with_a_leader_change_and_bootstrap_records(make_wo
     assert world.emitted_of(NodeReady) == [NodeReady()]
 
 
-async def test_producer_id_block_is_byte_identical_to_kafkas(make_world: MakeWorld, tmp_path: Path, figures) -> None:
+async def test_producer_id_block_is_byte_identical_to_kafkas(
+    make_world: MakeWorld, tmp_path: Path, figures
+) -> None:
     """Facts 1.1: response and record of the first block, for broker 1 at epoch 6."""
     world = make_world()
-    async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    async with (
+        running_controller(world) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         await broker.register()
         assert broker.broker_epoch == FIRST_BROKER_EPOCH
         answer = await broker.allocate()
-        assert compiled(AllocateProducerIdsResponse, 0).encode(answer) == bytes.fromhex("00000000 0000 0000000000000000 000003e8 00")
-        [record] = batches_of(tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000.log")[-1].records()
-        assert record.value == bytes.fromhex("01 0f 00 00000001 0000000000000006 00000000000003e8 00")
+        assert compiled(AllocateProducerIdsResponse, 0).encode(answer) == bytes.fromhex(
+            "00000000 0000 0000000000000000 000003e8 00"
+        )
+        [record] = batches_of(
+            tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
+        )[-1].records()
+        assert record.value == bytes.fromhex(
+            "01 0f 00 00000001 0000000000000006 00000000000003e8 00"
+        )
         figures(
             value_bytes=len(record.value),
             answer_bytes=len(compiled(AllocateProducerIdsResponse, 0).encode(answer)),
@@ -117,8 +149,12 @@ async def test_producer_id_block_is_byte_identical_to_kafkas(make_world: MakeWor
         second = await broker.allocate()
         assert (second.producer_id_start, second.producer_id_len) == (1000, 1000)
     assert world.emitted_of(ProducerIdBlockAllocated) == [
-        ProducerIdBlockAllocated(broker_id=1, broker_epoch=6, first_producer_id=0, next_producer_id=1000, offset=7),
-        ProducerIdBlockAllocated(broker_id=1, broker_epoch=6, first_producer_id=1000, next_producer_id=2000, offset=8),
+        ProducerIdBlockAllocated(
+            broker_id=1, broker_epoch=6, first_producer_id=0, next_producer_id=1000, offset=7
+        ),
+        ProducerIdBlockAllocated(
+            broker_id=1, broker_epoch=6, first_producer_id=1000, next_producer_id=2000, offset=8
+        ),
     ]
 
 
@@ -128,22 +164,36 @@ async def test_controller_of_an_older_release_writes_an_older_log(make_world: Ma
         running_controller(make_world(), Parts.for_release(release("3.5"))) as controller,
         connected(controller.addresses["CONTROLLER"]) as broker,
     ):
-        answer = await broker.register(features=[Feature(name="metadata.version", min_supported_version=1, max_supported_version=11)], log_dirs=[])
+        answer = await broker.register(
+            features=[
+                Feature(name="metadata.version", min_supported_version=1, max_supported_version=11)
+            ],
+            log_dirs=[],
+        )
         assert (answer.error_code, answer.broker_epoch) == (ErrorCode.NONE, 3)
         assert (await broker.allocate()).producer_id_len == 1000
         assert controller.finalized_features().levels == {"metadata.version": 11}
 
 
 @pytest.mark.parametrize("epoch_change", [-1, +1, -1 - FIRST_BROKER_EPOCH])
-async def test_only_the_current_broker_epoch_gets_a_block(make_world: MakeWorld, epoch_change: int, figures) -> None:
-    """STALE_BROKER_EPOCH for an older, a newer and no epoch; the other fields of the response are 0 (facts 1.3, 1.4)."""
-    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+async def test_only_the_current_broker_epoch_gets_a_block(
+    make_world: MakeWorld, epoch_change: int, figures
+) -> None:
+    """STALE_BROKER_EPOCH for an older, a newer and no epoch; the other fields of the response are 0
+    (facts 1.3, 1.4).
+    """
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         await broker.register()
         broker.broker_epoch += epoch_change
         answer = await broker.allocate()
         assert answer == AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         figures(
-            request_bytes=len(compiled(AllocateProducerIdsRequest, 0).encode(AllocateProducerIdsRequest())),
+            request_bytes=len(
+                compiled(AllocateProducerIdsRequest, 0).encode(AllocateProducerIdsRequest())
+            ),
             epoch_by_default=AllocateProducerIdsRequest().broker_epoch,
             error_in_kraft=int(answer.error_code),
         )
@@ -152,14 +202,21 @@ async def test_only_the_current_broker_epoch_gets_a_block(make_world: MakeWorld,
 
 
 async def test_block_allocation_continues_after_a_kill(make_world: MakeWorld) -> None:
-    """Every answered block is in the log: the next incarnation wins a new epoch and allocates the next block (KAFKA-10527, KIP-730)."""
+    """Every answered block is in the log: the next incarnation wins a new epoch and allocates the
+    next block (KAFKA-10527, KIP-730).
+    """
     starts = []
     for incarnation in (1, 2, 3):
         world = make_world()
-        async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+        async with (
+            running_controller(world) as controller,
+            connected(controller.addresses["CONTROLLER"]) as broker,
+        ):
             await broker.register(incarnation=incarnation)
             starts += [(await broker.allocate()).producer_id_start for _ in range(2)]
-        assert [event.leader_epoch for event in world.emitted_of(ControllerElected)] == [incarnation]  # type: ignore[attr-defined]
+        assert [event.leader_epoch for event in world.emitted_of(ControllerElected)] == [  # type: ignore[attr-defined]
+            incarnation
+        ]  # type: ignore[attr-defined]
     assert starts == [0, 1000, 2000, 3000, 4000, 5000]
 
 
@@ -173,14 +230,18 @@ async def test_clean_stop_leaves_a_usable_log(make_world: MakeWorld) -> None:
         await broker.register()
         await broker.allocate()
         await controller.stop()
-    assert world.emitted_of(ControllerResigned) == [ControllerResigned(leader_epoch=1, reason="stopping")]
+    assert world.emitted_of(ControllerResigned) == [
+        ControllerResigned(leader_epoch=1, reason="stopping")
+    ]
     assert world.emitted_of(NodeStopped) == [NodeStopped(reason="stopped")]
     world = make_world()
     async with running_controller(world) as controller:
         assert controller.metadata_writer.state.producer_ids.next_producer_id == 1000
         assert controller.metadata_writer.state.cluster.broker(1) is not None
     [recovered] = world.emitted_of(LogRecovered)
-    assert recovered == LogRecovered(topic="__cluster_metadata", partition=0, next_offset=8, truncated_bytes=0, clean=False)
+    assert recovered == LogRecovered(
+        topic="__cluster_metadata", partition=0, next_offset=8, truncated_bytes=0, clean=False
+    )
 
 
 async def test_torn_tail_is_truncated_and_reported(make_world: MakeWorld, tmp_path: Path) -> None:
@@ -197,22 +258,38 @@ async def test_torn_tail_is_truncated_and_reported(make_world: MakeWorld, tmp_pa
 
 
 async def test_invalid_registration_is_rejected_with_a_reason(make_world: MakeWorld) -> None:
-    """INCONSISTENT_CLUSTER_ID, and DUPLICATE_BROKER_REGISTRATION while another incarnation is alive."""
+    """INCONSISTENT_CLUSTER_ID, and DUPLICATE_BROKER_REGISTRATION while another incarnation is
+    alive.
+    """
     world = make_world()
-    async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
-        assert (await broker.register(cluster_id="x")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    async with (
+        running_controller(world) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
+        assert (
+            await broker.register(cluster_id="x")
+        ).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
         await broker.register()
         await broker.beat(FIRST_BROKER_EPOCH)
-        assert (await broker.register(incarnation=2)).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert (
+            await broker.register(incarnation=2)
+        ).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert [event.error_code for event in world.emitted_of(BrokerRegistrationRefused)] == [104, 101]  # type: ignore[attr-defined]
-    assert [event.broker_epoch for event in world.emitted_of(BrokerRegistered)] == [FIRST_BROKER_EPOCH]  # type: ignore[attr-defined]
+    assert [event.broker_epoch for event in world.emitted_of(BrokerRegistered)] == [  # type: ignore[attr-defined]
+        FIRST_BROKER_EPOCH
+    ]  # type: ignore[attr-defined]
 
 
 async def test_broker_is_unfenced_once_it_has_read_its_registration(make_world: MakeWorld) -> None:
-    """KIP-631: caught up to the offset of the registration; unfenced on request; fenced again when heartbeats stop."""
+    """KIP-631: caught up to the offset of the registration; unfenced on request; fenced again when
+    heartbeats stop.
+    """
     world = make_world()
     settings = {"broker_session_timeout_ms": "150", "broker_heartbeat_interval_ms": "50"}
-    async with running_controller(world, **settings) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    async with (
+        running_controller(world, **settings) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         assert (await broker.beat(0)).error_code == ErrorCode.STALE_BROKER_EPOCH
         await broker.register()
         behind = await broker.beat(FIRST_BROKER_EPOCH - 1)
@@ -224,14 +301,24 @@ async def test_broker_is_unfenced_once_it_has_read_its_registration(make_world: 
         async with asyncio.timeout(5):
             while not world.emitted_of(BrokerFenced):
                 await asyncio.sleep(0.05)
-    assert world.emitted_of(BrokerUnfenced) == [BrokerUnfenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH)]
-    fenced = BrokerFenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH, reason="session timed out", session_timeout_ms=150)
+    assert world.emitted_of(BrokerUnfenced) == [
+        BrokerUnfenced(broker_id=1, broker_epoch=FIRST_BROKER_EPOCH)
+    ]
+    fenced = BrokerFenced(
+        broker_id=1,
+        broker_epoch=FIRST_BROKER_EPOCH,
+        reason="session timed out",
+        session_timeout_ms=150,
+    )
     assert world.emitted_of(BrokerFenced) == [fenced]
 
 
 async def test_broker_without_leadership_may_shut_down_immediately(make_world: MakeWorld) -> None:
     """Controlled shutdown of a broker without partitions."""
-    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         await broker.register()
         await broker.beat(FIRST_BROKER_EPOCH)
         answer = await broker.beat(FIRST_BROKER_EPOCH, want_shut_down=True)
@@ -245,16 +332,26 @@ async def test_no_op_records_advance_the_log(make_world: MakeWorld) -> None:
         assert 3 <= controller.raft.log_end_offset - FRESH_END <= 10
 
 
-# Fetch ---------------------------------------------------------------------------------------------------------------------------------------
+# Fetch
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_observer_reads_the_log_and_learns_what_is_committed(make_world: MakeWorld) -> None:
     """Whole batches from the offset on; the response names the leader (facts 2.7)."""
-    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         answer = await broker.fetch()
         data = metadata_partition(answer)
-        assert [(batch.base_offset, batch.last_offset) for batch in split_batches(data.records or b"")] == [(0, 0), (1, 4), (5, 5)]
-        assert (data.high_watermark, data.log_start_offset, data.last_stable_offset) == (FRESH_END, 0, -1)
+        assert [
+            (batch.base_offset, batch.last_offset) for batch in split_batches(data.records or b"")
+        ] == [(0, 0), (1, 4), (5, 5)]
+        assert (data.high_watermark, data.log_start_offset, data.last_stable_offset) == (
+            FRESH_END,
+            0,
+            -1,
+        )
         assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (101, 1)
         assert data.aborted_transactions == []
         [endpoint] = answer.node_endpoints
@@ -262,23 +359,34 @@ async def test_observer_reads_the_log_and_learns_what_is_committed(make_world: M
 
 
 async def test_fetch_waits_until_records_are_committed(make_world: MakeWorld) -> None:
-    """The commit completes the fetch, whose response contains the records and the high watermark that covers them."""
+    """The commit completes the fetch, whose response contains the records and the high watermark
+    that covers them.
+    """
     async with running_controller(make_world()) as controller:
         address = controller.addresses["CONTROLLER"]
         async with connected(address) as fetcher, connected(address, 2) as broker:
             await fetcher.fetch()
-            waiting = asyncio.ensure_future(fetcher.fetch(FRESH_END, last_epoch=1, max_wait_ms=5000))
+            waiting = asyncio.ensure_future(
+                fetcher.fetch(FRESH_END, last_epoch=1, max_wait_ms=5000)
+            )
             await asyncio.sleep(0.02)
             assert not waiting.done()
             await broker.register()
             data = metadata_partition(await asyncio.wait_for(waiting, 1))
-            assert [batch.base_offset for batch in split_batches(data.records or b"")] == [FRESH_END]
+            assert [batch.base_offset for batch in split_batches(data.records or b"")] == [
+                FRESH_END
+            ]
             assert data.high_watermark == FRESH_END + 1
 
 
-async def test_fetch_without_new_records_returns_empty_after_its_wait(make_world: MakeWorld) -> None:
+async def test_fetch_without_new_records_returns_empty_after_its_wait(
+    make_world: MakeWorld,
+) -> None:
     """max_wait_ms."""
-    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         await broker.fetch()
         data = metadata_partition(await broker.fetch(FRESH_END, last_epoch=1, max_wait_ms=30))
         assert (bytes(data.records or b""), data.high_watermark) == (b"", FRESH_END)
@@ -299,46 +407,68 @@ async def test_fetch_without_new_records_returns_empty_after_its_wait(make_world
     ],
 )
 async def test_invalid_fetch_is_rejected(
-    make_world: MakeWorld, arguments: dict[str, Any], top_level: ErrorCode | None, of_partition: ErrorCode | None
+    make_world: MakeWorld,
+    arguments: dict[str, Any],
+    top_level: ErrorCode | None,
+    of_partition: ErrorCode | None,
 ) -> None:
-    """Facts 2.7: 104 and 42 for the whole request, 42, 74 and 75 for the partition; the latter still name the leader."""
-    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    """Facts 2.7: 104 and 42 for the whole request, 42, 74 and 75 for the partition; the latter
+    still name the leader.
+    """
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         answer = await broker.fetch(**arguments)
         if top_level is not None:
             assert (answer.error_code, answer.responses) == (top_level, [])
             return
         data = metadata_partition(answer)
-        assert (data.error_code, data.high_watermark, data.current_leader.leader_id) == (of_partition, -1, 101)
+        assert (data.error_code, data.high_watermark, data.current_leader.leader_id) == (
+            of_partition,
+            -1,
+            101,
+        )
 
 
 async def test_fetch_before_version_13_is_rejected(make_world: MakeWorld) -> None:
     """The metadata topic is identified by its id only (facts 2.1)."""
     async with (
         running_controller(make_world()) as controller,
-        connected(controller.addresses["CONTROLLER"], own_versions={18: (0, 4), 1: (4, 12)}) as broker,
+        connected(
+            controller.addresses["CONTROLLER"], own_versions={18: (0, 4), 1: (4, 12)}
+        ) as broker,
     ):
-        answer = await broker.fetch(topics=[FetchTopic(topic="__cluster_metadata")], replica_state=ReplicaState())
+        answer = await broker.fetch(
+            topics=[FetchTopic(topic="__cluster_metadata")], replica_state=ReplicaState()
+        )
         assert (answer.error_code, answer.responses) == (ErrorCode.INVALID_REQUEST, [])
 
 
 async def test_diverging_fetch_returns_the_diverging_epoch(make_world: MakeWorld) -> None:
-    """KIP-595: the latest epoch that both may share, and its end here. An epoch older than the log ends where the log
-    begins (facts 2.7).
+    """KIP-595: the latest epoch that both may share, and its end here. An epoch older than the log
+    ends where the log begins (facts 2.7).
     """
     async with running_controller(make_world()):
         pass
-    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         for last_epoch, offset, expected in [
             (1, FRESH_END + 3, (1, FRESH_END)),
             (2, 50, (2, FRESH_END + RESTART_RECORDS)),
             (0, 3, (0, 0)),
         ]:
-            data = metadata_partition(await broker.fetch(offset, leader_epoch=2, last_epoch=last_epoch))
+            data = metadata_partition(
+                await broker.fetch(offset, leader_epoch=2, last_epoch=last_epoch)
+            )
             assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == expected
             assert (data.error_code, bytes(data.records or b"")) == (ErrorCode.NONE, b"")
 
 
-# Topics, forwarding, versions ----------------------------------------------------------------------------------------------------------------
+# Topics, forwarding, versions
+# --------------------------------------------------------------------------------------------------
 
 
 async def unfenced(broker: BrokerStandIn) -> BrokerStandIn:
@@ -350,27 +480,59 @@ async def unfenced(broker: BrokerStandIn) -> BrokerStandIn:
 async def test_topics_of_a_request_are_created_independently(make_world: MakeWorld) -> None:
     """One is created, one is rejected, in one response; the records are one batch."""
     world = make_world()
-    async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    async with (
+        running_controller(world) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         await unfenced(broker)
-        topics = [CreatableTopic(name=name, num_partitions=3, replication_factor=1) for name in ("orders", "a/b")]
+        topics = [
+            CreatableTopic(name=name, num_partitions=3, replication_factor=1)
+            for name in ("orders", "a/b")
+        ]
         answer = await broker.ask(CreateTopicsRequest(topics=topics))
         made, refused = answer.topics
-        assert (made.name, made.error_code, made.num_partitions, made.replication_factor) == ("orders", ErrorCode.NONE, 3, 1)
+        assert (made.name, made.error_code, made.num_partitions, made.replication_factor) == (
+            "orders",
+            ErrorCode.NONE,
+            3,
+            1,
+        )
         assert (refused.name, refused.error_code) == ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION)
-        twice = await broker.ask(CreateTopicsRequest(topics=[CreatableTopic(name="b", num_partitions=1, replication_factor=1)] * 2))
-        assert [(topic.name, topic.error_code) for topic in twice.topics] == [("b", ErrorCode.INVALID_REQUEST)]
+        twice = await broker.ask(
+            CreateTopicsRequest(
+                topics=[CreatableTopic(name="b", num_partitions=1, replication_factor=1)] * 2
+            )
+        )
+        assert [(topic.name, topic.error_code) for topic in twice.topics] == [
+            ("b", ErrorCode.INVALID_REQUEST)
+        ]
         again = await broker.ask(CreateTopicsRequest(topics=topics[:1]))
         assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert [event.topic for event in world.emitted_of(TopicCreated)] == ["orders"]  # type: ignore[attr-defined]
-    assert [(event.topic, event.error_code) for event in world.emitted_of(TopicRefused)] == [("a/b", 17), ("b", 42), ("orders", 36)]  # type: ignore[attr-defined]
+    assert [(event.topic, event.error_code) for event in world.emitted_of(TopicRefused)] == [  # type: ignore[attr-defined]
+        ("a/b", 17),
+        ("b", 42),
+        ("orders", 36),
+    ]  # type: ignore[attr-defined]
 
 
 async def test_forwarded_request_is_answered_as_if_sent_directly(make_world: MakeWorld) -> None:
     """KIP-590: the inner response has the inner correlation id and version."""
-    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         await unfenced(broker)
-        inner = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
-        answer = await broker.ask(EnvelopeRequest(request_data=frame(19, 6, 77, inner), request_principal=ANONYMOUS, client_host_address=bytes(4)))
+        inner = CreateTopicsRequest(
+            topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
+        )
+        answer = await broker.ask(
+            EnvelopeRequest(
+                request_data=frame(19, 6, 77, inner),
+                request_principal=ANONYMOUS,
+                client_host_address=bytes(4),
+            )
+        )
         assert answer.error_code == ErrorCode.NONE
         correlation_id, body = decode_response(19, 6, answer.response_data)
         assert (correlation_id, body.topics[0].error_code) == (77, ErrorCode.NONE)
@@ -384,38 +546,78 @@ ASKED = frame(20, 6, 1, DeleteTopicsRequest(topics=[DeleteTopicState(name="t")],
     ("changes", "error"),
     [
         ({"request_principal": None}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
-        ({"request_principal": b"\x00\x01" + ANONYMOUS[2:]}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
-        ({"request_principal": b"", "client_host_address": b""}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (
+            {"request_principal": b"\x00\x01" + ANONYMOUS[2:]},
+            ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE,
+        ),
+        (
+            {"request_principal": b"", "client_host_address": b""},
+            ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE,
+        ),
         ({"client_host_address": bytes(5)}, ErrorCode.INVALID_REQUEST),
         ({"client_host_address": b"", "request_data": b""}, ErrorCode.INVALID_REQUEST),
         ({"request_data": b""}, ErrorCode.UNSUPPORTED_VERSION),
         ({"request_data": ASKED[:-3]}, ErrorCode.UNSUPPORTED_VERSION),
         ({"request_data": ASKED[:2] + b"\x00\x63" + ASKED[4:]}, ErrorCode.UNSUPPORTED_VERSION),
         ({"request_data": bytes.fromhex("03e8 0000 00000001 ffff")}, ErrorCode.UNSUPPORTED_VERSION),
-        ({"request_data": frame(22, 4, 1, InitProducerIdRequest(transactional_id=None))}, ErrorCode.INVALID_REQUEST),
-        ({"request_data": frame(63, 1, 1, BrokerHeartbeatRequest(broker_id=1))}, ErrorCode.INVALID_REQUEST),
+        (
+            {"request_data": frame(22, 4, 1, InitProducerIdRequest(transactional_id=None))},
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            {"request_data": frame(63, 1, 1, BrokerHeartbeatRequest(broker_id=1))},
+            ErrorCode.INVALID_REQUEST,
+        ),
     ],
 )
-async def test_invalid_envelope_is_rejected(make_world: MakeWorld, changes: dict[str, bytes | None], error: ErrorCode) -> None:
-    """Principal, client address, request: checked in this order, as in Apache Kafka; the connection stays open.   Source: EnvelopeUtils."""
-    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
-        fields = {"request_data": ASKED, "request_principal": ANONYMOUS, "client_host_address": bytes(4)} | changes
+async def test_invalid_envelope_is_rejected(
+    make_world: MakeWorld, changes: dict[str, bytes | None], error: ErrorCode
+) -> None:
+    """Principal, client address, request: checked in this order, as in Apache Kafka; the connection
+    stays open.
+
+    Source: EnvelopeUtils.
+    """
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
+        fields = {
+            "request_data": ASKED,
+            "request_principal": ANONYMOUS,
+            "client_host_address": bytes(4),
+        } | changes
         answer = await broker.ask(EnvelopeRequest(**fields))
         assert (answer.error_code, answer.response_data) == (error, None)
-        assert (await broker.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))).error_code == 0
+        assert (
+            await broker.ask(
+                ApiVersionsRequest(client_software_name="x", client_software_version="1")
+            )
+        ).error_code == 0
 
 
 async def test_controller_returns_its_apis_and_finalized_features(make_world: MakeWorld) -> None:
     """KIP-584: the finalized level of metadata.version, and the offset at which it was read."""
-    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
-        answer = await broker.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
+        answer = await broker.ask(
+            ApiVersionsRequest(client_software_name="x", client_software_version="1")
+        )
         offered = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-        assert list(offered) == sorted(offered) and offered.items() <= release("3.9").controller_apis.items()
-        assert [(feature.name, feature.max_version_level) for feature in answer.finalized_features] == [("metadata.version", 21)]
+        assert (
+            list(offered) == sorted(offered)
+            and offered.items() <= release("3.9").controller_apis.items()
+        )
+        assert [
+            (feature.name, feature.max_version_level) for feature in answer.finalized_features
+        ] == [("metadata.version", 21)]
         assert answer.finalized_features_epoch == 4
 
 
-# Broken disks and wrong directories ----------------------------------------------------------------------------------------------------------
+# Broken disks and wrong directories
+# --------------------------------------------------------------------------------------------------
 
 
 def refuse_flush(controller: Controller) -> None:
@@ -433,10 +635,17 @@ def refuse_write(controller: Controller) -> None:
 
 
 @pytest.mark.parametrize("refuse, operation", [(refuse_flush, "flush"), (refuse_write, "write")])
-async def test_disk_error_stops_the_controller(make_world: MakeWorld, refuse: Any, operation: str) -> None:
-    """After a failed flush the contents of the disk are unknown (fsyncgate): nothing is answered, and uncommitted changes are reverted."""
+async def test_disk_error_stops_the_controller(
+    make_world: MakeWorld, refuse: Any, operation: str
+) -> None:
+    """After a failed flush the contents of the disk are unknown (fsyncgate): nothing is answered,
+    and uncommitted changes are reverted.
+    """
     world = make_world()
-    async with running_controller(world) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    async with (
+        running_controller(world) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         await broker.register()
         refuse(controller)
         with pytest.raises(Disconnected):
@@ -445,22 +654,36 @@ async def test_disk_error_stops_the_controller(make_world: MakeWorld, refuse: An
         assert controller.metadata_writer.state.producer_ids.next_producer_id == 0
     assert [event.operation for event in world.emitted_of(DiskFailed)] == [operation]  # type: ignore[attr-defined]
     assert world.emitted_of(MetadataReverted) == [MetadataReverted(to_offset=7)]
-    assert len(world.emitted_of(NodeFailed)) == 1 and world.emitted_of(ProducerIdBlockAllocated) == []
+    assert (
+        len(world.emitted_of(NodeFailed)) == 1 and world.emitted_of(ProducerIdBlockAllocated) == []
+    )
 
 
 @pytest.mark.parametrize(
     "path, text, complaint",
     [
-        ("meta.properties", "version=1\nnode.id=101\ncluster.id=other\n", "belongs to cluster other"),
-        ("meta.properties", "version=1\nnode.id=7\ncluster.id=" + CLUSTER_ID + "\n", "belongs to node 7"),
+        (
+            "meta.properties",
+            "version=1\nnode.id=101\ncluster.id=other\n",
+            "belongs to cluster other",
+        ),
+        (
+            "meta.properties",
+            "version=1\nnode.id=7\ncluster.id=" + CLUSTER_ID + "\n",
+            "belongs to node 7",
+        ),
         ("__cluster_metadata-0/quorum-state", "not json", "cannot be read"),
     ],
 )
-async def test_foreign_directory_is_rejected(make_world: MakeWorld, tmp_path: Path, path: str, text: str, complaint: str) -> None:
+async def test_foreign_directory_is_rejected(
+    make_world: MakeWorld, tmp_path: Path, path: str, text: str, complaint: str
+) -> None:
     """One clear line, and nothing is left open."""
     file = tmp_path / "data" / path
     file.parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "data" / "meta.properties").write_text(f"version=1\nnode.id=101\ncluster.id={CLUSTER_ID}\n")
+    (tmp_path / "data" / "meta.properties").write_text(
+        f"version=1\nnode.id=101\ncluster.id={CLUSTER_ID}\n"
+    )
     file.write_text(text)
     controller = Controller(make_world(), controller_config(), parts())
     with pytest.raises(ConfigError, match=complaint):

@@ -12,7 +12,11 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.examples import example
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from protocol.messages.k58_envelope import EnvelopeRequest
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
@@ -50,7 +54,9 @@ def arbitrary_frames(controller: Controller, rng: Random) -> list[bytes]:
         version = rng.randint(max(first, versions_of(api_key)[0]), last)
         body = example(layout_of(request_class(api_key), version), rng.randrange)
         make_plausible(body, version, rng)
-        frame = bytearray(b"".join(request_chunks(api_key, version, rng.randrange(2**31), "fuzz", body)))
+        frame = bytearray(
+            b"".join(request_chunks(api_key, version, rng.randrange(2**31), "fuzz", body))
+        )
         if rng.random() < 0.3:
             frame[rng.randrange(4, len(frame))] ^= 1 << rng.randrange(8)
         frames.append(bytes(frame))
@@ -58,7 +64,9 @@ def arbitrary_frames(controller: Controller, rng: Random) -> list[bytes]:
 
 
 def make_plausible(body: Message, version: int, rng: Random) -> None:
-    """Adjust some fields so that the request passes the first checks half of the time, and never waits for long."""
+    """Adjust some fields so that the request passes the first checks half of the time, and never
+    waits for long.
+    """
     if isinstance(body, FetchRequest):
         body.max_wait_ms = min(body.max_wait_ms, 10)
     if not rng.randrange(2):
@@ -66,10 +74,16 @@ def make_plausible(body: Message, version: int, rng: Random) -> None:
     if isinstance(body, BrokerRegistrationRequest):
         body.cluster_id = CLUSTER_ID
         body.broker_id = rng.randrange(4)
-        body.features = [Feature(name="metadata.version", min_supported_version=1, max_supported_version=21)]
+        body.features = [
+            Feature(name="metadata.version", min_supported_version=1, max_supported_version=21)
+        ]
         body.log_dirs = [rng.randbytes(16)]
     elif isinstance(body, FetchRequest) and version >= FIRST_VERSION_WITH_TOPIC_ID:
-        partition = FetchPartition(current_leader_epoch=1, fetch_offset=rng.randrange(9), last_fetched_epoch=rng.randrange(2))
+        partition = FetchPartition(
+            current_leader_epoch=1,
+            fetch_offset=rng.randrange(9),
+            last_fetched_epoch=rng.randrange(2),
+        )
         body.cluster_id = None
         body.topics = [FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])]
     elif isinstance(body, BrokerHeartbeatRequest | AllocateProducerIdsRequest):
@@ -96,8 +110,8 @@ async def test_random_requests_do_no_harm(make_world: MakeWorld, seed: int) -> N
 
 
 async def test_garbage_closes_the_connection_with_a_reason(make_world: MakeWorld) -> None:
-    """Facts 6.1, 6.2: an invalid frame, an unknown API key, an unsupported version or a malformed body closes the
-    connection without a response.
+    """Facts 6.1, 6.2: an invalid frame, an unknown API key, an unsupported version or a malformed
+    body closes the connection without a response.
     """
     world = make_world()
     rubbish = {
@@ -116,13 +130,29 @@ async def test_garbage_closes_the_connection_with_a_reason(make_world: MakeWorld
 
 
 async def test_request_too_large_for_one_batch_is_rejected(make_world: MakeWorld) -> None:
-    """The records of a request form one batch, which followers must be able to fetch: RECORD_LIST_TOO_LARGE, and nothing is created."""
-    async with running_controller(make_world()) as controller, connected(controller.addresses["CONTROLLER"]) as broker:
+    """The records of a request form one batch, which followers must be able to fetch:
+    RECORD_LIST_TOO_LARGE, and nothing is created.
+    """
+    async with (
+        running_controller(make_world()) as controller,
+        connected(controller.addresses["CONTROLLER"]) as broker,
+    ):
         await broker.register()
         await broker.beat(broker.broker_epoch)
-        configs = [CreatableTopicConfig(name="follower.replication.throttled.replicas", value=",".join(["1:1"] * 8000))]
-        topics = [CreatableTopic(name=f"t{index}", num_partitions=1, replication_factor=1, configs=configs) for index in range(300)]
+        configs = [
+            CreatableTopicConfig(
+                name="follower.replication.throttled.replicas", value=",".join(["1:1"] * 8000)
+            )
+        ]
+        topics = [
+            CreatableTopic(
+                name=f"t{index}", num_partitions=1, replication_factor=1, configs=configs
+            )
+            for index in range(300)
+        ]
         answer = await broker.ask(CreateTopicsRequest(topics=topics))
-        assert [topic.error_code for topic in answer.topics] == [ErrorCode.RECORD_LIST_TOO_LARGE] * 300
+        assert [topic.error_code for topic in answer.topics] == [
+            ErrorCode.RECORD_LIST_TOO_LARGE
+        ] * 300
         assert controller.metadata_writer.state.replication.topic_id("t0") is None
         assert (await broker.allocate()).error_code == ErrorCode.NONE

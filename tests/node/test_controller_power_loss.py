@@ -1,4 +1,6 @@
-"""A controller in virtual time that loses power at the worst times: what it answered must remain valid."""
+"""A controller in virtual time that loses power at the worst times: what it answered must remain
+valid.
+"""
 
 import asyncio
 from typing import Any
@@ -26,7 +28,9 @@ class CountsBeforeTheFlush(Leadership):
 
 
 async def run_controller(simulation: Simulation, controller_parts: Parts) -> None:
-    controller = Controller(simulation.world_of(HOST), controller_config(HOST, PORT), controller_parts)
+    controller = Controller(
+        simulation.world_of(HOST), controller_config(HOST, PORT), controller_parts
+    )
     await controller.start()
     await controller.failed()
 
@@ -44,7 +48,9 @@ async def ask_for_blocks(count: int) -> list[int]:
                 continue
             while len(starts) < count:
                 answer = await broker.allocate()
-                assert answer.error_code == ErrorCode.NONE, "a registered broker is served as long as the connection is open"
+                assert answer.error_code == ErrorCode.NONE, (
+                    "a registered broker is served as long as the connection is open"
+                )
                 starts.append(answer.producer_id_start)
         except OSError:
             await asyncio.sleep(0.05)
@@ -54,7 +60,9 @@ async def ask_for_blocks(count: int) -> list[int]:
 
 
 def run(seed: int, nth: int, moment: Any, controller_parts: Parts) -> list[int]:
-    """Power off at the nth flush of the metadata log, restart a second later, and return the first ids of all allocated blocks."""
+    """Power off at the nth flush of the metadata log, restart a second later, and return the first
+    ids of all allocated blocks.
+    """
     with Simulation(seed) as simulation:
         simulation.add_host(HOST)
         simulation.add_host("broker-1")
@@ -62,11 +70,22 @@ def run(seed: int, nth: int, moment: Any, controller_parts: Parts) -> list[int]:
 
         def lose_power(trigger_context: object) -> None:
             simulation.kill(HOST, power_loss=True)
-            simulation.triggers.at(simulation.now_ns + 1_000_000_000, lambda _: simulation.restart(HOST))
+            simulation.triggers.at(
+                simulation.now_ns + 1_000_000_000, lambda _: simulation.restart(HOST)
+            )
 
-        simulation.triggers.on_disk(lose_power, operation="flush", file_class=FileClass.METADATA_LOG, host=HOST, nth=nth, moment=moment)
+        simulation.triggers.on_disk(
+            lose_power,
+            operation="flush",
+            file_class=FileClass.METADATA_LOG,
+            host=HOST,
+            nth=nth,
+            moment=moment,
+        )
         simulation.spawn(HOST, run_controller(simulation, controller_parts))
-        starts: list[int] = simulation.run_until(simulation.spawn("broker-1", ask_for_blocks(BLOCKS)), limit_s=120)
+        starts: list[int] = simulation.run_until(
+            simulation.spawn("broker-1", ask_for_blocks(BLOCKS)), limit_s=120
+        )
         assert simulation.troubles == []
         return starts
 
@@ -82,7 +101,9 @@ def test_no_block_is_allocated_twice_after_any_power_loss(seed: int, nth: int, m
 
 def test_committing_unflushed_records_allocates_a_block_twice() -> None:
     """The test above can fail: with the bug some of these runs allocate the same block again."""
-    histories = [run(0, nth, "before", parts(leadership=CountsBeforeTheFlush)) for nth in range(4, 12)]
+    histories = [
+        run(0, nth, "before", parts(leadership=CountsBeforeTheFlush)) for nth in range(4, 12)
+    ]
     twice = [starts for starts in histories if starts != sorted(set(starts))]
     assert twice
 

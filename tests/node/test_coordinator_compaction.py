@@ -1,4 +1,5 @@
-"""Coordinators load offsets and transactions from their compacted logs, after a stop, a kill and a power loss.
+"""Coordinators load offsets and transactions from their compacted logs, after a stop, a kill and a
+power loss.
 
 Source: GroupMetadataManager.loadGroupsAndOffsets, TransactionStateManager.loadTransactionMetadata,
 kafka.log.LogCleaner.
@@ -13,7 +14,11 @@ from tests.node.test_groups_on_brokers import commit_patiently, committed, coord
 from tests.node.test_transaction_coordinator import Producer
 from tests.node.test_transaction_coordinator import coordinator_of as coordinator_of_id
 
-CLEANING = {"log_cleaner_backoff_ms": "300", "log_cleaner_min_cleanable_ratio": "0.01", "broker_session_timeout_ms": "3000"}
+CLEANING = {
+    "log_cleaner_backoff_ms": "300",
+    "log_cleaner_min_cleanable_ratio": "0.01",
+    "broker_session_timeout_ms": "3000",
+}
 ROUNDS = 40
 
 
@@ -31,14 +36,24 @@ def end(cluster: Cluster, way: str) -> None:
 def records_in(cluster: Cluster, topic: str) -> int:
     """Return the number of records in all partitions of a topic."""
     disk = cluster.simulation.world_of("broker-1").disk
-    files = [f"{name}/{file}" for name in disk.list("") if name.startswith(f"{topic}-") for file in disk.list(name) if file.endswith(".log")]
+    files = [
+        f"{name}/{file}"
+        for name in disk.list("")
+        if name.startswith(f"{topic}-")
+        for file in disk.list(name)
+        if file.endswith(".log")
+    ]
     return sum(batch.record_count for file in files for batch in split_batches(disk.read(file)))
 
 
 @pytest.mark.parametrize("way", ["stop", "kill", "power loss"])
 def test_group_coordinator_loads_its_offsets_after_compaction(way: str) -> None:
     """Of forty commits a few records remain."""
-    few = {"offsets_topic_replication_factor": "1", "offsets_topic_num_partitions": "1", "offsets_topic_segment_bytes": "600"}
+    few = {
+        "offsets_topic_replication_factor": "1",
+        "offsets_topic_num_partitions": "1",
+        "offsets_topic_segment_bytes": "600",
+    }
     with running_cluster(**CLEANING, **few, log_flush_interval_messages="1") as cluster:
 
         async def commits(client: Client) -> int:
@@ -50,7 +65,9 @@ def test_group_coordinator_loads_its_offsets_after_compaction(way: str) -> None:
 
         cluster.run(commits)
         cluster.simulation.run_for(5)
-        assert [event for event in cluster.emitted(LogCleaned) if event.topic == "__consumer_offsets"]
+        assert [
+            event for event in cluster.emitted(LogCleaned) if event.topic == "__consumer_offsets"
+        ]
         assert records_in(cluster, "__consumer_offsets") < ROUNDS / 2
         end(cluster, way)
         cluster.run(coordinator_of)
@@ -84,7 +101,9 @@ def test_transaction_coordinator_loads_its_state_after_compaction(way: str) -> N
         before = cluster.run(transactions)
         assert before is not None and before[0] == "Ongoing" and before[2] == ROUNDS // 2
         cluster.simulation.run_for(5)
-        assert [event for event in cluster.emitted(LogCleaned) if event.topic == "__transaction_state"]
+        assert [
+            event for event in cluster.emitted(LogCleaned) if event.topic == "__transaction_state"
+        ]
         assert records_in(cluster, "__transaction_state") < ROUNDS
         end(cluster, way)
 

@@ -1,4 +1,6 @@
-"""Entries removed by an authorizer check stay removed if the handler continues in later turns of the loop, or decides again."""
+"""Entries removed by an authorizer check stay removed if the handler continues in later turns of
+the loop, or decides again.
+"""
 
 from typing import Any
 
@@ -27,7 +29,10 @@ from tests.node.zookeeper_mode_harness import Harness, zookeeper_harness
 
 MINE, THEIRS = "mine", "theirs"
 FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-GROW = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=3, assignments=None) for name in (MINE, THEIRS)], timeout_ms=5000)
+GROW = CreatePartitionsRequest(
+    topics=[CreatePartitionsTopic(name=name, count=3, assignments=None) for name in (MINE, THEIRS)],
+    timeout_ms=5000,
+)
 
 
 class AnyClient:
@@ -44,7 +49,14 @@ class Rights:
         self.security = self
         self.authorizer: Any = self
 
-    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+    def allows(
+        self,
+        principal: Principal,
+        host: str,
+        operation: AclOperation,
+        resource: AclResourceType,
+        name: str,
+    ) -> bool:
         return name == MINE
 
 
@@ -59,10 +71,17 @@ def test_resumed_handler_uses_the_entries_that_were_authorized(is_large: bool) -
         return later
 
     def refuse(call: Call, error: ErrorCode) -> Answer:
-        return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name=topic.name, error_code=error) for topic in call.body.topics])
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(name=topic.name, error_code=error)
+                for topic in call.body.topics
+            ]
+        )
 
     table: GuardTable[Any] = GuardTable({ApiKey.CREATE_PARTITIONS: authorize_new_partitions}, {})
-    (handler,) = guarded(Rights(), table, [Handler(key=ApiKey.CREATE_PARTITIONS, handle=handle, refuse=refuse)])  # type: ignore[arg-type]
+    (handler,) = guarded(
+        Rights(), table, [Handler(key=ApiKey.CREATE_PARTITIONS, handle=handle, refuse=refuse)]
+    )  # type: ignore[arg-type]
     head = RequestHead(int(ApiKey.CREATE_PARTITIONS), 3, 7, "test", 0)
     connection: Any = AnyClient()
     call = LargeCall(head, GROW, connection, None) if is_large else Call(head, GROW, connection)
@@ -70,15 +89,25 @@ def test_resumed_handler_uses_the_entries_that_were_authorized(is_large: bool) -
     assert isinstance(answer, Deferred)
     (given,) = calls
     assert [topic.name for topic in given.body.topics] == [MINE]
-    assert (type(given), given.api_version, given.correlation_id, given.client_id) == (type(call), 3, 7, "test")
+    assert (type(given), given.api_version, given.correlation_id, given.client_id) == (
+        type(call),
+        3,
+        7,
+        "test",
+    )
     assert given.principal == AnyClient.principal
     later.complete(refuse(given, ErrorCode.UNKNOWN_SERVER_ERROR))
     assert isinstance(answer.answer, CreatePartitionsResponse)
-    assert [(row.name, row.error_code) for row in answer.answer.results] == [(MINE, ErrorCode.UNKNOWN_SERVER_ERROR), (THEIRS, FAILED)]
+    assert [(row.name, row.error_code) for row in answer.answer.results] == [
+        (MINE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (THEIRS, FAILED),
+    ]
 
 
 def change_beside(harness: Harness) -> list[str]:
-    """Let ZooKeeper reject the next write of the controller, as if another client had written the znode before."""
+    """Let ZooKeeper reject the next write of the controller, as if another client had written the
+    znode before.
+    """
     context = harness.controller_of(harness.leader or "").context
     assert context is not None
     metadata_writer: Any = context.metadata_writer
@@ -96,8 +125,13 @@ def change_beside(harness: Harness) -> list[str]:
 
 
 def test_zookeeper_mode_controller_keeps_the_authorization_on_retry() -> None:
-    """A write that conflicts in ZooKeeper is decided again, but not for topics that the client may not access."""
-    settings = {"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer", "allow_everyone_if_no_acl_found": "true"}
+    """A write that conflicts in ZooKeeper is decided again, but not for topics that the client may
+    not access.
+    """
+    settings = {
+        "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
+        "allow_everyone_if_no_acl_found": "true",
+    }
     rule = AclCreation(
         resource_type=AclResourceType.TOPIC,
         resource_name=THEIRS,
@@ -110,7 +144,10 @@ def test_zookeeper_mode_controller_keeps_the_authorization_on_retry() -> None:
     with zookeeper_harness(1, **settings) as harness:
 
         async def prepare(client: Client) -> None:
-            topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in (MINE, THEIRS)]
+            topics = [
+                CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+                for name in (MINE, THEIRS)
+            ]
             await client.ask(CreateTopicsRequest(topics=topics, timeout_ms=5000))
             made = await client.ask(CreateAclsRequest(creations=[rule]))
             assert [row.error_code for row in made.results] == [0]
@@ -120,7 +157,11 @@ def test_zookeeper_mode_controller_keeps_the_authorization_on_retry() -> None:
 
         def partition_counts() -> dict[str, int]:
             (broker,) = harness.brokers.values()
-            return {topic.name: len(topic.partitions) for topic in broker.image.topics() if topic.name in (MINE, THEIRS)}
+            return {
+                topic.name: len(topic.partitions)
+                for topic in broker.image.topics()
+                if topic.name in (MINE, THEIRS)
+            }
 
         harness.run(prepare)
         refused = change_beside(harness)

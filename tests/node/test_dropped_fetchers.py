@@ -1,5 +1,5 @@
-"""A follower without partitions of a leader drops its fetcher: when that broker becomes leader again it sends a new
-Fetch at once, whatever is unanswered.
+"""A follower without partitions of a leader drops its fetcher: when that broker becomes leader
+again it sends a new Fetch at once, whatever is unanswered.
 """
 
 import pytest
@@ -11,7 +11,12 @@ from kraftsim.events.event import Event
 from kraftsim.events.partitions import LeaderElected
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tests.node.brokers import batch
 
 SETTINGS = {
@@ -27,8 +32,8 @@ SOON_SECONDS = 3.0
 
 @pytest.mark.parametrize("is_in_zookeeper", [False, True], ids=["KRaft", "ZooKeeper"])
 def test_restarted_leader_with_unanswered_fetches_is_followed_again(is_in_zookeeper: bool) -> None:
-    """It loses power while its followers have Fetch requests pending, without closing the connections; meanwhile
-    there are other leaders.
+    """It loses power while its followers have Fetch requests pending, without closing the
+    connections; meanwhile there are other leaders.
     """
     leaders: list[str] = []
 
@@ -38,7 +43,13 @@ def test_restarted_leader_with_unanswered_fetches_is_followed_again(is_in_zookee
 
     with Simulation(5) as simulation:
         simulation.observe(learn, [LeaderElected])
-        spec = ClusterSpec(controllers=0 if is_in_zookeeper else 1, brokers=3, zookeeper=is_in_zookeeper, settings=SETTINGS, seed=5)
+        spec = ClusterSpec(
+            controllers=0 if is_in_zookeeper else 1,
+            brokers=3,
+            zookeeper=is_in_zookeeper,
+            settings=SETTINGS,
+            seed=5,
+        )
         cluster = SimulatedCluster(spec, simulation)
         cluster.start()
         simulation.run_until(cluster.wait_until_ready())
@@ -56,10 +67,16 @@ def test_restarted_leader_with_unanswered_fetches_is_followed_again(is_in_zookee
         host = simulation.add_host("writer")
 
         async def write() -> int:
-            connection = PeerConnection(first, 9092, client_id="writer", world=simulation.world_of(host))
+            connection = PeerConnection(
+                first, 9092, client_id="writer", world=simulation.world_of(host)
+            )
             await connection.connect()
             data = PartitionProduceData(index=0, records=batch())
-            request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+            request = ProduceRequest(
+                acks=-1,
+                timeout_ms=60_000,
+                topic_data=[TopicProduceData(name="t", partition_data=[data])],
+            )
             answer = await connection.request(request, api_version=9)
             assert isinstance(answer, ProduceResponse)
             return answer.responses[0].partition_responses[0].error_code

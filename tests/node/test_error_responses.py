@@ -1,4 +1,6 @@
-"""A node can reject whatever it serves: in every offered version, in the format of each API, and with the intended error."""
+"""A node can reject whatever it serves: in every offered version, in the format of each API, and
+with the intended error.
+"""
 
 import random
 from typing import Any
@@ -21,7 +23,9 @@ from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 SIZE_BYTES = 4
 REPORTS_SINCE = {ApiKey.DESCRIBE_LOG_DIRS: 3}
 """Older responses have no top-level error, and Kafka omits it (KIP-827)."""
-CONTROLLER_HANDLERS: tuple[Handler[Any], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
+CONTROLLER_HANDLERS: tuple[Handler[Any], ...] = Catalogue(
+    "kraftsim.node.controller.handlers", "HANDLER", Handler
+).all()
 SERVED = [
     pytest.param(handler, ranges[handler.key], id=f"{kind} {handler.key.name}")
     for kind, handlers, ranges in (
@@ -34,7 +38,9 @@ SERVED = [
 
 
 class Connection:
-    """The parts of a connection that an error response uses: delegation tokens name the requester."""
+    """The parts of a connection that an error response uses: delegation tokens name the
+    requester.
+    """
 
     principal = ANONYMOUS
 
@@ -53,14 +59,18 @@ def errors_in(message: Any) -> set[int]:
 
 
 def has_rows(request: Any, layout: StructureLayout) -> bool:
-    """Whether every list of a request, also nested ones, names something that can fail by itself."""
+    """Whether every list of a request, also nested ones, names something that can fail by
+    itself.
+    """
     for field in layout.fields:
         if isinstance(field.type, ArrayLayout):
             rows = getattr(request, field.name)
             if not rows:
                 return False
             element = field.type.element
-            if isinstance(element, StructureLayout) and not all(has_rows(row, element) for row in rows):
+            if isinstance(element, StructureLayout) and not all(
+                has_rows(row, element) for row in rows
+            ):
                 return False
     return True
 
@@ -69,12 +79,21 @@ def has_rows(request: Any, layout: StructureLayout) -> bool:
 def test_every_error_response_is_readable_and_has_its_error(handler, range_):
     """Twenty random requests of each version; a request rejected as a whole has no other error."""
     rng = random.Random(int(handler.key)).randrange
-    first, last = max(range_[0], versions_of(handler.key)[0]), min(range_[1], versions_of(handler.key)[1])
+    first, last = (
+        max(range_[0], versions_of(handler.key)[0]),
+        min(range_[1], versions_of(handler.key)[1]),
+    )
     for version in range(first, last + 1):
         layout = layout_of(request_class(handler.key), version)
         for _ in range(20):
             body = example(layout, rng, unknown_tags=False)
-            head = RequestHead(api_key=int(handler.key), api_version=version, correlation_id=7, client_id=None, body_position=0)
+            head = RequestHead(
+                api_key=int(handler.key),
+                api_version=version,
+                correlation_id=7,
+                client_id=None,
+                body_position=0,
+            )
             answer = handler.refuse(Call(head, body, Connection()), ErrorCode.NOT_CONTROLLER)
             if isinstance(answer, Encoded | Closing | NoAnswer):
                 assert handler.key is ApiKey.PRODUCE, "every other API must have a response"
@@ -83,4 +102,6 @@ def test_every_error_response_is_readable_and_has_its_error(handler, range_):
             errors = errors_in(decode_response(int(handler.key), version, frame)[1])
             assert errors <= {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER}
             if has_rows(body, layout) and version >= REPORTS_SINCE.get(handler.key, 0):
-                assert ErrorCode.NOT_CONTROLLER in errors, f"version {version}: {body} is rejected without an error"
+                assert ErrorCode.NOT_CONTROLLER in errors, (
+                    f"version {version}: {body} is rejected without an error"
+                )

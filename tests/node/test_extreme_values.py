@@ -1,4 +1,6 @@
-"""A broker continues to serve with each extreme value of each dynamic setting that it has accepted."""
+"""A broker continues to serve with each extreme value of each dynamic setting that it has
+accepted.
+"""
 
 import asyncio
 
@@ -10,7 +12,11 @@ from kraftsim.events.nodes import NodeFailed
 from protocol.config_resources import ConfigType
 from protocol.errors import ErrorCode
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.node.brokers import Client, batch, running_cluster
 
 BROKER, SET, DELETE = 4, 0, 1
@@ -22,7 +28,9 @@ LIMIT_S = 5
 
 
 def extremes(kind: ConfigType) -> list[str]:
-    """Return the values of a kind at which arithmetic goes wrong; the node rejects what is out of range."""
+    """Return the values of a kind at which arithmetic goes wrong; the node rejects what is out of
+    range.
+    """
     if kind in NUMBERS:
         highest = 2 ** NUMBERS[kind] - 1
         return [str(value) for value in (-highest - 1, -1, 0, 1, highest)]
@@ -41,7 +49,9 @@ async def alter(client: Client, name: str, operation: int, value: str | None) ->
 
 async def is_in_use(client: Client, name: str) -> bool:
     """Return whether the broker describes a value that was set on itself."""
-    resource = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=[name])
+    resource = DescribeConfigsResource(
+        resource_type=BROKER, resource_name="1", configuration_keys=[name]
+    )
     answer = await client.ask(DescribeConfigsRequest(resources=[resource]), 4)
     return any(row.config_source == OWN_LAYER for row in answer.results[0].configs)
 
@@ -60,7 +70,11 @@ def test_broker_works_with_each_accepted_extreme_value(line: str) -> None:
     They may be rejected (max.message.bytes 0); after the deletion of the value they succeed.
     """
     tables = config_tables(line).broker
-    names = [name for name, row in tables.items() if row.mode in (UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE)]
+    names = [
+        name
+        for name, row in tables.items()
+        if row.mode in (UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE)
+    ]
     accepted = []
     with running_cluster(release_name=line, kraftsim_release=line) as cluster:
 

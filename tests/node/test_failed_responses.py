@@ -1,6 +1,7 @@
 """Responses that cannot be built or encoded: one request or one connection fails, never the node.
 
-Source: kafka.server.RequestHandlerHelper.handleError; the error codes were verified with Apache Kafka 3.9.1 and 4.4.0.
+Source: kafka.server.RequestHandlerHelper.handleError; the error codes were verified with Apache
+Kafka 3.9.1 and 4.4.0.
 """
 
 import asyncio
@@ -18,7 +19,11 @@ from protocol.malformed import MalformedMessage
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from protocol.requests import decode_response
 from tests.node.brokers import CONTROLLER_HOST, Cluster, running_cluster
@@ -28,7 +33,9 @@ from tests.node.test_raft_node import ALONE, Harness, no_op
 
 UNEXPECTED = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 LONGEST = "/" * 32767
-"""The longest protocol string, which is no valid topic name: Kafka's error message quotes it, and is longer."""
+"""The longest protocol string, which is no valid topic name: Kafka's error message quotes it, and
+is longer.
+"""
 NOT_AN_INT64 = InitProducerIdResponse(producer_id=1 << 70)
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 Serve = Callable[[Call], Answer | Deferred]
@@ -59,9 +66,17 @@ def later_failing(call: Call) -> Deferred:
     return deferred
 
 
-@pytest.mark.parametrize("serve", [lambda call: NOT_AN_INT64, later(NOT_AN_INT64), later_failing], ids=["at once", "later", "not built"])
-async def test_failed_response_becomes_the_error_response_of_its_api(server: Server, serve: Serve) -> None:
-    """Earlier and later requests of the connection are answered; the failure is an event of bounded length."""
+@pytest.mark.parametrize(
+    "serve",
+    [lambda call: NOT_AN_INT64, later(NOT_AN_INT64), later_failing],
+    ids=["at once", "later", "not built"],
+)
+async def test_failed_response_becomes_the_error_response_of_its_api(
+    server: Server, serve: Serve
+) -> None:
+    """Earlier and later requests of the connection are answered; the failure is an event of bounded
+    length.
+    """
     client = await server.connect()
     for number, each in ((1, echo), (2, serve), (3, echo)):
         server.stub_node.on_init = each
@@ -70,12 +85,19 @@ async def test_failed_response_becomes_the_error_response_of_its_api(server: Ser
         assert (correlation_id, answer.error_code) == (number, UNEXPECTED if number == 2 else 0)
     (failed,) = server.world.emitted_of(MessageFailed)
     assert isinstance(failed, MessageFailed)
-    assert (failed.api_key, failed.correlation_id, failed.action, failed.is_response) == (22, 2, "answered", True)
+    assert (failed.api_key, failed.correlation_id, failed.action, failed.is_response) == (
+        22,
+        2,
+        "answered",
+        True,
+    )
     assert 20 < len(failed.reason) < 1200
     assert not server.world.emitted_of(NodeFailed)
 
 
-async def test_failing_error_response_closes_only_that_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_error_response_closes_only_that_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For example if the error response contains what could not be encoded."""
     server.stub_node.on_init = lambda call: NOT_AN_INT64
     monkeypatch.setattr("kraftsim.node.dispatch.Dispatcher.refuse_call", lambda *_: NOT_AN_INT64)
@@ -89,9 +111,13 @@ async def test_failing_error_response_closes_only_that_connection(server: Server
     assert [failed.action for failed in server.world.emitted_of(MessageFailed)] == ["closed"]  # type: ignore[attr-defined]
 
 
-async def test_failing_handler_and_error_response_close_only_that_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_handler_and_error_response_close_only_that_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.stub_node.on_init = failing
-    monkeypatch.setattr("kraftsim.node.dispatch._unforeseen", lambda refuse, call, failure: Closing("no answer"))
+    monkeypatch.setattr(
+        "kraftsim.node.dispatch._unforeseen", lambda refuse, call, failure: Closing("no answer")
+    )
     client, other = await server.connect(), await server.connect()
     client.send(init(1))
     assert await client.is_closed()
@@ -101,7 +127,11 @@ async def test_failing_handler_and_error_response_close_only_that_connection(ser
 
 
 def test_failing_response_does_not_affect_the_code_that_completes_it() -> None:
-    """A controller completes requests within the Fetch of a follower: that Fetch must not fail for them. A bug in kraftsim raises."""
+    """A controller completes requests within the Fetch of a follower: that Fetch must not fail for
+    them.
+
+    A bug in kraftsim raises.
+    """
     deferred = Deferred()
     deferred.complete_with(lambda: failing(None))  # type: ignore[arg-type]
     assert deferred.answer is not None and "ValueError" in deferred.answer.reason  # type: ignore[union-attr]
@@ -114,19 +144,32 @@ def test_failing_response_does_not_affect_the_code_that_completes_it() -> None:
 
 
 def create(*names: str) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names], timeout_ms=5000)
+    return CreateTopicsRequest(
+        topics=[
+            CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names
+        ],
+        timeout_ms=5000,
+    )
 
 
 def test_forwarded_request_with_an_oversized_response_is_answered_once() -> None:
-    """Kafka creates the other topic and returns -1 for both; the broker does not send the Envelope again."""
+    """Kafka creates the other topic and returns -1 for both; the broker does not send the Envelope
+    again.
+    """
     with running_cluster(1, kraftsim_frame_events="true") as cluster:
         answer = cluster.run(lambda client: client.ask(create(LONGEST, "fine"), 5))
-        assert [(topic.error_code, topic.error_message) for topic in answer.topics] == [(UNEXPECTED, None)] * 2
+        assert [(topic.error_code, topic.error_message) for topic in answer.topics] == [
+            (UNEXPECTED, None)
+        ] * 2
         made = cluster.run(lambda client: client.ask(create("fine"), 5))
         assert [topic.error_code for topic in made.topics] == [ErrorCode.TOPIC_ALREADY_EXISTS]
         (failed,) = cluster.emitted(MessageFailed, CONTROLLER_HOST)
         assert (failed.api_key, failed.action) == (19, "answered")
-        envelopes = [frame for frame in cluster.emitted(FrameReceived, CONTROLLER_HOST) if frame.api_key == 58 and not frame.is_response]
+        envelopes = [
+            frame
+            for frame in cluster.emitted(FrameReceived, CONTROLLER_HOST)
+            if frame.api_key == 58 and not frame.is_response
+        ]
         assert len(envelopes) == 2
         assert not cluster.emitted(RequestRefused) and not cluster.emitted(NodeFailed)
 
@@ -135,8 +178,12 @@ def malformed(*_: object) -> Answer:
     raise MalformedMessage(None, None, "", "as for a record that cannot be written")
 
 
-def test_handler_that_fails_within_an_envelope_is_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It must not close the connection of the broker, which would resend the Envelope for a minute."""
+def test_handler_that_fails_within_an_envelope_is_answered_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It must not close the connection of the broker, which would resend the Envelope for a
+    minute.
+    """
     with running_cluster(1, kraftsim_frame_events="true") as cluster:
         monkeypatch.setattr("kraftsim.node.controller.handlers.k19_create_topics.row_of", malformed)
         answer = cluster.run(lambda client: client.ask(create("fine"), 5))
@@ -144,24 +191,50 @@ def test_handler_that_fails_within_an_envelope_is_answered_once(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    "version, error", [(10, ErrorCode.INVALID_REQUEST), (11, ErrorCode.INVALID_REQUEST), (12, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    "version, error",
+    [
+        (10, ErrorCode.INVALID_REQUEST),
+        (11, ErrorCode.INVALID_REQUEST),
+        (12, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
 )
 def test_metadata_by_id_of_an_unauthorized_topic(version: int, error: int) -> None:
-    """Versions 10 and 11 reject every id (KAFKA-10774), and have no null name; 12 hides the name."""
-    with running_cluster(1, authorizer_class_name=AUTHORIZER, allow_everyone_if_no_acl_found="true") as cluster:
+    """Versions 10 and 11 reject every id (KAFKA-10774), and have no null name; 12 hides the
+    name.
+    """
+    with running_cluster(
+        1, authorizer_class_name=AUTHORIZER, allow_everyone_if_no_acl_found="true"
+    ) as cluster:
         topic_id = cluster.run(lambda client: client.create_topic("secret"))
         hide(cluster)
-        asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None), MetadataRequestTopic(name="other")])
+        asked = MetadataRequest(
+            topics=[
+                MetadataRequestTopic(topic_id=topic_id, name=None),
+                MetadataRequestTopic(name="other"),
+            ]
+        )
         answer = cluster.run(lambda client: client.ask(asked, version))
         hidden = answer.topics[0]
-        assert (hidden.error_code, hidden.name, hidden.topic_id) == (error, None if version == 12 else "", topic_id)
-        assert [topic.name for topic in answer.topics[1:]] == ([] if version == 12 else ["other"]), "names are ignored if there are ids"
+        assert (hidden.error_code, hidden.name, hidden.topic_id) == (
+            error,
+            None if version == 12 else "",
+            topic_id,
+        )
+        assert [topic.name for topic in answer.topics[1:]] == (
+            [] if version == 12 else ["other"]
+        ), "names are ignored if there are ids"
         assert bool(answer.brokers) == (version == 12)
 
 
 def hide(cluster: Cluster) -> None:
     rule = AclCreation(
-        resource_type=2, resource_name="secret", resource_pattern_type=3, principal="User:alice", host="*", operation=3, permission_type=3
+        resource_type=2,
+        resource_name="secret",
+        resource_pattern_type=3,
+        principal="User:alice",
+        host="*",
+        operation=3,
+        permission_type=3,
     )
     answer = cluster.run(lambda client: client.ask(CreateAclsRequest(creations=[rule])))
     assert [row.error_code for row in answer.results] == [0]
@@ -169,7 +242,9 @@ def hide(cluster: Cluster) -> None:
 
 
 def test_unencodable_request_is_not_sent_or_retried() -> None:
-    """The connection remains usable: the caller gets the error of an API that the peer does not support."""
+    """The connection remains usable: the caller gets the error of an API that the peer does not
+    support.
+    """
     with running_cluster(1) as cluster:
 
         async def work(client):
@@ -181,7 +256,9 @@ def test_unencodable_request_is_not_sent_or_retried() -> None:
 
 
 def test_replica_that_fails_midway_reports_only_the_first_failure() -> None:
-    """Effects after a failed one are never executed; later appends are rejected as after a lost disk, not by a second failure."""
+    """Effects after a failed one are never executed; later appends are rejected as after a lost
+    disk, not by a second failure.
+    """
     with Harness(ALONE) as harness:
 
         async def program() -> None:
@@ -203,15 +280,26 @@ def test_replica_that_fails_midway_reports_only_the_first_failure() -> None:
         assert isinstance(harness.shell.failure, ValueError)
 
 
-@pytest.mark.parametrize("producer", [(-1, 0), (5, -1)], ids=["no producer id", "no producer epoch"])
-def test_end_marker_without_a_producer_is_answered_with_error_minus_1(producer: tuple[int, int]) -> None:
-    """Kafka fails to build such a marker (MemoryRecords.withEndTransactionMarker); here it used to stop the broker."""
+@pytest.mark.parametrize(
+    "producer", [(-1, 0), (5, -1)], ids=["no producer id", "no producer epoch"]
+)
+def test_end_marker_without_a_producer_is_answered_with_error_minus_1(
+    producer: tuple[int, int],
+) -> None:
+    """Kafka fails to build such a marker (MemoryRecords.withEndTransactionMarker); here it used to
+    stop the broker.
+    """
     producer_id, epoch = producer
     with running_cluster(1) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         topics = [WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
         marker = WritableTxnMarker(producer_id=producer_id, producer_epoch=epoch, topics=topics)
         answer = cluster.run(lambda client: client.ask(WriteTxnMarkersRequest(markers=[marker]), 1))
-        found = [partition.error_code for row in answer.markers for topic in row.topics for partition in topic.partitions]
+        found = [
+            partition.error_code
+            for row in answer.markers
+            for topic in row.topics
+            for partition in topic.partitions
+        ]
         assert found == [UNEXPECTED]
         assert not cluster.emitted(NodeFailed)

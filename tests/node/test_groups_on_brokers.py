@@ -10,7 +10,11 @@ import pytest
 from kraftsim.core.groups.placement import partition_of
 from kraftsim.events.groups import GroupsLoaded, GroupsUnloaded
 from protocol.errors import ErrorCode
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from protocol.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.k10_find_coordinator import TRANSACTION, FindCoordinatorRequest
 from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -20,7 +24,11 @@ from protocol.messages.k16_list_groups import ListGroupsRequest
 from tests.node.brokers import Client, Cluster, running_cluster
 
 GROUP = "g"
-FEW = {"offsets_topic_num_partitions": "4", "broker_session_timeout_ms": "3000", "broker_heartbeat_interval_ms": "500"}
+FEW = {
+    "offsets_topic_num_partitions": "4",
+    "broker_session_timeout_ms": "3000",
+    "broker_heartbeat_interval_ms": "500",
+}
 
 
 async def coordinator_of(client: Client, group_id: str = GROUP) -> int:
@@ -40,23 +48,39 @@ def found(cluster: Cluster, broker: str = "broker-1") -> str:
 
 async def commit(client: Client, offset: int) -> int:
     """Commit an offset of t-0 and return the error."""
-    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-    answer = await client.ask(OffsetCommitRequest(group_id=GROUP, topics=[OffsetCommitRequestTopic(name="t", partitions=[row])]), 8)
+    row = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    answer = await client.ask(
+        OffsetCommitRequest(
+            group_id=GROUP, topics=[OffsetCommitRequestTopic(name="t", partitions=[row])]
+        ),
+        8,
+    )
     return int(answer.topics[0].partitions[0].error_code)
 
 
 async def commit_patiently(client: Client, offset: int) -> None:
     """Commit once the coordinator has loaded the group."""
     while error := await commit(client, offset):
-        assert error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert error in (
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
         await asyncio.sleep(0.1)
 
 
 async def committed(client: Client) -> int:
     """Return the committed offset of t-0, once the coordinator has loaded the group."""
-    request = OffsetFetchRequest(group_id=GROUP, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
+    request = OffsetFetchRequest(
+        group_id=GROUP, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    )
     while (answer := await client.ask(request, 7)).error_code:
-        assert answer.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert answer.error_code in (
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        )
         await asyncio.sleep(0.1)
     return int(answer.topics[0].partitions[0].committed_offset)
 
@@ -69,7 +93,11 @@ def test_find_coordinator_creates_the_offsets_topic():
         assert topic is not None
         assert len(topic.partitions) == 4
         configs = cluster.brokers["broker-1"].image.topic_configs("__consumer_offsets")
-        assert configs == {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+        assert configs == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "104857600",
+        }
         assert len(cluster.emitted(GroupsLoaded)) == 4
 
 
@@ -81,7 +109,13 @@ def test_without_enough_brokers_there_is_no_coordinator():
             codes = []
             for key_type in (0, TRANSACTION):
                 for _ in range(5):
-                    codes.append((await client.ask(FindCoordinatorRequest(key=GROUP, key_type=key_type), 3)).error_code)
+                    codes.append(
+                        (
+                            await client.ask(
+                                FindCoordinatorRequest(key=GROUP, key_type=key_type), 3
+                            )
+                        ).error_code
+                    )
                     await asyncio.sleep(0.5)
             return codes
 
@@ -111,24 +145,39 @@ def test_former_leader_redirects_group_members():
         cluster.run(lambda client: commit_patiently(client, 5), first)
         number = partition_of(GROUP, 4)
         cluster.stop(first)
-        assert number in [event.partition for event in cluster.emitted(GroupsUnloaded, first)], "a controlled shutdown moves groups first"
+        assert number in [event.partition for event in cluster.emitted(GroupsUnloaded, first)], (
+            "a controlled shutdown moves groups first"
+        )
         other = next(name for name in cluster.broker_names if name != first)
         assert cluster.run(committed, found(cluster, other)) == 5
 
 
 def test_coordinator_reloads_its_groups_after_a_restart():
-    with running_cluster(1, offsets_topic_replication_factor="1", group_initial_rebalance_delay_ms="0", **FEW) as cluster:
+    with running_cluster(
+        1, offsets_topic_replication_factor="1", group_initial_rebalance_delay_ms="0", **FEW
+    ) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         found(cluster)
 
         async def live(client: Client) -> str:
             await commit_patiently(client, 5)
             protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
-            asked = JoinGroupRequest(group_id=GROUP, session_timeout_ms=30_000, member_id="", protocol_type="consumer", protocols=protocols)
+            asked = JoinGroupRequest(
+                group_id=GROUP,
+                session_timeout_ms=30_000,
+                member_id="",
+                protocol_type="consumer",
+                protocols=protocols,
+            )
             joined = await client.ask(asked, 3)
             assert joined.error_code == 0
             shares = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"share")]
-            synced = await client.ask(SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=joined.member_id, assignments=shares), 3)
+            synced = await client.ask(
+                SyncGroupRequest(
+                    group_id=GROUP, generation_id=1, member_id=joined.member_id, assignments=shares
+                ),
+                3,
+            )
             assert (synced.error_code, bytes(synced.assignment)) == (0, b"share")
             return str(joined.member_id)
 
@@ -139,8 +188,14 @@ def test_coordinator_reloads_its_groups_after_a_restart():
 
         async def look(client: Client) -> tuple[int, int, list[tuple[str, str]]]:
             offset = await committed(client)
-            beat = await client.ask(HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id), 3)
+            beat = await client.ask(
+                HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id), 3
+            )
             listed = await client.ask(ListGroupsRequest(), 4)
-            return offset, beat.error_code, [(group.group_id, group.group_state) for group in listed.groups]
+            return (
+                offset,
+                beat.error_code,
+                [(group.group_id, group.group_state) for group in listed.groups],
+            )
 
         assert cluster.run(look) == (5, 0, [(GROUP, "Stable")])

@@ -1,7 +1,8 @@
-"""Malicious or faulty peers: a connection ends with a reason or continues, in bounded memory, and never affects the
-node.
+"""Malicious or faulty peers: a connection ends with a reason or continues, in bounded memory, and
+never affects the node.
 
-test_connection.py has the response to each kind of invalid bytes; these tests cover how they arrive, and how many.
+test_connection.py has the response to each kind of invalid bytes; these tests cover how they
+arrive, and how many.
 """
 
 import asyncio
@@ -33,12 +34,26 @@ def framed(*frames: bytes) -> bytes:
 @settings(deadline=None, derandomize=True, max_examples=400)
 @given(
     st.lists(st.binary(max_size=40), max_size=8),
-    st.sampled_from([b"", b"\0", b"\0\0\0\x63" + b"x" * 98, b"\xff\xff\xff\xff", b"\0\0\0\x65", b"\x7f\xff\xff\xffxx"]),
+    st.sampled_from(
+        [
+            b"",
+            b"\0",
+            b"\0\0\0\x63" + b"x" * 98,
+            b"\xff\xff\xff\xff",
+            b"\0\0\0\x65",
+            b"\x7f\xff\xff\xffxx",
+        ]
+    ),
     st.lists(st.integers(0, 400), max_size=12),
     st.integers(0, 3),
 )
-def test_inbox_returns_the_frames_of_the_stream_for_any_chunks(frames: list[bytes], tail: bytes, cuts: list[int], eager: int) -> None:
-    """And stops at the first invalid size. Frames are taken one at a time, all at once, or occasionally."""
+def test_inbox_returns_the_frames_of_the_stream_for_any_chunks(
+    frames: list[bytes], tail: bytes, cuts: list[int], eager: int
+) -> None:
+    """And stops at the first invalid size.
+
+    Frames are taken one at a time, all at once, or occasionally.
+    """
     stream = framed(*frames) + tail
     inbox, found, expected = Inbox(LIMIT), list[bytes](), list[bytes]()
     try:
@@ -58,7 +73,11 @@ def take_frames(inbox: Inbox, found: list[bytes], count: int) -> None:
     """Serve some frames as a connection does."""
     while inbox.waiting and count:
         buffer, position, end = inbox.waiting.popleft()
-        while count and inbox.begins_with_frame(buffer, position, end) and 0 <= (size := inbox.first_size(buffer, position)) <= LIMIT:
+        while (
+            count
+            and inbox.begins_with_frame(buffer, position, end)
+            and 0 <= (size := inbox.first_size(buffer, position)) <= LIMIT
+        ):
             found.append(buffer[position + 4 : position + 4 + size])
             position += 4 + size
             count -= 1
@@ -68,7 +87,9 @@ def take_frames(inbox: Inbox, found: list[bytes], count: int) -> None:
 
 
 def test_slowly_arriving_frame_takes_no_more_memory_than_its_size() -> None:
-    """A Python object per byte would take forty times as much, on each of a thousand connections."""
+    """A Python object per byte would take forty times as much, on each of a thousand
+    connections.
+    """
     inbox = Inbox(1 << 20)
     frame = framed(bytes(LARGE_FRAME_BYTES - 4))
     drops = [frame[place : place + 1] for place in range(256)]
@@ -96,7 +117,9 @@ def test_start_of_a_frame_does_not_retain_the_rest_of_its_read() -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_many_requests_for_large_responses_are_served_at_the_clients_pace(make_world: MakeWorld, loop: str) -> None:
+def test_many_requests_for_large_responses_are_served_at_the_clients_pace(
+    make_world: MakeWorld, loop: str
+) -> None:
     """A read of 256 KB can hold 5,000 requests for a megabyte each: they are served one by one."""
     answer = Encoded(bytes(MEBIBYTE))
 
@@ -125,7 +148,11 @@ def init_of_fetch() -> bytes:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_thousands_of_invalid_frames_end_with_the_first(make_world: MakeWorld, loop: str) -> None:
     async def work(server: Server) -> None:
-        for nothing in (bytes(4) * 60_000, framed(b"x") * 60_000, b"\0\0\0\x0a" + b"\xff" * 200_000):
+        for nothing in (
+            bytes(4) * 60_000,
+            framed(b"x") * 60_000,
+            b"\0\0\0\x0a" + b"\xff" * 200_000,
+        ):
             client = await server.connect()
             client.send(nothing)
             assert await client.rest() == b""
@@ -136,7 +163,9 @@ def test_thousands_of_invalid_frames_end_with_the_first(make_world: MakeWorld, l
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 13, 14, 15, 30])
-def test_incomplete_frame_at_the_end_is_discarded(make_world: MakeWorld, loop: str, cut: int) -> None:
+def test_incomplete_frame_at_the_end_is_discarded(
+    make_world: MakeWorld, loop: str, cut: int
+) -> None:
     """Complete frames before it are answered."""
 
     async def work(server: Server) -> None:
@@ -144,13 +173,18 @@ def test_incomplete_frame_at_the_end_is_discarded(make_world: MakeWorld, loop: s
         client.send(init(1), init(2)[:cut])
         client.writer.write_eof()
         assert (await client.rest())[4:8] == (1).to_bytes(4)
-        assert await server.closed_because() == "peer" and server.world.emitted_of(RequestRefused) == []
+        assert (
+            await server.closed_because() == "peer"
+            and server.world.emitted_of(RequestRefused) == []
+        )
 
     run(loop, make_world(), work)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_clients_may_change_name_and_version_between_frames(make_world: MakeWorld, loop: str) -> None:
+def test_clients_may_change_name_and_version_between_frames(
+    make_world: MakeWorld, loop: str
+) -> None:
     """The cached header is only reused for a byte-identical one."""
     rng = Random(3)
     names = [None, "", "a", "client", "client ", "客户", "n" * 30_000]
@@ -171,8 +205,12 @@ def test_clients_may_change_name_and_version_between_frames(make_world: MakeWorl
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("seed", range(4))
-def test_garbage_behind_valid_frames_never_changes_their_responses(make_world: MakeWorld, loop: str, seed: int) -> None:
-    """Later bytes of the same read are not part of a frame: a body that would extend into them is malformed."""
+def test_garbage_behind_valid_frames_never_changes_their_responses(
+    make_world: MakeWorld, loop: str, seed: int
+) -> None:
+    """Later bytes of the same read are not part of a frame: a body that would extend into them is
+    malformed.
+    """
     rng = Random(seed)
 
     async def work(server: Server) -> None:

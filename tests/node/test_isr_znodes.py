@@ -1,4 +1,6 @@
-"""Leaders below inter.broker.protocol.version 2.7-IV2 write the ISR to ZooKeeper themselves: the effects of an expired session."""
+"""Leaders below inter.broker.protocol.version 2.7-IV2 write the ISR to ZooKeeper themselves: the
+effects of an expired session.
+"""
 
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
@@ -45,7 +47,9 @@ async def written(session: Endings) -> list[AgreedIsr | ErrorCode]:
     world = SimpleNamespace(clock=SimpleNamespace(wall_ms=lambda: 0), emit=lambda event: None)
     shell = SimpleNamespace(config=SimpleNamespace(node_id=1), tasks=tasks, world=world)
     changes = IsrZnodes(shell, None, session, lambda: 1, lambda key: None)
-    hosted = SimpleNamespace(topic="t", partition=0, replica=SimpleNamespace(on_isr_answer=on_answer))
+    hosted = SimpleNamespace(
+        topic="t", partition=0, replica=SimpleNamespace(on_isr_answer=on_answer)
+    )
     await changes._write(hosted, IsrProposal((1, 2), (), 5, 7))
     return results
 
@@ -53,7 +57,11 @@ async def written(session: Endings) -> list[AgreedIsr | ErrorCode]:
 async def test_isr_update_is_retried_in_the_next_zookeeper_session() -> None:
     """Otherwise the leader would keep its pending ISR change and never propose another."""
     session = Endings(2, ZookeeperError.SESSION_EXPIRED)
-    assert await written(session) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, AGREED]
+    assert await written(session) == [
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        AGREED,
+    ]
     assert session.renewals == 2
 
 

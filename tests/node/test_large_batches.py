@@ -1,4 +1,6 @@
-"""Batches that take long to decompress are validated in a thread; clients see no other difference."""
+"""Batches that take long to decompress are validated in a thread; clients see no other
+difference.
+"""
 
 import asyncio
 
@@ -7,7 +9,12 @@ import pytest
 from kraftsim.events.partitions import BatchAppended
 from kraftsim.world.simulated.world import SimulatedWorld
 from protocol.compression import Compression
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tests.node.brokers import Client, batch, running_cluster
 
 LARGE = 2 << 20
@@ -16,7 +23,12 @@ LARGE = 2 << 20
 def produced(records: bytes, acks: int = -1) -> ProduceRequest:
     """Return a request with one batch."""
     data = PartitionProduceData(index=0, records=records)
-    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+    return ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=5000,
+        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+    )
 
 
 @pytest.fixture
@@ -63,7 +75,9 @@ def test_large_acks_0_batch_is_appended_after_its_client_disconnected(aside: lis
     with running_cluster() as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         cluster.run(send_and_go)
-        cluster.simulation.run_until(lambda: any(each.topic == "t" for each in cluster.emitted(BatchAppended)), limit_s=10)
+        cluster.simulation.run_until(
+            lambda: any(each.topic == "t" for each in cluster.emitted(BatchAppended)), limit_s=10
+        )
     assert aside == ["broker-1"]
 
 

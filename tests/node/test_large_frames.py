@@ -1,4 +1,6 @@
-"""Large frames are received into a separate buffer, whatever precedes, is within, and follows them (NetworkReceive)."""
+"""Large frames are received into a separate buffer, whatever precedes, is within, and follows them
+(NetworkReceive).
+"""
 
 import asyncio
 import resource
@@ -32,7 +34,9 @@ SIZES = [
     2 * MEBIBYTE,
     1,
 ]
-"""Growing, shrinking, around the limit between small and large, and above the reusable buffer size."""
+"""Growing, shrinking, around the limit between small and large, and above the reusable buffer
+size.
+"""
 
 
 def pieces_of(stream: bytes, rng: Random) -> Iterator[bytes]:
@@ -46,18 +50,24 @@ def pieces_of(stream: bytes, rng: Random) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("seed", range(3))
-def test_all_record_bytes_arrive_for_any_sizes_and_chunks(make_world: MakeWorld, loop: str, seed: int) -> None:
+def test_all_record_bytes_arrive_for_any_sizes_and_chunks(
+    make_world: MakeWorld, loop: str, seed: int
+) -> None:
     """Responses are in request order; small requests between large ones are served normally."""
     rng = Random(seed)
     sent = [rng.randbytes(size) for size in rng.sample(SIZES, len(SIZES))]
-    stream = b"".join(produce(number, records) + init(1000 + number) for number, records in enumerate(sent))
+    stream = b"".join(
+        produce(number, records) + init(1000 + number) for number, records in enumerate(sent)
+    )
 
     async def work(server: Server) -> list[bytes]:
         client = await server.connect()
         writing = asyncio.create_task(write_in_pieces(client, stream, rng))
         answers = [await client.answer() for _ in range(2 * len(sent))]
         await writing
-        assert [int.from_bytes(answer[:4]) for answer in answers] == [number + more for number in range(len(sent)) for more in (0, 1000)]
+        assert [int.from_bytes(answer[:4]) for answer in answers] == [
+            number + more for number in range(len(sent)) for more in (0, 1000)
+        ]
         return server.stub_node.received
 
     assert run(loop, make_world(), work) == sent
@@ -65,10 +75,17 @@ def test_all_record_bytes_arrive_for_any_sizes_and_chunks(make_world: MakeWorld,
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("seed", range(4))
-def test_bytes_that_arrive_during_a_waiting_request_are_served_after_it(make_world: MakeWorld, loop: str, seed: int) -> None:
-    """With acks=all a Produce waits for replicas; meanwhile the rest of a small frame arrives with the start of a large one."""
+def test_bytes_that_arrive_during_a_waiting_request_are_served_after_it(
+    make_world: MakeWorld, loop: str, seed: int
+) -> None:
+    """With acks=all a Produce waits for replicas; meanwhile the rest of a small frame arrives with
+    the start of a large one.
+    """
     rng = Random(seed)
-    sent = [rng.randbytes(rng.choice((300, 90 * KIBIBYTE, 110 * KIBIBYTE, 200 * KIBIBYTE))) for _ in range(40)]
+    sent = [
+        rng.randbytes(rng.choice((300, 90 * KIBIBYTE, 110 * KIBIBYTE, 200 * KIBIBYTE)))
+        for _ in range(40)
+    ]
     received: list[bytes] = []
 
     def wait(call: Call) -> Answer | Deferred:
@@ -82,7 +99,9 @@ def test_bytes_that_arrive_during_a_waiting_request_are_served_after_it(make_wor
         stream = b"".join(produce(number, records) for number, records in enumerate(sent))
         writing = asyncio.create_task(write_in_pieces(client, stream, rng))
         async with asyncio.timeout(20):
-            assert [await client.answer() for _ in sent] == [number.to_bytes(4) + b"done" for number in range(len(sent))]
+            assert [await client.answer() for _ in sent] == [
+                number.to_bytes(4) + b"done" for number in range(len(sent))
+            ]
         await writing
 
     run(loop, make_world(), work, StubNode(on_produce=wait))
@@ -99,7 +118,9 @@ async def write_in_pieces(client: Client, stream: bytes, rng: Random) -> None:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_records_of_a_waiting_request_are_not_overwritten(make_world: MakeWorld, loop: str) -> None:
-    """A deferred Produce reads its batch until it is answered, while the next large frames arrive."""
+    """A deferred Produce reads its batch until it is answered, while the next large frames
+    arrive.
+    """
     held: list[tuple[memoryview, Deferred]] = []
 
     def hold(call: Call) -> Answer | Deferred:
@@ -147,7 +168,9 @@ def test_records_of_a_waiting_request_are_not_overwritten(make_world: MakeWorld,
         "large frame of noise",
     ],
 )
-def test_invalid_bytes_behind_a_large_frame_close_after_its_response(make_world: MakeWorld, loop: str, behind: bytes, reason: str) -> None:
+def test_invalid_bytes_behind_a_large_frame_close_after_its_response(
+    make_world: MakeWorld, loop: str, behind: bytes, reason: str
+) -> None:
     async def work(server: Server) -> None:
         client = await server.connect()
         client.send(produce(7, bytes(MEBIBYTE)))
@@ -162,7 +185,9 @@ def test_invalid_bytes_behind_a_large_frame_close_after_its_response(make_world:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_announced_frame_takes_no_memory_until_it_arrives(make_world: MakeWorld, loop: str) -> None:
-    """Fifty clients announce 100 MB each and send a little, before and after a large frame that did arrive."""
+    """Fifty clients announce 100 MB each and send a little, before and after a large frame that did
+    arrive.
+    """
 
     async def work(server: Server) -> None:
         before = resident_bytes()
@@ -175,7 +200,10 @@ def test_announced_frame_takes_no_memory_until_it_arrives(make_world: MakeWorld,
         await asyncio.sleep(0.05)
         other = await server.connect()
         other.send(init(3))
-        assert decode_response(22, 4, await other.answer()) == (3, InitProducerIdResponse(producer_id=3))
+        assert decode_response(22, 4, await other.answer()) == (
+            3,
+            InitProducerIdResponse(producer_id=3),
+        )
         assert resident_bytes() - before < 40 * MEBIBYTE
         for client in clients:
             client.writer.transport.abort()
@@ -191,7 +219,9 @@ def resident_bytes() -> int:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_throttled_new_connection_may_send_large_frames(make_world: MakeWorld, loop: str) -> None:
-    """uvloop loses a pause that was requested in connection_made, and stops working if it gets an empty buffer."""
+    """uvloop loses a pause that was requested in connection_made, and stops working if it gets an
+    empty buffer.
+    """
     frame = produce(1, bytes(300 * KIBIBYTE))
 
     async def work(server: Server) -> None:
@@ -202,7 +232,9 @@ def test_throttled_new_connection_may_send_large_frames(make_world: MakeWorld, l
         for number in range(2, 40):
             held.send(produce(number, bytes(300 * KIBIBYTE)))
         await asyncio.sleep(0.1)
-        assert held.writer.transport.get_write_buffer_size() > 20 * len(frame), "nothing more is read from a waiting client than what arrived at once"
+        assert held.writer.transport.get_write_buffer_size() > 20 * len(frame), (
+            "nothing more is read from a waiting client than what arrived at once"
+        )
         first.writer.close()
         for number in range(2, 40):
             assert (await held.answer()).startswith(number.to_bytes(4))
@@ -272,7 +304,13 @@ def test_frames_of_one_size_reuse_one_buffer() -> None:
 
     frame = (MEBIBYTE).to_bytes(4) + bytes(MEBIBYTE)
     large = LargeFrames(
-        Owner(), on_received=lambda: None, on_frames=serve, on_surplus=lambda: None, frame_bytes_max=1 << 30, begun=b"", frame_bytes=len(frame)
+        Owner(),
+        on_received=lambda: None,
+        on_frames=serve,
+        on_surplus=lambda: None,
+        frame_bytes_max=1 << 30,
+        begun=b"",
+        frame_bytes=len(frame),
     )
     tracemalloc.start()
     for _ in range(20):
@@ -290,14 +328,25 @@ def test_frames_of_one_size_reuse_one_buffer() -> None:
 
 
 def test_simulated_broker_handles_large_batches_deterministically() -> None:
-    """Bytes that arrive in one piece in virtual time fill the connection's buffer, and the rest follows."""
+    """Bytes that arrive in one piece in virtual time fill the connection's buffer, and the rest
+    follows.
+    """
 
     async def work(client: BrokerClient) -> list[bytes]:
         await client.create_topic("t")
-        sent = [batch(value=bytes([number]) * size) for number, size in enumerate((300 * KIBIBYTE, 10, 900 * KIBIBYTE, 100, 200, 150 * KIBIBYTE))]
+        sent = [
+            batch(value=bytes([number]) * size)
+            for number, size in enumerate(
+                (300 * KIBIBYTE, 10, 900 * KIBIBYTE, 100, 200, 150 * KIBIBYTE)
+            )
+        ]
         answers = await asyncio.gather(*(client.produce(each) for each in sent))
         assert [answer.base_offset for answer in answers] == list(range(len(sent)))
-        return [bytes(records or b"") for offset in range(len(sent)) for records in [(await client.fetch(offset, max_bytes=1)).records]]
+        return [
+            bytes(records or b"")
+            for offset in range(len(sent))
+            for records in [(await client.fetch(offset, max_bytes=1)).records]
+        ]
 
     result = []
     for _ in range(2):

@@ -1,10 +1,12 @@
 """The cost of a request is linear in its entries: each array of each API, counted and not timed.
 
-Counted are function calls, and comparisons of the values that the client sent: a list lookup compares without a call.
-With linear cost the increase from 2n to 4n entries is twice that from n to 2n; with quadratic cost it is four times.
+Counted are function calls, and comparisons of the values that the client sent: a list lookup
+compares without a call. With linear cost the increase from 2n to 4n entries is twice that from n to
+2n; with quadratic cost it is four times.
 
-No request blocks the loop either: calls are also counted per callback of the loop, and the longest one may grow by only
-a few calls per entry. Work in threads is not counted, because it does not block the loop.
+No request blocks the loop either: calls are also counted per callback of the loop, and the longest
+one may grow by only a few calls per entry. Work in threads is not counted, because it does not
+block the loop.
 """
 
 import asyncio
@@ -40,7 +42,10 @@ from tests.node.brokers import CONTROLLER_HOST, CONTROLLER_PORT, Client, Cluster
 COUNT: Final = 100
 RATIO_MAX: Final = 2.5
 NOISE_COUNT: Final = 1_500
-"""Other activity in a cluster meanwhile: heartbeats, fetches. A quadratic term below this is not detected."""
+"""Other activity in a cluster meanwhile: heartbeats, fetches.
+
+A quadratic term below this is not detected.
+"""
 RELEASE: Final = "4.4"
 REQUESTER: Final = "test"
 LEFT_OUT: Final = {
@@ -54,7 +59,9 @@ LEFT_OUT: Final = {
 CALLS_PER_ENTRY_MAX: Final = 27
 """So many calls of the longest callback take 2 to 4 us: 40 to 80 ms for 20,000 entries."""
 WRITTEN_WHOLE: Final = {ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 30}
-"""One batch of the metadata log for all entries, however many: at 20,000 writing and replaying it takes 100 to 140 ms."""
+"""One batch of the metadata log for all entries, however many: at 20,000 writing and replaying it
+takes 100 to 140 ms.
+"""
 SHORT_SLICE: Final = 20
 LOOP_CODE: Final = VirtualLoop._run.__code__
 ASIDE_CODE: Final = SimulatedWorld.aside.__code__
@@ -98,7 +105,11 @@ def counted(value: Any) -> Any:
         return Number(value)
     if type(value) is list:
         return [counted(each) for each in value]
-    if hasattr(type(value), "__slots__") and not isinstance(value, bytes | memoryview | bool) and value is not None:
+    if (
+        hasattr(type(value), "__slots__")
+        and not isinstance(value, bytes | memoryview | bool)
+        and value is not None
+    ):
         for field in declaration_of(type(value)).fields:
             replaced = counted(getattr(value, field.name))
             if replaced is not getattr(value, field.name):
@@ -112,7 +123,9 @@ class SomeRights:
     def __init__(self) -> None:
         self.lets_some = True
 
-    def allows(self, principal: object, host: str, operation: int, resource: int, name: str) -> bool:
+    def allows(
+        self, principal: object, host: str, operation: int, resource: int, name: str
+    ) -> bool:
         """Decide by the name alone."""
         return self.lets_some and name[-1:] not in tuple("13579")
 
@@ -131,8 +144,12 @@ def rights() -> SomeRights:
 def cluster(rights: SomeRights) -> Iterator[Cluster]:
     """A cluster whose handlers count comparisons, and authorize only the client of the test."""
 
-    def guarded(shell: NodeShell, table: GuardTable[Any], handlers: Iterable[Handler[Any]]) -> tuple[Handler[Any], ...]:
-        return tuple(_counting(handler, table.guards.get(handler.key), rights) for handler in handlers)
+    def guarded(
+        shell: NodeShell, table: GuardTable[Any], handlers: Iterable[Handler[Any]]
+    ) -> tuple[Handler[Any], ...]:
+        return tuple(
+            _counting(handler, table.guards.get(handler.key), rights) for handler in handlers
+        )
 
     with pytest.MonkeyPatch.context() as patched:
         for module in (slices, large_requests, k00_produce):
@@ -154,7 +171,11 @@ def _counting(handler: Handler[Any], guard: Guard[Any] | None, rights: SomeRight
         preparing.append(True)
         call.body = counted(call.body)
         preparing.clear()
-        return handler.handle(node, call) if guard is None else guard(Asked(node, call, handler, rights))  # type: ignore[arg-type]
+        return (
+            handler.handle(node, call)
+            if guard is None
+            else guard(Asked(node, call, handler, rights))
+        )  # type: ignore[arg-type]
 
     return Handler(key=handler.key, handle=handle, refuse=handler.refuse, slices=handler.slices)
 
@@ -169,22 +190,37 @@ class Work:
         self._is_counted = False
 
     def on_event(self, frame: FrameType, event: str, argument: Any) -> None:
-        """Count a call; a call of `Context.run` by the loop starts a callback, and one of `work` in `aside` ends its counted part."""
+        """Count a call; a call of `Context.run` by the loop starts a callback, and one of `work` in
+        `aside` ends its counted part.
+        """
         if event not in ("call", "c_call"):
             return
         self.calls += 1
-        if event == "c_call" and frame.f_code is LOOP_CODE and isinstance(getattr(argument, "__self__", None), Context):
+        if (
+            event == "c_call"
+            and frame.f_code is LOOP_CODE
+            and isinstance(getattr(argument, "__self__", None), Context)
+        ):
             self._callback = 0
             self._is_counted = argument.__self__[current_process].host.name != "client"
-        elif event == "call" and frame.f_back is not None and frame.f_back.f_code is ASIDE_CODE and frame.f_code.co_name == "<lambda>":
+        elif (
+            event == "call"
+            and frame.f_back is not None
+            and frame.f_back.f_code is ASIDE_CODE
+            and frame.f_code.co_name == "<lambda>"
+        ):
             self._is_counted = False
         if self._is_counted and not preparing and frame.f_code not in COMPARING:
             self._callback += 1
             self.longest = max(self.longest, self._callback)
 
 
-def work_of(cluster: Cluster, host: str, port: int, request: LargeRequest, entries: int) -> tuple[int, int]:
-    """Return the work that a request causes in the cluster: calls and comparisons in all, and the calls of the longest callback."""
+def work_of(
+    cluster: Cluster, host: str, port: int, request: LargeRequest, entries: int
+) -> tuple[int, int]:
+    """Return the work that a request causes in the cluster: calls and comparisons in all, and the
+    calls of the longest callback.
+    """
     global comparisons
     work = Work()
 
@@ -213,7 +249,9 @@ def served(cluster: Cluster, host: str, port: int) -> dict[ApiKey, int]:
     async def ask(client: Client) -> Message:
         connection = PeerConnection(host, port, client_id=REQUESTER)
         await connection.connect()
-        answer: Message = await connection.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"), api_version=3)
+        answer: Message = await connection.request(
+            ApiVersionsRequest(client_software_name="a", client_software_version="1"), api_version=3
+        )
         connection.close()
         return answer
 
@@ -221,7 +259,9 @@ def served(cluster: Cluster, host: str, port: int) -> dict[ApiKey, int]:
     return {ApiKey(row.api_key): row.max_version for row in rows if row.api_key not in LEFT_OUT}
 
 
-def faults_of(cluster: Cluster, host: str, port: int, skipped: Callable[[ApiKey], bool] = lambda key: False) -> list[str]:
+def faults_of(
+    cluster: Cluster, host: str, port: int, skipped: Callable[[ApiKey], bool] = lambda key: False
+) -> list[str]:
     """Return each request whose work grows faster than its entries."""
     found = []
     for key, version in served(cluster, host, port).items():
@@ -238,8 +278,12 @@ def faults_of(cluster: Cluster, host: str, port: int, skipped: Callable[[ApiKey]
 
 
 @pytest.mark.parametrize("lets_some", [True, False])
-def test_work_for_a_request_is_linear_in_its_entries(cluster: Cluster, rights: SomeRights, lets_some: bool) -> None:
-    """At the broker, and through it at the controller: for a client with access to half of the entries, and for one with none."""
+def test_work_for_a_request_is_linear_in_its_entries(
+    cluster: Cluster, rights: SomeRights, lets_some: bool
+) -> None:
+    """At the broker, and through it at the controller: for a client with access to half of the
+    entries, and for one with none.
+    """
     rights.lets_some = lets_some
     faults = faults_of(cluster, "broker-1", 9092)
     assert not faults, "\n".join(faults)
@@ -253,10 +297,13 @@ def test_controller_work_is_linear_in_the_entries(cluster: Cluster, rights: Some
     assert not faults, "\n".join(faults)
 
 
-def test_concurrent_large_requests_block_the_loop_no_longer_than_one(cluster: Cluster, rights: SomeRights) -> None:
+def test_concurrent_large_requests_block_the_loop_no_longer_than_one(
+    cluster: Cluster, rights: SomeRights
+) -> None:
     """The writes of one decision do not restart the others, which would all run in one turn.
 
-    This test is last: the topics that it creates add work to later measurements, for example to snapshots.
+    This test is last: the topics that it creates add work to later measurements, for example to
+    snapshots.
     """
     rights.lets_some = True
     version = served(cluster, CONTROLLER_HOST, CONTROLLER_PORT)[ApiKey.CREATE_TOPICS]
@@ -265,12 +312,16 @@ def test_concurrent_large_requests_block_the_loop_no_longer_than_one(cluster: Cl
 
 
 def longest_of_new_topics(cluster: Cluster, version: int, clients: int) -> int:
-    """Let clients create many topics each at the same time, and return the calls of the longest callback."""
+    """Let clients create many topics each at the same time, and return the calls of the longest
+    callback.
+    """
     work, are_there, there_count = Work(), asyncio.Event(), 0
     aside = SimulatedWorld.aside
 
     async def all_at_once(world: SimulatedWorld, decode: Callable[[], Any]) -> Any:
-        """Decode nothing until all requests have arrived: in virtual time each would complete before the next arrives."""
+        """Decode nothing until all requests have arrived: in virtual time each would complete
+        before the next arrives.
+        """
         nonlocal there_count
         head = getclosurevars(decode).nonlocals.get("head")
         if head is None or head.api_key != ApiKey.CREATE_TOPICS:
@@ -282,10 +333,17 @@ def longest_of_new_topics(cluster: Cluster, version: int, clients: int) -> int:
         return await aside(world, decode)
 
     async def create(number: int) -> None:
-        rows = [CreatableTopic(name=f"new-{clients}-{number}-{row}", num_partitions=1, replication_factor=1) for row in range(2 * COUNT)]
+        rows = [
+            CreatableTopic(
+                name=f"new-{clients}-{number}-{row}", num_partitions=1, replication_factor=1
+            )
+            for row in range(2 * COUNT)
+        ]
         connection = PeerConnection(CONTROLLER_HOST, CONTROLLER_PORT, client_id="creator")
         await connection.connect()
-        answer = await connection.request(CreateTopicsRequest(topics=rows, timeout_ms=60_000), api_version=version)
+        answer = await connection.request(
+            CreateTopicsRequest(topics=rows, timeout_ms=60_000), api_version=version
+        )
         assert {row.error_code for row in answer.topics} == {0}
         connection.close()
 

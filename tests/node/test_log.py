@@ -1,4 +1,6 @@
-"""A log has Kafka's format on disk, finds offsets and timestamps, and recovers everything valid after a crash."""
+"""A log has Kafka's format on disk, finds offsets and timestamps, and recovers everything valid
+after a crash.
+"""
 
 from pathlib import Path
 
@@ -50,8 +52,8 @@ def offsets(data: memoryview) -> list[tuple[int, int]]:
 
 
 def test_appended_records_are_read_back_in_whole_batches(make_world: MakeWorld) -> None:
-    """A read begins with the batch that contains the offset, ends below the end offset, and respects max_bytes except
-    for the first batch.
+    """A read begins with the batch that contains the offset, ends below the end offset, and
+    respects max_bytes except for the first batch.
     """
     log, _, _ = opened(make_world())
     filled(log, 5)
@@ -67,14 +69,18 @@ def test_appended_records_are_read_back_in_whole_batches(make_world: MakeWorld) 
 
 
 def test_segments_roll_and_every_offset_is_found(make_world: MakeWorld) -> None:
-    """Segments are named by their base offset; complete ones have sparse indexes (Kafka's format)."""
+    """Segments are named by their base offset; complete ones have sparse indexes (Kafka's
+    format).
+    """
     world = make_world()
     log, _, _ = opened(world, SMALL)
     filled(log, 40)
     names = world.disk.list("t-0")
     bases = [int(name[:20]) for name in names if name.endswith(".log")]
     assert len(bases) > 3 and bases[0] == 0
-    assert [name for name in names if name.endswith(".index")] == [f"{base:020d}.index" for base in bases[:-1]]
+    assert [name for name in names if name.endswith(".index")] == [
+        f"{base:020d}.index" for base in bases[:-1]
+    ]
     for offset in range(80):
         first = offset - offset % 2
         assert offsets(log.read(offset, 1, 80)) == [(first, first + 1)]
@@ -85,21 +91,31 @@ def test_segments_roll_and_every_offset_is_found(make_world: MakeWorld) -> None:
 
 
 @pytest.mark.parametrize("settings", [None, SMALL])
-def test_records_are_found_by_timestamp(make_world: MakeWorld, settings: SegmentSettings | None) -> None:
-    """ListOffsets: the first record with this timestamp or a greater one, below what the reader may see."""
+def test_records_are_found_by_timestamp(
+    make_world: MakeWorld, settings: SegmentSettings | None
+) -> None:
+    """ListOffsets: the first record with this timestamp or a greater one, below what the reader may
+    see.
+    """
     log, _, _ = opened(make_world(), settings)
     filled(log, 40)
     assert searched(log.find_timestamp(0, 80)) == FoundRecord(offset=0, timestamp=T, leader_epoch=0)
     for offset in range(80):
-        assert searched(log.find_timestamp(T + offset, 80)) == FoundRecord(offset=offset, timestamp=T + offset, leader_epoch=0)
+        assert searched(log.find_timestamp(T + offset, 80)) == FoundRecord(
+            offset=offset, timestamp=T + offset, leader_epoch=0
+        )
     assert searched(log.find_timestamp(T + 79, 79)) is None
     assert searched(log.find_timestamp(T + 80, 80)) is None
-    assert searched(log.find_max_timestamp(80)) == FoundRecord(offset=79, timestamp=T + 79, leader_epoch=0)
+    assert searched(log.find_max_timestamp(80)) == FoundRecord(
+        offset=79, timestamp=T + 79, leader_epoch=0
+    )
     assert searched(log.find_max_timestamp(79)) is None
 
 
 @pytest.mark.parametrize("settings", [None, SMALL])
-def test_log_is_restored_completely(make_world: MakeWorld, settings: SegmentSettings | None) -> None:
+def test_log_is_restored_completely(
+    make_world: MakeWorld, settings: SegmentSettings | None
+) -> None:
     """Every batch is replayed once, in order, with its leader epoch; then appends continue."""
     log, _, _ = opened(make_world(), settings)
     filled(log, 30)
@@ -108,7 +124,10 @@ def test_log_is_restored_completely(make_world: MakeWorld, settings: SegmentSett
     again, replayed, recovered = opened(make_world(), settings, verify_from_offset=None)
     assert [batch.base_offset for batch in replayed] == [*range(0, 60, 2), 60]
     assert (recovered.next_offset, recovered.truncated_bytes, recovered.clean) == (63, 0, True)
-    assert [(start.leader_epoch, start.start_offset) for start in again.epochs.starts] == [(0, 0), (4, 60)]
+    assert [(start.leader_epoch, start.start_offset) for start in again.epochs.starts] == [
+        (0, 0),
+        (4, 60),
+    ]
     assert again.flushed_offset == 63
     append(again, data_batch(1), leader_epoch=4)
     assert offsets(again.read(63, 1, 64)) == [(63, 63)]
@@ -127,7 +146,9 @@ def test_log_is_restored_completely(make_world: MakeWorld, settings: SegmentSett
         (lambda data: b"\xff" * len(data), 0),
     ],
 )
-def test_damaged_tail_is_truncated_and_reported(make_world: MakeWorld, tmp_path: Path, damage: object, kept: int) -> None:
+def test_damaged_tail_is_truncated_and_reported(
+    make_world: MakeWorld, tmp_path: Path, damage: object, kept: int
+) -> None:
     """LogSegment.recover: the first invalid batch ends the log."""
     world = make_world()
     log, _, _ = opened(world)
@@ -141,14 +162,20 @@ def test_damaged_tail_is_truncated_and_reported(make_world: MakeWorld, tmp_path:
     again, replayed, recovered = opened(next_world)
     size_bytes = len(whole) // 10
     assert len(replayed) == kept
-    assert (recovered.next_offset, recovered.truncated_bytes, recovered.clean) == (2 * kept, len(damaged) - kept * size_bytes, False)
+    assert (recovered.next_offset, recovered.truncated_bytes, recovered.clean) == (
+        2 * kept,
+        len(damaged) - kept * size_bytes,
+        False,
+    )
     assert next_world.emitted_of(LogRecovered) == [recovered]
     assert file.stat().st_size == kept * size_bytes
     filled(again, 1)
     assert offsets(again.read(2 * kept, 1, 100)) == [(2 * kept, 2 * kept + 1)]
 
 
-def test_damage_in_the_middle_removes_the_later_segments(make_world: MakeWorld, tmp_path: Path) -> None:
+def test_damage_in_the_middle_removes_the_later_segments(
+    make_world: MakeWorld, tmp_path: Path
+) -> None:
     """Records after a gap cannot be trusted: LogLoader.recoverLog deletes them."""
     log, _, _ = opened(make_world(), SMALL)
     filled(log, 40)
@@ -161,10 +188,14 @@ def test_damage_in_the_middle_removes_the_later_segments(make_world: MakeWorld, 
     assert len(list((tmp_path / "data" / "t-0").glob("*.log"))) == 2
     assert recovered.next_offset < 40 and recovered.truncated_bytes > 1000
     filled(again, 10)
-    assert offsets(again.read(recovered.next_offset, 1, 100)) == [(recovered.next_offset, recovered.next_offset + 1)]
+    assert offsets(again.read(recovered.next_offset, 1, 100)) == [
+        (recovered.next_offset, recovered.next_offset + 1)
+    ]
 
 
-def test_checksums_before_the_recovery_point_are_not_verified(make_world: MakeWorld, tmp_path: Path) -> None:
+def test_checksums_before_the_recovery_point_are_not_verified(
+    make_world: MakeWorld, tmp_path: Path
+) -> None:
     """Data flushed before the crash is trusted, so that a start does not read everything twice."""
     log, _, _ = opened(make_world())
     filled(log, 10)
@@ -178,8 +209,12 @@ def test_checksums_before_the_recovery_point_are_not_verified(make_world: MakeWo
 
 
 @pytest.mark.parametrize("settings", [None, SMALL])
-@pytest.mark.parametrize(("offset", "end_offset"), [(80, 80), (79, 78), (78, 78), (40, 40), (41, 40), (1, 0), (0, 0)])
-def test_log_is_truncated_at_a_batch_boundary(make_world: MakeWorld, settings: SegmentSettings | None, offset: int, end_offset: int) -> None:
+@pytest.mark.parametrize(
+    ("offset", "end_offset"), [(80, 80), (79, 78), (78, 78), (40, 40), (41, 40), (1, 0), (0, 0)]
+)
+def test_log_is_truncated_at_a_batch_boundary(
+    make_world: MakeWorld, settings: SegmentSettings | None, offset: int, end_offset: int
+) -> None:
     """Batches stay whole: the one that contains the offset is removed, too."""
     log, _, _ = opened(make_world(), settings)
     filled(log, 40)
@@ -193,7 +228,9 @@ def test_log_is_truncated_at_a_batch_boundary(make_world: MakeWorld, settings: S
 
 
 def test_truncation_at_the_log_end_removes_an_epoch_without_records(make_world: MakeWorld) -> None:
-    """Its leader wrote nothing: the next one does not know it, and a replica that kept it would be truncated there over and over."""
+    """Its leader wrote nothing: the next one does not know it, and a replica that kept it would be
+    truncated there over and over.
+    """
     log, _, _ = opened(make_world())
     filled(log, 5)
     log.epochs.assign(3, log.log_end_offset)

@@ -1,4 +1,5 @@
-"""Durable data is not read again: a log is opened by its indexes, and only segments that may be torn are verified.
+"""Durable data is not read again: a log is opened by its indexes, and only segments that may be
+torn are verified.
 
 Source: LogLoader.{loadSegmentFiles,recoverLog}, LogSegment.sanityCheck.
 """
@@ -22,10 +23,18 @@ from tests.node.test_log import T, filled, offsets
 SETTINGS = SegmentSettings(segment_bytes=2000, index_interval_bytes=150)
 
 
-def reopened(world: World, recovery_point: int | None) -> tuple[PartitionLog, list[int], list[int], int]:
-    """Open the log; return it, the segments found unclean, the replayed batches, and the number of truncated bytes."""
+def reopened(
+    world: World, recovery_point: int | None
+) -> tuple[PartitionLog, list[int], list[int], int]:
+    """Open the log; return it, the segments found unclean, the replayed batches, and the number of
+    truncated bytes.
+    """
     log, unclean, handed = PartitionLog(world, "t", 0, SETTINGS), list[int](), list[int]()
-    recovered = log.recover(lambda batch: handed.append(batch.base_offset), verify_from_offset=recovery_point, on_unclean=unclean.append)
+    recovered = log.recover(
+        lambda batch: handed.append(batch.base_offset),
+        verify_from_offset=recovery_point,
+        on_unclean=unclean.append,
+    )
     return log, unclean, handed, recovered.truncated_bytes
 
 
@@ -51,12 +60,22 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "data" / "t-0"
 
 
-def test_indexes_agree_with_the_log_after_a_clean_stop(make_world: MakeWorld, directory: Path) -> None:
-    """Every record is found as before, by offset and by timestamp, and the log continues as if it had never been closed."""
+def test_indexes_agree_with_the_log_after_a_clean_stop(
+    make_world: MakeWorld, directory: Path
+) -> None:
+    """Every record is found as before, by offset and by timestamp, and the log continues as if it
+    had never been closed.
+    """
     written(make_world())
     whole = files(directory, "index")
     again, unclean, handed, truncated_bytes = reopened(make_world(), None)
-    assert (unclean, handed, truncated_bytes, again.log_end_offset, again.flushed_offset) == ([], [], 0, 120, 120)
+    assert (unclean, handed, truncated_bytes, again.log_end_offset, again.flushed_offset) == (
+        [],
+        [],
+        0,
+        120,
+        120,
+    )
     for offset in range(120):
         first = offset - offset % 2
         assert offsets(again.read(offset, 1, 120)) == [(first, first + 1)]
@@ -75,11 +94,17 @@ def test_indexes_agree_with_the_log_after_a_clean_stop(make_world: MakeWorld, di
     scanned = PartitionLog(make_world(), "t", 0, SETTINGS)
     scanned.recover(lambda batch: None)
     scanned.close()
-    assert files(directory, ".index") == {name: data for name, data in grown.items() if ".index" in name}
+    assert files(directory, ".index") == {
+        name: data for name, data in grown.items() if ".index" in name
+    }
 
 
-def test_only_segments_behind_the_recovery_point_are_verified(make_world: MakeWorld, directory: Path) -> None:
-    """A restart does not detect a flipped bit in flushed data, and detects each in unflushed data."""
+def test_only_segments_behind_the_recovery_point_are_verified(
+    make_world: MakeWorld, directory: Path
+) -> None:
+    """A restart does not detect a flipped bit in flushed data, and detects each in unflushed
+    data.
+    """
     bases = written(make_world(), cleanly=False).base_offsets
     assert len(bases) >= 4
     for base in (bases[0], bases[-2]):
@@ -94,9 +119,11 @@ def test_only_segments_behind_the_recovery_point_are_verified(make_world: MakeWo
 
 
 @pytest.mark.parametrize("is_cleaned", [True, False])
-def test_records_behind_a_gap_are_truncated_unless_cleaning_left_it(make_world: MakeWorld, directory: Path, is_cleaned: bool) -> None:
-    """The unflushed end of a segment, several whole batches, is lost, and the next segment is there: nothing is torn,
-    but the log is not contiguous.
+def test_records_behind_a_gap_are_truncated_unless_cleaning_left_it(
+    make_world: MakeWorld, directory: Path, is_cleaned: bool
+) -> None:
+    """The unflushed end of a segment, several whole batches, is lost, and the next segment is
+    there: nothing is torn, but the log is not contiguous.
     """
     bases = written(make_world(), cleanly=False).base_offsets
     file = directory / f"{bases[1]:020d}.log"
@@ -112,13 +139,23 @@ def test_records_behind_a_gap_are_truncated_unless_cleaning_left_it(make_world: 
     )
     whole = list(range(bases[1], last.base_offset, 2))
     if not is_cleaned:
-        assert (log.log_end_offset, handed, log.base_offsets) == (last.base_offset, whole, bases[:2]) and recovered.truncated_bytes
+        assert (log.log_end_offset, handed, log.base_offsets) == (
+            last.base_offset,
+            whole,
+            bases[:2],
+        ) and recovered.truncated_bytes
     else:
-        assert (log.log_end_offset, handed, log.base_offsets) == (120, [*whole, *range(bases[2], 120, 2)], bases) and not recovered.truncated_bytes
+        assert (log.log_end_offset, handed, log.base_offsets) == (
+            120,
+            [*whole, *range(bases[2], 120, 2)],
+            bases,
+        ) and not recovered.truncated_bytes
 
 
 def test_partition_metadata_is_written_once_the_topic_has_an_id(make_world: MakeWorld) -> None:
-    """The placeholder id of a topic without one is never written: the real id comes with a later level, and the log is the same."""
+    """The placeholder id of a topic without one is never written: the real id comes with a later
+    level, and the log is the same.
+    """
     log = PartitionLog(make_world(), "t", 0, SETTINGS)
     asyncio.run(log.store_topic_id(derived_topic_id("t")))
     assert log.stored_topic_id() is None
@@ -127,7 +164,9 @@ def test_partition_metadata_is_written_once_the_topic_has_an_id(make_world: Make
 
 
 def truncate_and_power_off(seed: int, *, settles: bool) -> tuple[list[int], list[int]]:
-    """Return the base offsets of a log's segments after a truncation, and those found after a power loss."""
+    """Return the base offsets of a log's segments after a truncation, and those found after a power
+    loss.
+    """
     with Simulation(seed) as sim:
         sim.add_host("a")
 
@@ -165,7 +204,9 @@ def test_truncated_segments_may_reappear_before_the_truncation_is_settled() -> N
 @pytest.mark.parametrize("is_flushed", [True, False])
 @pytest.mark.parametrize("seed", range(12))
 def test_truncated_end_of_a_file_does_not_reappear(seed: int, is_flushed: bool) -> None:
-    """Records written after the truncation fill the next segment at once: behind the old end they would be treated as stale."""
+    """Records written after the truncation fill the next segment at once: behind the old end they
+    would be treated as stale.
+    """
     with Simulation(seed) as sim:
         sim.add_host("a")
 
@@ -210,25 +251,38 @@ def ahead(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "suffix"),
-    [(damage, suffix) for damage in (Path.unlink, truncated, zeroed) for suffix in (".index", ".timeindex")] + [(ahead, ".index")],
+    [
+        (damage, suffix)
+        for damage in (Path.unlink, truncated, zeroed)
+        for suffix in (".index", ".timeindex")
+    ]
+    + [(ahead, ".index")],
 )
 @pytest.mark.parametrize("which", [1, -1])
-def test_invalid_index_is_rebuilt(make_world: MakeWorld, directory: Path, damage: Callable[[Path], None], suffix: str, which: int) -> None:
-    """An index that is missing, torn, inconsistent (an unfinished one of Apache Kafka), or beside its log."""
+def test_invalid_index_is_rebuilt(
+    make_world: MakeWorld, directory: Path, damage: Callable[[Path], None], suffix: str, which: int
+) -> None:
+    """An index that is missing, torn, inconsistent (an unfinished one of Apache Kafka), or beside
+    its log.
+    """
     base = written(make_world()).base_offsets[which]
     whole = files(directory, "index")
     damage(directory / f"{base:020d}{suffix}")
     again, unclean, _, truncated_bytes = reopened(make_world(), None)
     assert (unclean, truncated_bytes, again.log_end_offset) == ([], 0, 120)
     for offset in range(120):
-        assert offsets(again.read(offset, 1, 120)) == [(offset - offset % 2, offset - offset % 2 + 1)]
+        assert offsets(again.read(offset, 1, 120)) == [
+            (offset - offset % 2, offset - offset % 2 + 1)
+        ]
         found = searched(again.find_timestamp(T + offset, 120))
         assert found is not None and found.offset == offset
     again.close()
     assert files(directory, "index") == whole
 
 
-def test_without_the_epoch_checkpoint_the_whole_log_is_read(make_world: MakeWorld, directory: Path) -> None:
+def test_without_the_epoch_checkpoint_the_whole_log_is_read(
+    make_world: MakeWorld, directory: Path
+) -> None:
     """The epochs of a segment's records are known nowhere else."""
     bases = written(make_world()).base_offsets
     (directory / "leader-epoch-checkpoint").unlink()

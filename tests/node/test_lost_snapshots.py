@@ -1,8 +1,8 @@
-"""Producer snapshots by release, and logs that have lost them: what is replayed, by which rule, and which producers
-that forgets (KAFKA-15195).
+"""Producer snapshots by release, and logs that have lost them: what is replayed, by which rule, and
+which producers that forgets (KAFKA-15195).
 
-`READ` has what each start must replay; the rule that replays no more than producer.id.expiration.ms is compared with
-the shipped one.
+`READ` has what each start must replay; the rule that replays no more than producer.id.expiration.ms
+is compared with the shipped one.
 """
 
 import asyncio
@@ -42,15 +42,38 @@ class CountsReplayed(ProducerStateManager):
 class Log:
     """A log and its state, opened by a rule."""
 
-    def __init__(self, world: World, kind: type[ProducerSnapshots] = ProducerSnapshots, *, recovery_point: int | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        kind: type[ProducerSnapshots] = ProducerSnapshots,
+        *,
+        recovery_point: int | None = None,
+    ) -> None:
         CountsReplayed.count = 0
         self.world = world
-        self.state = CountsReplayed(ProducerStatePolicy(expiration_ms=EXPIRATION_MS, verifies_transactions=False))
-        self.log = PartitionLog(world, "t", 0, SMALL, on_rolled=lambda: self.snapshots.take(self.state, self.log.base_offsets[-1]) and None)
-        self.snapshots = recover_partition(world, self.log, self.state, recovery_point=recovery_point, log_start_offset=0, snapshots_of=kind)
+        self.state = CountsReplayed(
+            ProducerStatePolicy(expiration_ms=EXPIRATION_MS, verifies_transactions=False)
+        )
+        self.log = PartitionLog(
+            world,
+            "t",
+            0,
+            SMALL,
+            on_rolled=lambda: self.snapshots.take(self.state, self.log.base_offsets[-1]) and None,
+        )
+        self.snapshots = recover_partition(
+            world,
+            self.log,
+            self.state,
+            recovery_point=recovery_point,
+            log_start_offset=0,
+            snapshots_of=kind,
+        )
         self.replayed = CountsReplayed.count
 
-    def write(self, producer_id: int, sequence: int, timestamp_ms: int, *, transactional: bool = False) -> None:
+    def write(
+        self, producer_id: int, sequence: int, timestamp_ms: int, *, transactional: bool = False
+    ) -> None:
         """Append a batch of one record."""
         offset = self.log.log_end_offset
         batch = data_batch(
@@ -91,7 +114,10 @@ class Log:
     def known(self) -> dict[int, int]:
         """Return the last sequence of each producer that has not expired."""
         self.state.expire(self.world.clock.wall_ms())
-        return {producer_id: entry.last_sequence for producer_id, entry in sorted(self.state.entries.items())}
+        return {
+            producer_id: entry.last_sequence
+            for producer_id, entry in sorted(self.state.entries.items())
+        }
 
 
 @pytest.fixture
@@ -104,7 +130,9 @@ def snapshot_files(directory: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(("kind", "kept"), [(NewestSnapshots, 2), (ProducerSnapshots, 10)])
-def test_snapshot_is_written_at_each_roll_and_two_are_kept_before_2_8(make_world: MakeWorld, directory: Path, kind, kept: int, figures) -> None:
+def test_snapshot_is_written_at_each_roll_and_two_are_kept_before_2_8(
+    make_world: MakeWorld, directory: Path, kind, kept: int, figures
+) -> None:
     """TS-05: 2.8 started to keep all of them (KAFKA-9393)."""
     opened = Log(make_world(), kind)
     while len(opened.log.base_offsets) < 11:
@@ -124,11 +152,15 @@ READ = {
     ("newest", False): (4, {0: 13, 1: 12, 2: 12}),
     ("none", False): (40, {0: 13, 1: 12, 2: 12}),
 }
-"""Which snapshots there are, and whether the broker stopped cleanly: how many of 40 batches are replayed, and the known producers."""
+"""Which snapshots there are, and whether the broker stopped cleanly: how many of 40 batches are
+replayed, and the known producers.
+"""
 
 
 @pytest.mark.parametrize(("there", "cleanly"), READ)
-def test_snapshots_shorten_a_start_and_without_any_producers_are_lost(make_world, directory: Path, there: str, cleanly: bool, figures) -> None:
+def test_snapshots_shorten_a_start_and_without_any_producers_are_lost(
+    make_world, directory: Path, there: str, cleanly: bool, figures
+) -> None:
     """TS-07: after a clean stop."""
     filled = Log(make_world()).fill(40)
     batches = filled.log.log_end_offset
@@ -153,8 +185,12 @@ def lose_snapshots(directory: Path) -> None:
         (directory / f"{offset:020d}.snapshot").unlink()
 
 
-def read_back(make_world: MakeWorld, directory: Path, seed: int, *, cleanly: bool) -> tuple[int, int]:
-    """Run one log, compare both rules, and return how many batches the bounded one read, and of how many."""
+def read_back(
+    make_world: MakeWorld, directory: Path, seed: int, *, cleanly: bool
+) -> tuple[int, int]:
+    """Run one log, compare both rules, and return how many batches the bounded one read, and of how
+    many.
+    """
     draw = Random(seed)
     world = make_world()
     now_ms = world.clock.wall_ms()
@@ -180,8 +216,12 @@ def read_back(make_world: MakeWorld, directory: Path, seed: int, *, cleanly: boo
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
-def test_bounded_replay_knows_the_producers_of_the_whole_log(make_world: MakeWorld, directory: Path, cleanly: bool, figures) -> None:
-    """TS-13, over 20 logs: most producers are idle for a while, timestamps go forward, back, and ahead of the clock."""
+def test_bounded_replay_knows_the_producers_of_the_whole_log(
+    make_world: MakeWorld, directory: Path, cleanly: bool, figures
+) -> None:
+    """TS-13, over 20 logs: most producers are idle for a while, timestamps go forward, back, and
+    ahead of the clock.
+    """
     logs = [read_back(make_world, directory, seed, cleanly=cleanly) for seed in range(LOGS)]
     read, batches = (sum(counts) for counts in zip(*logs, strict=True))
     assert read < batches * 0.9, "otherwise nothing was saved"
@@ -194,13 +234,19 @@ def test_bounded_replay_knows_the_producers_of_the_whole_log(make_world: MakeWor
 
 @pytest.mark.parametrize("cleanly", [True, False])
 @pytest.mark.parametrize("seed", range(LOGS, LOGS + 2))
-def test_bounded_replay_knows_the_producers_of_any_log(make_world: MakeWorld, directory: Path, seed: int, cleanly: bool) -> None:
+def test_bounded_replay_knows_the_producers_of_any_log(
+    make_world: MakeWorld, directory: Path, seed: int, cleanly: bool
+) -> None:
     """The same, one log per run, for `make more-seeds`."""
     assert read_back(make_world, directory, seed, cleanly=cleanly)[0] > 0
 
 
-def test_producer_with_a_longer_open_transaction_is_forgotten(make_world: MakeWorld, directory: Path) -> None:
-    """It does not expire, and the segments where it begins are not read: the bound of the proposal does not hold for it."""
+def test_producer_with_a_longer_open_transaction_is_forgotten(
+    make_world: MakeWorld, directory: Path
+) -> None:
+    """It does not expire, and the segments where it begins are not read: the bound of the proposal
+    does not hold for it.
+    """
     world = make_world()
     now_ms = world.clock.wall_ms()
     opened = Log(world)
@@ -213,14 +259,18 @@ def test_producer_with_a_longer_open_transaction_is_forgotten(make_world: MakeWo
     assert sorted(Log(make_world(), BoundedReplay).stop(cleanly=False).known()) == [2]
 
 
-def test_empty_snapshot_has_ten_bytes_and_is_kept_at_a_segment_start(make_world: MakeWorld, directory: Path, figures) -> None:
+def test_empty_snapshot_has_ten_bytes_and_is_kept_at_a_segment_start(
+    make_world: MakeWorld, directory: Path, figures
+) -> None:
     """TS-15: one that is not aligned with a segment is deleted when the log is loaded."""
     opened = Log(make_world()).fill(40)
     base = opened.log.base_offsets[1]
     opened.snapshots.remove_at([base])
     opened.snapshots.add(opened.state.empty_copy(), base)
     stray = base + 1
-    (directory / f"{stray:020d}.snapshot").write_bytes((directory / f"{base:020d}.snapshot").read_bytes())
+    (directory / f"{stray:020d}.snapshot").write_bytes(
+        (directory / f"{base:020d}.snapshot").read_bytes()
+    )
     opened.stop()
     size = (directory / f"{base:020d}.snapshot").stat().st_size
     assert size == 10

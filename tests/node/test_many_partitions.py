@@ -1,4 +1,6 @@
-"""The cost of many partitions at a broker: once per partition when all change, and nothing when only one does."""
+"""The cost of many partitions at a broker: once per partition when all change, and nothing when
+only one does.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -62,17 +64,29 @@ def all_in_sync(cluster: Cluster) -> bool:
     """Return whether every leader has three replicas in sync."""
     hosted = [each for broker in cluster.brokers.values() for each in broker.partitions.hosted()]
     led = [each.replica.leader_state for each in hosted if each.replica.leader_state is not None]
-    return len(hosted) == 3 * PARTITIONS and len(led) == PARTITIONS and all(len(leader_state.in_sync) == 3 for leader_state in led)
+    return (
+        len(hosted) == 3 * PARTITIONS
+        and len(led) == PARTITIONS
+        and all(len(leader_state.in_sync) == 3 for leader_state in led)
+    )
 
 
-def test_leader_checks_only_changed_partitions_of_a_waiting_fetch(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that fails and returns changes every partition: checking all of them for each change would be quadratic."""
+def test_leader_checks_only_changed_partitions_of_a_waiting_fetch(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that fails and returns changes every partition: checking all of them for each change
+    would be quadratic.
+    """
     looks = Checks(monkeypatch)
     cluster.simulation.run_for(10)
     assert looks.since_then() <= PARTITIONS, "nothing changes"
 
     async def write(client: Client) -> None:
-        led = next(each for each in cluster.brokers["broker-1"].partitions.hosted() if each.replica.is_leader)
+        led = next(
+            each
+            for each in cluster.brokers["broker-1"].partitions.hosted()
+            if each.replica.is_leader
+        )
         for _ in range(RECORDS):
             assert (await client.produce(batch(), partition=led.partition)).error_code == 0
 
@@ -100,13 +114,19 @@ def test_followers_receive_every_record_though_most_partitions_are_idle(cluster:
         cluster.simulation.run_for(2)
         for name in ("broker-2", "broker-3"):
             replicas = [cluster.brokers[name].partitions.find("t", each.partition) for each in led]
-            assert [(each.replica.log_end_offset, each.replica.high_watermark) for each in replicas if each is not None] == [
-                (2 * times, 2 * times) for _ in led
-            ]
+            assert [
+                (each.replica.log_end_offset, each.replica.high_watermark)
+                for each in replicas
+                if each is not None
+            ] == [(2 * times, 2 * times) for _ in led]
 
 
-def test_leader_sends_all_isr_changes_in_one_request_at_a_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One AlterPartition per broker is in flight, with all changes that have accumulated (DefaultAlterPartitionManager)."""
+def test_leader_sends_all_isr_changes_in_one_request_at_a_time(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One AlterPartition per broker is in flight, with all changes that have accumulated
+    (DefaultAlterPartitionManager).
+    """
     under_way: dict[int, int] = {}
     sizes: list[int] = []
     real_request, real_answer = IsrChanges._request, IsrChanges._on_answer
@@ -131,7 +151,9 @@ def test_leader_sends_all_isr_changes_in_one_request_at_a_time(cluster: Cluster,
     cluster.wait_ready("broker-3")
     cluster.simulation.run_until(lambda: all_in_sync(cluster), limit_s=60)
     assert sum(sizes[asked_by_leaving:]) >= PARTITIONS
-    assert len(sizes) - asked_by_leaving <= 8, f"{sizes[asked_by_leaving:]} to let it join everywhere"
+    assert len(sizes) - asked_by_leaving <= 8, (
+        f"{sizes[asked_by_leaving:]} to let it join everywhere"
+    )
 
 
 async def test_waiting_work_is_awaited_together_and_yields_to_others() -> None:
@@ -159,7 +181,10 @@ async def test_waiting_work_is_awaited_together_and_yields_to_others() -> None:
 async def test_long_running_tasks_are_cancelled_last() -> None:
     """What a controller does while its broker closes logs."""
     tasks = NodeTasks(lambda failure: None)
-    ordinary, lasting = tasks.spawn(asyncio.sleep(60), "ordinary"), tasks.spawn(asyncio.sleep(60), "lasting", lasts=True)
+    ordinary, lasting = (
+        tasks.spawn(asyncio.sleep(60), "ordinary"),
+        tasks.spawn(asyncio.sleep(60), "lasting", lasts=True),
+    )
     await tasks.join()
     assert (ordinary.cancelled(), lasting.done()) == (True, False)
     await tasks.join_all()
@@ -167,7 +192,9 @@ async def test_long_running_tasks_are_cancelled_last() -> None:
 
 
 async def test_partition_state_znodes_are_written_ten_at_a_time() -> None:
-    """And the last step of an operation writes /migration when all others are done (retryMigrationRequestsUntilConnected)."""
+    """And the last step of an operation writes /migration when all others are done
+    (retryMigrationRequestsUntilConnected).
+    """
     asked: list[tuple[int, Sequence[Asked]]] = []
     running = 0
 
@@ -183,9 +210,16 @@ async def test_partition_state_znodes_are_written_ten_at_a_time() -> None:
             return [(OpCode.CHECK, None), (OpCode.CHECK, None), (OpCode.CHECK, None)]
 
     writer = MigrationWriter(Ensemble(), epoch_version=1, migration_version=7)  # type: ignore[arg-type]
-    writes = tuple(ZnodeWrite(kind=WriteKind.SET, path=f"/brokers/topics/t/partitions/{number}/state", data=b"{}") for number in range(25))
+    writes = tuple(
+        ZnodeWrite(
+            kind=WriteKind.SET, path=f"/brokers/topics/t/partitions/{number}/state", data=b"{}"
+        )
+        for number in range(25)
+    )
     await writer.carry_out(ZnodeOperation(name="UpdatePartitions", writes=writes), b"migration")
     assert max(count for count, _ in asked) == IN_FLIGHT_MAX
     last_count, last = asked[-1]
     assert len(asked) == 25 and last_count == 1
-    assert last[1][0] == OpCode.SET_DATA and all(requests[1][0] == OpCode.CHECK for _, requests in asked[:-1])
+    assert last[1][0] == OpCode.SET_DATA and all(
+        requests[1][0] == OpCode.CHECK for _, requests in asked[:-1]
+    )

@@ -1,8 +1,8 @@
-"""The durability contract of a replica's disk: everything flushed, voted, snapshotted or truncated is restored after a
-power loss at any point.
+"""The durability contract of a replica's disk: everything flushed, voted, snapshotted or truncated
+is restored after a power loss at any point.
 
-Histories come from a seed: batches, flushes, truncations, own and fetched snapshots, votes; power fails at the nth disk
-operation.
+Histories come from a seed: batches, flushes, truncations, own and fetched snapshots, votes; power
+fails at the nth disk operation.
 Source: kafka.raft.KafkaMetadataLog, KIP-595, KIP-630.
 """
 
@@ -37,7 +37,9 @@ HOST = "controller-101"
 ALL = 1 << 30
 INCARNATIONS = 6
 SEEDS = range(60)
-CONFIG = controller_config(HOST, 9193, metadata_log_segment_bytes="400", log_flush_offset_checkpoint_interval_ms="0")
+CONFIG = controller_config(
+    HOST, 9193, metadata_log_segment_bytes="400", log_flush_offset_checkpoint_interval_ms="0"
+)
 
 
 @dataclass(slots=True)
@@ -60,8 +62,8 @@ class Log:
 class Replica:
     """A store and its expected contents.
 
-    `might_be`: truncated logs. A power loss may restore one as far as nothing conflicting was flushed: its records were
-    valid ones of their epochs, and the next leader truncates them again.
+    `might_be`: truncated logs. A power loss may restore one as far as nothing conflicting was
+    flushed: its records were valid ones of their epochs, and the next leader truncates them again.
     """
 
     def __init__(self, seed: int) -> None:
@@ -84,15 +86,30 @@ class Replica:
             await self.random.choice(self.deeds())()
 
     def deeds(self) -> list[Callable[[], Awaitable[object]]]:
-        return [self.append, self.append, self.append, self.flush, self.flush, self.cut, self.vote, self.write_snapshot, self.install_snapshot]
+        return [
+            self.append,
+            self.append,
+            self.append,
+            self.flush,
+            self.flush,
+            self.cut,
+            self.vote,
+            self.write_snapshot,
+            self.install_snapshot,
+        ]
 
-    # Operations that a power loss may interrupt ------------------------------------------------------------------------------------------------
+    # Operations that a power loss may interrupt
+    # ----------------------------------------------------------------------------------------------
 
     async def append(self) -> None:
         for _ in range(self.random.randint(1, 4)):
             offset, count = self.log.end_offset, self.random.randint(1, 3)
             value = self.random.randbytes(self.random.randint(1, 60))
-            batch = RecordBatch(build_batch([Record(value=value)] * count, base_offset=offset, leader_epoch=self.epoch))
+            batch = RecordBatch(
+                build_batch(
+                    [Record(value=value)] * count, base_offset=offset, leader_epoch=self.epoch
+                )
+            )
             self.log.rows[offset] = (batch.crc, self.epoch)
             self.log.end_offset = offset + count
             self.store.append(bytes(batch.buffer))
@@ -110,12 +127,18 @@ class Replica:
     async def cut(self) -> None:
         """Truncate to an uncommitted batch; others of a later epoch replace it."""
         covered = self.snapshots[-1].end_offset if self.snapshots else 0
-        offsets = [offset for offset in self.log.rows if offset >= max(covered, self.log.start_offset)]
+        offsets = [
+            offset for offset in self.log.rows if offset >= max(covered, self.log.start_offset)
+        ]
         if not offsets:
             return
         end_offset = self.random.choice(offsets)
         self.might_be.append(self.log)
-        self.log, self.flushed, self.epoch = self.log.cut(end_offset), min(self.flushed, end_offset), self.epoch + 1
+        self.log, self.flushed, self.epoch = (
+            self.log.cut(end_offset),
+            min(self.flushed, end_offset),
+            self.epoch + 1,
+        )
         await self.store.truncate_to(end_offset)
         assert self.store.log_end_offset == end_offset
 
@@ -128,7 +151,9 @@ class Replica:
 
     async def write_snapshot(self) -> None:
         """Of flushed records; then the log is deleted as far as possible."""
-        ends = [offset for offset in self.log.rows if self.log.start_offset < offset <= self.flushed]
+        ends = [
+            offset for offset in self.log.rows if self.log.start_offset < offset <= self.flushed
+        ]
         if not ends or (self.snapshots and ends[-1] <= self.snapshots[-1].end_offset):
             return
         end_offset = ends[-1]
@@ -136,7 +161,9 @@ class Replica:
         snapshot = SnapshotId(end_offset, epoch)
         self.perhaps.append(snapshot)
         self.store.begin_counting()
-        await self.store.snapshots.write(snapshot, [[Record(value=str(end_offset).encode())]], timestamp=end_offset)
+        await self.store.snapshots.write(
+            snapshot, [[Record(value=str(end_offset).encode())]], timestamp=end_offset
+        )
         older, self.snapshots = self.snapshots, [*self.snapshots, snapshot]
         self.perhaps.clear()
         if self.random.random() < 0.5:
@@ -147,16 +174,24 @@ class Replica:
             self.perhaps.clear()
 
     async def install_snapshot(self) -> None:
-        """Fetch a snapshot of another replica, in chunks, perhaps after an unfinished one; it replaces the log."""
+        """Fetch a snapshot of another replica, in chunks, perhaps after an unfinished one; it
+        replaces the log.
+        """
         self.epoch += 1
         snapshot = SnapshotId(self.log.end_offset + self.random.randint(1, 50), self.epoch)
         records = [[Record(value=str(snapshot.end_offset).encode())]]
-        content = b"".join(snapshot_batches(snapshot.epoch, records, timestamp=7, kraft_version=0, voters=None))
+        content = b"".join(
+            snapshot_batches(snapshot.epoch, records, timestamp=7, kraft_version=0, voters=None)
+        )
         if self.random.random() < 0.5:
-            self.store.snapshots.write_piece(SnapshotId(snapshot.end_offset - 1, self.epoch), 0, content[:30])
+            self.store.snapshots.write_piece(
+                SnapshotId(snapshot.end_offset - 1, self.epoch), 0, content[:30]
+            )
         for _ in range(self.random.randint(1, 2)):
             for position in range(0, len(content), 50):
-                self.store.snapshots.write_piece(snapshot, position, content[position : position + 50])
+                self.store.snapshots.write_piece(
+                    snapshot, position, content[position : position + 50]
+                )
         self.perhaps.append(snapshot)
         await self.store.install(snapshot)
         self.perhaps.clear()
@@ -164,7 +199,8 @@ class Replica:
         self.log = Log({}, snapshot.end_offset, snapshot.end_offset)
         self.flushed = snapshot.end_offset
 
-    # Expected contents ----------------------------------------------------------------------------------------------------------------------
+    # Expected contents
+    # ----------------------------------------------------------------------------------------------
 
     def take_up(self, found: Recovered) -> None:
         """Compare the restored state with the expected one, and continue with it."""
@@ -172,33 +208,58 @@ class Replica:
         assert found.quorum_state in self.votes, "a vote is lost, or was never granted"
         self.votes = [found.quorum_state]
         log = found.log
-        assert (log.end_offset, log.start_offset) == (self.store.log_end_offset, self.store._log.log_start_offset)
+        assert (log.end_offset, log.start_offset) == (
+            self.store.log_end_offset,
+            self.store._log.log_start_offset,
+        )
         batches = self._read(log.start_offset, log.end_offset)
         rows = {batch.base_offset: (batch.crc, batch.partition_leader_epoch) for batch in batches}
         self._check_whole(batches, log.start_offset, log.end_offset)
-        assert log.start_offset <= (latest.end_offset if latest else 0), "the log begins behind its snapshot"
+        assert log.start_offset <= (latest.end_offset if latest else 0), (
+            "the log begins behind its snapshot"
+        )
         if not latest or latest.end_offset < log.end_offset or not rows:
-            assert log.end_offset >= self.flushed, f"what was flushed up to {self.flushed} ends at {log.end_offset}"
-        assert any(self._begins(each, rows, log.end_offset) for each in (self.log, *self.might_be)), "these are not the records that were written"
+            assert log.end_offset >= self.flushed, (
+                f"what was flushed up to {self.flushed} ends at {log.end_offset}"
+            )
+        assert any(
+            self._begins(each, rows, log.end_offset) for each in (self.log, *self.might_be)
+        ), "these are not the records that were written"
         assert log.end_of_epoch(log.last_epoch).end_offset == log.end_offset
-        assert all(log.epochs.epoch_at(offset) == epoch for offset, (_, epoch) in rows.items()), "the epochs differ from those of the records"
+        assert all(log.epochs.epoch_at(offset) == epoch for offset, (_, epoch) in rows.items()), (
+            "the epochs differ from those of the records"
+        )
         self.log = Log(rows, log.end_offset, log.start_offset)
         self.flushed = log.end_offset
         self.epoch = max(self.epoch, log.last_epoch)
 
     def _check_snapshots(self, found: Recovered) -> SnapshotId | None:
-        """Finished snapshots are there and readable, unless the log begins behind them; one that was being written may be there."""
+        """Finished snapshots are there and readable, unless the log begins behind them; one that
+        was being written may be there.
+        """
         there = set(found.log.snapshots)
-        assert all(each.end_offset >= found.log.start_offset for each in there), "a snapshot ends below the log start offset"
+        assert all(each.end_offset >= found.log.start_offset for each in there), (
+            "a snapshot ends below the log start offset"
+        )
         needed = {each for each in self.snapshots if each.end_offset >= found.log.start_offset}
-        assert needed <= there <= {*self.snapshots, *self.perhaps}, f"{there} is there, and should be {self.snapshots}"
+        assert needed <= there <= {*self.snapshots, *self.perhaps}, (
+            f"{there} is there, and should be {self.snapshots}"
+        )
         for each in there:
-            records = [record.value for batch in self.store.snapshots.read(each) if not batch.is_control for record in batch.records()]
+            records = [
+                record.value
+                for batch in self.store.snapshots.read(each)
+                if not batch.is_control
+                for record in batch.records()
+            ]
             assert records == [str(each.end_offset).encode()], "a snapshot has other contents"
         self.snapshots, self.perhaps = sorted(there), []
         latest = found.log.latest_snapshot
         if latest is not None and latest.end_offset > self.log.end_offset:
-            self.log, self.flushed = Log({}, latest.end_offset, latest.end_offset), latest.end_offset
+            self.log, self.flushed = (
+                Log({}, latest.end_offset, latest.end_offset),
+                latest.end_offset,
+            )
         return latest
 
     def _read(self, first_offset: int, end_offset: int) -> list[RecordBatch]:
@@ -214,15 +275,23 @@ class Replica:
     def _check_whole(self, batches: list[RecordBatch], first_offset: int, end_offset: int) -> None:
         expected = first_offset
         for batch in batches:
-            assert batch.base_offset == expected and batch.crc_is_valid(), f"a hole in the log at {expected}"
+            assert batch.base_offset == expected and batch.crc_is_valid(), (
+                f"a hole in the log at {expected}"
+            )
             expected = batch.next_offset
         assert expected == end_offset
 
     def _begins(self, log: Log, rows: dict[int, tuple[int, int]], end_offset: int) -> bool:
-        """Whether a log begins with these rows, and agrees with the flushed part of the current one."""
+        """Whether a log begins with these rows, and agrees with the flushed part of the current
+        one.
+        """
         flushed = (offset for offset in rows if offset < self.flushed)
         is_same = all(log.rows.get(offset) == row for offset, row in rows.items())
-        return end_offset <= log.end_offset and is_same and all(self.log.rows.get(offset) == rows[offset] for offset in flushed)
+        return (
+            end_offset <= log.end_offset
+            and is_same
+            and all(self.log.rows.get(offset) == rows[offset] for offset in flushed)
+        )
 
 
 def run(seed: int, config: NodeConfig = CONFIG) -> Replica:
@@ -258,14 +327,18 @@ def run(seed: int, config: NodeConfig = CONFIG) -> Replica:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_flushed_data_survives_a_power_loss_at_any_point(seed: int) -> None:
-    """Flushed records, votes, snapshots; no gap, no record that was never written, and never a failure to start."""
+    """Flushed records, votes, snapshots; no gap, no record that was never written, and never a
+    failure to start.
+    """
     run(seed)
 
 
 @pytest.mark.parametrize(("damaged", "starts"), [(0, False), (5, False), (8, True)])
-def test_log_without_its_flushed_records_is_rejected(make_world: MakeWorld, tmp_path: Path, damaged: int, starts: bool) -> None:
-    """Flushed records may have been acknowledged: without them a voter must not vote. An unflushed tail is truncated.
-    Batches of ten; six of them are flushed.
+def test_log_without_its_flushed_records_is_rejected(
+    make_world: MakeWorld, tmp_path: Path, damaged: int, starts: bool
+) -> None:
+    """Flushed records may have been acknowledged: without them a voter must not vote. An unflushed
+    tail is truncated. Batches of ten; six of them are flushed.
     """
 
     async def write() -> None:
@@ -279,7 +352,11 @@ def test_log_without_its_flushed_records_is_rejected(make_world: MakeWorld, tmp_
 
     asyncio.run(write())
     files = sorted((tmp_path / "data").rglob("*.log"))
-    positions = {batch.base_offset: (file, batch.position) for file in files for batch in split_batches(file.read_bytes())}
+    positions = {
+        batch.base_offset: (file, batch.position)
+        for file in files
+        for batch in split_batches(file.read_bytes())
+    }
     file, position = positions[damaged]
     content = bytearray(file.read_bytes())
     content[position + 70] ^= 1
@@ -293,14 +370,23 @@ def test_log_without_its_flushed_records_is_rejected(make_world: MakeWorld, tmp_
 
 
 def test_snapshot_gets_its_name_when_it_is_complete(make_world: MakeWorld) -> None:
-    """On a real disk, where a closed file cannot be flushed; an unfinished one is deleted at the next scan."""
+    """On a real disk, where a closed file cannot be flushed; an unfinished one is deleted at the
+    next scan.
+    """
     disk = make_world().disk
     files = SnapshotFiles(disk)
-    asyncio.run(files.write(SnapshotId(3, 1), [[Record(value=b"a")], [Record(value=b"b")]], timestamp=7))
+    asyncio.run(
+        files.write(SnapshotId(3, 1), [[Record(value=b"a")], [Record(value=b"b")]], timestamp=7)
+    )
     files.write_piece(SnapshotId(9, 1), 0, b"half of it")
     assert files.found() == SnapshotFiles(disk).found() == [SnapshotId(3, 1)]
     assert files.timestamp_of(SnapshotId(3, 1)) == 7
-    assert [record.value for batch in files.read(SnapshotId(3, 1)) if not batch.is_control for record in batch.records()] == [b"a", b"b"]
+    assert [
+        record.value
+        for batch in files.read(SnapshotId(3, 1))
+        if not batch.is_control
+        for record in batch.records()
+    ] == [b"a", b"b"]
     files.close()
 
 
@@ -346,7 +432,9 @@ def test_snapshot_with_a_flipped_bit_is_rejected(make_world: MakeWorld, tmp_path
 
 
 @pytest.mark.parametrize("is_torn", [True, False])
-def test_replica_does_not_start_with_a_damaged_snapshot(make_world: MakeWorld, tmp_path: Path, is_torn: bool) -> None:
+def test_replica_does_not_start_with_a_damaged_snapshot(
+    make_world: MakeWorld, tmp_path: Path, is_torn: bool
+) -> None:
     """It would serve incomplete metadata."""
     _, path = written_snapshot(make_world, tmp_path)
     data = path.read_bytes()
@@ -357,8 +445,12 @@ def test_replica_does_not_start_with_a_damaged_snapshot(make_world: MakeWorld, t
         asyncio.run(store.load(VoterSet()))
 
 
-def test_finished_snapshot_is_not_kept_open(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica writes them for years: each would hold a descriptor, and its disk space when deleted."""
+def test_finished_snapshot_is_not_kept_open(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica writes them for years: each would hold a descriptor, and its disk space when
+    deleted.
+    """
     disk = make_world().disk
     opened: list[File] = []
     open_file = disk.open

@@ -1,5 +1,5 @@
-"""When the active controller responds, and what remains of its state when it loses leadership: for every possible high
-watermark.
+"""When the active controller responds, and what remains of its state when it loses leadership: for
+every possible high watermark.
 
 Source: org.apache.kafka.controller.QuorumController (deferredEventQueue, renounce).
 """
@@ -42,22 +42,40 @@ class LeadingRaft:
 
 def allocated(number: int) -> ProducerIdBlockAllocated:
     return ProducerIdBlockAllocated(
-        broker_id=1, broker_epoch=1, first_producer_id=1000 * number, next_producer_id=1000 * (number + 1), offset=FIRST + number
+        broker_id=1,
+        broker_epoch=1,
+        first_producer_id=1000 * number,
+        next_producer_id=1000 * (number + 1),
+        offset=FIRST + number,
     )
 
 
 @pytest.mark.parametrize("high_watermark", range(FIRST, FIRST + 4))
 def test_committed_writes_are_answered_and_the_rest_reverted_and_rejected(high_watermark):
-    """Three blocks are at offsets 5, 6 and 7, and leadership is lost with everything below the high watermark committed."""
+    """Three blocks are at offsets 5, 6 and 7, and leadership is lost with everything below the high
+    watermark committed.
+    """
     committed = high_watermark - FIRST
     answered, given_up = [], []
     with Simulation(1) as simulation:
         host = simulation.add_host("controller-1")
-        raft, state = LeadingRaft(), ControllerState(cluster_id="c", session_timeout_ms=9000, metadata_version=21, topic_defaults=TopicDefaults())
+        raft, state = (
+            LeadingRaft(),
+            ControllerState(
+                cluster_id="c",
+                session_timeout_ms=9000,
+                metadata_version=21,
+                topic_defaults=TopicDefaults(),
+            ),
+        )
         metadata_writer = MetadataWriter(simulation.world_of(host), state, cast(RaftNode, raft))
         for number in range(3):
             metadata_writer.write(
-                [ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=1000 * (number + 1))],
+                [
+                    ProducerIdsRecord(
+                        broker_id=1, broker_epoch=1, next_producer_id=1000 * (number + 1)
+                    )
+                ],
                 [allocated(number)],
                 lambda offsets, number=number: answered.append((number, offsets.first_offset)),
                 on_given_up=lambda number=number: given_up.append(number),
@@ -71,8 +89,12 @@ def test_committed_writes_are_answered_and_the_rest_reverted_and_rejected(high_w
         assert state.producer_ids.next_producer_id == 1000 * committed
         assert state.journal.first_uncommitted_offset is None
         emitted = [event for _, _, event in simulation.log("controller-1", 1).entries]
-        assert [event for event in emitted if isinstance(event, ProducerIdBlockAllocated)] == [allocated(number) for number in range(committed)]
-        assert [event for event in emitted if isinstance(event, MetadataReverted)] == [MetadataReverted(to_offset=high_watermark)]
+        assert [event for event in emitted if isinstance(event, ProducerIdBlockAllocated)] == [
+            allocated(number) for number in range(committed)
+        ]
+        assert [event for event in emitted if isinstance(event, MetadataReverted)] == [
+            MetadataReverted(to_offset=high_watermark)
+        ]
 
 
 @pytest.mark.parametrize("is_settled", [True, False])
@@ -80,9 +102,19 @@ def test_read_only_decision_waits_for_all_earlier_writes(is_settled):
     """It may depend on what is not committed yet."""
     answered = []
     with Simulation(1) as simulation:
-        raft, state = LeadingRaft(), ControllerState(cluster_id="c", session_timeout_ms=9000, metadata_version=21, topic_defaults=TopicDefaults())
+        raft, state = (
+            LeadingRaft(),
+            ControllerState(
+                cluster_id="c",
+                session_timeout_ms=9000,
+                metadata_version=21,
+                topic_defaults=TopicDefaults(),
+            ),
+        )
         raft.is_settled = is_settled
-        metadata_writer = MetadataWriter(simulation.world_of(simulation.add_host("controller-1")), state, cast(RaftNode, raft))
+        metadata_writer = MetadataWriter(
+            simulation.world_of(simulation.add_host("controller-1")), state, cast(RaftNode, raft)
+        )
         metadata_writer.write([], on_committed=answered.append)
         assert answered == ([None] if is_settled else [])
         metadata_writer.on_high_watermark(FIRST - 1)

@@ -1,4 +1,6 @@
-"""Log lines for operators: levels, rate limits, summaries, fencing and failed logins, and nothing that a client can forge."""
+"""Log lines for operators: levels, rate limits, summaries, fencing and failed logins, and nothing
+that a client can forge.
+"""
 
 import asyncio
 import io
@@ -35,7 +37,11 @@ def unconfigured_structlog():
 
 def sample(kind: type[Event]) -> Event:
     """Return an event with some value in each field."""
-    values = {name: SAMPLES.get(hint, "x") for name, hint in kind.__annotations__.items() if "ClassVar" not in str(hint)}
+    values = {
+        name: SAMPLES.get(hint, "x")
+        for name, hint in kind.__annotations__.items()
+        if "ClassVar" not in str(hint)
+    }
     return kind(**values)
 
 
@@ -44,7 +50,9 @@ def ignore_effect(*_: object) -> None:
 
 
 def refused(reason: str = "malformed") -> RequestRefused:
-    return RequestRefused(connection=1, api_key=3, api_version=9, correlation_id=5, reason=reason, action="closed")
+    return RequestRefused(
+        connection=1, api_key=3, api_version=9, correlation_id=5, reason=reason, action="closed"
+    )
 
 
 async def lines_of(*events: Event, wait_s: float = 0.0) -> list[dict[str, object]]:
@@ -78,7 +86,10 @@ async def test_each_message_can_be_formatted(kind):
 
 @pytest.mark.parametrize("kind", sorted(MESSAGES))
 def test_no_value_can_imitate_a_key_of_the_line(kind):
-    fields = {name: getattr(sample(Event.kinds[kind]), name) for name in Event.kinds[kind].__struct_fields__}
+    fields = {
+        name: getattr(sample(Event.kinds[kind]), name)
+        for name in Event.kinds[kind].__struct_fields__
+    }
     assert not RESERVED & set(MESSAGES[kind].values(fields) or {}) or MESSAGES[kind].is_summary
 
 
@@ -87,7 +98,10 @@ async def test_events_of_the_hot_path_log_nothing():
 
 
 async def test_client_disconnect_logs_nothing():
-    peer, idle = (ConnectionClosed(connection=1, listener="PLAINTEXT", peer="h:1", reason=each) for each in ("peer", "idle"))
+    peer, idle = (
+        ConnectionClosed(connection=1, listener="PLAINTEXT", peer="h:1", reason=each)
+        for each in ("peer", "idle")
+    )
     assert await lines_of(peer, idle) == []
 
 
@@ -103,14 +117,21 @@ async def test_flood_is_rate_limited_and_counted():
 
 
 async def test_partitions_are_summarised_in_one_line():
-    elected = [LeaderElected(topic="orders", partition=number, leader_epoch=1, next_offset=0) for number in range(40)]
+    elected = [
+        LeaderElected(topic="orders", partition=number, leader_epoch=1, next_offset=0)
+        for number in range(40)
+    ]
     (line,) = await lines_of(*elected)
     assert line["count"] == 40
-    assert line["partitions"] == " ".join([*(f"orders-{number}" for number in range(NAMED_MAX)), "..."])
+    assert line["partitions"] == " ".join(
+        [*(f"orders-{number}" for number in range(NAMED_MAX)), "..."]
+    )
 
 
 async def test_isr_change_names_the_isr():
-    (line,) = await lines_of(IsrChanged(topic="t", partition=0, leader_epoch=1, partition_epoch=2, isr="1,3"))
+    (line,) = await lines_of(
+        IsrChanged(topic="t", partition=0, leader_epoch=1, partition_epoch=2, isr="1,3")
+    )
     assert line["partitions"] == "t-0[1,3]"
 
 
@@ -139,7 +160,9 @@ def test_client_cannot_forge_a_line(style):
 
 def test_json_line_has_the_wall_clock_time():
     stream = io.StringIO()
-    log = set_up_human_log(RealClock(0), node="broker-1", incarnation=2, style="json", stream=stream)
+    log = set_up_human_log(
+        RealClock(0), node="broker-1", incarnation=2, style="json", stream=stream
+    )
     log.info("serving", port=9092)
     line = json.loads(stream.getvalue())
     assert {"event", "level", "node", "incarnation", "port", "t", "time"} == set(line)
@@ -160,11 +183,15 @@ async def test_only_a_slow_disk_is_a_warning():
         log = OperatorLog(structlog.get_logger(), asyncio.get_running_loop())
         log.report_slow_disk("orders-0/0.log", "flush", 0.9)
         log.report_slow_disk("orders-0/0.log", "flush", 1.5)
-    assert [(line["event"], line["log_level"], line["seconds"]) for line in lines] == [("slow disk", "warning", 1.5)]
+    assert [(line["event"], line["log_level"], line["seconds"]) for line in lines] == [
+        ("slow disk", "warning", 1.5)
+    ]
 
 
 def test_partitioned_broker_logs_that_it_was_fenced_and_unfenced():
-    with running_cluster(1, broker_session_timeout_ms="3000", broker_heartbeat_interval_ms="500") as cluster:
+    with running_cluster(
+        1, broker_session_timeout_ms="3000", broker_heartbeat_interval_ms="500"
+    ) as cluster:
         network = cluster.simulation.network
         ends = (("broker-1", CONTROLLER_HOST), (CONTROLLER_HOST, "broker-1"))
         for each in ends:
@@ -174,4 +201,8 @@ def test_partitioned_broker_logs_that_it_was_fenced_and_unfenced():
         for each in ends:
             network.unblock(*each, ignore_effect)
         cluster.simulation.run_for(20)
-        assert len(cluster.emitted(FencedByController)) == len(cluster.emitted(UnfencedByController)) == 1
+        assert (
+            len(cluster.emitted(FencedByController))
+            == len(cluster.emitted(UnfencedByController))
+            == 1
+        )

@@ -1,4 +1,6 @@
-"""A broker's channel to the controller: the caller receives a response of the active controller, or a timeout."""
+"""A broker's channel to the controller: the caller receives a response of the active controller, or
+a timeout.
+"""
 
 import asyncio
 from typing import Any
@@ -13,7 +15,10 @@ from kraftsim.node.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.k67_allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from protocol.requests import RequestHead
 from protocol.schema import Message
 from tests.node.conftest import MakeWorld
@@ -88,14 +93,20 @@ async def test_one_request_is_in_flight_and_the_order_is_kept(make_world: MakeWo
 
 
 async def turns() -> None:
-    """Run the loop 24 times in 0.12 s or more: long enough for two retries, and for a busy machine to deliver what was sent."""
+    """Run the loop 24 times in 0.12 s or more: long enough for two retries, and for a busy machine
+    to deliver what was sent.
+    """
     for _ in range(24):
         await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("former_leader", [not_controller, close])
-async def test_request_is_retried_at_the_new_controller(make_world: MakeWorld, former_leader: Answering) -> None:
-    """It returns to the front of the queue: nothing overtakes it, and the caller never sees NOT_CONTROLLER."""
+async def test_request_is_retried_at_the_new_controller(
+    make_world: MakeWorld, former_leader: Answering
+) -> None:
+    """It returns to the front of the queue: nothing overtakes it, and the caller never sees
+    NOT_CONTROLLER.
+    """
     async with scripted_peer(former_leader, OFFERS) as wrong, scripted_peer(serve, OFFERS) as right:
         shell, controller = shell_of_broker(make_world()), leading_at(wrong.port)
         channel = ControllerChannel(shell, name="forwarding", controller=controller)
@@ -119,7 +130,9 @@ async def test_request_times_out_without_a_known_controller(make_world: MakeWorl
     """The timeout of a request runs from when it was sent, with or without a controller."""
     async with scripted_peer(serve, OFFERS) as peer:
         shell, controller = shell_of_broker(make_world()), leading_at(None)
-        channel = ControllerChannel(shell, name="heartbeat", controller=controller, retry_timeout_ms=120)
+        channel = ControllerChannel(
+            shell, name="heartbeat", controller=controller, retry_timeout_ms=120
+        )
         with pytest.raises(RequestTimedOut, match="120 ms"):
             await asyncio.wait_for(channel.request(ask(1)), 2)
         waiting = channel.request(ask(2))
@@ -145,11 +158,15 @@ async def test_unreachable_controller_is_retried(make_world: MakeWorld) -> None:
 
 
 @pytest.mark.parametrize("answer", [silence, not_controller])
-async def test_request_fails_after_the_retry_timeout(make_world: MakeWorld, answer: Answering) -> None:
+async def test_request_fails_after_the_retry_timeout(
+    make_world: MakeWorld, answer: Answering
+) -> None:
     """Then its caller is notified, and the next one has its own timeout."""
     async with scripted_peer(answer, OFFERS) as peer:
         shell = shell_of_broker(make_world())
-        channel = ControllerChannel(shell, name="heartbeat", controller=leading_at(peer.port), retry_timeout_ms=120)
+        channel = ControllerChannel(
+            shell, name="heartbeat", controller=leading_at(peer.port), retry_timeout_ms=120
+        )
         with pytest.raises(RequestTimedOut, match="120 ms"):
             await asyncio.wait_for(channel.request(ask(1)), 2)
         peer.answer = serve

@@ -1,4 +1,5 @@
-"""Producer state survives its broker: snapshots beside the segments, and the batches after the newest one.
+"""Producer state survives its broker: snapshots beside the segments, and the batches after the
+newest one.
 
 Source: ProducerStateManager, UnifiedLog.rebuildProducerState, KAFKA-9393.
 """
@@ -23,19 +24,35 @@ IDS = (7, 8, 9)
 
 
 class Written:
-    """A log with three alternating producers, and their state; a snapshot is written at each segment start, as in HostedPartition."""
+    """A log with three alternating producers, and their state; a snapshot is written at each
+    segment start, as in HostedPartition.
+    """
 
     def __init__(self, world: World, *, recovery_point: int | None = None) -> None:
         self.now_ms = world.clock.wall_ms()
         self.state = ProducerStateManager(ProducerStatePolicy())
-        self.log = PartitionLog(world, "t", 0, SMALL, on_rolled=lambda: self.snapshots.take(self.state, self.log.base_offsets[-1]) and None)
-        self.snapshots = recover_partition(world, self.log, self.state, recovery_point=recovery_point, log_start_offset=0)
+        self.log = PartitionLog(
+            world,
+            "t",
+            0,
+            SMALL,
+            on_rolled=lambda: self.snapshots.take(self.state, self.log.base_offsets[-1]) and None,
+        )
+        self.snapshots = recover_partition(
+            world, self.log, self.state, recovery_point=recovery_point, log_start_offset=0
+        )
 
     def fill(self, count: int) -> "Written":
         """Append so many batches of one record, with increasing sequences for each producer."""
         for _ in range(count):
             offset = self.log.log_end_offset
-            batch = data_batch(timestamp=self.now_ms, first=offset, producer_id=IDS[offset % 3], producer_epoch=0, base_sequence=offset // 3)
+            batch = data_batch(
+                timestamp=self.now_ms,
+                first=offset,
+                producer_id=IDS[offset % 3],
+                producer_epoch=0,
+                base_sequence=offset // 3,
+            )
             self.log.append(
                 batch.with_base_offset(offset, 0),
                 first_offset=offset,
@@ -62,7 +79,10 @@ class Written:
 
     def last_sequences(self) -> dict[int, int]:
         """Return the last sequence of each producer."""
-        return {producer_id: entry.last_sequence for producer_id, entry in sorted(self.state.entries.items())}
+        return {
+            producer_id: entry.last_sequence
+            for producer_id, entry in sorted(self.state.entries.items())
+        }
 
     def depths(self) -> list[int]:
         """Return the number of remembered batches of each producer."""
@@ -78,7 +98,9 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "data" / "t-0"
 
 
-def test_segment_start_and_clean_stop_write_a_snapshot(make_world: MakeWorld, directory: Path, figures) -> None:
+def test_segment_start_and_clean_stop_write_a_snapshot(
+    make_world: MakeWorld, directory: Path, figures
+) -> None:
     """Kafka's file format: the last batch of each producer before the offset in the name."""
     written = Written(make_world()).fill(40)
     end_offset = written.log.log_end_offset
@@ -86,7 +108,9 @@ def test_segment_start_and_clean_stop_write_a_snapshot(make_world: MakeWorld, di
     assert len(bases) > 3 and snapshot_files(directory) == [*bases[1:], 40]
     for offset in snapshot_files(directory):
         entries = parse_producer_snapshot((directory / f"{offset:020d}.snapshot").read_bytes())
-        assert {each.producer_id: each.last_offset for each in entries} == {IDS[last % 3]: last for last in range(offset - 3, offset)}
+        assert {each.producer_id: each.last_offset for each in entries} == {
+            IDS[last % 3]: last for last in range(offset - 3, offset)
+        }
     figures(
         end_offset=end_offset,
         newest_file=snapshot_files(directory)[-1],
@@ -103,7 +127,9 @@ def test_after_a_clean_stop_only_each_producers_last_batch_is_known(make_world: 
     assert again.last_sequences() == before.last_sequences()
 
 
-def test_after_a_crash_batches_behind_the_newest_snapshot_are_replayed(make_world: MakeWorld, directory: Path) -> None:
+def test_after_a_crash_batches_behind_the_newest_snapshot_are_replayed(
+    make_world: MakeWorld, directory: Path
+) -> None:
     """The state is that of the log end, and a snapshot there saves the next start the work."""
     before = Written(make_world()).fill(40).crash()
     bases = before.log.base_offsets
@@ -133,7 +159,9 @@ def emptied(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damaged, of_version_2, torn, emptied])
-def test_corrupted_snapshot_is_deleted_and_the_previous_one_used(make_world: MakeWorld, directory: Path, damage: object) -> None:
+def test_corrupted_snapshot_is_deleted_and_the_previous_one_used(
+    make_world: MakeWorld, directory: Path, damage: object
+) -> None:
     """CorruptSnapshotException: the batches after the previous one are replayed from the log."""
     before = Written(make_world()).fill(40).close()
     newest, older = snapshot_files(directory)[-1], snapshot_files(directory)[-2]
@@ -141,10 +169,14 @@ def test_corrupted_snapshot_is_deleted_and_the_previous_one_used(make_world: Mak
     again = Written(make_world())
     assert again.last_sequences() == before.last_sequences()
     assert sum(again.depths()) == 40 - older + 3
-    assert parse_producer_snapshot((directory / f"{newest:020d}.snapshot").read_bytes()), "it was written again"
+    assert parse_producer_snapshot((directory / f"{newest:020d}.snapshot").read_bytes()), (
+        "it was written again"
+    )
 
 
-def test_without_any_valid_snapshot_the_whole_log_is_replayed(make_world: MakeWorld, directory: Path, figures) -> None:
+def test_without_any_valid_snapshot_the_whole_log_is_replayed(
+    make_world: MakeWorld, directory: Path, figures
+) -> None:
     """Their files are there, so the log is not older than snapshots."""
     before = Written(make_world()).fill(40).close()
     for offset in snapshot_files(directory):
@@ -156,8 +188,14 @@ def test_without_any_valid_snapshot_the_whole_log_is_replayed(make_world: MakeWo
 
 
 @pytest.mark.parametrize("was_stopped_cleanly", [True, False])
-def test_cleanly_closed_log_without_snapshots_has_no_producers(make_world: MakeWorld, directory: Path, was_stopped_cleanly: bool) -> None:
-    """The upgrade from brokers without snapshots: deleting the files of a stopped broker makes it forget. After a crash the log is read."""
+def test_cleanly_closed_log_without_snapshots_has_no_producers(
+    make_world: MakeWorld, directory: Path, was_stopped_cleanly: bool
+) -> None:
+    """The upgrade from brokers without snapshots: deleting the files of a stopped broker makes it
+    forget.
+
+    After a crash the log is read.
+    """
     before = Written(make_world()).fill(40).close()
     for offset in snapshot_files(directory):
         (directory / f"{offset:020d}.snapshot").unlink()
@@ -172,28 +210,40 @@ def test_cleanly_closed_log_without_snapshots_has_no_producers(make_world: MakeW
         assert snapshot_files(directory) == [*bases[1:], 40]
 
 
-def test_stray_snapshots_are_deleted_except_the_last(make_world: MakeWorld, directory: Path) -> None:
-    """removeStraySnapshots: the one of a clean stop is behind the last segment's start; an earlier stray is useless."""
+def test_stray_snapshots_are_deleted_except_the_last(
+    make_world: MakeWorld, directory: Path
+) -> None:
+    """removeStraySnapshots: the one of a clean stop is behind the last segment's start; an earlier
+    stray is useless.
+    """
     bases = Written(make_world()).fill(40).close().log.base_offsets
     for stray in (bases[1] + 1, 39):
         (directory / f"{stray:020d}.snapshot").write_bytes(build_producer_snapshot([]))
     Written(make_world())
     assert snapshot_files(directory) == [*bases[1:], 40]
     (directory / f"{41:020d}.snapshot").write_bytes(build_producer_snapshot([]))
-    assert Written(make_world()).last_sequences() == {7: 13, 8: 12, 9: 12}, "a snapshot beyond the log's end is ignored"
+    assert Written(make_world()).last_sequences() == {7: 13, 8: 12, 9: 12}, (
+        "a snapshot beyond the log's end is ignored"
+    )
     assert 41 not in snapshot_files(directory)
 
 
 @pytest.mark.parametrize("end_offset", [39, 30, 17, 2])
-def test_truncation_reverts_the_producer_state(make_world: MakeWorld, directory: Path, end_offset: int) -> None:
+def test_truncation_reverts_the_producer_state(
+    make_world: MakeWorld, directory: Path, end_offset: int
+) -> None:
     """truncateAndReload: the state is that of the truncated log."""
     written = Written(make_world()).fill(40)
     assert written.log.truncate_to(end_offset)
     written.snapshots.rebuild(written.state, written.log)
-    assert written.last_sequences() == {IDS[last % 3]: last // 3 for last in range(max(end_offset - 3, 0), end_offset)}
+    assert written.last_sequences() == {
+        IDS[last % 3]: last // 3 for last in range(max(end_offset - 3, 0), end_offset)
+    }
     assert max(snapshot_files(directory)) == end_offset
     written.fill(10)
-    assert written.last_sequences() == {IDS[last % 3]: last // 3 for last in range(end_offset + 7, end_offset + 10)}
+    assert written.last_sequences() == {
+        IDS[last % 3]: last // 3 for last in range(end_offset + 7, end_offset + 10)
+    }
 
 
 def test_replay_respects_its_bounds(make_world: MakeWorld) -> None:

@@ -26,7 +26,9 @@ class Wait:
 
 
 async def test_operation_completes_by_its_first_trigger() -> None:
-    """DelayedOperationPurgatory: immediately, by a change of a watched key, by timeout, or by cancellation; never twice."""
+    """DelayedOperationPurgatory: immediately, by a change of a watched key, by timeout, or by
+    cancellation; never twice.
+    """
     purgatory: Purgatory[str] = Purgatory()
     at_once, by_key, by_time, by_leaving = Wait(may_complete=True), Wait(), Wait(), Wait()
     assert purgatory.try_complete_else_watch(at_once, ["a"], 20) is None
@@ -41,7 +43,12 @@ async def test_operation_completes_by_its_first_trigger() -> None:
     purgatory.check("a")
     purgatory.leave(stay)
     await asyncio.sleep(0.05)
-    assert [each.ended for each in (at_once, by_key, by_time, by_leaving)] == [["completed"], ["completed"], ["expired"], []]
+    assert [each.ended for each in (at_once, by_key, by_time, by_leaving)] == [
+        ["completed"],
+        ["completed"],
+        ["expired"],
+        [],
+    ]
     assert purgatory.watched_keys == ()
 
 

@@ -1,4 +1,7 @@
-"""A replica on a simulated disk: the order in which it executes effects, and what it passes on.   Source: KafkaRaftClient."""
+"""A replica on a simulated disk: the order in which it executes effects, and what it passes on.
+
+Source: KafkaRaftClient.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -35,7 +38,10 @@ EPOCH = 5
 
 
 class Listener:
-    """Records the committed batches and leadership changes of a replica. `slowly` is awaited for committed batches."""
+    """Records the committed batches and leadership changes of a replica.
+
+    `slowly` is awaited for committed batches.
+    """
 
     def __init__(self) -> None:
         self.received: list[RecordBatch] = []
@@ -120,7 +126,9 @@ class Harness:
     async def up_as_follower(self, *before: bytes) -> RaftNode:
         """The same, behind controller 102 in epoch 5."""
         raft = await self.up(*before)
-        raft.quorum.see_epoch(EPOCH, 102, {LISTENER: Address("controller-102", 9193)}, raft.now_ms())
+        raft.quorum.see_epoch(
+            EPOCH, 102, {LISTENER: Address("controller-102", 9193)}, raft.now_ms()
+        )
         raft.run()
         await self.pass_ms(50)
         return raft
@@ -138,10 +146,17 @@ def no_op(first_offset: int, epoch: int = 1) -> bytes:
     return batch(first_offset, epoch, build_record(NoOpRecord(), 0))
 
 
-def answer(raft: RaftNode, *batches: bytes, high_watermark: int = -1, diverging: tuple[int, int] | None = None) -> None:
+def answer(
+    raft: RaftNode,
+    *batches: bytes,
+    high_watermark: int = -1,
+    diverging: tuple[int, int] | None = None,
+) -> None:
     """Let the leader of epoch 5 answer a Fetch."""
     data = fetch.PartitionData(
-        high_watermark=high_watermark, current_leader=fetch.LeaderIdAndEpoch(leader_id=102, leader_epoch=EPOCH), records=b"".join(batches)
+        high_watermark=high_watermark,
+        current_leader=fetch.LeaderIdAndEpoch(leader_id=102, leader_epoch=EPOCH),
+        records=b"".join(batches),
     )
     if diverging is not None:
         data.diverging_epoch = fetch.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
@@ -151,7 +166,9 @@ def answer(raft: RaftNode, *batches: bytes, high_watermark: int = -1, diverging:
 
 
 def test_only_committed_records_are_passed_on() -> None:
-    """Neither records found on disk nor those sent by the leader, until its high watermark covers them."""
+    """Neither records found on disk nor those sent by the leader, until its high watermark covers
+    them.
+    """
     with Harness(OF_THREE) as harness:
 
         async def program() -> None:
@@ -180,7 +197,9 @@ def test_truncated_records_are_not_passed_on_though_cached() -> None:
             await harness.pass_ms(100)
             answer(raft, high_watermark=2)
             await harness.pass_ms(100)
-            assert [record.value for each in harness.listener.received for record in each.records()] == [b"kept", b"kept"]
+            assert [
+                record.value for each in harness.listener.received for record in each.records()
+            ] == [b"kept", b"kept"]
 
         harness.run(program())
 
@@ -200,7 +219,9 @@ def test_leader_becomes_active_after_reading_all_committed_records() -> None:
 
 
 def test_former_leader_does_not_become_active() -> None:
-    """It receives a later epoch while it still reads committed records, and the notification comes only when its own state is durable."""
+    """It receives a later epoch while it still reads committed records, and the notification comes
+    only when its own state is durable.
+    """
     with Harness(ALONE) as harness:
 
         async def program() -> None:
@@ -262,7 +283,9 @@ def test_failed_flush_stops_the_node() -> None:
 
 
 def test_state_is_durable_before_it_is_announced() -> None:
-    """Of two consecutive states the first write may be skipped, unless a response was sent in between."""
+    """Of two consecutive states the first write may be skipped, unless a response was sent in
+    between.
+    """
     with Harness(OF_THREE) as harness:
 
         async def program() -> None:
@@ -270,10 +293,20 @@ def test_state_is_durable_before_it_is_announced() -> None:
             offsets: list[int] = []
 
             def tell(body: object) -> None:
-                offsets.append(parse_quorum_state(harness.shell.world.disk.read("__cluster_metadata-0/quorum-state")).leader_epoch)
+                offsets.append(
+                    parse_quorum_state(
+                        harness.shell.world.disk.read("__cluster_metadata-0/quorum-state")
+                    ).leader_epoch
+                )
 
             first, second = (QuorumState(leader_epoch=epoch, voted_id=101) for epoch in (8, 9))
-            raft.quorum.effects += [do.Persist(first, 0), do.Reply(tell, None), do.Persist(second, 0), do.Persist(second, 0), do.Reply(tell, None)]  # type: ignore[arg-type]
+            raft.quorum.effects += [
+                do.Persist(first, 0),
+                do.Reply(tell, None),
+                do.Persist(second, 0),
+                do.Persist(second, 0),
+                do.Reply(tell, None),
+            ]  # type: ignore[arg-type]
             raft.run()
             await harness.pass_ms(200)
             assert offsets == [8, 9]
@@ -282,7 +315,9 @@ def test_state_is_durable_before_it_is_announced() -> None:
 
 
 def test_cached_fetch_response_is_always_current() -> None:
-    """A response is built once for all identical fetches while nothing in it has changed, including the high watermark."""
+    """A response is built once for all identical fetches while nothing in it has changed, including
+    the high watermark.
+    """
     with Harness(OF_THREE) as harness:
 
         async def program() -> None:
@@ -294,7 +329,9 @@ def test_cached_fetch_response_is_always_current() -> None:
             said.append(fetches.give(17, 0, 7))
             raft.quorum.log.high_watermark = 2
             said.append(fetches.give(17, 0, 7))
-            raft.quorum.see_epoch(EPOCH + 1, 103, {LISTENER: Address("controller-103", 9193)}, raft.now_ms())
+            raft.quorum.see_epoch(
+                EPOCH + 1, 103, {LISTENER: Address("controller-103", 9193)}, raft.now_ms()
+            )
             said.append(fetches.give(17, 0, 7))
             assert len({each.rest for each in said}) == 4
 
@@ -302,7 +339,9 @@ def test_cached_fetch_response_is_always_current() -> None:
 
 
 @pytest.mark.parametrize("is_installed", [False, True])
-def test_no_snapshot_is_written_of_a_log_replaced_by_the_leaders_snapshot(is_installed: bool) -> None:
+def test_no_snapshot_is_written_of_a_log_replaced_by_the_leaders_snapshot(
+    is_installed: bool,
+) -> None:
     """The records read so far belong to a log that no longer exists."""
     with Harness(OF_THREE) as harness:
 
@@ -323,7 +362,9 @@ def test_no_snapshot_is_written_of_a_log_replaced_by_the_leaders_snapshot(is_ins
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @pytest.mark.parametrize(("max_bytes", "stays"), [("0", 1), ("-1", 5)])
-def test_only_the_newest_snapshot_of_an_oversized_log_is_kept(count: int, max_bytes: str, stays: int) -> None:
+def test_only_the_newest_snapshot_of_an_oversized_log_is_kept(
+    count: int, max_bytes: str, stays: int
+) -> None:
     """However many there are; the others are deleted, and the log begins at the newest one.
 
     Source: KafkaMetadataLog.maybeClean.

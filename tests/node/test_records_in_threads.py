@@ -1,7 +1,8 @@
-"""No client blocks the loop with records that take long to read, whichever request reads them: a thread does.
+"""No client blocks the loop with records that take long to read, whichever request reads them: a
+thread does.
 
-A small block may decompress to very much. Each path that decompresses client data is tested with such a block, and with
-many records.
+A small block may decompress to very much. Each path that decompresses client data is tested with
+such a block, and with many records.
 """
 
 import asyncio
@@ -12,7 +13,13 @@ from typing import Any, TypeVar, cast
 import pytest
 
 import protocol.compressed_blocks as blocks
-from kraftsim.core.partitions.record_work import BELIEVED_BYTES_MAX, LOOKED_THROUGH_BYTES_MAX, batch_work, produced_work, takes_long
+from kraftsim.core.partitions.record_work import (
+    BELIEVED_BYTES_MAX,
+    LOOKED_THROUGH_BYTES_MAX,
+    batch_work,
+    produced_work,
+    takes_long,
+)
 from kraftsim.events.nodes import CleaningFailed, LogCleaned
 from kraftsim.node.broker.log_cleaner import CleaningPace
 from kraftsim.node.broker.record_validation import WALKED_BYTES_MAX
@@ -26,9 +33,18 @@ from protocol.message_set_builder import build_message_set
 from protocol.message_sets import open_batch, split_any_batches
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.k02_list_offsets import MAX_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.k02_list_offsets import (
+    MAX_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest
-from protocol.messages.k33_alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from protocol.messages.k33_alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
 from protocol.records import Record
 from tests.core.batches import doctored
 from tests.node.brokers import NOW, Client, batch, running_cluster
@@ -108,13 +124,23 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 def large(codec: Compression, count: int = COUNT, first: int = 0) -> bytes:
     """Return a small batch that decompresses to much."""
-    records = [Record(timestamp=NOW + index, key=b"key-%d" % (index + first), value=bytes(PLAIN_BYTES // count)) for index in range(count)]
+    records = [
+        Record(
+            timestamp=NOW + index,
+            key=b"key-%d" % (index + first),
+            value=bytes(PLAIN_BYTES // count),
+        )
+        for index in range(count)
+    ]
     return build_batch(records, compression=codec)
 
 
 def old(codec: Compression, count: int = COUNT) -> bytes:
     """Return the same as a message set."""
-    records = [Record(offset=index, timestamp=NOW + index, key=b"key", value=bytes(PLAIN_BYTES // count)) for index in range(count)]
+    records = [
+        Record(offset=index, timestamp=NOW + index, key=b"key", value=bytes(PLAIN_BYTES // count))
+        for index in range(count)
+    ]
     return build_message_set(records, magic=1, compression=codec)
 
 
@@ -145,11 +171,15 @@ def test_produce_v2_message_set_is_converted_in_a_thread(watch: Watch, codec: Co
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_batch_is_recompressed_to_the_topics_codec_in_a_thread(watch: Watch, codec: Compression) -> None:
+def test_batch_is_recompressed_to_the_topics_codec_in_a_thread(
+    watch: Watch, codec: Compression
+) -> None:
     """From another codec, and from no compression."""
     kept = Compression.LZ4 if codec is not Compression.LZ4 else Compression.GZIP
     with running_cluster() as cluster:
-        cluster.run(lambda client: client.create_topic("t", compression_type=kept.name.lower(), **ROOM))
+        cluster.run(
+            lambda client: client.create_topic("t", compression_type=kept.name.lower(), **ROOM)
+        )
         for first_offset, sent in ((0, codec), (COUNT, Compression.NONE)):
             row = cluster.run(lambda client, sent=sent: client.produce(large(sent)))  # type: ignore[misc]
             assert (row.error_code, row.base_offset) == (0, first_offset)
@@ -163,12 +193,19 @@ def test_batch_is_recompressed_to_the_topics_codec_in_a_thread(watch: Watch, cod
 
 @pytest.mark.parametrize("version", [2, 11])
 def test_records_are_validated_by_the_config_at_append_time(watch: Watch, version: int) -> None:
-    """A topic that became compacted after a thread validated the records rejects those without a key."""
+    """A topic that became compacted after a thread validated the records rejects those without a
+    key.
+    """
     watch.seconds = 5
-    records = [Record(timestamp=NOW + index, value=bytes(PLAIN_BYTES // COUNT)) for index in range(COUNT)]
+    records = [
+        Record(timestamp=NOW + index, value=bytes(PLAIN_BYTES // COUNT)) for index in range(COUNT)
+    ]
     sent = build_batch(records, compression=Compression.GZIP)
     if version == 2:
-        old_records = [Record(offset=index, timestamp=NOW, value=bytes(PLAIN_BYTES // COUNT)) for index in range(COUNT)]
+        old_records = [
+            Record(offset=index, timestamp=NOW, value=bytes(PLAIN_BYTES // COUNT))
+            for index in range(COUNT)
+        ]
         sent = build_message_set(old_records, magic=1, compression=Compression.GZIP)
 
     with running_cluster(release_name="3.9") as cluster:
@@ -177,8 +214,13 @@ def test_records_are_validated_by_the_config_at_append_time(watch: Watch, versio
             produced = asyncio.ensure_future(client.produce(sent, version=version, acks=1))
             await asyncio.sleep(1)
             other = await cluster.connect()
-            configs = [AlterableConfig(name="cleanup.policy", value="compact"), AlterableConfig(name="max.message.bytes", value=str(16 << 20))]
-            compacted = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name="t", configs=configs)
+            configs = [
+                AlterableConfig(name="cleanup.policy", value="compact"),
+                AlterableConfig(name="max.message.bytes", value=str(16 << 20)),
+            ]
+            compacted = AlterConfigsResource(
+                resource_type=ConfigResourceType.TOPIC, resource_name="t", configs=configs
+            )
             answer = await other.ask(AlterConfigsRequest(resources=[compacted]))
             assert answer.responses[0].error_code == 0
             other.connection.close()
@@ -192,28 +234,47 @@ def test_records_are_validated_by_the_config_at_append_time(watch: Watch, versio
 
 def searching(timestamps: list[int], version: int = 7) -> Callable[[Client], Any]:
     async def search(client: Client) -> list[tuple[int, int, int]]:
-        partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in enumerate(timestamps)]
-        answer = await client.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)]), version)
-        return [(each.error_code, each.offset, each.timestamp) for each in answer.topics[0].partitions]
+        partitions = [
+            ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+            for index, timestamp in enumerate(timestamps)
+        ]
+        answer = await client.ask(
+            ListOffsetsRequest(
+                replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)]
+            ),
+            version,
+        )
+        return [
+            (each.error_code, each.offset, each.timestamp) for each in answer.topics[0].partitions
+        ]
 
     return search
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_search_by_timestamp_decompresses_in_a_thread(watch: Watch, codec: Compression) -> None:
-    """It finds what a search on the event loop finds, and other partitions of the request are answered normally."""
+    """It finds what a search on the event loop finds, and other partitions of the request are
+    answered normally.
+    """
 
     async def fill(client: Client) -> None:
         for index in range(2):
             assert not (await client.produce(large(codec), partition=index)).error_code
-        assert not (await client.produce(batch(3, timestamp=NOW + 7, compression=codec), partition=2)).error_code
+        assert not (
+            await client.produce(batch(3, timestamp=NOW + 7, compression=codec), partition=2)
+        ).error_code
 
     with running_cluster() as cluster:
         cluster.run(lambda client: client.create_topic("t", 4, **ROOM))
         cluster.run(fill)
         watch.calls = watch.on_loop_bytes = 0
         found = cluster.run(searching([NOW + 5, MAX_TIMESTAMP, NOW + 8, NOW]))
-        assert found == [(0, 5, NOW + 5), (0, COUNT - 1, NOW + COUNT - 1), (0, 1, NOW + 8), (0, -1, -1)]
+        assert found == [
+            (0, 5, NOW + 5),
+            (0, COUNT - 1, NOW + COUNT - 1),
+            (0, 1, NOW + 8),
+            (0, -1, -1),
+        ]
     assert watch.calls == 2 and watch.on_loop_bytes <= LOOKED_THROUGH_BYTES_MAX
 
 
@@ -233,12 +294,20 @@ def test_search_in_a_topic_deleted_meanwhile_is_rejected(watch: Watch) -> None:
 
     with running_cluster() as cluster:
         cluster.run(lambda client: client.create_topic("t", **ROOM))
-        assert cluster.run(delete_meanwhile) == [(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1, -1)]
+        assert cluster.run(delete_meanwhile) == [
+            (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1, -1)
+        ]
 
 
 def test_search_continues_in_a_log_that_rolls_segments_meanwhile(watch: Watch) -> None:
-    """Two batches claim later timestamps than they have; the matching record arrives while they are read."""
-    claiming = b"".join(RecordBatch(large(Compression.GZIP)).with_max_timestamp(0, 0, TimestampType.CREATE_TIME, NOW + 10_000))
+    """Two batches claim later timestamps than they have; the matching record arrives while they are
+    read.
+    """
+    claiming = b"".join(
+        RecordBatch(large(Compression.GZIP)).with_max_timestamp(
+            0, 0, TimestampType.CREATE_TIME, NOW + 10_000
+        )
+    )
     watch.seconds = 5
 
     async def produce_meanwhile(client: Client) -> list[tuple[int, int, int]]:
@@ -248,25 +317,37 @@ def test_search_continues_in_a_log_that_rolls_segments_meanwhile(watch: Watch) -
         await asyncio.sleep(0.1)
         other = await cluster.connect()
         for timestamp in (NOW, NOW + 5000):
-            assert not (await other.produce(batch(1, timestamp=timestamp, value=bytes(900)))).error_code
+            assert not (
+                await other.produce(batch(1, timestamp=timestamp, value=bytes(900)))
+            ).error_code
         other.connection.close()
         return list(await searched)
 
     with running_cluster() as cluster:
         cluster.run(lambda client: client.create_topic("t", segment_bytes="30000", **ROOM))
         found = cluster.run(produce_meanwhile)
-        assert found in ([(0, 2 * COUNT + 1, NOW + 5000)], [(0, -1, -1)])  # the end offset at the time of the request counts
+        assert found in (
+            [(0, 2 * COUNT + 1, NOW + 5000)],
+            [(0, -1, -1)],
+        )  # the end offset at the time of the request counts
     assert watch.calls >= 4
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])
 @pytest.mark.parametrize("codec", OLD_CODECS)
-def test_records_are_down_converted_in_a_thread(watch: Watch, codec: Compression, version: int) -> None:
+def test_records_are_down_converted_in_a_thread(
+    watch: Watch, codec: Compression, version: int
+) -> None:
     """Old consumers get whole messages."""
 
     async def fetch(client: Client) -> bytes:
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=8 << 20)
-        request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=8 << 20, topics=[FetchTopic(topic="t", partitions=[partition])])
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=8 << 20,
+            topics=[FetchTopic(topic="t", partitions=[partition])],
+        )
         answer = await client.ask(request, version)
         return bytes(answer.responses[0].partitions[0].records)
 
@@ -276,7 +357,9 @@ def test_records_are_down_converted_in_a_thread(watch: Watch, codec: Compression
         watch.calls = watch.on_loop_bytes = 0
         fetched = cluster.run(fetch)
         assert watch.calls and watch.on_loop_bytes == 0
-    assert [record.offset for each in split_any_batches(fetched) for record in each.records()] == list(range(COUNT))
+    assert [
+        record.offset for each in split_any_batches(fetched) for record in each.records()
+    ] == list(range(COUNT))
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -291,19 +374,31 @@ def test_log_is_compacted_in_a_thread(watch: Watch, codec: Compression) -> None:
     segment_bytes = str(len(large(codec)) + 100)
     with running_cluster(**{"log.cleaner.backoff.ms": "1000"}) as cluster:
         cluster.run(
-            lambda client: client.create_topic("t", cleanup_policy="compact", segment_bytes=segment_bytes, min_cleanable_dirty_ratio="0.01", **ROOM)
+            lambda client: client.create_topic(
+                "t",
+                cleanup_policy="compact",
+                segment_bytes=segment_bytes,
+                min_cleanable_dirty_ratio="0.01",
+                **ROOM,
+            )
         )
         cluster.run(fill)
         watch.on_loop_bytes = 0
-        cluster.simulation.run_until(lambda: bool(cluster.emitted(LogCleaned) or cluster.emitted(CleaningFailed)), limit_s=60)
+        cluster.simulation.run_until(
+            lambda: bool(cluster.emitted(LogCleaned) or cluster.emitted(CleaningFailed)), limit_s=60
+        )
         cleaned = cluster.emitted(LogCleaned)[-1]
         assert cleaned.kept_records < cleaned.read_records
     assert watch.on_loop_bytes == 0
 
 
 def lying() -> bytes:
-    """Return a gzip batch that contains a megabyte but claims a hundred bytes; its checksum is valid."""
-    honest = RecordBatch(build_batch([Record(timestamp=NOW, value=bytes(1 << 20))], compression=Compression.GZIP))
+    """Return a gzip batch that contains a megabyte but claims a hundred bytes; its checksum is
+    valid.
+    """
+    honest = RecordBatch(
+        build_batch([Record(timestamp=NOW, value=bytes(1 << 20))], compression=Compression.GZIP)
+    )
     body = bytes(honest.view()[HEADER_SIZE_BYTES:])
     return bytes(doctored(honest, records=body[:-4] + (100).to_bytes(4, "little")).view())
 
@@ -314,17 +409,28 @@ def test_small_blocks_with_a_false_size_are_decompressed_in_a_thread(watch: Watc
     assert len(records) < BELIEVED_BYTES_MAX and produced_work(records)[0] < 200
     count = BELIEVED_BYTES_MAX // len(records) + 1
     rows = [PartitionProduceData(index=0, records=records) for _ in range(count)]
-    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=rows)])
+    request = ProduceRequest(
+        acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=rows)]
+    )
     with running_cluster() as cluster:
         cluster.run(lambda client: client.create_topic("t", **ROOM))
         answer = cluster.run(lambda client: client.ask(request, 11))
-        assert {row.error_code for row in answer.responses[0].partition_responses} == {int(ErrorCode.UNKNOWN_SERVER_ERROR)}
+        assert {row.error_code for row in answer.responses[0].partition_responses} == {
+            int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        }
     assert watch.calls and watch.on_loop_bytes == 0
 
 
 def understating(max_timestamp: int = NOW) -> bytes:
-    """Return a valid gzip batch that contains 3 MB but appears to be empty: its last member is empty, and only that one has a size."""
-    honest = RecordBatch(build_batch([Record(timestamp=NOW, key=b"key", value=bytes(PLAIN_BYTES))], compression=Compression.GZIP))
+    """Return a valid gzip batch that contains 3 MB but appears to be empty: its last member is
+    empty, and only that one has a size.
+    """
+    honest = RecordBatch(
+        build_batch(
+            [Record(timestamp=NOW, key=b"key", value=bytes(PLAIN_BYTES))],
+            compression=Compression.GZIP,
+        )
+    )
     body = bytes(honest.view()[HEADER_SIZE_BYTES:]) + gzip.compress(b"")
     padded = RecordBatch(bytes(doctored(honest, records=body).view()))
     return b"".join(padded.with_max_timestamp(0, 0, TimestampType.CREATE_TIME, max_timestamp))

@@ -44,10 +44,15 @@ def test_every_setting_with_effect_has_the_default_of_the_release(line: str) -> 
     defaults = {
         name: row.default
         for name in declared_keys() - OTHER_DEFAULTS.keys()
-        if (row := tables.broker.get(name) or tables.internal.get(name)) is not None and row.default is not None
+        if (row := tables.broker.get(name) or tables.internal.get(name)) is not None
+        and row.default is not None
     }
     own, explicit = _config(line), _config(line, **defaults)
-    wrong = [name for name in defaults if getattr(own, name.replace(".", "_")) != getattr(explicit, name.replace(".", "_"))]
+    wrong = [
+        name
+        for name in defaults
+        if getattr(own, name.replace(".", "_")) != getattr(explicit, name.replace(".", "_"))
+    ]
     assert wrong == []
     assert len(defaults) > 50
 
@@ -65,13 +70,21 @@ def test_explicit_value_overrides_the_default_of_a_release() -> None:
     assert _config("2.3", **{"message.max.bytes": "1048588"}).message_max_bytes == 1_048_588
 
 
-@pytest.mark.parametrize("line", [line for line in LINES if "group.consumer.migration.policy" in config_tables(line).broker])
+@pytest.mark.parametrize(
+    "line",
+    [line for line in LINES if "group.consumer.migration.policy" in config_tables(line).broker],
+)
 def test_parts_set_the_defaults_of_consumer_groups(line: str) -> None:
     """The defaults of Kafka's table match the behaviour of that release's coordinator."""
     defaults = {name: row.default for name, row in config_tables(line).broker.items()}
     config, parts = _config(line), Parts.for_release(release(line))
-    assert group_settings(config, parts).consumer_migration_policy == defaults["group.consumer.migration.policy"]
-    assert may_serve_consumers(config, parts) == ("consumer" in str(defaults["group.coordinator.rebalance.protocols"]))
+    assert (
+        group_settings(config, parts).consumer_migration_policy
+        == defaults["group.consumer.migration.policy"]
+    )
+    assert may_serve_consumers(config, parts) == (
+        "consumer" in str(defaults["group.coordinator.rebalance.protocols"])
+    )
     interval = defaults.get("group.consumer.assignment.interval.ms")
     assert group_settings(config, parts).consumer_assignment_interval_ms == int(interval or 0)
 
@@ -79,19 +92,50 @@ def test_parts_set_the_defaults_of_consumer_groups(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "settings", "complaint"),
     [
-        ("3.9", {"consumer.session.timeout.ms": "60001"}, "session.timeout.ms must be less than or equals to group.consumer.max.session.timeout.ms"),
-        ("3.9", {"consumer.heartbeat.interval.ms": "4999"}, "must be greater than or equals to group.consumer.min.heartbeat.interval.ms"),
-        ("4.0", {"consumer.heartbeat.interval.ms": "4999"}, "must be greater than or equal to group.consumer.min.heartbeat.interval.ms"),
-        ("3.9", {"consumer.max.session.timeout.ms": "1"}, "must be greater than or equals to group.consumer.min.session.timeout.ms"),
+        (
+            "3.9",
+            {"consumer.session.timeout.ms": "60001"},
+            (
+                "session.timeout.ms must be less than or equals to "
+                "group.consumer.max.session.timeout.ms"
+            ),
+        ),
+        (
+            "3.9",
+            {"consumer.heartbeat.interval.ms": "4999"},
+            "must be greater than or equals to group.consumer.min.heartbeat.interval.ms",
+        ),
+        (
+            "4.0",
+            {"consumer.heartbeat.interval.ms": "4999"},
+            "must be greater than or equal to group.consumer.min.heartbeat.interval.ms",
+        ),
+        (
+            "3.9",
+            {"consumer.max.session.timeout.ms": "1"},
+            "must be greater than or equals to group.consumer.min.session.timeout.ms",
+        ),
         (
             "4.4",
-            {"consumer.heartbeat.interval.ms": "45000", "consumer.max.heartbeat.interval.ms": "45000"},
-            "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms",
+            {
+                "consumer.heartbeat.interval.ms": "45000",
+                "consumer.max.heartbeat.interval.ms": "45000",
+            },
+            (
+                "group.consumer.heartbeat.interval.ms must be less than "
+                "group.consumer.session.timeout.ms"
+            ),
         ),
-        ("4.4", {"share.session.timeout.ms": "60001"}, "must be less than or equal to group.share.max.session.timeout.ms"),
+        (
+            "4.4",
+            {"share.session.timeout.ms": "60001"},
+            "must be less than or equal to group.share.max.session.timeout.ms",
+        ),
     ],
 )
-def test_member_timeouts_respect_their_bounds(line: str, settings: dict[str, str], complaint: str) -> None:
+def test_member_timeouts_respect_their_bounds(
+    line: str, settings: dict[str, str], complaint: str
+) -> None:
     """The rules and messages are those of GroupCoordinatorConfig of 3.9.1 and 4.4.0."""
     with pytest.raises(ConfigError, match=complaint):
         _config(line, **{f"group.{name}": value for name, value in settings.items()})
@@ -99,6 +143,9 @@ def test_member_timeouts_respect_their_bounds(line: str, settings: dict[str, str
 
 def test_wider_bounds_allow_more() -> None:
     """The bound has an effect, so there must be no warning about it."""
-    wider = {"group.consumer.max.session.timeout.ms": "90000", "group.consumer.session.timeout.ms": "60001"}
+    wider = {
+        "group.consumer.max.session.timeout.ms": "90000",
+        "group.consumer.session.timeout.ms": "60001",
+    }
     assert _config("3.9", **wider).group_consumer_session_timeout_ms == 60_001
     assert keys_without_effect(wider) == []

@@ -1,4 +1,6 @@
-"""SASL in virtual time: nodes that authenticate to each other, and clients with expiring sessions."""
+"""SASL in virtual time: nodes that authenticate to each other, and clients with expiring
+sessions.
+"""
 
 import asyncio
 
@@ -11,7 +13,12 @@ from kraftsim.node.security.login import AuthenticationFailed, LinkSecurity
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest
 from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
-from protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from tests.node.brokers import BROKER_PORT, Client, Cluster, batch, running_cluster
 
@@ -33,7 +40,9 @@ def as_user(user: str, password: str) -> LinkSecurity:
 
 
 async def connected(user: str, password: str) -> PeerConnection:
-    connection = PeerConnection("broker-1", BROKER_PORT, client_id="test", security=as_user(user, password))
+    connection = PeerConnection(
+        "broker-1", BROKER_PORT, client_id="test", security=as_user(user, password)
+    )
     await connection.connect()
     return connection
 
@@ -51,7 +60,13 @@ def test_authenticated_brokers_and_controller_replicate():
             client = Client(await connected("node", "p"))
             both = CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])
             strict = CreatableTopicConfig(name="min.insync.replicas", value="2")
-            topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=[both], configs=[strict])
+            topic = CreatableTopic(
+                name="t",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[both],
+                configs=[strict],
+            )
             made = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
             assert [each.error_code for each in made.topics] == [0]
             await asyncio.sleep(2)
@@ -86,7 +101,13 @@ def test_expired_session_ends_with_the_next_request_unless_reauthenticated():
             connection._renew_at = float("inf")  # this client waits too long
             for token in (b"\0alice\0a", b"\0node\0p"):
                 await asyncio.sleep(4)
-                found.append((await connection.request(SaslHandshakeRequest(mechanism="PLAIN"), api_version=1)).error_code)
+                found.append(
+                    (
+                        await connection.request(
+                            SaslHandshakeRequest(mechanism="PLAIN"), api_version=1
+                        )
+                    ).error_code
+                )
                 answer = await connection.request(SaslAuthenticateRequest(auth_bytes=token))
                 found.append((answer.error_code, answer.session_lifetime_ms, answer.error_message))
             late = await connected("alice", "a")

@@ -1,10 +1,11 @@
-"""758-29: transactional producers that take the next epoch when their sequences are exhausted, at brokers of each
-release.
+"""758-29: transactional producers that take the next epoch when their sequences are exhausted, at
+brokers of each release.
 
-The limit is lowered to 5, so that the second transaction of four records would cross it. Up to 2.4 InitProducerId does
-not name the producer: the producer gets its next epoch, and so does a fenced producer. It cannot bump its epoch and
-stay fenced; wrapping around needs the window. With transaction.version 2 (since 4.0) each transaction has its own
-epoch, and none of them reaches the limit.
+The limit is lowered to 5, so that the second transaction of four records would cross it. Up to 2.4
+InitProducerId does not name the producer: the producer gets its next epoch, and so does a fenced
+producer. It cannot bump its epoch and stay fenced; wrapping around needs the window. With
+transaction.version 2 (since 4.0) each transaction has its own epoch, and none of them reaches the
+limit.
 Source: KIP-758 (Rejected Alternatives), KIP-360, KIP-890.
 """
 
@@ -15,11 +16,19 @@ import pytest
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
-from kraftsim.core.clients.ending_producer import EndingQueue, EndingSender, EndingTransactionalProducer
+from kraftsim.core.clients.ending_producer import (
+    EndingQueue,
+    EndingSender,
+    EndingTransactionalProducer,
+)
 from kraftsim.core.clients.producer_steps import Identity, ProducerSettings
 from kraftsim.core.clients.transaction_steps import InitProducerId, TransactionalSettings
 from kraftsim.node.clients.producer_requests import request_of
-from kraftsim.node.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
+from kraftsim.node.clients.transactional_producer import (
+    AbortNeeded,
+    ProducerFailed,
+    TransactionalClient,
+)
 from kraftsim.releases.catalogue import release as release_of
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.release import Release
@@ -29,7 +38,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
 
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
-ONE = {"transaction.state.log.replication.factor": "1", "transaction.state.log.num.partitions": "1", "transaction.state.log.min.isr": "1"}
+ONE = {
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.min.isr": "1",
+}
 COMMITTED, ABORTED = "committed", "aborted"
 
 
@@ -52,8 +65,8 @@ class NearProducer(EndingTransactionalProducer):
 
 
 class ReleaseResult:
-    """Three transactions of four records, then a successor with the same transactional id, then the first producer
-    requests its next epoch.
+    """Three transactions of four records, then a successor with the same transactional id, then the
+    first producer requests its next epoch.
     """
 
     def __init__(self, release: Release) -> None:
@@ -64,7 +77,14 @@ class ReleaseResult:
         self.is_successor_fenced = False
         in_zookeeper = not release.broker_apis
         with Simulation(5) as simulation:
-            spec = ClusterSpec(brokers=1, controllers=0 if in_zookeeper else 1, zookeeper=in_zookeeper, release=release.name, seed=5, settings=ONE)
+            spec = ClusterSpec(
+                brokers=1,
+                controllers=0 if in_zookeeper else 1,
+                zookeeper=in_zookeeper,
+                release=release.name,
+                seed=5,
+                settings=ONE,
+            )
             self.cluster = SimulatedCluster(spec, simulation)
             self.cluster.start()
             simulation.run_until(self.cluster.wait_until_ready())
@@ -74,9 +94,17 @@ class ReleaseResult:
             simulation.run_until(simulation.spawn(host, self._run(first, successor)), 300)
 
     def _client(self, simulation: Simulation, name: str) -> TransactionalClient:
-        settings = TransactionalSettings(transactional_id="x", producer=ProducerSettings(linger_ms=0, batch_size_bytes=1))
+        settings = TransactionalSettings(
+            transactional_id="x", producer=ProducerSettings(linger_ms=0, batch_size_bytes=1)
+        )
         world = simulation.world_of(simulation.add_host(name))
-        return TransactionalClient(world, bootstrap=self.cluster.addresses, client_id=name, settings=settings, rules=NearProducer)
+        return TransactionalClient(
+            world,
+            bootstrap=self.cluster.addresses,
+            client_id=name,
+            settings=settings,
+            rules=NearProducer,
+        )
 
     async def _run(self, first: TransactionalClient, successor: TransactionalClient) -> None:
         await first.init()
@@ -87,7 +115,9 @@ class ReleaseResult:
         await successor.init()
         connection = await first.connections.to_any()
         version = connection.version_for(ApiKey.INIT_PRODUCER_ID)
-        asked = InitProducerId(transactional_id="x", transaction_timeout_ms=10_000, identity=identity)
+        asked = InitProducerId(
+            transactional_id="x", transaction_timeout_ms=10_000, identity=identity
+        )
         answer = await connection.request(request_of(asked, version), api_version=version)
         assert isinstance(answer, InitProducerIdResponse)
         self.error, self.next_epoch = ErrorCode(answer.error_code), answer.producer_epoch
@@ -120,11 +150,15 @@ async def _copy(client: TransactionalClient, name: str) -> str:
 def test_transactional_producer_exhausts_its_sequences_at_each_release(release: Release) -> None:
     result = result_at(release.name)
     if release.name.startswith("4."):
-        assert (result.outcomes, result.epochs) == ([COMMITTED] * 3, [1, 2, 3]), "each end of a transaction bumps the epoch"
+        assert (result.outcomes, result.epochs) == ([COMMITTED] * 3, [1, 2, 3]), (
+            "each end of a transaction bumps the epoch"
+        )
     else:
         assert (result.outcomes, result.epochs) == ([COMMITTED, ABORTED, COMMITTED], [0, 1, 1])
     if release.name in ("2.3", "2.4"):
-        assert (result.error, result.next_epoch) == (ErrorCode.NONE, result.epochs[-1] + 2), "the request does not name the producer"
+        assert (result.error, result.next_epoch) == (ErrorCode.NONE, result.epochs[-1] + 2), (
+            "the request does not name the producer"
+        )
         assert result.is_successor_fenced
     else:
         assert result.error in FENCED

@@ -1,4 +1,6 @@
-"""The warning about settings without effect agrees with the code: the settings it names are never read, and all others are."""
+"""The warning about settings without effect agrees with the code: the settings it names are never
+read, and all others are.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +14,12 @@ from kraftsim.node.config_keys import NAME_KEY
 from kraftsim.node.config_meanings import meaning_of
 from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
 from kraftsim.node.security.listener_settings import TLS_KEYS
-from kraftsim.node.settings_in_effect import READ_BY_NAME, keys_in_effect, keys_without_effect, topic_fallbacks
+from kraftsim.node.settings_in_effect import (
+    READ_BY_NAME,
+    keys_in_effect,
+    keys_without_effect,
+    topic_fallbacks,
+)
 
 SOURCE = Path(__file__).parents[2] / "kraftsim"
 CHECKED_OR_DESCRIBED = (
@@ -64,7 +71,9 @@ def test_no_setting_used_in_code_is_listed_as_without_effect() -> None:
         (node.value, module)
         for module, tree in MODULES
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in WARNED - OF_A_LISTENER
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value in WARNED - OF_A_LISTENER
     }
     assert len(WARNED) > 100
     assert named == set()
@@ -101,7 +110,11 @@ def test_every_setting_with_effect_is_read_somewhere() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute):
                 read.add(node.attr)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and module != "node/config.py":
+            elif (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and module != "node/config.py"
+            ):
                 literals.add(node.value)
     idle = [
         each.metadata[NAME_KEY]
@@ -111,7 +124,9 @@ def test_every_setting_with_effect_is_read_somewhere() -> None:
         and each.metadata[NAME_KEY] not in topic_fallbacks()
     ]
     assert idle == []
-    bounds = {name for name in READ_BY_NAME if name.startswith("group.consumer.")}  # their names are concatenated
+    bounds = {
+        name for name in READ_BY_NAME if name.startswith("group.consumer.")
+    }  # their names are concatenated
     assert READ_BY_NAME - bounds - literals == set()
 
 

@@ -1,8 +1,9 @@
-"""No short request blocks the loop, however much it requests: each array of each API names large entities repeatedly.
+"""No short request blocks the loop, however much it requests: each array of each API names large
+entities repeatedly.
 
-A group, a consumer group, a topic and a transactional id share one name, with many members, offsets, producers and
-partitions. Requests have fewer bytes than are sliced for their size alone, and function calls are counted per callback
-of the loop, as for large requests.
+A group, a consumer group, a topic and a transactional id share one name, with many members,
+offsets, producers and partitions. Requests have fewer bytes than are sliced for their size alone,
+and function calls are counted per callback of the loop, as for large requests.
 """
 
 import sys
@@ -25,7 +26,11 @@ from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.slices import LARGE_REQUEST_BYTES
 from kraftsim.producer_state.rules_entries import ProducerStateEntry
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from protocol.messages.k48_describe_client_quotas import DescribeClientQuotasRequest
 from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 from protocol.requests import request_chunks
@@ -46,8 +51,17 @@ SLICE_OF_QUOTAS: Final = 500
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A broker with one name that stands for much data."""
-    topics = {f"{kind}_{setting}": "1" for kind in ("offsets_topic", "transaction_state_log") for setting in ("num_partitions", "replication_factor")}
-    with running_cluster(release_name="4.4", auto_create_topics_enable="false", transaction_state_log_min_isr="1", **topics) as running:
+    topics = {
+        f"{kind}_{setting}": "1"
+        for kind in ("offsets_topic", "transaction_state_log")
+        for setting in ("num_partitions", "replication_factor")
+    }
+    with running_cluster(
+        release_name="4.4",
+        auto_create_topics_enable="false",
+        transaction_state_log_min_isr="1",
+        **topics,
+    ) as running:
         running.run(lambda client: client.create_topic(TOPIC, PARTITIONS))
         running.run(coordinators)
         broker = running.brokers["broker-1"]
@@ -64,16 +78,30 @@ async def coordinators(client: Client) -> None:
 
 def leads_all(broker: Broker) -> bool:
     """Return whether the broker coordinates the ids of the test."""
-    return not isinstance(broker.groups.coordinated(TOPIC), int) and not isinstance(broker.transactions.partitions.coordinated(TOPIC), int)
+    return not isinstance(broker.groups.coordinated(TOPIC), int) and not isinstance(
+        broker.transactions.partitions.coordinated(TOPIC), int
+    )
 
 
 def fill(broker: Broker) -> None:
     """Create much data under the one name."""
-    groups, transactions = broker.groups.coordinated(TOPIC), broker.transactions.partitions.coordinated(TOPIC)
+    groups, transactions = (
+        broker.groups.coordinated(TOPIC),
+        broker.transactions.partitions.coordinated(TOPIC),
+    )
     hosted, topic = broker.partitions.find(TOPIC, 0), broker.image.topic(TOPIC)
-    assert not isinstance(groups, int) and not isinstance(transactions, int) and hosted is not None and topic is not None
+    assert (
+        not isinstance(groups, int)
+        and not isinstance(transactions, int)
+        and hosted is not None
+        and topic is not None
+    )
     classic, consumers = ClassicGroup(TOPIC), ConsumerGroup(TOPIC)
-    classic.state, classic.protocol_type, classic.protocol_name = GroupState.STABLE, "consumer", "range"
+    classic.state, classic.protocol_type, classic.protocol_name = (
+        GroupState.STABLE,
+        "consumer",
+        "range",
+    )
     for number in range(MEMBERS):
         member_id = f"member-{number}"
         classic.members[member_id] = Member(
@@ -87,20 +115,33 @@ def fill(broker: Broker) -> None:
             protocol_type="consumer",
             protocols=(("range", b""),),
         )
-        consumers.members[member_id] = ConsumerMember(member_id=member_id, subscribed_names=(TOPIC,), assigned={topic.topic_id: (number,)})
+        consumers.members[member_id] = ConsumerMember(
+            member_id=member_id, subscribed_names=(TOPIC,), assigned={topic.topic_id: (number,)}
+        )
         consumers.targets[member_id] = {topic.topic_id: (number,)}
     offset = CommittedOffset(offset=1, leader_epoch=0, metadata="", commit_timestamp=1)
     classic.offsets.committed.update({(TOPIC, number): offset for number in range(ROWS)})
     consumers.offsets = classic.offsets
     groups.shard.groups[TOPIC], groups.shard.consumer_groups[TOPIC] = classic, consumers
-    hosted.replica.producer_state.load([ProducerStateEntry(number, 0, last_timestamp=1 << 60) for number in range(ROWS)], 0)
+    hosted.replica.producer_state.load(
+        [ProducerStateEntry(number, 0, last_timestamp=1 << 60) for number in range(ROWS)], 0
+    )
     named = tuple((TOPIC, number) for number in range(ROWS))
-    facts = TransactionFacts(producer_id=1, producer_epoch=0, timeout_ms=60_000, state=ONGOING, partitions=named, last_update_ms=0)
+    facts = TransactionFacts(
+        producer_id=1,
+        producer_epoch=0,
+        timeout_ms=60_000,
+        state=ONGOING,
+        partitions=named,
+        last_update_ms=0,
+    )
     transactions.shard.entries[TOPIC] = TransactionEntry(TOPIC, facts)
 
 
 def repeated(request: LargeRequest, count: int, *, of_all: bool) -> Message:
-    """Return a request that repeats the only entry of its array; with `of_all`, optional fields of it are omitted."""
+    """Return a request that repeats the only entry of its array; with `of_all`, optional fields of
+    it are omitted.
+    """
     body: Any = request.of(1)
     at = body
     *outer, last = request.array.split(".")
@@ -148,12 +189,17 @@ def test_repeated_short_requests_do_not_block_the_loop(cluster: Cluster) -> None
             for body in bodies(request):
                 longest = longest_of(cluster, body, version)
                 if longest > CALLS_MAX:
-                    faults.append(f"{request.label} of {size_of(request, body)} bytes: {longest} calls in one callback")
+                    faults.append(
+                        f"{request.label} of {size_of(request, body)} bytes: {longest} calls in "
+                        "one callback"
+                    )
     assert not faults, "\n".join(faults)
 
 
 def bodies(request: LargeRequest) -> Iterator[Message]:
-    """Yield a request with as many short entries as fit, and its minimal form; a short one of each first creates codecs."""
+    """Yield a request with as many short entries as fit, and its minimal form; a short one of each
+    first creates codecs.
+    """
     seen: list[Message] = []
     for of_all in (False, True):
         one = repeated(request, 1, of_all=of_all)
@@ -162,7 +208,11 @@ def bodies(request: LargeRequest) -> Iterator[Message]:
         seen.append(one)
         yield one
         many = repeated(request, COUNT, of_all=of_all)
-        fitting = COUNT * (LARGE_REQUEST_BYTES - 1) // max(size_of(request, many), LARGE_REQUEST_BYTES - 1)
+        fitting = (
+            COUNT
+            * (LARGE_REQUEST_BYTES - 1)
+            // max(size_of(request, many), LARGE_REQUEST_BYTES - 1)
+        )
         yield repeated(request, fitting, of_all=of_all)
 
 
@@ -178,11 +228,17 @@ def test_quotas_of_many_clients_are_described_in_slices(cluster: Cluster) -> Non
     for count in (SLICE_OF_QUOTAS, 4 * SLICE_OF_QUOTAS):
         for number in range(count):
             name = f"u{number}"
-            record = ClientQuotaRecord(entity=[EntityData(entity_type="user", entity_name=name)], key="request_percentage", value=1e9)
+            record = ClientQuotaRecord(
+                entity=[EntityData(entity_type="user", entity_name=name)],
+                key="request_percentage",
+                value=1e9,
+            )
             quotas.put((((USER, name),), record.key), record)
         request = DescribeClientQuotasRequest(components=[])
         answer = cluster.run(lambda client, request=request: client.ask(request))
-        assert sorted(row.entity[0].entity_name for row in answer.entries) == sorted(f"u{number}" for number in range(count))
+        assert sorted(row.entity[0].entity_name for row in answer.entries) == sorted(
+            f"u{number}" for number in range(count)
+        )
         longest.append(longest_of(cluster, request, 1))
     for number in range(4 * SLICE_OF_QUOTAS):
         quotas.drop((((USER, f"u{number}"),), "request_percentage"))
@@ -197,7 +253,13 @@ def test_markers_of_a_short_request_are_written_in_slices(cluster: Cluster) -> N
             cluster,
             WriteTxnMarkersRequest(
                 markers=[
-                    WritableTxnMarker(producer_id=first + number, producer_epoch=0, transaction_result=True, coordinator_epoch=0, topics=named)
+                    WritableTxnMarker(
+                        producer_id=first + number,
+                        producer_epoch=0,
+                        transaction_result=True,
+                        coordinator_epoch=0,
+                        topics=named,
+                    )
                     for number in range(producers)
                 ]
             ),

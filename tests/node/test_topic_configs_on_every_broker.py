@@ -1,4 +1,6 @@
-"""A topic's config takes effect on every broker, however it was set: its replicas apply it, and each broker describes it, in both modes."""
+"""A topic's config takes effect on every broker, however it was set: its replicas apply it, and
+each broker describes it, in both modes.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -60,15 +62,25 @@ class Brokers:
         return self.run(ask, broker or self.controller())
 
     def create(self, *placement: list[int], **configs: str) -> None:
-        rows = [CreatableReplicaAssignment(partition_index=number, broker_ids=replicas) for number, replicas in enumerate(placement or HELD_BY_TWO)]
-        given = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
-        topic = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=rows, configs=given)
+        rows = [
+            CreatableReplicaAssignment(partition_index=number, broker_ids=replicas)
+            for number, replicas in enumerate(placement or HELD_BY_TWO)
+        ]
+        given = [
+            CreatableTopicConfig(name=name.replace("_", "."), value=value)
+            for name, value in configs.items()
+        ]
+        topic = CreatableTopic(
+            name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=rows, configs=given
+        )
         answer = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
         assert [row.error_code for row in answer.topics] == [ErrorCode.NONE]
 
     def incrementally(self, value: str) -> None:
         row = AlterableConfig(name=KEY, config_operation=SET, value=value)
-        resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=TOPIC, configs=[row])
+        resource = AlterConfigsResource(
+            resource_type=ConfigResourceType.TOPIC, resource_name=TOPIC, configs=[row]
+        )
         answer = self.ask(IncrementalAlterConfigsRequest(resources=[resource]))
         assert [row.error_code for row in answer.responses] == [ErrorCode.NONE]
 
@@ -83,7 +95,9 @@ class Brokers:
 
     def described(self) -> dict[str, tuple[str | None, int]]:
         """Return what each broker describes: the value and its source."""
-        resource = DescribeConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=TOPIC, configuration_keys=[KEY])
+        resource = DescribeConfigsResource(
+            resource_type=ConfigResourceType.TOPIC, resource_name=TOPIC, configuration_keys=[KEY]
+        )
         found = {}
         for name in sorted(self.running):
             (result,) = self.ask(DescribeConfigsRequest(resources=[resource]), name, 2).results
@@ -101,7 +115,9 @@ class Brokers:
         }
 
     def must_go_by(self, value: str, replicas: int = 4) -> None:
-        """Every broker describes the value, every replica applies it, and every leader rejects by it."""
+        """Every broker describes the value, every replica applies it, and every leader rejects by
+        it.
+        """
         self.rest(SETTLE_S)
         source = ConfigSource.TOPIC_CONFIG
         assert self.described() == dict.fromkeys(sorted(self.running), (value, source))
@@ -137,7 +153,9 @@ def in_kraft() -> Iterator[Brokers]:
         def rest(seconds: float) -> None:
             cluster.simulation.run_until(asyncio.sleep(seconds), limit_s=seconds + 1)
 
-        yield Brokers(cluster.run, cluster.brokers, rest, cluster.kill, restart, fail_over, lambda: "broker-1")
+        yield Brokers(
+            cluster.run, cluster.brokers, rest, cluster.kill, restart, fail_over, lambda: "broker-1"
+        )
 
 
 @contextmanager
@@ -158,7 +176,15 @@ def in_zookeeper_mode(release_name: str) -> Iterator[Brokers]:
             rest(2 * SESSION_MS / 1000)  # until the znode of the former incarnation is gone
             harness.restart(name)
 
-        yield Brokers(harness.run, harness.brokers, rest, harness.kill, restart, fail_over, lambda: harness.leader or "")
+        yield Brokers(
+            harness.run,
+            harness.brokers,
+            rest,
+            harness.kill,
+            restart,
+            fail_over,
+            lambda: harness.leader or "",
+        )
 
 
 @pytest.fixture(params=MODES)
@@ -213,5 +239,10 @@ def test_recreated_topic_has_its_own_configs(brokers: Brokers) -> None:
     brokers.rest(SETTLE_S)
     brokers.create(max_message_bytes=VALUE)
     brokers.must_go_by(VALUE)
-    settings = [hosted.settings for broker in brokers.running.values() for hosted in broker.partitions.hosted() if hosted.topic == TOPIC]
+    settings = [
+        hosted.settings
+        for broker in brokers.running.values()
+        for hosted in broker.partitions.hosted()
+        if hosted.topic == TOPIC
+    ]
     assert settings and all(each.retention.retention_ms != 1 for each in settings)

@@ -1,4 +1,5 @@
-"""The transaction coordinator on brokers, in virtual time: its durable state, failover, and timeouts.
+"""The transaction coordinator on brokers, in virtual time: its durable state, failover, and
+timeouts.
 
 Source: KIP-98; TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager.
 """
@@ -11,20 +12,45 @@ from typing import Any
 import pytest
 
 from kraftsim.events.partition_transactions import MarkerAppended
-from kraftsim.events.transactions import ProducerFenced, TransactionalIdExpired, TransactionsLoaded, TransactionStateChanged, TransactionsUnloaded
+from kraftsim.events.transactions import (
+    ProducerFenced,
+    TransactionalIdExpired,
+    TransactionsLoaded,
+    TransactionStateChanged,
+    TransactionsUnloaded,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.k10_find_coordinator import TRANSACTION, FindCoordinatorRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from protocol.messages.k26_end_txn import EndTxnRequest
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest
 from tests.node.brokers import Client, Cluster, running_cluster
 
 ID = "x"
-ALONE = {"transaction_state_log_replication_factor": "1", "transaction_state_log_min_isr": "1", "transaction_state_log_num_partitions": "4"}
-THREE = {"transaction_state_log_num_partitions": "4", "broker_session_timeout_ms": "3000", "broker_heartbeat_interval_ms": "500"}
-NOT_READY = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+ALONE = {
+    "transaction_state_log_replication_factor": "1",
+    "transaction_state_log_min_isr": "1",
+    "transaction_state_log_num_partitions": "4",
+}
+THREE = {
+    "transaction_state_log_num_partitions": "4",
+    "broker_session_timeout_ms": "3000",
+    "broker_heartbeat_interval_ms": "500",
+}
+NOT_READY = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS
 TOPIC_RESOURCE, SET = 2, 0
 
@@ -60,24 +86,35 @@ class Producer:
                 v3_and_below_transactional_id=ID,
                 v3_and_below_producer_id=self.producer_id,
                 v3_and_below_producer_epoch=self.epoch,
-                v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+                v3_and_below_topics=[
+                    AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))
+                ],
             )
             answer = await self.client.ask(request, 3)
-            answer.error_code = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            answer.error_code = (
+                answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            )
             return answer
 
         return int((await with_retries(ask, BUSY)).error_code)
 
     async def end(self, *, commits: bool) -> int:
         """Commit or abort, and return the error."""
-        request = EndTxnRequest(transactional_id=ID, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commits)
+        request = EndTxnRequest(
+            transactional_id=ID,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commits,
+        )
         return int((await self.client.ask(request, 3)).error_code)
 
     async def state(self) -> tuple[str, int, int]:
         """Return state, producer id and epoch, once a coordinator answers for the id."""
 
         async def ask() -> Any:
-            return (await self.client.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0)).transaction_states[0]
+            return (
+                await self.client.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0)
+            ).transaction_states[0]
 
         found = await with_retries(ask)
         assert found.error_code == 0, ErrorCode(found.error_code)
@@ -91,7 +128,13 @@ class Producer:
 
 async def coordinator_of(client: Client) -> int:
     """Retry until there is one."""
-    return int((await with_retries(lambda: client.ask(FindCoordinatorRequest(key=ID, key_type=TRANSACTION), 3))).node_id)
+    return int(
+        (
+            await with_retries(
+                lambda: client.ask(FindCoordinatorRequest(key=ID, key_type=TRANSACTION), 3)
+            )
+        ).node_id
+    )
 
 
 def found(cluster: Cluster, broker: str = "broker-1") -> str:
@@ -101,7 +144,9 @@ def found(cluster: Cluster, broker: str = "broker-1") -> str:
 
 def states(cluster: Cluster) -> list[tuple[str, int]]:
     """The committed records of the id: state and epoch, of any coordinator."""
-    return [(event.state, event.producer_epoch) for event in cluster.emitted(TransactionStateChanged)]
+    return [
+        (event.state, event.producer_epoch) for event in cluster.emitted(TransactionStateChanged)
+    ]
 
 
 def alone(work: Callable[[Producer], Awaitable[None]], **settings: str) -> Cluster:
@@ -117,7 +162,8 @@ def alone(work: Callable[[Producer], Awaitable[None]], **settings: str) -> Clust
         return cluster
 
 
-# A single broker -------------------------------------------------------------------------------------------------------------------------------
+# A single broker
+# --------------------------------------------------------------------------------------------------
 
 
 def test_find_coordinator_creates_the_transaction_log_with_kafkas_settings():
@@ -133,21 +179,45 @@ def test_find_coordinator_creates_the_transaction_log_with_kafkas_settings():
             "segment.bytes": "104857600",
             "unclean.leader.election.enable": "false",
         }
-        assert [(event.partition, event.coordinator_epoch) for event in cluster.emitted(TransactionsLoaded)] == [(each, 0) for each in range(4)]
+        assert [
+            (event.partition, event.coordinator_epoch)
+            for event in cluster.emitted(TransactionsLoaded)
+        ] == [(each, 0) for each in range(4)]
 
 
 def test_transaction_writes_its_markers_before_it_completes():
     async def work(producer: Producer) -> None:
-        assert [await producer.init(), await producer.add(0, 2), await producer.end(commits=True)] == [0, 0, 0]
+        assert [
+            await producer.init(),
+            await producer.add(0, 2),
+            await producer.end(commits=True),
+        ] == [0, 0, 0]
         await producer.reaches("CompleteCommit")
         assert [await producer.add(1), await producer.end(commits=False)] == [0, 0]
         await producer.reaches("CompleteAbort")
 
     cluster = alone(work)
-    wanted = ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit", "Ongoing", "PrepareAbort", "CompleteAbort"]
+    wanted = [
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "CompleteCommit",
+        "Ongoing",
+        "PrepareAbort",
+        "CompleteAbort",
+    ]
     assert states(cluster) == [(state, 0) for state in wanted]
-    kinds = [type(event).__name__ for _, event in cluster.events if type(event) in (TransactionStateChanged, MarkerAppended)]
-    assert kinds[2:6] == ["TransactionStateChanged", "MarkerAppended", "MarkerAppended", "TransactionStateChanged"]
+    kinds = [
+        type(event).__name__
+        for _, event in cluster.events
+        if type(event) in (TransactionStateChanged, MarkerAppended)
+    ]
+    assert kinds[2:6] == [
+        "TransactionStateChanged",
+        "MarkerAppended",
+        "MarkerAppended",
+        "TransactionStateChanged",
+    ]
 
 
 def test_timed_out_transaction_is_aborted_and_its_producer_fenced():
@@ -156,12 +226,23 @@ def test_timed_out_transaction_is_aborted_and_its_producer_fenced():
         await asyncio.sleep(0.4)
         assert (await producer.state())[0] == "Ongoing"
         await producer.reaches("CompleteAbort")
-        assert [await producer.add(0), await producer.end(commits=True)] == [ErrorCode.PRODUCER_FENCED] * 2
+        assert [await producer.add(0), await producer.end(commits=True)] == [
+            ErrorCode.PRODUCER_FENCED
+        ] * 2
         assert await producer.init() == 0
 
     cluster = alone(work, transaction_abort_timed_out_transaction_cleanup_interval_ms="1000")
-    assert states(cluster) == [("Empty", 0), ("Ongoing", 0), ("PrepareAbort", 1), ("CompleteAbort", 1), ("Empty", 2)]
-    assert [(event.api, event.producer_epoch) for event in cluster.emitted(ProducerFenced)] == [("ADD_PARTITIONS_TO_TXN", 0), ("END_TXN", 0)]
+    assert states(cluster) == [
+        ("Empty", 0),
+        ("Ongoing", 0),
+        ("PrepareAbort", 1),
+        ("CompleteAbort", 1),
+        ("Empty", 2),
+    ]
+    assert [(event.api, event.producer_epoch) for event in cluster.emitted(ProducerFenced)] == [
+        ("ADD_PARTITIONS_TO_TXN", 0),
+        ("END_TXN", 0),
+    ]
 
 
 def test_unused_transactional_id_expires_and_starts_over():
@@ -170,11 +251,21 @@ def test_unused_transactional_id_expires_and_starts_over():
         first = producer.producer_id
         await asyncio.sleep(8)
         assert await producer.add(0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert (await producer.init(), producer.producer_id == first, producer.epoch) == (0, False, 0)
+        assert (await producer.init(), producer.producer_id == first, producer.epoch) == (
+            0,
+            False,
+            0,
+        )
 
-    settings = {"transactional_id_expiration_ms": "5000", "transaction_remove_expired_transaction_cleanup_interval_ms": "1000"}
+    settings = {
+        "transactional_id_expiration_ms": "5000",
+        "transaction_remove_expired_transaction_cleanup_interval_ms": "1000",
+    }
     cluster = alone(work, **settings)
-    assert [(event.transactional_id, event.producer_epoch) for event in cluster.emitted(TransactionalIdExpired)] == [(ID, 1)]
+    assert [
+        (event.transactional_id, event.producer_epoch)
+        for event in cluster.emitted(TransactionalIdExpired)
+    ] == [(ID, 1)]
 
 
 def test_open_transaction_does_not_expire():
@@ -183,12 +274,18 @@ def test_open_transaction_does_not_expire():
         await asyncio.sleep(8)
         assert (await producer.state())[0] == "Ongoing"
 
-    settings = {"transactional_id_expiration_ms": "5000", "transaction_remove_expired_transaction_cleanup_interval_ms": "1000"}
+    settings = {
+        "transactional_id_expiration_ms": "5000",
+        "transaction_remove_expired_transaction_cleanup_interval_ms": "1000",
+    }
     assert alone(work, **settings).emitted(TransactionalIdExpired) == []
 
 
 def test_expired_id_stays_expired_after_a_restart():
-    settings = {"transactional_id_expiration_ms": "5000", "transaction_remove_expired_transaction_cleanup_interval_ms": "1000"}
+    settings = {
+        "transactional_id_expiration_ms": "5000",
+        "transaction_remove_expired_transaction_cleanup_interval_ms": "1000",
+    }
     with running_cluster(1, **ALONE, **settings) as cluster:
         found(cluster)
 
@@ -205,7 +302,9 @@ def test_expired_id_stays_expired_after_a_restart():
 
         async def look(client: Client) -> int:
             async def ask() -> Any:
-                return (await client.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0)).transaction_states[0]
+                return (
+                    await client.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0)
+                ).transaction_states[0]
 
             return int((await with_retries(ask)).error_code)
 
@@ -215,14 +314,18 @@ def test_expired_id_stays_expired_after_a_restart():
 async def set_min_isr(client: Client, count: int) -> None:
     """Set min.insync.replicas of the coordinator's log."""
     rows = [AlterableConfig(name="min.insync.replicas", config_operation=SET, value=str(count))]
-    resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="__transaction_state", configs=rows)
+    resource = AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name="__transaction_state", configs=rows
+    )
     answer = await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert answer.responses[0].error_code == 0
     await asyncio.sleep(1)
 
 
 def test_failed_fencing_write_does_not_bump_the_epoch():
-    """KAFKA-9666: of five attempts only the written one bumps the epoch; 3.5 then rejects writes with too few in-sync replicas."""
+    """KAFKA-9666: of five attempts only the written one bumps the epoch; 3.5 then rejects writes
+    with too few in-sync replicas.
+    """
     with running_cluster(1, release_name="3.5", **ALONE) as cluster:
 
         async def work(client: Client) -> None:
@@ -233,13 +336,21 @@ def test_failed_fencing_write_does_not_bump_the_epoch():
             await set_min_isr(client, 2)
             request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=1000)
             for _ in range(5):
-                assert (await client.ask(request, 4)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert (
+                    await client.ask(request, 4)
+                ).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             await set_min_isr(client, 1)
             assert await producer.init(BUSY) == 0
             assert producer.epoch == 2
 
         cluster.run(work)
-        assert states(cluster) == [("Empty", 0), ("Ongoing", 0), ("PrepareAbort", 1), ("CompleteAbort", 1), ("Empty", 2)]
+        assert states(cluster) == [
+            ("Empty", 0),
+            ("Ongoing", 0),
+            ("PrepareAbort", 1),
+            ("CompleteAbort", 1),
+            ("Empty", 2),
+        ]
 
 
 def test_failed_completion_is_retried():
@@ -260,7 +371,8 @@ def test_failed_completion_is_retried():
         cluster.run(work)
 
 
-# Three brokers ---------------------------------------------------------------------------------------------------------------------------------
+# Three brokers
+# --------------------------------------------------------------------------------------------------
 
 
 def running_three() -> Any:
@@ -280,7 +392,13 @@ def test_only_the_leader_of_its_partition_serves_an_id():
         first = found(cluster)
 
         async def ask(client: Client) -> int:
-            return int((await client.ask(InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=1000), 4)).error_code)
+            return int(
+                (
+                    await client.ask(
+                        InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=1000), 4
+                    )
+                ).error_code
+            )
 
         for name in cluster.broker_names:
             if name != first:
@@ -336,7 +454,9 @@ def test_new_coordinator_continues_where_the_former_one_stopped(state):
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_decided_transaction_is_completed_by_the_next_coordinator(commits):
-    """The partition's leader is down, so the markers are not written when the coordinator fails; both happen later."""
+    """The partition's leader is down, so the markers are not written when the coordinator fails;
+    both happen later.
+    """
     with running_three() as cluster:
         first = found(cluster)
         elsewhere = None
@@ -366,7 +486,9 @@ def test_decided_transaction_is_completed_by_the_next_coordinator(commits):
 
         cluster.run(decide, first)
         cluster.simulation.run_for(2)
-        prepared, over = ("PrepareCommit", "CompleteCommit") if commits else ("PrepareAbort", "CompleteAbort")
+        prepared, over = (
+            ("PrepareCommit", "CompleteCommit") if commits else ("PrepareAbort", "CompleteAbort")
+        )
         assert states(cluster)[-1][0] == prepared
         cluster.stop(first)
         third = next(name for name in cluster.broker_names if name not in (first, leader))
@@ -376,6 +498,8 @@ def test_decided_transaction_is_completed_by_the_next_coordinator(commits):
         second = found(cluster, third)
         cluster.run(lambda client: Producer(client).reaches(over), second)
         assert [state for state, _ in states(cluster)].count(over) == 1
-        markers = [event for event in cluster.emitted(MarkerAppended, leader) if event.topic == elsewhere]
+        markers = [
+            event for event in cluster.emitted(MarkerAppended, leader) if event.topic == elsewhere
+        ]
         assert [event.is_commit for event in markers] == [commits] * len(markers) and markers
         assert markers[-1].coordinator_epoch > 0, "written by the new coordinator"

@@ -1,5 +1,5 @@
-"""Large requests of many clients share the loop: one slice per turn, so that the latency of other clients does not grow
-with their number.
+"""Large requests of many clients share the loop: one slice per turn, so that the latency of other
+clients does not grow with their number.
 """
 
 import asyncio
@@ -17,7 +17,11 @@ from kraftsim.node.shell import NodeShell
 from kraftsim.node.slices import Slices
 from kraftsim.node.turns import Turns
 from protocol.api_keys import ApiKey
-from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.k15_describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from protocol.requests import decode_response, request_chunks
 from tests.node.conftest import MakeWorld
 from tests.node.test_connection import PROPERTIES, Client
@@ -44,7 +48,9 @@ class Ticks:
 def describe(ticks: list[Ticks], call: Call) -> Answer:
     """Serve a slice, and count it."""
     ticks[0].sliced[ticks[0].number] += 1
-    return DescribeGroupsResponse(groups=[DescribedGroup(group_id=name) for name in call.body.groups])
+    return DescribeGroupsResponse(
+        groups=[DescribedGroup(group_id=name) for name in call.body.groups]
+    )
 
 
 @pytest.fixture
@@ -52,15 +58,24 @@ async def listening(make_world: MakeWorld) -> AsyncIterator[tuple[list[Ticks], i
     """A node that describes groups slice by slice, and its address."""
     world, config, ticks = make_world(), NodeConfig.parse(PROPERTIES), [Ticks()]
     shell = NodeShell(world, config, lambda: listeners.abort())
-    handler = Handler(key=ApiKey.DESCRIBE_GROUPS, handle=describe, slices=Slices(entries="groups", rows="groups"))
+    handler = Handler(
+        key=ApiKey.DESCRIBE_GROUPS, handle=describe, slices=Slices(entries="groups", rows="groups")
+    )
     listeners = Listeners(shell)
-    await listeners.open(config.listeners, Dispatcher(ticks, [handler], ApiOffer({handler.key: (0, 5)}, [handler.key], {})))
+    await listeners.open(
+        config.listeners,
+        Dispatcher(ticks, [handler], ApiOffer({handler.key: (0, 5)}, [handler.key], {})),
+    )
     yield ticks, listeners.bound["PLAINTEXT"].port
     await listeners.close()
 
 
-async def test_large_requests_of_many_clients_are_served_one_slice_per_turn(listening: tuple[list[Ticks], int]) -> None:
-    """A socket is polled once per turn: a client with a small request waits for all the work of one turn."""
+async def test_large_requests_of_many_clients_are_served_one_slice_per_turn(
+    listening: tuple[list[Ticks], int],
+) -> None:
+    """A socket is polled once per turn: a client with a small request waits for all the work of one
+    turn.
+    """
     ticks, port = listening
     frame = b"".join(request_chunks(15, 5, 7, "client", DescribeGroupsRequest(groups=NAMES)))
     clients = [Client(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(CLIENTS)]

@@ -1,4 +1,6 @@
-"""Decisions that a ZooKeeper-mode controller writes together, though some delete what others create."""
+"""Decisions that a ZooKeeper-mode controller writes together, though some delete what others
+create.
+"""
 
 import asyncio
 from itertools import permutations
@@ -32,7 +34,9 @@ REQUESTS = {
         timeout_ms=5000,
     ),
     "delete": DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=5000),
-    "grow": CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=TOPIC, count=4, assignments=None)], timeout_ms=5000),
+    "grow": CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=TOPIC, count=4, assignments=None)], timeout_ms=5000
+    ),
 }
 ROUNDS = 8
 
@@ -61,7 +65,9 @@ def together(harness: Harness, names: tuple[str, ...]) -> list[Any]:
 
 
 def test_loss_of_controllership_during_a_znode_read_rejects_requests() -> None:
-    """Another client has written the znode, and the session expires before the controller has read it: its pending decision is rejected."""
+    """Another client has written the znode, and the session expires before the controller has read
+    it: its pending decision is rejected.
+    """
     with zookeeper_harness(1) as harness:
         together(harness, ("create",))
         context = harness.controller_of(harness.leader or "").context
@@ -101,14 +107,18 @@ def test_concurrent_topic_creation_and_deletion_keeps_the_controller(
 
 
 @pytest.mark.parametrize("api", ["UpdateMetadata", "AlterConfigs"])
-def test_unexpected_failure_affects_only_its_request(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_failure_affects_only_its_request(
+    api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in a handler that answers at once: the broker continues, and so do later requests."""
 
     def fail(*_: Any) -> None:
         raise LookupError("unforeseen")
 
     update = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=-1)
-    resource = AlterConfigsResource(resource_type=int(ConfigResourceType.TOPIC), resource_name=TOPIC, configs=[])
+    resource = AlterConfigsResource(
+        resource_type=int(ConfigResourceType.TOPIC), resource_name=TOPIC, configs=[]
+    )
     with zookeeper_harness(1) as harness:
         together(harness, ("create",))
         with monkeypatch.context() as patched:
@@ -118,8 +128,12 @@ def test_unexpected_failure_affects_only_its_request(api: str, monkeypatch: pyte
                 answer = harness.run(lambda client: client.ask(update))
                 assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
             else:
-                answer = harness.run(lambda client: client.ask(AlterConfigsRequest(resources=[resource])))
-                assert [row.error_code for row in answer.responses] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+                answer = harness.run(
+                    lambda client: client.ask(AlterConfigsRequest(resources=[resource]))
+                )
+                assert [row.error_code for row in answer.responses] == [
+                    ErrorCode.UNKNOWN_SERVER_ERROR
+                ]
         assert harness.emitted(NodeFailed) == []
         (answer,) = together(harness, ("grow",))
         assert [row.error_code for row in answer.results] == [ErrorCode.NONE]
@@ -127,18 +141,29 @@ def test_unexpected_failure_affects_only_its_request(api: str, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     ("refusal", "error"),
-    [(ZookeeperError.SESSION_EXPIRED, ErrorCode.NONE), (ZookeeperError.NO_AUTH, ErrorCode.UNKNOWN_SERVER_ERROR)],
+    [
+        (ZookeeperError.SESSION_EXPIRED, ErrorCode.NONE),
+        (ZookeeperError.NO_AUTH, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
     ids=["no session", "no right"],
 )
 def test_unreadable_configs_in_zookeeper_affect_only_their_request(
     refusal: ZookeeperError, error: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a session the broker returns its cached state; an inaccessible znode used to stop it."""
+    """Without a session the broker returns its cached state; an inaccessible znode used to stop
+    it.
+    """
 
     async def refuse(watch: ConfigWatch, topics: Any) -> None:
         raise ZookeeperRefused(refusal, "/config/topics/t")
 
-    asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=int(ConfigResourceType.TOPIC), resource_name=TOPIC)])
+    asked = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=int(ConfigResourceType.TOPIC), resource_name=TOPIC
+            )
+        ]
+    )
     with zookeeper_harness(1) as harness:
         together(harness, ("create",))
         monkeypatch.setattr(ConfigWatch, "reread_topics", refuse)

@@ -1,4 +1,6 @@
-"""A ZooKeeper server and ZooKeeper-mode brokers in virtual time, and helpers for the tests of their controller."""
+"""A ZooKeeper server and ZooKeeper-mode brokers in virtual time, and helpers for the tests of their
+controller.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -39,14 +41,18 @@ def broker_config(broker_id: int, host: str, settings: dict[str, str]) -> NodeCo
 class Harness:
     """`brokers` are the running ones, by host."""
 
-    def __init__(self, simulation: Simulation, broker_count: int, release_name: str, settings: dict[str, str]) -> None:
+    def __init__(
+        self, simulation: Simulation, broker_count: int, release_name: str, settings: dict[str, str]
+    ) -> None:
         self.simulation = simulation
         self.settings = settings
         self.brokers: dict[str, Broker] = {}
         self.events: list[tuple[str, Event]] = []
         self._parts = Parts.for_release(release(release_name))
         self.names = [f"broker-{number}" for number in range(1, broker_count + 1)]
-        simulation.observe(lambda node, incarnation, n, t_ns, event: self.events.append((node, event)))
+        simulation.observe(
+            lambda node, incarnation, n, t_ns, event: self.events.append((node, event))
+        )
         for name in (ZOOKEEPER_HOST, *self.names, "client"):
             simulation.add_host(name)
         simulation.on_restart = lambda host: self._run_node(host.name)
@@ -55,11 +61,15 @@ class Harness:
     async def _run_node(self, name: str) -> None:
         world = self.simulation.world_of(name)
         if name == ZOOKEEPER_HOST:
-            server = ZookeeperServer(world, ZookeeperSettings(port=ZOOKEEPER_PORT, host=name, tick_ms=500))
+            server = ZookeeperServer(
+                world, ZookeeperSettings(port=ZOOKEEPER_PORT, host=name, tick_ms=500)
+            )
             await server.start()
             await asyncio.Event().wait()
             return
-        broker = Broker(world, broker_config(int(name.split("-")[1]), name, self.settings), self._parts)
+        broker = Broker(
+            world, broker_config(int(name.split("-")[1]), name, self.settings), self._parts
+        )
         await broker.start()
         self.brokers[name] = broker
         await broker.failed()
@@ -87,7 +97,12 @@ class Harness:
         """The host whose broker is the controller."""
         return next((name for name in self.brokers if self.controller_of(name).is_active), None)
 
-    def run(self, work: Callable[[Client], Awaitable[T]], broker: str | None = None, limit_s: float = 120) -> T:
+    def run(
+        self,
+        work: Callable[[Client], Awaitable[T]],
+        broker: str | None = None,
+        limit_s: float = 120,
+    ) -> T:
         """Run a client with a broker, the controller if none is named."""
 
         async def connected() -> T:
@@ -98,7 +113,9 @@ class Harness:
             finally:
                 connection.close()
 
-        result = self.simulation.run_until(self.simulation.spawn("client", connected()), limit_s=limit_s)
+        result = self.simulation.run_until(
+            self.simulation.spawn("client", connected()), limit_s=limit_s
+        )
         assert self.simulation.troubles == []
         return result  # type: ignore[return-value]
 
@@ -106,7 +123,9 @@ class Harness:
         """Change znodes as another client."""
 
         async def connected() -> T:
-            client = ZookeeperClient(self.simulation.world_of("client"), [(ZOOKEEPER_HOST, ZOOKEEPER_PORT)])
+            client = ZookeeperClient(
+                self.simulation.world_of("client"), [(ZOOKEEPER_HOST, ZOOKEEPER_PORT)]
+            )
             client.start()
             try:
                 return await work(client)
@@ -117,7 +136,9 @@ class Harness:
         return result  # type: ignore[return-value]
 
     def emitted(self, kind: type[Event], node: str | None = None) -> list[Any]:
-        return [event for where, event in self.events if type(event) is kind and node in (None, where)]
+        return [
+            event for where, event in self.events if type(event) is kind and node in (None, where)
+        ]
 
     def kill(self, name: str) -> None:
         self.simulation.kill(name)
@@ -135,8 +156,15 @@ class Harness:
 
 
 @contextmanager
-def zookeeper_harness(broker_count: int = 3, *, seed: int = 1, release_name: str = "3.9", **settings: str) -> Iterator[Harness]:
+def zookeeper_harness(
+    broker_count: int = 3, *, seed: int = 1, release_name: str = "3.9", **settings: str
+) -> Iterator[Harness]:
     with Simulation(seed) as simulation:
-        harness = Harness(simulation, broker_count, release_name, {name.replace("_", "."): value for name, value in settings.items()})
+        harness = Harness(
+            simulation,
+            broker_count,
+            release_name,
+            {name.replace("_", "."): value for name, value in settings.items()},
+        )
         harness.start()
         yield harness

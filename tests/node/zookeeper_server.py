@@ -15,7 +15,9 @@ from kraftsim.world.real.world import real_world
 class RunningZookeeper:
     """`port` is where it listens; `kill` ends it immediately."""
 
-    def __init__(self, directory: Path, *, incarnation: int = 1, port: int = 0, **settings: int) -> None:
+    def __init__(
+        self, directory: Path, *, incarnation: int = 1, port: int = 0, **settings: int
+    ) -> None:
         self._directory = directory
         self._incarnation = incarnation
         self._settings = replace(ZookeeperSettings(port=port), **settings)  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""CHANGELOG.md matches the version, and changelog.d contains fragments that towncrier can collect."""
+"""CHANGELOG.md matches the version, and changelog.d contains fragments that towncrier can
+collect.
+"""
 
 import re
 import subprocess
@@ -14,7 +16,9 @@ PROJECT_ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
 KINDS = [each["directory"] for each in PROJECT["tool"]["towncrier"]["type"]]
 APART = {"README.md", "template.md"}
-FRAGMENTS = sorted(file for file in (PROJECT_ROOT / "changelog.d").iterdir() if file.name not in APART)
+FRAGMENTS = sorted(
+    file for file in (PROJECT_ROOT / "changelog.d").iterdir() if file.name not in APART
+)
 WORDS_MAX = 80
 
 
@@ -22,7 +26,9 @@ def draft(directory: Path) -> str:
     """What towncrier would write for the fragments of a directory."""
     command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "9.9.9"]
     options = ["--name", "kraftsim", "--dir", str(directory), "--config", "pyproject.toml"]
-    done = subprocess.run([*command, *options], cwd=directory, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, *options], cwd=directory, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -44,7 +50,9 @@ def test_towncrier_collects_every_fragment(tmp_path: Path):
     for name in ("pyproject.toml", "CHANGELOG.md", "changelog.d/template.md"):
         (tmp_path / name).write_text((PROJECT_ROOT / name).read_text())
     for kind in KINDS:
-        (tmp_path / "changelog.d" / f"one.{kind}.md").write_text(f"A sentence about what is {kind}.\n")
+        (tmp_path / "changelog.d" / f"one.{kind}.md").write_text(
+            f"A sentence about what is {kind}.\n"
+        )
     shown = draft(tmp_path)
     assert all(f"- A sentence about what is {kind}." in shown for kind in KINDS)
     assert shown.count("###") == len(KINDS) and "9.9.9" in shown and "one." not in shown

@@ -24,7 +24,9 @@ def test_hooks_run_the_checks_of_the_makefile():
 def test_types_are_checked_in_every_package():
     """A call with wrong arguments fails in `make types`, and not only when its file is run."""
     tools = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["tool"]
-    assert sorted(tools["mypy"]["packages"]) == sorted(tools["ruff"]["lint"]["isort"]["known-first-party"])
+    assert sorted(tools["mypy"]["packages"]) == sorted(
+        tools["ruff"]["lint"]["isort"]["known-first-party"]
+    )
 
 
 def test_contributing_explains_every_template():
@@ -35,11 +37,19 @@ def test_contributing_explains_every_template():
 def test_targets_that_use_the_virtual_environment_install_it():
     """On a fresh machine any target may be the first."""
     makefile = (PROJECT_ROOT / "Makefile").read_text()
-    rules = re.findall(r"^([a-z-]+):(?!=)([^#\n]*)[^\n]*\n((?:(?:\t|ifeq|else|endif)[^\n]*\n)*)", makefile, flags=re.M)
+    rules = re.findall(
+        r"^([a-z-]+):(?!=)([^#\n]*)[^\n]*\n((?:(?:\t|ifeq|else|endif)[^\n]*\n)*)",
+        makefile,
+        flags=re.M,
+    )
     needs = {target: needed.split() for target, needed, _ in rules}
 
     def installs(target: str) -> bool:
         return target == "setup" or any(installs(needed) for needed in needs.get(target, ()))
 
-    users = [target for target, _, recipe in rules if re.search(r"\$\((BIN|PYTEST)\)|\$\(call asked", recipe)]
+    users = [
+        target
+        for target, _, recipe in rules
+        if re.search(r"\$\((BIN|PYTEST)\)|\$\(call asked", recipe)
+    ]
     assert len(users) > 25 and not [target for target in users if not installs(target)]

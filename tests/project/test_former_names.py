@@ -1,4 +1,6 @@
-"""Names of the former release still work: scenarios, invariants, faults, events and commands, each with a warning that has the new name."""
+"""Names of the former release still work: scenarios, invariants, faults, events and commands, each
+with a warning that has the new name.
+"""
 
 import json
 import subprocess
@@ -42,7 +44,10 @@ def test_a_former_name_is_accepted_with_a_warning(name: str) -> None:
 
 
 def test_a_present_name_is_accepted_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
-    assert scenario(PRESENT).name == PRESENT and fault_kind("connect-timeout").name == "connect-timeout"
+    assert (
+        scenario(PRESENT).name == PRESENT
+        and fault_kind("connect-timeout").name == "connect-timeout"
+    )
     assert not [each for each in recwarn if each.category is FormerNameWarning]
 
 
@@ -65,14 +70,27 @@ def test_a_kept_replay_file_still_replays(tmp_path: Path) -> None:
     assert found.request().scenario.name == PRESENT
 
 
-@pytest.mark.parametrize("broken", [{}, [], {"format": 1}, {"format": 1, "scenario": 7, "faults": 3, "invariants_violated": None}])
-def test_a_file_that_is_no_replay_file_is_refused_in_one_line(tmp_path: Path, broken: object) -> None:
+@pytest.mark.parametrize(
+    "broken",
+    [{}, [], {"format": 1}, {"format": 1, "scenario": 7, "faults": 3, "invariants_violated": None}],
+)
+def test_a_file_that_is_no_replay_file_is_refused_in_one_line(
+    tmp_path: Path, broken: object
+) -> None:
     (tmp_path / "replay.json").write_text(json.dumps(broken))
     with pytest.raises(ValueError, match=r"replay\.json"):
         read_replay(tmp_path)
 
 
 def test_a_former_command_runs_and_warns() -> None:
-    done = subprocess.run([sys.executable, "-m", "kraftsim", "cut", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "kraftsim", "cut", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "until `kraftsim heal`" in done.stdout
-    assert done.stderr == f"warning: the command cut is called isolate now; the former name ends with {former_names.REMOVED_IN}\n"
+    assert done.stderr == (
+        "warning: the command cut is called isolate now; the former name ends with "
+        f"{former_names.REMOVED_IN}\n"
+    )

@@ -43,7 +43,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources with one new entry of each kind."""
     root = tmp_path_factory.mktemp("tree")
     for name in SOURCES:
-        shutil.copytree(PROJECT_ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            PROJECT_ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
     shutil.copy2(PROJECT_ROOT / "pyproject.toml", root)
     if (PROJECT_ROOT / ".mypy_cache").is_dir():
         shutil.copytree(PROJECT_ROOT / ".mypy_cache", root / ".mypy_cache")

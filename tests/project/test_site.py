@@ -1,4 +1,6 @@
-"""The documentation site builds without a dead link or a missing anchor, and loads no external resource."""
+"""The documentation site builds without a dead link or a missing anchor, and loads no external
+resource.
+"""
 
 import os
 import re
@@ -13,14 +15,18 @@ from docs.generate import GENERATED, REFERENCE
 from docs.site import assemble, with_site_links
 
 PROJECT_ROOT = Path(__file__).parents[2]
-LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=\"?(https?:)?//", re.IGNORECASE)
+LOADED = re.compile(
+    r"<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=\"?(https?:)?//", re.IGNORECASE
+)
 
 
 def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
     """Run `mkdocs build --strict` on a source directory."""
     settings = (PROJECT_ROOT / "mkdocs.yml").read_text()
     assert "docs_dir: build/site-src" in settings and "site_dir: build/site" in settings
-    settings = settings.replace("build/site-src", str(source)).replace("site_dir: build/site", f"site_dir: {site}")
+    settings = settings.replace("build/site-src", str(source)).replace(
+        "site_dir: build/site", f"site_dir: {site}"
+    )
     file = source.parent / "mkdocs.yml"
     file.write_text(settings)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(file)]
@@ -52,18 +58,39 @@ def test_a_dead_link_or_anchor_fails_the_build(tmp_path: Path, link: str):
     source = tmp_path / "source"
     source.mkdir()
     settings = yaml.safe_load((PROJECT_ROOT / "mkdocs.yml").read_text())
-    settings |= {"nav": None, "not_in_nav": None, "docs_dir": str(source), "site_dir": str(tmp_path / "site")}
+    settings |= {
+        "nav": None,
+        "not_in_nav": None,
+        "docs_dir": str(source),
+        "site_dir": str(tmp_path / "site"),
+    }
     (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(settings))
     for name in ("site.css", "filter.js"):
         (source / name).touch()
     (source / "glossary.md").write_text("# Glossary\n")
     (source / "index.md").write_text(f"# Start\n\n[there]({link})\n")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(tmp_path / "mkdocs.yml")]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--config-file",
+        str(tmp_path / "mkdocs.yml"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0 and "no-such" in done.stderr
 
 
 def test_links_between_files_become_links_between_pages():
-    text = "[a](docs/glossary.md) [b](CONTRIBUTING.md#set-up) [c](https://example.org/docs/x.md) ![d](docs/report.png)"
-    assert with_site_links(text, "README.md") == ("[a](glossary.md) [b](contributing.md#set-up) [c](https://example.org/docs/x.md) ![d](report.png)")
-    assert with_site_links("[e](../README.md) [f](reference/settings.md)", "docs/clusters.md") == ("[e](index.md) [f](reference/settings.md)")
+    text = (
+        "[a](docs/glossary.md) [b](CONTRIBUTING.md#set-up) [c](https://example.org/docs/x.md) "
+        "![d](docs/report.png)"
+    )
+    assert with_site_links(text, "README.md") == (
+        "[a](glossary.md) [b](contributing.md#set-up) [c](https://example.org/docs/x.md) "
+        "![d](report.png)"
+    )
+    assert with_site_links("[e](../README.md) [f](reference/settings.md)", "docs/clusters.md") == (
+        "[e](index.md) [f](reference/settings.md)"
+    )

@@ -1,4 +1,6 @@
-"""`python -m tools.structure`: circles are found as a slow search finds them, and the table has figures."""
+"""`python -m tools.structure`: circles are found as a slow search finds them, and the table has
+figures.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,16 +22,34 @@ def reachable(graph: dict[str, list[str]], start: str) -> set[str]:
     return found
 
 
-@given(st.dictionaries(st.sampled_from(NODES), st.lists(st.sampled_from(NODES), max_size=4, unique=True)))
+@given(
+    st.dictionaries(
+        st.sampled_from(NODES), st.lists(st.sampled_from(NODES), max_size=4, unique=True)
+    )
+)
 def test_circles_are_the_sets_of_files_that_reach_each_other(graph: dict[str, list[str]]) -> None:
-    mutual = {frozenset({a} | {b for b in NODES if b in reachable(graph, a) and a in reachable(graph, b)}) for a in NODES}
-    assert {frozenset(each) for each in circles(graph)} == {each for each in mutual if len(each) > 1}
+    mutual = {
+        frozenset({a} | {b for b in NODES if b in reachable(graph, a) and a in reachable(graph, b)})
+        for a in NODES
+    }
+    assert {frozenset(each) for each in circles(graph)} == {
+        each for each in mutual if len(each) > 1
+    }
 
 
 def test_the_figures_are_those_of_the_files_given() -> None:
-    rows = measures({"kraftsim/a.py": "class A:\n    x = 1\n", "protocol/b.py": "class A: ...\n"}, [["kraftsim/a.py", "protocol/b.py"]])
-    assert rows["product files"] == 2 and rows["public class names with more than one definition"] == 1
-    assert (rows["circles of imports"], rows["circles across folders"], rows["lines of the longest file"]) == (1, 1, 2)
+    rows = measures(
+        {"kraftsim/a.py": "class A:\n    x = 1\n", "protocol/b.py": "class A: ...\n"},
+        [["kraftsim/a.py", "protocol/b.py"]],
+    )
+    assert (
+        rows["product files"] == 2 and rows["public class names with more than one definition"] == 1
+    )
+    assert (
+        rows["circles of imports"],
+        rows["circles across folders"],
+        rows["lines of the longest file"],
+    ) == (1, 1, 2)
 
 
 def test_the_graph_covers_the_product() -> None:

@@ -1,6 +1,7 @@
 """The API versions and listeners that the jars of a release declare, stored in declared_apis.json.
 
-`python -m tests.releases.declared_apis JAR...` rewrites the file from jars of kafka-clients, which contain their message definitions since 2.3.
+`python -m tests.releases.declared_apis JAR...` rewrites the file from jars of kafka-clients, which
+contain their message definitions since 2.3.
 """
 
 import json
@@ -19,7 +20,10 @@ COMMENT = re.compile(r"(?m)^\s*//.*$|\s//[^\"\n]*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredApi:
-    """`is_last_unstable`: the last version is advertised only if unstable versions are enabled. Up to 2.7 all APIs are for ZooKeeper-mode brokers."""
+    """`is_last_unstable`: the last version is advertised only if unstable versions are enabled.
+
+    Up to 2.7 all APIs are for ZooKeeper-mode brokers.
+    """
 
     name: str
     first: int
@@ -37,13 +41,20 @@ class DeclaredApi:
 @cache
 def declared() -> Mapping[str, Mapping[int, DeclaredApi]]:
     """Return patch release -> API key -> declaration in its jar."""
-    return {release: {int(key): _row(row) for key, row in rows.items()} for release, rows in json.loads(FILE.read_text()).items()}
+    return {
+        release: {int(key): _row(row) for key, row in rows.items()}
+        for release, rows in json.loads(FILE.read_text()).items()
+    }
 
 
 def _row(row: list[object]) -> DeclaredApi:
     name, first, last, is_last_unstable, listeners = row
     return DeclaredApi(
-        name=str(name), first=int(str(first)), last=int(str(last)), is_last_unstable=bool(is_last_unstable), listeners=tuple(str(listeners).split())
+        name=str(name),
+        first=int(str(first)),
+        last=int(str(last)),
+        is_last_unstable=bool(is_last_unstable),
+        listeners=tuple(str(listeners).split()),
     )
 
 
@@ -54,14 +65,22 @@ def read(jar: Path) -> dict[str, list[object]]:
         for entry in archive.namelist():
             if not re.fullmatch(r"common/message/\w+Request\.json", entry):
                 continue
-            definition, _ = json.JSONDecoder().raw_decode(COMMENT.sub("", archive.read(entry).decode()).strip())
+            definition, _ = json.JSONDecoder().raw_decode(
+                COMMENT.sub("", archive.read(entry).decode()).strip()
+            )
             versions = definition["validVersions"]
             if versions == "none":  # 4.0 and later keep the key
                 continue
             first, _, last = versions.partition("-")
             listeners = " ".join(sorted(definition.get("listeners", [ZOOKEEPER])))
             is_unstable = definition.get("latestVersionUnstable", False)
-            found[definition["apiKey"]] = [definition["name"].removesuffix("Request"), int(first), int(last or first), is_unstable, listeners]
+            found[definition["apiKey"]] = [
+                definition["name"].removesuffix("Request"),
+                int(first),
+                int(last or first),
+                is_unstable,
+                listeners,
+            ]
     return {str(key): found[key] for key in sorted(found)}
 
 
@@ -69,7 +88,9 @@ def main(jars: list[str]) -> None:
     """Write the file."""
     rows = {Path(jar).stem.removeprefix("kafka-clients-"): read(Path(jar)) for jar in jars}
     body = ",\n".join(
-        f' "{release}": {{\n' + ",\n".join(f'  "{key}": {json.dumps(row)}' for key, row in rows[release].items()) + "\n }"
+        f' "{release}": {{\n'
+        + ",\n".join(f'  "{key}": {json.dumps(row)}' for key, row in rows[release].items())
+        + "\n }"
         for release in sorted(rows, key=lambda release: [int(part) for part in release.split(".")])
     )
     FILE.write_text(f"{{\n{body}\n}}\n")

@@ -1,6 +1,8 @@
-"""The responses of a node to a principal without ACLs: every API, version and listener, as comparable texts.
+"""The responses of a node to a principal without ACLs: every API, version and listener, as
+comparable texts.
 
-A response is written as its error codes and the lengths of its lists, by path: `topics[].error_code=29`, `topics#1`.
+A response is written as its error codes and the lengths of its lists, by path:
+`topics[].error_code=29`, `topics#1`.
 """
 
 from collections.abc import Iterator
@@ -10,7 +12,15 @@ from itertools import groupby
 from kraftsim.conformance.batches import batch
 from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent
 from kraftsim.conformance.security_login import log_in
-from kraftsim.conformance.security_rights import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTION, create, rule
+from kraftsim.conformance.security_rights import (
+    CLUSTER,
+    CLUSTER_NAME,
+    GROUP,
+    TOPIC,
+    TRANSACTION,
+    create,
+    rule,
+)
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from kraftsim.node.broker.forwarded import broker_handlers
@@ -19,9 +29,19 @@ from kraftsim.releases.catalogue import release
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey
 from protocol.declaration import ArrayOf, StructureOf
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
-from protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse
+from protocol.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.registry import response_class, versions_of
@@ -35,7 +55,17 @@ PRINCIPALS = {UNRIGHTED: "no rules", DESCRIBER: "DESCRIBE of everything"}
 NOT_ASKED = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """APIs that are served before authorization."""
 PER_NODE = frozenset(
-    {"brokers", "controllers", "supported_features", "finalized_features", "configs", "voters", "observers", "nodes", "node_endpoints"}
+    {
+        "brokers",
+        "controllers",
+        "supported_features",
+        "finalized_features",
+        "configs",
+        "voters",
+        "observers",
+        "nodes",
+        "node_endpoints",
+    }
 )
 """Lists that depend on the node and its release."""
 OWN_KEYS = frozenset(int(key) for key in ApiKey)
@@ -49,7 +79,10 @@ def served(line: str, listener: str) -> dict[ApiKey, tuple[int, int]]:
     if listener == "broker":
         offered, built = release(line).broker_apis, {handler.key for handler in broker_handlers()}
     else:
-        offered, built = release(line).controller_apis, {*CONTROLLER_TABLE.guards, *CONTROLLER_TABLE.exempt}
+        offered, built = (
+            release(line).controller_apis,
+            {*CONTROLLER_TABLE.guards, *CONTROLLER_TABLE.exempt},
+        )
     found = {}
     for key in sorted(set(offered) & built - NOT_ASKED):
         (first, last), (own_first, own_last) = offered[key], versions_of(key)
@@ -58,7 +91,9 @@ def served(line: str, listener: str) -> dict[ApiKey, tuple[int, int]]:
 
 
 def advertised(target: Target) -> dict[ApiKey, tuple[int, int]]:
-    """Return the APIs that a broker in ZooKeeper mode advertises and kraftsim can send, and Envelope, on which it closes the connection."""
+    """Return the APIs that a broker in ZooKeeper mode advertises and kraftsim can send, and
+    Envelope, on which it closes the connection.
+    """
     found = {ApiKey.ENVELOPE: (0, 0)}
     for key, (first, last) in sorted(target.ranges().items()):
         if key in OWN_KEYS and key not in NOT_ASKED:
@@ -68,12 +103,24 @@ def advertised(target: Target) -> dict[ApiKey, tuple[int, int]]:
 
 
 def prepared(target: Target) -> Resources:
-    """Create a topic with a record, a group with a commit and a transactional id; allow alice to describe everything."""
+    """Create a topic with a record, a group with a commit and a transactional id; allow alice to
+    describe everything.
+    """
     topic = target.topic(name="rights-topic")
     with target.peer() as peer:
-        rows = [TopicProduceData(name=topic.name, partition_data=[PartitionProduceData(index=0, records=batch())])]
-        ask = partial(peer.ask, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=rows), 9, ProduceResponse)
-        settled(lambda: ask().responses[0].partition_responses[0].error_code, lambda error: not error, "a record")
+        rows = [
+            TopicProduceData(
+                name=topic.name, partition_data=[PartitionProduceData(index=0, records=batch())]
+            )
+        ]
+        ask = partial(
+            peer.ask, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=rows), 9, ProduceResponse
+        )
+        settled(
+            lambda: ask().responses[0].partition_responses[0].error_code,
+            lambda error: not error,
+            "a record",
+        )
         for kind, name in enumerate(("rights-group", "rights-txn")):
             where = FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
             settled(
@@ -82,17 +129,38 @@ def prepared(target: Target) -> Resources:
                 "a coordinator",
                 SETTLE_SECONDS,
             )
-        offsets = OffsetCommitRequestTopic(name=topic.name, partitions=[OffsetCommitRequestPartition(committed_offset=1)])
+        offsets = OffsetCommitRequestTopic(
+            name=topic.name, partitions=[OffsetCommitRequestPartition(committed_offset=1)]
+        )
         commit = OffsetCommitRequest(group_id="rights-group", topics=[offsets])
         settled(
-            lambda: peer.ask(commit, 8, OffsetCommitResponse).topics[0].partitions[0].error_code, lambda error: not error, "a commit", SETTLE_SECONDS
+            lambda: peer.ask(commit, 8, OffsetCommitResponse).topics[0].partitions[0].error_code,
+            lambda error: not error,
+            "a commit",
+            SETTLE_SECONDS,
         )
         asked = InitProducerIdRequest(transactional_id="rights-txn", transaction_timeout_ms=60000)
-        given = settled(lambda: peer.ask(asked, 4, InitProducerIdResponse), lambda answer: not answer.error_code, "a producer id", SETTLE_SECONDS)
+        given = settled(
+            lambda: peer.ask(asked, 4, InitProducerIdResponse),
+            lambda answer: not answer.error_code,
+            "a producer id",
+            SETTLE_SECONDS,
+        )
         cluster_id = peer.ask(MetadataRequest(topics=[]), 9, MetadataResponse).cluster_id
     of = {TOPIC: "*", GROUP: "*", TRANSACTION: "*", CLUSTER: CLUSTER_NAME}
-    create(target, *(rule(name, AclOperation.DESCRIBE, resource=resource) for resource, name in of.items()))
-    return Resources(topic.name, topic.topic_id, "rights-group", "rights-txn", given.producer_id, given.producer_epoch, cluster_id or "")
+    create(
+        target,
+        *(rule(name, AclOperation.DESCRIBE, resource=resource) for resource, name in of.items()),
+    )
+    return Resources(
+        topic.name,
+        topic.topic_id,
+        "rights-group",
+        "rights-txn",
+        given.producer_id,
+        given.producer_epoch,
+        cluster_id or "",
+    )
 
 
 def _coordinator_error(peer: Peer, asked: FindCoordinatorRequest) -> int:
@@ -100,7 +168,9 @@ def _coordinator_error(peer: Peer, asked: FindCoordinatorRequest) -> int:
 
 
 def table_of(target: Target, line: str) -> Table:
-    """Send every request to one node, on all of its listeners: a node without a controller listener is in ZooKeeper mode."""
+    """Send every request to one node, on all of its listeners: a node without a controller listener
+    is in ZooKeeper mode.
+    """
     things = prepared(target)
     found: Table = {}
     places = {"broker": target.sasl, "controller": target.sasl_controller}
@@ -115,7 +185,9 @@ def table_of(target: Target, line: str) -> Table:
                     for version in range(first, last + 1):
                         for label, body in variants(key, version, things):
                             rows.setdefault(label, {})[version] = requester.ask(key, body, version)
-            found.setdefault(listener, {})[principal] = {label: by_ranges(answers) for label, answers in sorted(rows.items())}
+            found.setdefault(listener, {})[principal] = {
+                label: by_ranges(answers) for label, answers in sorted(rows.items())
+            }
     return found
 
 
@@ -139,7 +211,9 @@ class RetryingClient:
             self._peer = self._target.peer(self._address, ANSWER_SECONDS)
             log_in(self._peer, self._user, f"{self._user}-secret")
         try:
-            return sorted(set(_words("", self._peer.ask(body, version, response_class(key)), version)))
+            return sorted(
+                set(_words("", self._peer.ask(body, version, response_class(key)), version))
+            )
         except (PeerClosed, PeerSilent) as failure:
             self._peer.close()
             self._peer = None
@@ -156,7 +230,13 @@ def _words(path: str, answer: Message, version: int) -> Iterator[str]:
         elif field.name == "records" and value:
             yield f"{path}records"
         elif isinstance(field.type, ArrayOf):
-            size = "null" if value is None else min(len(value), 1) if field.name == "partitions" else len(value)
+            size = (
+                "null"
+                if value is None
+                else min(len(value), 1)
+                if field.name == "partitions"
+                else len(value)
+            )
             yield f"{path}{field.name}#{size}"
             if isinstance(field.type.element, StructureOf):
                 for each in value or ():

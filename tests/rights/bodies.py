@@ -1,6 +1,8 @@
-"""A well-formed request of every API and version that names existing resources: a topic, a group, a transactional id, the cluster.
+"""A well-formed request of every API and version that names existing resources: a topic, a group, a
+transactional id, the cluster.
 
-Values are chosen by field name, so that new APIs are covered too; where the name is not sufficient, by class and field.
+Values are chosen by field name, so that new APIs are covered too; where the name is not sufficient,
+by class and field.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +21,15 @@ from protocol.schema import Message, declaration_of
 from protocol.uuids import ZERO_UUID
 
 METADATA_TOPIC = "__cluster_metadata"
-OF_RAFT = frozenset({ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.DESCRIBE_QUORUM, ApiKey.FETCH_SNAPSHOT})
+OF_RAFT = frozenset(
+    {
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.FETCH_SNAPSHOT,
+    }
+)
 MEMBER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 SOME_BROKER, SOME_OTHER_BROKER = 1, 77
 BOB = b"\x00\x00\x05User\x04bob\x00\x00"
@@ -66,7 +76,11 @@ def _filled(cls: type, version: int, key: ApiKey, things: Resources) -> Message:
         by_name = _by_name(declaration, field.name, version, key, things)
         if by_name is not None:
             setattr(made, field.name, by_name)
-        elif isinstance(field.type, ArrayOf) and field.name == "partitions" and not isinstance(field.type.element, StructureOf):
+        elif (
+            isinstance(field.type, ArrayOf)
+            and field.name == "partitions"
+            and not isinstance(field.type.element, StructureOf)
+        ):
             setattr(made, field.name, [0])
         elif isinstance(field.type, ArrayOf) and isinstance(field.type.element, StructureOf):
             setattr(made, field.name, [_filled(field.type.element.structure, version, key, things)])
@@ -75,13 +89,18 @@ def _filled(cls: type, version: int, key: ApiKey, things: Resources) -> Message:
     return made
 
 
-def _by_name(declaration: Declaration, field: str, version: int, key: ApiKey, things: Resources) -> object:
+def _by_name(
+    declaration: Declaration, field: str, version: int, key: ApiKey, things: Resources
+) -> object:
     """Return the value of a field, None to leave it at its default."""
     special = SPECIAL.get((declaration.name, field))
     if special is not None:
         return special
     topic = METADATA_TOPIC if key in OF_RAFT else things.topic
-    has_name = any(other.name in ("name", "topic") and version in other.versions for other in declaration.fields)
+    has_name = any(
+        other.name in ("name", "topic") and version in other.versions
+        for other in declaration.fields
+    )
     values: dict[str, object] = {
         "topic": topic,
         "topic_name": topic,
@@ -227,7 +246,10 @@ def _of_transactions(made: Message, version: int, things: Resources) -> None:
 
 def _of_broker(made: Message, version: int, things: Resources) -> None:
     for resource in made.resources:
-        resource.resource_type, resource.resource_name = int(ConfigResourceType.BROKER), str(SOME_BROKER)
+        resource.resource_type, resource.resource_name = (
+            int(ConfigResourceType.BROKER),
+            str(SOME_BROKER),
+        )
 
 
 def _all_offsets(made: Message, version: int, things: Resources) -> None:
@@ -258,7 +280,11 @@ def _fresh_topics(made: Message, version: int, things: Resources) -> None:
 VARIANTS: dict[str, tuple[ApiKey, int, Change]] = {
     "PRODUCE transactional id": (ApiKey.PRODUCE, 3, _transactional),
     "PRODUCE of what is no batch": (ApiKey.PRODUCE, 0, _no_batch),
-    "SYNC_GROUP without a protocol": (ApiKey.SYNC_GROUP, 5, _setting(protocol_type=None, protocol_name=None)),
+    "SYNC_GROUP without a protocol": (
+        ApiKey.SYNC_GROUP,
+        5,
+        _setting(protocol_type=None, protocol_name=None),
+    ),
     "CREATE_ACLS of an unknown operation": (ApiKey.CREATE_ACLS, 0, _unknown_elements),
     "DELETE_ACLS of an unknown operation": (ApiKey.DELETE_ACLS, 0, _unknown_elements),
     "DESCRIBE_ACLS of an unknown operation": (ApiKey.DESCRIBE_ACLS, 0, _unknown_elements),

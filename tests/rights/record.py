@@ -1,7 +1,8 @@
-"""Records the responses of Apache Kafka to principals without ACLs: `python -m tests.rights.record`.
+"""Records the responses of Apache Kafka to principals without ACLs: `python -m
+tests.rights.record`.
 
-Every release is started with StandardAuthorizer and SASL/PLAIN, on the broker and the controller listener;
-3.9 also in ZooKeeper mode, with AclAuthorizer.
+Every release is started with StandardAuthorizer and SASL/PLAIN, on the broker and the controller
+listener; 3.9 also in ZooKeeper mode, with AclAuthorizer.
 """
 
 import json
@@ -27,7 +28,11 @@ def recorded(line: str) -> Table:
 
 def asked(line: str) -> Table:
     """Start Apache Kafka, and send all requests."""
-    node = secured_apache_kafka_in_zookeeper_mode() if line == ZOOKEEPER_MODE else secured_apache_kafka(RELEASES[line])
+    node = (
+        secured_apache_kafka_in_zookeeper_mode()
+        if line == ZOOKEEPER_MODE
+        else secured_apache_kafka(RELEASES[line])
+    )
     with node as target:
         return table_of(target, line)
 

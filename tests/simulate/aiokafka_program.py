@@ -1,6 +1,6 @@
 # ruff: noqa: E402  (the launcher comes before what it pins)
-"""A separate program: unmodified aiokafka clients inside virtual time. Prints the digest of the event log, and the
-records read.
+"""A separate program: unmodified aiokafka clients inside virtual time. Prints the digest of the
+event log, and the records read.
 
     python tests/simulate/aiokafka_program.py SEED idempotent|transactions
 """
@@ -27,9 +27,19 @@ from kraftsim.cluster.topics import create_topic
 from kraftsim.world.simulated import Simulation
 
 RECORDS = 60
-SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500", "group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+}
 PATIENT = {"request_timeout_ms": 5000, "retry_backoff_ms": 50}
-GROUP = {"group_id": "copiers", "session_timeout_ms": 6000, "heartbeat_interval_ms": 500, "enable_auto_commit": False, "metadata_max_age_ms": 2000}
+GROUP = {
+    "group_id": "copiers",
+    "session_timeout_ms": 6000,
+    "heartbeat_interval_ms": 500,
+    "enable_auto_commit": False,
+    "metadata_max_age_ms": 2000,
+}
 Program = Callable[[SimulatedCluster, str], Awaitable[list[str]]]
 
 
@@ -45,8 +55,12 @@ async def work(cluster: SimulatedCluster, program: Program) -> list[str]:
 
 
 async def idempotent(cluster: SimulatedCluster, bootstrap: str) -> list[str]:
-    """Send numbered records while a connection is reset and a broker is killed and restarted; read them by assignment."""
-    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, **PATIENT)
+    """Send numbered records while a connection is reset and a broker is killed and restarted; read
+    them by assignment.
+    """
+    producer = aiokafka.AIOKafkaProducer(
+        bootstrap_servers=bootstrap, enable_idempotence=True, **PATIENT
+    )
     await producer.start()
     futures = []
     for index in range(RECORDS):
@@ -64,12 +78,23 @@ async def idempotent(cluster: SimulatedCluster, bootstrap: str) -> list[str]:
 
 
 async def transactions(cluster: SimulatedCluster, bootstrap: str) -> list[str]:
-    """Copy numbered records in transactions, as a group member, while a broker is killed and restarted; read what was committed."""
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, **PATIENT) as producer:
+    """Copy numbered records in transactions, as a group member, while a broker is killed and
+    restarted; read what was committed.
+    """
+    async with aiokafka.AIOKafkaProducer(
+        bootstrap_servers=bootstrap, enable_idempotence=True, **PATIENT
+    ) as producer:
         for index in range(RECORDS):
             await producer.send_and_wait("aio", str(index).encode(), partition=index % 2)
-    consumer = aiokafka.AIOKafkaConsumer("aio", bootstrap_servers=bootstrap, auto_offset_reset="earliest", **GROUP, **PATIENT)
-    writer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="copier", transaction_timeout_ms=5000, **PATIENT)
+    consumer = aiokafka.AIOKafkaConsumer(
+        "aio", bootstrap_servers=bootstrap, auto_offset_reset="earliest", **GROUP, **PATIENT
+    )
+    writer = aiokafka.AIOKafkaProducer(
+        bootstrap_servers=bootstrap,
+        transactional_id="copier",
+        transaction_timeout_ms=5000,
+        **PATIENT,
+    )
     await consumer.start()
     await writer.start()
     copied, is_killed = 0, False
@@ -98,7 +123,10 @@ async def transactions(cluster: SimulatedCluster, bootstrap: str) -> list[str]:
 async def read(bootstrap: str, topic: str, count: int) -> list[str]:
     """Return so many committed records of both partitions of a topic, and any after them."""
     consumer = aiokafka.AIOKafkaConsumer(
-        bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False, isolation_level="read_committed"
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
     )
     await consumer.start()
     consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
@@ -115,7 +143,11 @@ def main(seed: int, program: Program) -> None:
         cluster.start()
         found = simulation.run_until(work(cluster, program), limit_s=300)
         assert found is not None
-        print(PINNING.is_complete, hashlib.sha256(simulation.event_bytes()).hexdigest(), ",".join(sorted(found, key=int)))
+        print(
+            PINNING.is_complete,
+            hashlib.sha256(simulation.event_bytes()).hexdigest(),
+            ",".join(sorted(found, key=int)),
+        )
 
 
 main(int(sys.argv[1]), {"idempotent": idempotent, "transactions": transactions}[sys.argv[2]])

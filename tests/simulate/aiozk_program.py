@@ -1,6 +1,6 @@
 # ruff: noqa: E402  (the launcher comes before what it pins)
-"""A separate program: unmodified aiozk clients and kraftsim's ZooKeeper inside virtual time. Prints the digest of the
-event log, and the lock's holders.
+"""A separate program: unmodified aiozk clients and kraftsim's ZooKeeper inside virtual time. Prints
+the digest of the event log, and the lock's holders.
 
     python tests/simulate/aiozk_program.py SEED
 """
@@ -38,7 +38,9 @@ async def serve(world: World, servers: list[ZookeeperServer]) -> None:
 
 
 async def count(name: str, held: list[str]) -> None:
-    """Increment the number in a znode so many times, each time holding a lock; retry after connection errors."""
+    """Increment the number in a znode so many times, each time holding a lock; retry after
+    connection errors.
+    """
     client = aiozk.ZKClient(f"{SERVER}:{PORT}", session_timeout=10)
     await client.start()
     with contextlib.suppress(aiozk.exc.NodeExists):
@@ -53,14 +55,18 @@ async def count(name: str, held: list[str]) -> None:
 
 
 def main(seed: int) -> None:
-    """Run and print: whether the launcher could pin everything, the digest, the lock's holders, the final number."""
+    """Run and print: whether the launcher could pin everything, the digest, the lock's holders, the
+    final number.
+    """
     held: list[str] = []
     servers: list[ZookeeperServer] = []
     with Simulation(seed) as simulation:
         host = simulation.add_host(SERVER)
         simulation.spawn(host, serve(simulation.world_of(host), servers))
         simulation.run_for(0.1)
-        hosts = [simulation.add_host(f"client-{number}", tolerant=True) for number in range(CLIENTS)]
+        hosts = [
+            simulation.add_host(f"client-{number}", tolerant=True) for number in range(CLIENTS)
+        ]
         tasks = [simulation.spawn(host, count(host.name, held)) for host in hosts]
         simulation.run_for(0.4)
         simulation.kill("client-1")  # its locks are free when its session has expired
@@ -68,7 +74,11 @@ def main(seed: int) -> None:
         simulation.run_until(lambda: all(task.done() for task in tasks), limit_s=300)
         assert [task.exception() for task in tasks] == [None] * (CLIENTS - 1)
         number = servers[-1].znode_state.tree.znodes["/number"].data or b""
-        print(PINNING.is_complete, hashlib.sha256(simulation.event_bytes()).hexdigest(), ",".join([*held, number.decode()]))
+        print(
+            PINNING.is_complete,
+            hashlib.sha256(simulation.event_bytes()).hexdigest(),
+            ",".join([*held, number.decode()]),
+        )
 
 
 main(int(sys.argv[1]))

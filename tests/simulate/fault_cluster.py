@@ -1,4 +1,6 @@
-"""Three controllers and two brokers in virtual time, one fault, and no remaining effect once it is healed."""
+"""Three controllers and two brokers in virtual time, one fault, and no remaining effect once it is
+healed.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,7 +39,10 @@ SETTINGS = {
 
 
 class FaultCluster:
-    """A running, settled cluster. `inject` injects a fault, `heal` ends it and checks that everything has recovered."""
+    """A running, settled cluster.
+
+    `inject` injects a fault, `heal` ends it and checks that everything has recovered.
+    """
 
     def __init__(self, simulation: Simulation, seed: int, settings: Mapping[str, str]) -> None:
         self.simulation = simulation
@@ -83,15 +88,38 @@ class FaultCluster:
 
     def of(self, kind: type[E], node: str | None = None) -> list[E]:
         """Return the events of a kind, of a node or of all."""
-        return [event for name, _, event in self.emitted if isinstance(event, kind) and node in (None, name)]
+        return [
+            event
+            for name, _, event in self.emitted
+            if isinstance(event, kind) and node in (None, name)
+        ]
 
     def inject(
-        self, kind: str, target: str, params: Mapping[str, Value], trigger: Trigger | None = None, *, seconds: float = FAULT_SECONDS
+        self,
+        kind: str,
+        target: str,
+        params: Mapping[str, Value],
+        trigger: Trigger | None = None,
+        *,
+        seconds: float = FAULT_SECONDS,
     ) -> Injection:
         """Inject a fault for a duration while a client requests producer ids, and heal."""
-        cluster = arm(Fault(kind=kind, target=target, trigger=trigger or AtTime(at_ms=self.now_ms + 1), params=dict(params)), self.simulation)
+        cluster = arm(
+            Fault(
+                kind=kind,
+                target=target,
+                trigger=trigger or AtTime(at_ms=self.now_ms + 1),
+                params=dict(params),
+            ),
+            self.simulation,
+        )
         host = self.simulation.add_host(f"asker-{self.now_ms}")
-        client = InitProducerIdClient(self.simulation.world_of(host), bootstrap=self.cluster.addresses, client_id=host.name, retry_backoff_ms=20)
+        client = InitProducerIdClient(
+            self.simulation.world_of(host),
+            bootstrap=self.cluster.addresses,
+            client_id=host.name,
+            retry_backoff_ms=20,
+        )
         broker_client = self.simulation.spawn(host, client.ask(IDS))
         self.simulation.run_for(seconds)
         cluster.end()
@@ -100,28 +128,51 @@ class FaultCluster:
                 self.simulation.restart(each)
         self.simulation.run_until(self.cluster.wait_until_ready(), limit_s=30)
         self.simulation.run_until(broker_client, limit_s=60)
-        assert len(set(broker_client.result())) == IDS, "every request is answered, and no id is allocated twice"
+        assert len(set(broker_client.result())) == IDS, (
+            "every request is answered, and no id is allocated twice"
+        )
         self.simulation.run_for(1)
         self._require_nothing_left()
         return cluster
 
     def _require_nothing_left(self) -> None:
-        assert (self.simulation.violations, self.simulation.troubles, self.cluster.failures) == ([], [], [])
+        assert (self.simulation.violations, self.simulation.troubles, self.cluster.failures) == (
+            [],
+            [],
+            [],
+        )
         for host in self.cluster.hosts.values():
             faults = host.durable.faults
-            ailments = (faults.slow, faults.tails, faults.full, faults.refusals, faults.stuck, faults.lies, faults.bad_ranges, host.on_wait)
-            assert not any(ailments) and host.step_ns == 0 and host.process.pause_count == 0, host.name
+            ailments = (
+                faults.slow,
+                faults.tails,
+                faults.full,
+                faults.refusals,
+                faults.stuck,
+                faults.lies,
+                faults.bad_ranges,
+                host.on_wait,
+            )
+            assert not any(ailments) and host.step_ns == 0 and host.process.pause_count == 0, (
+                host.name
+            )
             assert not any(inode.damages for inode in host.durable.names.values()), host.name
 
     def _examine(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
         self.emitted.append((node, incarnation, event))
-        for violation in self._oracle.examine(Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event):
+        for violation in self._oracle.examine(
+            Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event
+        ):
             if self._oracle.is_final(violation):
-                self.simulation.violation(violation.invariant, violation.message, violation.witnesses)
+                self.simulation.violation(
+                    violation.invariant, violation.message, violation.witnesses
+                )
 
 
 @contextmanager
-def fault_cluster(seed: int = 1, settings: Mapping[str, str] | None = None) -> Iterator[FaultCluster]:
+def fault_cluster(
+    seed: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[FaultCluster]:
     """Start a cluster."""
     with Simulation(seed) as simulation:
         yield FaultCluster(simulation, seed, settings or {})

@@ -1,4 +1,6 @@
-"""The checks of a findings table: the listed seed finds the injected bug, and is clean without it."""
+"""The checks of a findings table: the listed seed finds the injected bug, and is clean without
+it.
+"""
 
 from kraftsim.bugs.bug import bug
 from kraftsim.explore.run import run_scenario
@@ -14,4 +16,6 @@ def finds(name: str, scenario: str, seed: int, invariant: str) -> None:
 def is_clean(scenario: str, seed: int) -> None:
     """Fail unless the seed is clean: otherwise a finding would prove nothing about the bug."""
     result = run_scenario(scenario, seed=seed)
-    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
+    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(
+        result.lines()
+    )

@@ -26,7 +26,9 @@ def frames_of(data):
 
 
 class FrameServer(asyncio.Protocol):
-    """Answers every frame after `delay` seconds, and stores (connection, correlation id) of each in order of arrival."""
+    """Answers every frame after `delay` seconds, and stores (connection, correlation id) of each in
+    order of arrival.
+    """
 
     def __init__(self, exchange, answer, delay):
         self.exchange, self.answer, self.delay, self.buffer = exchange, answer, delay, b""
@@ -48,7 +50,9 @@ class FrameServer(asyncio.Protocol):
 
 
 class FrameClient(asyncio.Protocol):
-    """Stores its responses, with the virtual millisecond, and the error that ended the connection."""
+    """Stores its responses, with the virtual millisecond, and the error that ended the
+    connection.
+    """
 
     def __init__(self, sim):
         self.sim, self.received, self.times, self.lost, self.transport = sim, b"", [], None, None
@@ -77,13 +81,21 @@ class FrameClient(asyncio.Protocol):
 class FrameExchange:
     """A server on host b; clients on host a, or any other."""
 
-    def __init__(self, sim, answer=lambda frame: response(int.from_bytes(frame[8:12], "big")), delay=0.0, hosts=("a", "b")):
+    def __init__(
+        self,
+        sim,
+        answer=lambda frame: response(int.from_bytes(frame[8:12], "big")),
+        delay=0.0,
+        hosts=("a", "b"),
+    ):
         self.sim, self.seen, self.received = sim, [], bytearray()
         for host in hosts:
             sim.add_host(host)
 
         async def serve():
-            await asyncio.get_running_loop().create_server(lambda: FrameServer(self, answer, delay), "b", PORT)
+            await asyncio.get_running_loop().create_server(
+                lambda: FrameServer(self, answer, delay), "b", PORT
+            )
 
         sim.run_until(sim.spawn("b", serve()))
 
@@ -91,13 +103,19 @@ class FrameExchange:
         """Connect from a host."""
 
         async def dial():
-            return (await asyncio.get_running_loop().create_connection(lambda: FrameClient(self.sim), "b", PORT))[1]
+            return (
+                await asyncio.get_running_loop().create_connection(
+                    lambda: FrameClient(self.sim), "b", PORT
+                )
+            )[1]
 
         return self.sim.run_until(self.sim.spawn(host, dial()), 3600.0)
 
     def say(self, client, data, seconds=0.1):
         """Let a client write, and time pass. Data written from outside is written as the client."""
-        self.sim.loop.schedule(client.transport.process, self.sim.now_ns, client.transport.write, data)
+        self.sim.loop.schedule(
+            client.transport.process, self.sim.now_ns, client.transport.write, data
+        )
         self.sim.run_for(seconds)
 
     @property

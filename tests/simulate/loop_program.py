@@ -1,4 +1,6 @@
-"""A program that uses much of the simulation, run by test_loop in several processes: it prints a digest of its event log."""
+"""A program that uses much of the simulation, run by test_loop in several processes: it prints a
+digest of its event log.
+"""
 
 import asyncio
 import sys
@@ -39,7 +41,9 @@ async def node(sim, host):
     server = await asyncio.start_server(serve, host.name, PORT)
     world.emit(NodeReady())
     while True:
-        done, _ = await asyncio.wait([asyncio.ensure_future(nap(world.random("nap").choice((1, 1, 2)))) for _ in range(9)])
+        done, _ = await asyncio.wait(
+            [asyncio.ensure_future(nap(world.random("nap").choice((1, 1, 2)))) for _ in range(9)]
+        )
         world.emit(NodeStopped(reason=f"{[task.result() for task in done]} {len(server.sockets)}"))
 
 
@@ -54,10 +58,23 @@ async def client(sim, world, number):
                 writer.write(f"{key}\n".encode() * (1 + i * 7))
                 for _ in range(1 + i * 7):
                     await reader.readexactly(len(key) + 1)
-            world.emit(RecordAcknowledged(client_id=world.node, topic=target, partition=0, record_key=key, offset=0))
+            world.emit(
+                RecordAcknowledged(
+                    client_id=world.node, topic=target, partition=0, record_key=key, offset=0
+                )
+            )
             writer.close()
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            world.emit(RecordFailed(client_id=world.node, topic=target, partition=0, record_key=key, error_code=0, reason=repr(error)))
+            world.emit(
+                RecordFailed(
+                    client_id=world.node,
+                    topic=target,
+                    partition=0,
+                    record_key=key,
+                    error_code=0,
+                    reason=repr(error),
+                )
+            )
         await asyncio.sleep(world.random("pause").random())
 
 
@@ -66,12 +83,23 @@ def run(seed: int) -> Simulation:
         sim.on_restart = lambda host: node(sim, host)
         for name in NODES:
             sim.spawn(name, node(sim, sim.add_host(name)))
-        clients = [sim.spawn(f"client-{i}", client(sim, sim.world_of(sim.add_host(f"client-{i}")), i)) for i in range(3)]
+        clients = [
+            sim.spawn(f"client-{i}", client(sim, sim.world_of(sim.add_host(f"client-{i}")), i))
+            for i in range(3)
+        ]
         sim.host("b").clock.jump(-3_000_000_000)
         sim.host("c").clock.drift(200_000)
         faults = [
-            Fault(kind="restart", trigger=OnDisk(file_class=FileClass.PARTITION_LOG, nth=30), params={"power_loss": True}),
-            Fault(kind="restart", trigger=OnDisk(operation="flush", nth=200, host="b"), params={"after_ms": 300}),
+            Fault(
+                kind="restart",
+                trigger=OnDisk(file_class=FileClass.PARTITION_LOG, nth=30),
+                params={"power_loss": True},
+            ),
+            Fault(
+                kind="restart",
+                trigger=OnDisk(operation="flush", nth=200, host="b"),
+                params={"after_ms": 300},
+            ),
             Fault(kind="partition", trigger=AtTime(at_ms=3000), target="client-0<>a"),
             Fault(kind="cut-connection", trigger=OnEvent(kind="RecordSent", nth=50), target="c"),
             Fault(kind="pause", trigger=AtTime(at_ms=9000), target="a"),
@@ -80,7 +108,9 @@ def run(seed: int) -> Simulation:
         injections = [arm(fault, sim) for fault in faults]
         for task in clients:
             sim.run_until(task, limit_s=300)
-        assert all(injection.has_fired for injection in injections), [str(injection.fault) for injection in injections if not injection.has_fired]
+        assert all(injection.has_fired for injection in injections), [
+            str(injection.fault) for injection in injections if not injection.has_fired
+        ]
         return sim
 
 

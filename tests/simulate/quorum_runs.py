@@ -1,4 +1,6 @@
-"""Three controllers and a broker in virtual time under faults drawn from a seed; invariants are checked continuously and at the end."""
+"""Three controllers and a broker in virtual time under faults drawn from a seed; invariants are
+checked continuously and at the end.
+"""
 
 import asyncio
 from random import Random
@@ -10,7 +12,13 @@ from kraftsim.core.raft.voter_set import ReplicaKey
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import ControllerElected, MetadataReverted
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
-from kraftsim.events.raft import MetadataTruncated, SnapshotLoaded, SnapshotWritten, VoteAnswered, VotersChanged
+from kraftsim.events.raft import (
+    MetadataTruncated,
+    SnapshotLoaded,
+    SnapshotWritten,
+    VoteAnswered,
+    VotersChanged,
+)
 from kraftsim.node.clients import InitProducerIdClient
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.outbound import PeerConnection
@@ -30,11 +38,23 @@ class QuorumRun:
     """One run: `run` returns when every node is up again and they agree."""
 
     def __init__(
-        self, simulation: Simulation, seed: int, *, controllers: int = 3, first_voters: int = 0, settings: dict[str, str] | None = None
+        self,
+        simulation: Simulation,
+        seed: int,
+        *,
+        controllers: int = 3,
+        first_voters: int = 0,
+        settings: dict[str, str] | None = None,
     ) -> None:
         self.simulation = simulation
         self.rng = Random(seed)
-        spec = ClusterSpec(controllers=controllers, brokers=1, first_voters=first_voters, seed=seed, settings={**SETTINGS, **(settings or {})})
+        spec = ClusterSpec(
+            controllers=controllers,
+            brokers=1,
+            first_voters=first_voters,
+            seed=seed,
+            settings={**SETTINGS, **(settings or {})},
+        )
         self.cluster = SimulatedCluster(spec, simulation)
         self.names = spec.controller_names
         self.elected: dict[int, str] = {}
@@ -51,14 +71,21 @@ class QuorumRun:
         match event:
             case ControllerElected(leader_epoch=epoch):
                 if self.elected.setdefault(epoch, node) != node:
-                    self.simulation.violation("one-leader-per-epoch", f"epoch {epoch} is led by {self.elected[epoch]} and {node}")
+                    self.simulation.violation(
+                        "one-leader-per-epoch",
+                        f"epoch {epoch} is led by {self.elected[epoch]} and {node}",
+                    )
             case VoteAnswered(is_granted=True, is_pre_vote=False):
                 key = (node, event.leader_epoch)
                 if self.granted.setdefault(key, event.candidate_id) != event.candidate_id:
-                    self.simulation.violation("one-vote-per-epoch", f"{node} voted twice in epoch {event.leader_epoch}")
+                    self.simulation.violation(
+                        "one-vote-per-epoch", f"{node} voted twice in epoch {event.leader_epoch}"
+                    )
             case ProducerIdBlockAllocated():
                 if self.blocks and event.first_producer_id < self.blocks[-1].next_producer_id:
-                    self.simulation.violation("producer-id-blocks-disjoint", f"{event} after {self.blocks[-1]}")
+                    self.simulation.violation(
+                        "producer-id-blocks-disjoint", f"{event} after {self.blocks[-1]}"
+                    )
                 self.blocks.append(event)
 
     def emitted(self, kind: type[T]) -> list[T]:
@@ -82,7 +109,14 @@ class QuorumRun:
     @property
     def leader(self) -> str | None:
         """The active controller; None while there is none."""
-        return next((name for name in self.names if self.cluster.hosts[name].is_alive and self.controller(name).is_active), None)
+        return next(
+            (
+                name
+                for name in self.names
+                if self.cluster.hosts[name].is_alive and self.controller(name).is_active
+            ),
+            None,
+        )
 
     def controller(self, name: str) -> Controller:
         """The current incarnation of a controller by name."""
@@ -93,7 +127,12 @@ class QuorumRun:
     def begin_to_ask(self, ids: int) -> "asyncio.Task[list[int]]":
         """Let a client request producer ids, one after the other."""
         client = self.simulation.add_host("client")
-        requester = InitProducerIdClient(self.simulation.world_of(client), bootstrap=self.cluster.addresses, client_id="asker", retry_backoff_ms=20)
+        requester = InitProducerIdClient(
+            self.simulation.world_of(client),
+            bootstrap=self.cluster.addresses,
+            client_id="asker",
+            retry_backoff_ms=20,
+        )
         return self.simulation.spawn(client, requester.ask(ids))
 
     def key_of(self, name: str) -> ReplicaKey:
@@ -104,12 +143,20 @@ class QuorumRun:
         """Return the request by which a controller becomes a voter."""
         key, spec = self.key_of(name), self.cluster.spec.node(name, host_is_name=True)
         listener = Listener(name="CONTROLLER", host=spec.host, port=spec.port)
-        return AddRaftVoterRequest(cluster_id=None, voter_id=key.id, voter_directory_id=key.directory_id, timeout_ms=10_000, listeners=[listener])
+        return AddRaftVoterRequest(
+            cluster_id=None,
+            voter_id=key.id,
+            voter_directory_id=key.directory_id,
+            timeout_ms=10_000,
+            listeners=[listener],
+        )
 
     def ask_leader(self, body: Message) -> Any:
         """Send a request to the active controller, and retry while it returns REQUEST_TIMED_OUT."""
         tools = self.simulation.hosts.get("tools") or self.simulation.add_host("tools")
-        return self.simulation.run_until(self.simulation.spawn(tools, self._ask_leader(body)), limit_s=60)
+        return self.simulation.run_until(
+            self.simulation.spawn(tools, self._ask_leader(body)), limit_s=60
+        )
 
     async def _ask_leader(self, body: Message) -> Any:
         while True:
@@ -136,18 +183,36 @@ class QuorumRun:
             self._heal(*ends)
 
     def know_the_same(self) -> bool:
-        """Return whether all controllers have the same state, whether they led, followed, or loaded a snapshot."""
+        """Return whether all controllers have the same state, whether they led, followed, or loaded
+        a snapshot.
+        """
         states = [self.controller(name).metadata_writer.state for name in self.names]
-        summaries = [(state.producer_ids.next_producer_id, list(state.cluster.brokers()), state.features.finalized) for state in states]
-        return summaries[0][0] == self.blocks[-1].next_producer_id and all(each == summaries[0] for each in summaries[1:])
+        summaries = [
+            (
+                state.producer_ids.next_producer_id,
+                list(state.cluster.brokers()),
+                state.features.finalized,
+            )
+            for state in states
+        ]
+        return summaries[0][0] == self.blocks[-1].next_producer_id and all(
+            each == summaries[0] for each in summaries[1:]
+        )
 
     def log_of(self, name: str) -> list[bytes]:
         """Return the batches of a controller's log, as they are on its disk."""
         names = self.cluster.hosts[name].durable.names
         found = []
-        for path in sorted(path for path in names if path.startswith("__cluster_metadata-0/") and path.endswith(".log")):
+        for path in sorted(
+            path
+            for path in names
+            if path.startswith("__cluster_metadata-0/") and path.endswith(".log")
+        ):
             data = bytes(names[path].cache)
-            found += [data[batch.position : batch.position + batch.size_bytes] for batch in split_batches(data)]
+            found += [
+                data[batch.position : batch.position + batch.size_bytes]
+                for batch in split_batches(data)
+            ]
         return found
 
     def check_logs(self) -> None:
@@ -155,21 +220,32 @@ class QuorumRun:
         committed = min(self.controller(name).raft.high_watermark or 0 for name in self.names)
         logs = {}
         for name in self.names:
-            batches = [batch for batch in self.log_of(name) if next(split_batches(batch)).next_offset <= committed]
+            batches = [
+                batch
+                for batch in self.log_of(name)
+                if next(split_batches(batch)).next_offset <= committed
+            ]
             logs[name] = {next(split_batches(batch)).base_offset: batch for batch in batches}
         for name, other in zip(self.names, self.names[1:], strict=False):
             common = logs[name].keys() & logs[other].keys()
-            assert all(logs[name][offset] == logs[other][offset] for offset in common), f"{name} and {other} disagree"
+            assert all(logs[name][offset] == logs[other][offset] for offset in common), (
+                f"{name} and {other} disagree"
+            )
 
     def is_settled(self) -> bool:
         """Return whether there is one leader, and all have applied the same records."""
         nodes = [self.controller(name) for name in self.names]
         if [node.is_active for node in nodes].count(True) != 1:
             return False
-        return all(node.raft.high_watermark is not None and node.raft.applied_end_offset >= self._target() for node in nodes)
+        return all(
+            node.raft.high_watermark is not None and node.raft.applied_end_offset >= self._target()
+            for node in nodes
+        )
 
     def _target(self) -> int:
-        leader = next(self.controller(name) for name in self.names if self.controller(name).is_active)
+        leader = next(
+            self.controller(name) for name in self.names if self.controller(name).is_active
+        )
         return (leader.raft.high_watermark or 0) - 3
 
     async def _do_harm(self, seconds: float) -> None:

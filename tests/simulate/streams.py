@@ -1,4 +1,6 @@
-"""Two ends of a simulated connection that store everything they receive, for tests of the network and its faults."""
+"""Two ends of a simulated connection that store everything they receive, for tests of the network
+and its faults.
+"""
 
 import asyncio
 
@@ -70,7 +72,9 @@ class Pair:
 
     def connect(self, name="b", port=PORT, host="a"):
         async def dial():
-            _, protocol = await asyncio.get_running_loop().create_connection(lambda: Recorder(self.sim), name, port)
+            _, protocol = await asyncio.get_running_loop().create_connection(
+                lambda: Recorder(self.sim), name, port
+            )
             return protocol
 
         protocol = self.sim.run_until(self.sim.spawn(host, dial()), HOUR)

@@ -1,4 +1,6 @@
-"""Many seeds: spread over processes, always the same first finding, kept and replayed; a run that proves nothing is not called clean."""
+"""Many seeds: spread over processes, always the same first finding, kept and replayed; a run that
+proves nothing is not called clean.
+"""
 
 import gc
 import json
@@ -42,33 +44,51 @@ def kraftsim_with(start_up: str, directory: Path, *words: str) -> subprocess.Com
     """Run the command in processes that start with extra code."""
     (directory / "sitecustomize.py").write_text(start_up)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(directory), os.getcwd()])}
-    return subprocess.run([sys.executable, "-m", "kraftsim", *words], capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        [sys.executable, "-m", "kraftsim", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
 
 
 def test_first_finding_is_the_same_with_any_number_of_workers(tmp_path):
-    """A campaign stops at its first violation, that of the lowest seed; the run is kept, and its replay file
-    reproduces it byte for byte.
+    """A campaign stops at its first violation, that of the lowest seed; the run is kept, and its
+    replay file reproduces it byte for byte.
     """
     alone = sweep(NAME, seeds=range(1, 5), terms=Terms(bugs=(BUG,)), workers=1)
     together = sweep(NAME, seeds=range(1, 5), terms=Terms(bugs=(BUG,)), workers=2, out=tmp_path)
     assert [run.seed for run in together.found] == [run.seed for run in alone.found]
     found = together.found[0]
-    assert (found.violations, found.events_sha256) == (alone.found[0].violations, alone.found[0].events_sha256)
+    assert (found.violations, found.events_sha256) == (
+        alone.found[0].violations,
+        alone.found[0].events_sha256,
+    )
     assert found.out == str(tmp_path / f"{NAME}-{found.seed}")
     again = run_request(read_replay(Path(found.out)).request())
-    assert (again.invariants_violated, again.events_sha256) == (found.invariants_violated, found.events_sha256)
+    assert (again.invariants_violated, again.events_sha256) == (
+        found.invariants_violated,
+        found.events_sha256,
+    )
 
 
 def test_fault_kind_that_never_takes_effect_fails_the_campaign(monkeypatch):
-    """Nothing is ever sent from one broker to another here, so a slow link between them tests nothing: that must not pass as clean."""
+    """Nothing is ever sent from one broker to another here, so a slow link between them tests
+    nothing: that must not pass as clean.
+    """
     idle = Fault(kind="slow-link", target="broker-1>broker-2", trigger=AtTime(at_ms=1))
     monkeypatch.setattr(RunRequest, "schedule", lambda request: (idle,) * 20)
-    done = CliRunner().invoke(kraftsim, ["sweep", CHEAP, "--seeds", "1", "--jobs", "1"], standalone_mode=False)
+    done = CliRunner().invoke(
+        kraftsim, ["sweep", CHEAP, "--seeds", "1", "--jobs", "1"], standalone_mode=False
+    )
     assert "fault slow-link was never effective" in done.output
     assert done.return_value == 2
     monkeypatch.setattr(RunRequest, "schedule", lambda request: (idle,) * 19)
     few = campaign((CHEAP,), seeds=[1], jobs=1)
-    assert (few.idle_kinds, few.is_inconclusive) == ((), False), "a few of a kind prove nothing about it"
+    assert (few.idle_kinds, few.is_inconclusive) == ((), False), (
+        "a few of a kind prove nothing about it"
+    )
 
 
 def test_campaign_resumes_where_its_journal_ends(tmp_path):
@@ -77,7 +97,13 @@ def test_campaign_resumes_where_its_journal_ends(tmp_path):
     first = campaign((CHEAP,), seeds=range(1, 3), jobs=1, journal=journal)
     journal.write_bytes(journal.read_bytes() + b'{"result":')
     seen: list[tuple[int, int]] = []
-    both = campaign((CHEAP,), seeds=range(1, 4), jobs=1, journal=journal, report=lambda progress: seen.append((progress.seeds, progress.resumed)))
+    both = campaign(
+        (CHEAP,),
+        seeds=range(1, 4),
+        jobs=1,
+        journal=journal,
+        report=lambda progress: seen.append((progress.seeds, progress.resumed)),
+    )
     assert (first.sweeps[0].seeds_run, both.sweeps[0].seeds_run) == (2, 3)
     assert seen[-1] == (3, 2)
     assert len(journal.read_bytes().splitlines()) == 4
@@ -95,12 +121,24 @@ def test_scenarios_share_a_campaign_and_a_budget_ends_it():
 
 def test_worker_that_dies_costs_one_seed_and_is_a_finding(tmp_path):
     """A crash of the process that runs a seed must neither pass as clean nor end the campaign."""
-    words = ("sweep", CHEAP, "--seeds", "4", "--jobs", "2", "--keep-going", "--json", str(tmp_path / "found.json"))
+    words = (
+        "sweep",
+        CHEAP,
+        "--seeds",
+        "4",
+        "--jobs",
+        "2",
+        "--keep-going",
+        "--json",
+        str(tmp_path / "found.json"),
+    )
     done = kraftsim_with(DIES, tmp_path, *words)
     assert done.returncode == 1, done.stdout + done.stderr
     (found,) = json.loads((tmp_path / "found.json").read_text())["sweeps"]
     assert (found["seeds_run"], found["clean"]) == (4, 3)
-    assert [(run["seed"], run["trouble"]) for run in found["found"]] == [(2, "its worker process died (exit code 9)")]
+    assert [(run["seed"], run["trouble"]) for run in found["found"]] == [
+        (2, "its worker process died (exit code 9)")
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +162,20 @@ def test_compared_runs_may_have_a_smaller_workload(compared):
 
 
 def test_campaign_with_another_workload_is_replayed_with_it(tmp_path):
-    """Its parameters are in the line that replays a finding, and a journal can be resumed only with the same ones."""
-    journal, words = tmp_path / "journal.jsonl", ["sweep", NAME, "--seeds", "1", "--bug", BUG, "--jobs", "1"]
-    done = CliRunner().invoke(kraftsim, [*words, "--work", "askers=1", "--resume", str(journal), "--out", str(tmp_path / "found")])
-    command = next(line.split("replay: ")[1] for line in done.output.splitlines() if "replay: " in line)
+    """Its parameters are in the line that replays a finding, and a journal can be resumed only with
+    the same ones.
+    """
+    journal, words = (
+        tmp_path / "journal.jsonl",
+        ["sweep", NAME, "--seeds", "1", "--bug", BUG, "--jobs", "1"],
+    )
+    done = CliRunner().invoke(
+        kraftsim,
+        [*words, "--work", "askers=1", "--resume", str(journal), "--out", str(tmp_path / "found")],
+    )
+    command = next(
+        line.split("replay: ")[1] for line in done.output.splitlines() if "replay: " in line
+    )
     assert " --work askers=1 " in command
     again = command.split()[1:]
     place = Path(again[again.index("--out") + 1])
@@ -140,7 +188,9 @@ def test_campaign_with_another_workload_is_replayed_with_it(tmp_path):
 
 def test_dependence_on_the_hash_seed_is_found_with_its_first_event(tmp_path):
     """Otherwise the test above could not fail."""
-    done = kraftsim_with(DEPENDS_ON_THE_HASH_SEED, tmp_path, "sweep", CHEAP, "--seeds", "1", "--check-identity")
+    done = kraftsim_with(
+        DEPENDS_ON_THE_HASH_SEED, tmp_path, "sweep", CHEAP, "--seeds", "1", "--check-identity"
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 of 1 seeds differ" in done.stdout
     assert "first event" in done.stdout
@@ -148,32 +198,56 @@ def test_dependence_on_the_hash_seed_is_found_with_its_first_event(tmp_path):
 
 def test_compared_run_with_a_violation_is_reported(tmp_path):
     """Four equal logs of a run that violates an invariant are still a failure."""
-    done = kraftsim_with("", tmp_path, "sweep", NAME, "--seeds", "1", "--bug", BUG, "--work", "askers=1", "--check-identity")
+    done = kraftsim_with(
+        "",
+        tmp_path,
+        "sweep",
+        NAME,
+        "--seeds",
+        "1",
+        "--bug",
+        BUG,
+        "--work",
+        "askers=1",
+        "--check-identity",
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "0 of 1 seeds differ" in done.stdout
     assert "1 not clean" in done.stdout
     assert f"replay: kraftsim scenario {NAME} --mode sim --seed 1" in done.stdout
 
 
-@pytest.mark.parametrize("option", [["--jobs", "2"], ["--out", "found"], ["--resume", "journal"], ["--spark", "local[2]"]])
+@pytest.mark.parametrize(
+    "option",
+    [["--jobs", "2"], ["--out", "found"], ["--resume", "journal"], ["--spark", "local[2]"]],
+)
 def test_options_without_effect_on_a_comparison_are_rejected(option):
     """Instead of silently ignored."""
-    done = CliRunner().invoke(kraftsim, ["sweep", CHEAP, "--seeds", "1", "--check-identity", *option])
+    done = CliRunner().invoke(
+        kraftsim, ["sweep", CHEAP, "--seeds", "1", "--check-identity", *option]
+    )
     assert done.exit_code == 3
     assert option[0] in done.output
 
 
 def test_progress_line_has_rate_remaining_time_and_findings():
     """One human-readable line while it runs."""
-    progress = Progress(total=100, seeds=30, resumed=10, cpu_seconds=15.0, violated=1, faults={"kill": (5, 4, 3)})
+    progress = Progress(
+        total=100, seeds=30, resumed=10, cpu_seconds=15.0, violated=1, faults={"kill": (5, 4, 3)}
+    )
     assert line(progress, 10.0) == "30/100 seeds, 2.0/s, 2.00 per CPU second, 0:35 left, 1 violated"
     assert faults(progress) == "armed/fired/bit: kill 5/4/3"
 
 
 def test_run_leaves_nothing_behind_in_its_process():
-    """Workers run thousands of seeds: a table that retains every simulation would fill the memory."""
+    """Workers run thousands of seeds: a table that retains every simulation would fill the
+    memory.
+    """
     trigger = OnState(states=("leader",))
-    whole = (Fault(kind="pause", target="leader", trigger=AtTime(at_ms=500), params={"duration_ms": 50}), Fault(kind="slow-disk", trigger=trigger))
+    whole = (
+        Fault(kind="pause", target="leader", trigger=AtTime(at_ms=500), params={"duration_ms": 50}),
+        Fault(kind="slow-disk", trigger=trigger),
+    )
     result = run_request(RunRequest(scenario=scenario(CHEAP), mode=Mode.SIM, seed=1, faults=whole))
     assert result.faults["pause"][1] == 1, "\n".join(result.lines())
     gc.collect()

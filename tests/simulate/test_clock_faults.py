@@ -1,5 +1,5 @@
-"""The effects of each clock fault: who observes it, who does not, and that the clock is correct afterwards, without a
-jump where there was none.
+"""The effects of each clock fault: who observes it, who does not, and that the clock is correct
+afterwards, without a jump where there was none.
 """
 
 import asyncio
@@ -33,18 +33,34 @@ def sim():
 
 
 def inject(sim, kind, **params):
-    injection = arm(Fault(kind=kind, target="a", trigger=AtTime(at_ms=sim.now_ns // 1_000_000), params={"duration_ms": 0, **params}), sim)
+    injection = arm(
+        Fault(
+            kind=kind,
+            target="a",
+            trigger=AtTime(at_ms=sim.now_ns // 1_000_000),
+            params={"duration_ms": 0, **params},
+        ),
+        sim,
+    )
     sim.run_for(0)
     return injection
 
 
 def times(sim, seconds, step=0.1):
-    """Return (true, wall, monotonic) in milliseconds since the start, at every step, as a process on host a reads them."""
+    """Return (true, wall, monotonic) in milliseconds since the start, at every step, as a process
+    on host a reads them.
+    """
     clock, start = sim.world_of("a").clock, sim.now_ns // 1_000_000
     wall, monotonic, found = clock.wall_ms(), clock.monotonic_ms(), []
     for _ in range(round(seconds / step)):
         sim.run_for(step)
-        found.append((sim.now_ns // 1_000_000 - start, clock.wall_ms() - wall, clock.monotonic_ms() - monotonic))
+        found.append(
+            (
+                sim.now_ns // 1_000_000 - start,
+                clock.wall_ms() - wall,
+                clock.monotonic_ms() - monotonic,
+            )
+        )
     return found
 
 
@@ -61,11 +77,15 @@ def test_node_with_a_wrong_clock_keeps_every_guarantee(kind, params, target) -> 
         assert cluster.inject(kind, target, params).is_effective
         assert cluster.host(target).process.incarnation == 1
         cluster.simulation.run_for(20)
-        assert abs(cluster.host(target).clock.error_ns) < 2, "back to normal up to one nanosecond of rounding"
+        assert abs(cluster.host(target).clock.error_ns) < 2, (
+            "back to normal up to one nanosecond of rounding"
+        )
 
 
 def test_every_kind_of_the_family_has_a_row() -> None:
-    assert {kind.name for kind in FAULTS.all() if kind.family.value == "clock"} == {kind for kind, _ in ROWS}
+    assert {kind.name for kind in FAULTS.all() if kind.family.value == "clock"} == {
+        kind for kind, _ in ROWS
+    }
 
 
 @pytest.mark.parametrize("by_ms", [-3000, 3000])
@@ -78,11 +98,15 @@ def test_offset_starts_and_ends_without_a_jump(sim, by_ms):
     assert error_ms(sim) == 0
     for steps in (coming, going):
         walls = [0, *(wall for _, wall, _ in steps)]
-        assert all(49 <= later - earlier <= 151 for earlier, later in itertools.pairwise(walls)), "from half as fast to half as fast again"
+        assert all(49 <= later - earlier <= 151 for earlier, later in itertools.pairwise(walls)), (
+            "from half as fast to half as fast again"
+        )
         assert all(abs(monotonic - true) <= 1 for true, _, monotonic in steps)
 
 
-@pytest.mark.parametrize(("kind", "by_ms"), [("clock-jump-forward", 3_600_000), ("clock-jump-back", -10_000)])
+@pytest.mark.parametrize(
+    ("kind", "by_ms"), [("clock-jump-forward", 3_600_000), ("clock-jump-back", -10_000)]
+)
 def test_jump_affects_only_the_wall_clock_and_is_undone(sim, kind, by_ms):
     clock = sim.world_of("a").clock
     before = clock.wall_ms()
@@ -105,7 +129,9 @@ def test_frozen_clock_does_not_advance_until_healed(sim):
 
 
 def test_drift_affects_both_clocks_and_their_timers(sim):
-    """With a clock twice as fast a second takes half of one; afterwards the monotonic clock keeps its lead and the wall clock loses it."""
+    """With a clock twice as fast a second takes half of one; afterwards the monotonic clock keeps
+    its lead and the wall clock loses it.
+    """
     injection = inject(sim, "clock-drift", ppm=1_000_000)
 
     async def wait():
@@ -123,7 +149,10 @@ def test_drift_affects_both_clocks_and_their_timers(sim):
 
 
 def test_faults_of_one_clock_add_up_and_end_separately(sim):
-    injections = [inject(sim, "clock-jump-forward", by_ms=5000), inject(sim, "clock-jump-back", by_ms=1000)]
+    injections = [
+        inject(sim, "clock-jump-forward", by_ms=5000),
+        inject(sim, "clock-jump-back", by_ms=1000),
+    ]
     injections += [inject(sim, "clock-drift", ppm=ppm) for ppm in (100_000, -100_000)]
     assert error_ms(sim) == 4000
     sim.run_for(3)

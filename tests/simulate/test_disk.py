@@ -40,7 +40,11 @@ def test_file_behaves_as_on_a_real_disk(sim):
     assert file.read(1, 3) == b"bcd" and file.read(5, 100) == b"fg" and file.size_bytes == 7
     file.truncate(3)
     assert disk.read(LOG) == b"abc" and disk.exists(LOG)
-    assert disk.list("") == ["t-0"] and disk.list("t-0") == ["00000000000000000000.log"] and disk.list("x") == []
+    assert (
+        disk.list("") == ["t-0"]
+        and disk.list("t-0") == ["00000000000000000000.log"]
+        and disk.list("x") == []
+    )
     assert disk.open(LOG).size_bytes == 3
     disk.remove(LOG)
     for missing in (disk.read, disk.remove):
@@ -63,7 +67,10 @@ def test_file_behaves_as_on_a_real_disk(sim):
     ids=["append", "read", "slice", "size", "truncate", "flush"],
 )
 def test_closed_file_cannot_be_used(sim, use):
-    """On a real disk its descriptor is gone. It is always a bug in kraftsim, not a broken disk, so it ends the run."""
+    """On a real disk its descriptor is gone.
+
+    It is always a bug in kraftsim, not a broken disk, so it ends the run.
+    """
     file = disk_of(sim).open(LOG)
     file.append([b"abc"])
     file.close()
@@ -107,8 +114,8 @@ def test_power_loss_keeps_flushed_data_and_names(sim):
 
 
 def test_outcomes_of_unflushed_bytes_and_names():
-    """A power loss removes all unflushed data, leaves a torn end or some sectors, or removes nothing: each outcome
-    occurs, and never a byte that was not written.
+    """A power loss removes all unflushed data, leaves a torn end or some sectors, or removes
+    nothing: each outcome occurs, and never a byte that was not written.
     """
     fates, names = set(), set()
     written = bytes(range(1, 251)) * 10
@@ -132,10 +139,20 @@ def test_outcomes_of_unflushed_bytes_and_names():
             names.add(disk_of(sim).exists("unnamed"))
             assert content.startswith(b"flushed")
             kept = content[7:]
-            assert len(kept) <= len(written) and all(byte in (0, written[i]) for i, byte in enumerate(kept))
+            assert len(kept) <= len(written) and all(
+                byte in (0, written[i]) for i, byte in enumerate(kept)
+            )
             survivors = sum(1 for i, byte in enumerate(kept) if byte == written[i])
             assert lost == len(written) - survivors + (not disk_of(sim).exists("unnamed"))
-            fates.add("all lost" if not kept else "all kept" if kept == written else "prefix" if written.startswith(kept) else "sectors")
+            fates.add(
+                "all lost"
+                if not kept
+                else "all kept"
+                if kept == written
+                else "prefix"
+                if written.startswith(kept)
+                else "sectors"
+            )
     assert fates == {"all lost", "all kept", "prefix", "sectors"}
     assert names == {True, False}
 
@@ -161,7 +178,9 @@ def test_unflushed_truncation_may_be_undone():
 
 
 def test_replace_leaves_the_old_or_the_new_file_at_any_time():
-    """The crash comes after k nanoseconds, for many k; at the end the new file is certain to be there."""
+    """The crash comes after k nanoseconds, for many k; at the end the new file is certain to be
+    there.
+    """
     for power_loss in (True, False):
         seen = []
         for step in range(40):
@@ -214,7 +233,9 @@ def test_full_disk_writes_a_part_and_fails(sim):
 
 
 def test_slow_disk_is_slow(sim):
-    sim.host("a").durable.faults.slow.append(Slowness(factor=100, record_effect=lambda effect: None))
+    sim.host("a").durable.faults.slow.append(
+        Slowness(factor=100, record_effect=lambda effect: None)
+    )
     run(sim, disk_of(sim).open(LOG).flush())
     assert sim.now_ns >= 50_000_000
 
@@ -248,7 +269,9 @@ def test_two_flushes_of_one_file_cover_the_writes_before_each(sim):
         file.truncate(0)
         file.append([b"xyz"])
         await second
-        assert inode.flushed_bytes == 0, "data written after a truncation is not covered by an earlier flush"
+        assert inode.flushed_bytes == 0, (
+            "data written after a truncation is not covered by an earlier flush"
+        )
 
     run(sim, write())
 
@@ -292,7 +315,10 @@ def test_renamed_directory_has_one_of_the_names_after_a_power_loss():
                         await disk.flush_directory("")
 
                 run(sim, write(disk_of(sim), flushes))
-                assert disk_of(sim).list("y") == ["one", "two"] and disk_of(sim).read("y/one") == b"abc"
+                assert (
+                    disk_of(sim).list("y") == ["one", "two"]
+                    and disk_of(sim).read("y/one") == b"abc"
+                )
                 reboot(sim, power_loss=True)
                 left = disk_of(sim).list("x"), disk_of(sim).list("y")
                 assert left in ((["one", "two"], []), ([], ["one", "two"]))

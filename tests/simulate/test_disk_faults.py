@@ -1,5 +1,5 @@
-"""The effects of each disk fault on a node: it recovers, or it stops with one line that has the reason, and nothing
-remains once it is healed.
+"""The effects of each disk fault on a node: it recovers, or it stops with one line that has the
+reason, and nothing remains once it is healed.
 """
 
 import asyncio
@@ -25,10 +25,17 @@ from tests.simulate.quorum_runs import QuorumRun
 FOLLOWER, BROKER = "controller-102", "broker-1"
 LOG = FileClass.METADATA_LOG
 MIDDLE_OF_A_WRITE = OnDisk(operation="flush", file_class=LOG, host=FOLLOWER, nth=5, moment="before")
-AFTER_A_RENAME = OnDisk(operation="rename", file_class=FileClass.CHECKPOINT, host=FOLLOWER, nth=1, moment="after")
+AFTER_A_RENAME = OnDisk(
+    operation="rename", file_class=FileClass.CHECKPOINT, host=FOLLOWER, nth=1, moment="after"
+)
 OFTEN_CHECKPOINTED = {"log.flush.offset.checkpoint.interval.ms": "200"}
 
-STAYS, GOES_DOWN, RESTARTS, REFUSES = "stays up", "goes down", "dies and comes back", "does not start before it is healed"
+STAYS, GOES_DOWN, RESTARTS, REFUSES = (
+    "stays up",
+    "goes down",
+    "dies and comes back",
+    "does not start before it is healed",
+)
 
 ROWS = [
     ("disk-full", FOLLOWER, None, {}, GOES_DOWN),
@@ -58,8 +65,12 @@ KINDS = sorted({row[0] for row in ROWS})
 
 
 @pytest.mark.parametrize(("kind", "target", "trigger", "params", "outcome"), ROWS)
-def test_node_recovers_from_a_disk_fault_or_reports_why_not(kind, target, trigger, params, outcome) -> None:
-    """Apache Kafka halts when its only log directory fails; a node that was only killed, or lost power, recovers by itself."""
+def test_node_recovers_from_a_disk_fault_or_reports_why_not(
+    kind, target, trigger, params, outcome
+) -> None:
+    """Apache Kafka halts when its only log directory fails; a node that was only killed, or lost
+    power, recovers by itself.
+    """
     with fault_cluster() as cluster:
         target = cluster.leader if target == "leader" else target
         injection = cluster.inject(kind, target, params, trigger)
@@ -68,7 +79,9 @@ def test_node_recovers_from_a_disk_fault_or_reports_why_not(kind, target, trigge
         reasons = [event.reason for event in cluster.of(NodeFailed, target)]
         if outcome is GOES_DOWN or outcome is REFUSES:
             assert reasons and all("\n" not in reason for reason in reasons), "in one line"
-            assert outcome is REFUSES or all(" failed: " in reason and cluster.of(DiskFailed, target) for reason in reasons), "and has the reason"
+            assert outcome is REFUSES or all(
+                " failed: " in reason and cluster.of(DiskFailed, target) for reason in reasons
+            ), "and has the reason"
             assert incarnation == (2 if outcome is GOES_DOWN else 3)
         else:
             assert reasons == [] and incarnation == (1 if outcome is STAYS else 2)
@@ -82,24 +95,37 @@ def test_torn_tail_is_truncated_and_replicated_again() -> None:
     """Unflushed records were not acknowledged."""
     with fault_cluster() as cluster:
         cluster.inject("torn-write", FOLLOWER, {"shape": "zeros"}, MIDDLE_OF_A_WRITE)
-        (recovered,) = (event for event in cluster.of(LogRecovered, FOLLOWER)[1:] if event.truncated_bytes)
+        (recovered,) = (
+            event for event in cluster.of(LogRecovered, FOLLOWER)[1:] if event.truncated_bytes
+        )
         assert cluster.controller(FOLLOWER).raft.log_end_offset > recovered.next_offset
 
 
 def test_corruption_below_the_recovery_point_stops_a_voter_until_healed() -> None:
-    """It would lose what it acknowledged. The log is left unchanged, so that nothing is lost for good."""
+    """It would lose what it acknowledged.
+
+    The log is left unchanged, so that nothing is lost for good.
+    """
     with fault_cluster(settings=OFTEN_CHECKPOINTED) as cluster:
         path = cluster.host(FOLLOWER).durable.durable_files(LOG)[0]
         injection = cluster.inject("bit-rot", FOLLOWER, {"file_class": "metadata-log"})
         assert injection.is_effective
         (reason,) = [event.reason for event in cluster.of(NodeFailed, FOLLOWER)]
-        assert "is damaged at offset" in reason and "records that were committed may be gone" in reason
-        assert [event.truncated_bytes for event in cluster.of(LogRecovered, FOLLOWER)] == [0, 0], path
+        assert (
+            "is damaged at offset" in reason and "records that were committed may be gone" in reason
+        )
+        assert [event.truncated_bytes for event in cluster.of(LogRecovered, FOLLOWER)] == [0, 0], (
+            path
+        )
 
 
 def test_truncated_snapshot_prevents_a_start_if_the_log_begins_behind_it() -> None:
     """Its records exist nowhere else. Healed, the node starts."""
-    settings = {"metadata.log.segment.bytes": "400", "metadata.max.retention.bytes": "800", "metadata.log.max.record.bytes.between.snapshots": "500"}
+    settings = {
+        "metadata.log.segment.bytes": "400",
+        "metadata.max.retention.bytes": "800",
+        "metadata.log.max.record.bytes.between.snapshots": "500",
+    }
     with fault_cluster(settings=settings) as cluster:
         injection = cluster.inject("truncated-snapshot", BROKER, {"duration_ms": 3000})
         assert injection.is_effective
@@ -110,13 +136,27 @@ def test_truncated_snapshot_prevents_a_start_if_the_log_begins_behind_it() -> No
 
 def test_damaged_old_snapshot_stops_the_node_when_it_is_read() -> None:
     """The node runs on the newest one; whether the oldest has expired cannot be read any more."""
-    with fault_cluster(settings={"metadata.log.max.record.bytes.between.snapshots": "500"}) as cluster:
+    with fault_cluster(
+        settings={"metadata.log.max.record.bytes.between.snapshots": "500"}
+    ) as cluster:
         cluster.simulation.run_for(10)
         durable = cluster.host(BROKER).durable
-        snapshots = [path for path in durable.durable_files(FileClass.CHECKPOINT) if path.endswith(".checkpoint")]
+        snapshots = [
+            path
+            for path in durable.durable_files(FileClass.CHECKPOINT)
+            if path.endswith(".checkpoint")
+        ]
         assert len(snapshots) > 2
         oldest = durable.names[snapshots[0]]
-        oldest.hurt(Damage(position=0, right=bytes(oldest.cache), wrong=b"", effect="", record_effect=lambda effect: None))
+        oldest.hurt(
+            Damage(
+                position=0,
+                right=bytes(oldest.cache),
+                wrong=b"",
+                effect="",
+                record_effect=lambda effect: None,
+            )
+        )
         cluster.simulation.kill(cluster.host(BROKER))
         cluster.simulation.restart(cluster.host(BROKER))
         cluster.simulation.run_for(65)
@@ -125,11 +165,17 @@ def test_damaged_old_snapshot_stops_the_node_when_it_is_read() -> None:
 
 
 def test_damaged_file_is_not_damaged_again() -> None:
-    """Two overlapping damages could not be healed separately: the first healing would restore the other's damage."""
+    """Two overlapping damages could not be healed separately: the first healing would restore the
+    other's damage.
+    """
     with Simulation(1) as simulation:
         host = simulation.add_host("node")
         host.durable.names = {"whole": Inode(b"abcdef"), "cut": Inode(b"abcdef")}
-        host.durable.names["cut"].hurt(Damage(position=3, right=b"def", wrong=b"", effect="", record_effect=lambda effect: None))
+        host.durable.names["cut"].hurt(
+            Damage(
+                position=3, right=b"def", wrong=b"", effect="", record_effect=lambda effect: None
+            )
+        )
         assert sound_files(host, ["whole", "cut"]) == ["whole"]
 
 
@@ -143,26 +189,42 @@ def test_broker_without_its_disk_has_another_directory_id() -> None:
 
 
 def test_voter_that_lost_its_disk_must_rejoin_the_quorum() -> None:
-    """With voters in the log a new directory id has no vote, whatever its node id; the old one is removed, the new one added (KIP-853)."""
+    """With voters in the log a new directory id has no vote, whatever its node id; the old one is
+    removed, the new one added (KIP-853).
+    """
     with Simulation(2) as simulation:
         run = QuorumRun(simulation, 2, first_voters=3)
         run.cluster.start()
         simulation.run_until(lambda: run.leader is not None, limit_s=30)
         lost = next(name for name in run.names if name != run.leader)
         old = run.key_of(lost)
-        injection = arm(Fault(kind="lost-disk", target=lost, trigger=AtTime(at_ms=simulation.now_ns // 1_000_000)), simulation)
+        injection = arm(
+            Fault(
+                kind="lost-disk", target=lost, trigger=AtTime(at_ms=simulation.now_ns // 1_000_000)
+            ),
+            simulation,
+        )
         requester = run.begin_to_ask(3000)
         simulation.run_until(requester, limit_s=60)
         new = run.key_of(lost)
         quorum = run.controller(lost).raft.quorum
-        assert injection.is_effective and new.id == old.id and new.directory_id != old.directory_id and not quorum.is_voter
-        gone = RemoveRaftVoterRequest(cluster_id=None, voter_id=old.id, voter_directory_id=old.directory_id)
+        assert (
+            injection.is_effective
+            and new.id == old.id
+            and new.directory_id != old.directory_id
+            and not quorum.is_voter
+        )
+        gone = RemoveRaftVoterRequest(
+            cluster_id=None, voter_id=old.id, voter_directory_id=old.directory_id
+        )
         assert run.ask_leader(gone).error_code == ErrorCode.NONE
         assert run.ask_leader(run.joining(lost)).error_code == ErrorCode.NONE
         simulation.run_until(lambda: run.controller(lost).raft.quorum.is_voter, limit_s=30)
         simulation.kill(next(name for name in run.names if name not in (lost, run.leader)))
         simulation.run_for(5)
-        assert run.leader is not None and len(set(requester.result())) == 3000, "with the added voter there is a majority again"
+        assert run.leader is not None and len(set(requester.result())) == 3000, (
+            "with the added voter there is a majority again"
+        )
         assert (simulation.troubles, simulation.violations, run.cluster.failures) == ([], [], [])
 
 
@@ -170,7 +232,15 @@ def test_quorum_commits_while_the_leaders_flushes_hang() -> None:
     """Two of three have the records on disk; the leader's own flush is not needed."""
     with fault_cluster() as cluster:
         leader = cluster.leader
-        injection = arm(Fault(kind="stuck-flush", target=leader, trigger=AtTime(at_ms=cluster.now_ms), params={"duration_ms": 0}), cluster.simulation)
+        injection = arm(
+            Fault(
+                kind="stuck-flush",
+                target=leader,
+                trigger=AtTime(at_ms=cluster.now_ms),
+                params={"duration_ms": 0},
+            ),
+            cluster.simulation,
+        )
         cluster.simulation.run_for(0.1)
         before = cluster.controller(leader).raft.high_watermark or 0
         cluster.simulation.run_for(1)
@@ -179,7 +249,8 @@ def test_quorum_commits_while_the_leaders_flushes_hang() -> None:
         injection.end()
 
 
-# The disk itself ----------------------------------------------------------------------------------------------------------------------------------
+# The disk itself
+# --------------------------------------------------------------------------------------------------
 
 PATH = "t-0/0.log"
 
@@ -218,29 +289,46 @@ def torn(seed, fate, before=700):
         file.append([WRITTEN])
         losses = sim.power_off("a", Wreck(names=Names.KEPT, fate=fate))
         left = bytes(sim.host("a").durable.names[PATH].cache)[before:]
-        assert losses.lost_bytes == sum(at >= len(left) or left[at] != byte for at, byte in enumerate(WRITTEN))
+        assert losses.lost_bytes == sum(
+            at >= len(left) or left[at] != byte for at, byte in enumerate(WRITTEN)
+        )
         assert losses.torn_files == (fate in (Fate.PREFIX, Fate.HOLES, Fate.ZEROS))
         return left
 
 
 def test_sectors_survive_or_are_lost_whole_in_any_order():
-    """A sector of 512 bytes is complete or lost; flushed bytes may share a sector with unflushed ones."""
+    """A sector of 512 bytes is complete or lost; flushed bytes may share a sector with unflushed
+    ones.
+    """
     first = SECTOR_BYTES - 700 % SECTOR_BYTES
     ends = [first, *range(first + SECTOR_BYTES, len(WRITTEN), SECTOR_BYTES), len(WRITTEN)]
     later_without_earlier = 0
     for seed in range(20):
         prefix, holes = torn(seed, Fate.PREFIX), torn(seed, Fate.HOLES)
         assert WRITTEN.startswith(prefix) and len(prefix) in ends[:-1]
-        there = [holes[start:end] == WRITTEN[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        there = [
+            holes[start:end] == WRITTEN[start:end]
+            for start, end in zip([0, *ends], ends, strict=False)
+        ]
         assert any(there) and not all(there)
-        assert all(not any(holes[start:end]) for start, end, kept in zip([0, *ends], ends, there, strict=False) if not kept)
+        assert all(
+            not any(holes[start:end])
+            for start, end, kept in zip([0, *ends], ends, there, strict=False)
+            if not kept
+        )
         later_without_earlier += there != sorted(there, reverse=True)
     assert later_without_earlier
-    assert torn(1, Fate.ZEROS) == bytes(len(WRITTEN)) and torn(1, Fate.KEPT) == WRITTEN and torn(1, Fate.LOST) == b""
+    assert (
+        torn(1, Fate.ZEROS) == bytes(len(WRITTEN))
+        and torn(1, Fate.KEPT) == WRITTEN
+        and torn(1, Fate.LOST) == b""
+    )
 
 
 def test_names_are_undone_in_the_reverse_order_of_their_journal():
-    """Of three changes at least the last is lost; a later one never survives without the earlier ones."""
+    """Of three changes at least the last is lost; a later one never survives without the earlier
+    ones.
+    """
     seen = set()
     for seed in range(20):
         with Simulation(seed) as sim:
@@ -261,7 +349,9 @@ def test_names_are_undone_in_the_reverse_order_of_their_journal():
 
 
 def test_flushed_names_are_permanent():
-    """They are not in the journal any more: a file that was durably created and deleted does not reappear."""
+    """They are not in the journal any more: a file that was durably created and deleted does not
+    reappear.
+    """
     for seed in range(10):
         with Simulation(seed) as sim:
             sim.add_host("a")
@@ -277,7 +367,15 @@ def test_flushed_names_are_permanent():
 def test_unflushed_rename_is_undone(sim):
     """The old file is back under its name, the new one under its temporary one."""
     run(sim, disk_of(sim).replace("meta/quorum-state", b"old"))
-    arm(Fault(kind="lost-name", trigger=OnDisk(operation="rename", file_class=FileClass.QUORUM_STATE, nth=1, moment="after")), sim)
+    arm(
+        Fault(
+            kind="lost-name",
+            trigger=OnDisk(
+                operation="rename", file_class=FileClass.QUORUM_STATE, nth=1, moment="after"
+            ),
+        ),
+        sim,
+    )
     sim.spawn("a", disk_of(sim).replace("meta/quorum-state", b"new"))
     sim.run_for(2)
     assert disk_of(sim).read("meta/quorum-state") == b"old" and sim.world_of("a").incarnation == 2
@@ -291,7 +389,10 @@ def test_false_flush_shows_only_after_a_power_loss(sim):
     sim.kill("a")
     sim.restart("a")
     assert disk_of(sim).read(PATH) == b"x" * 2000 and not effects
-    assert sim.power_off("a", Wreck(names=Names.KEPT, fate=Fate.LOST)).lost_bytes == 2000 and len(effects) == 1
+    assert (
+        sim.power_off("a", Wreck(names=Names.KEPT, fate=Fate.LOST)).lost_bytes == 2000
+        and len(effects) == 1
+    )
 
 
 def test_stuck_flushes_end_in_order_once_released(sim):
@@ -324,7 +425,9 @@ def test_slow_flush_tail_is_long_and_does_not_affect_other_flushes(sim):
         with Simulation(5) as sim:
             sim.add_host("a")
             if tail:
-                sim.host("a").durable.faults.tails.append(SlowTail(permille=100, limit_ns=10**9, record_effect=lambda effect: None))
+                sim.host("a").durable.faults.tails.append(
+                    SlowTail(permille=100, limit_ns=10**9, record_effect=lambda effect: None)
+                )
 
             async def flush_often(disk):
                 file, loop, taken = disk.open(PATH), asyncio.get_running_loop(), []
@@ -342,10 +445,19 @@ def test_slow_flush_tail_is_long_and_does_not_affect_other_flushes(sim):
 
 
 def test_of_two_slow_disk_faults_the_worse_applies(sim):
-    """Operations in flight end with the last fault: a flush a thousand times slower must not outlive the fault that slowed it."""
+    """Operations in flight end with the last fault: a flush a thousand times slower must not
+    outlive the fault that slowed it.
+    """
     faults = sim.host("a").durable.faults
-    recover = [faults.slow_down(Slowness(factor=factor, record_effect=lambda effect: None)) for factor in (10_000, 1000)]
-    recover.append(faults.slow_down(SlowTail(permille=1000, limit_ns=10**12, record_effect=lambda effect: None)))
+    recover = [
+        faults.slow_down(Slowness(factor=factor, record_effect=lambda effect: None))
+        for factor in (10_000, 1000)
+    ]
+    recover.append(
+        faults.slow_down(
+            SlowTail(permille=1000, limit_ns=10**12, record_effect=lambda effect: None)
+        )
+    )
     assert faults.slowness == 10_000
 
     async def flush_several(disk):
@@ -364,7 +476,15 @@ def test_of_two_slow_disk_faults_the_worse_applies(sim):
 
 def test_disk_is_full_at_a_byte_of_a_file_class(sim):
     """Other files are not affected."""
-    arm(Fault(kind="disk-full", target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_bytes": 7}), sim)
+    arm(
+        Fault(
+            kind="disk-full",
+            target="a",
+            trigger=AtTime(at_ms=0),
+            params={"file_class": "partition-log", "after_bytes": 7},
+        ),
+        sim,
+    )
     sim.run_for(0)
     file = disk_of(sim).open(PATH)
     assert file.append([b"12345"]) == 0
@@ -376,11 +496,27 @@ def test_disk_is_full_at_a_byte_of_a_file_class(sim):
 
 def test_read_of_a_bad_range_fails(sim):
     run(sim, flushed(disk_of(sim), PATH, bytes(2000)))
-    cluster = arm(Fault(kind="read-error", target="a", trigger=AtTime(at_ms=0), params={"first": 512, "bytes": 512, "duration_ms": 0}), sim)
+    cluster = arm(
+        Fault(
+            kind="read-error",
+            target="a",
+            trigger=AtTime(at_ms=0),
+            params={"first": 512, "bytes": 512, "duration_ms": 0},
+        ),
+        sim,
+    )
     sim.run_for(0)
     file = disk_of(sim).open(PATH)
-    assert file.read(0, 512) == bytes(512) and file.read(1024, 99) == bytes(99) and not cluster.is_effective
-    for refuse in (lambda: file.read(0, 513), lambda: file.read(1023, 1), lambda: disk_of(sim).read(PATH)):
+    assert (
+        file.read(0, 512) == bytes(512)
+        and file.read(1024, 99) == bytes(99)
+        and not cluster.is_effective
+    )
+    for refuse in (
+        lambda: file.read(0, 513),
+        lambda: file.read(1023, 1),
+        lambda: disk_of(sim).read(PATH),
+    ):
         with pytest.raises(OSError, match="Input/output error"):
             refuse()
     cluster.end()
@@ -391,7 +527,15 @@ def test_read_of_a_bad_range_fails(sim):
 def test_corruption_shows_in_the_next_incarnation_until_healed(sim, kind):
     content = b"".join(bytes([number]) * SECTOR_BYTES for number in range(1, 5))
     run(sim, flushed(disk_of(sim), PATH, content))
-    cluster = arm(Fault(kind=kind, target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_ms": 10}), sim)
+    cluster = arm(
+        Fault(
+            kind=kind,
+            target="a",
+            trigger=AtTime(at_ms=0),
+            params={"file_class": "partition-log", "after_ms": 10},
+        ),
+        sim,
+    )
     assert disk_of(sim).read(PATH) == content
     sim.run_for(0.1)
     assert sim.world_of("a").incarnation == 2 and not cluster.is_effective
@@ -408,7 +552,15 @@ def test_corruption_shows_in_the_next_incarnation_until_healed(sim, kind):
 
 def test_data_written_over_corruption_is_not_undone(sim):
     run(sim, flushed(disk_of(sim), PATH, b"0123456789"))
-    cluster = arm(Fault(kind="bit-rot", target="a", trigger=AtTime(at_ms=0), params={"file_class": "partition-log", "after_ms": 10}), sim)
+    cluster = arm(
+        Fault(
+            kind="bit-rot",
+            target="a",
+            trigger=AtTime(at_ms=0),
+            params={"file_class": "partition-log", "after_ms": 10},
+        ),
+        sim,
+    )
     sim.run_for(0.1)
     file = disk_of(sim).open(PATH)
     file.truncate(0)
@@ -419,12 +571,24 @@ def test_data_written_over_corruption_is_not_undone(sim):
 
 def test_old_image_is_restored_unchanged_and_a_lost_disk_is_empty(sim):
     run(sim, flushed(disk_of(sim), PATH, b"old"))
-    cluster = arm(Fault(kind="old-disk-image", target="a", trigger=AtTime(at_ms=100), params={"age_ms": 1000, "after_ms": 10}), sim)
+    cluster = arm(
+        Fault(
+            kind="old-disk-image",
+            target="a",
+            trigger=AtTime(at_ms=100),
+            params={"age_ms": 1000, "after_ms": 10},
+        ),
+        sim,
+    )
     sim.run_for(0.5)
     run(sim, flushed(disk_of(sim), PATH, b" and new"))
     run(sim, flushed(disk_of(sim), "t-0/1.log", b"new"))
     sim.run_for(1)
-    assert cluster.is_effective and disk_of(sim).read(PATH) == b"old" and disk_of(sim).list("t-0") == ["0.log"]
+    assert (
+        cluster.is_effective
+        and disk_of(sim).read(PATH) == b"old"
+        and disk_of(sim).list("t-0") == ["0.log"]
+    )
     lost = arm(Fault(kind="lost-disk", target="a", trigger=AtTime(at_ms=2000)), sim)
     sim.run_for(3)
     assert lost.is_effective and disk_of(sim).list("") == []

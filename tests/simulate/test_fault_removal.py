@@ -1,7 +1,8 @@
-"""Removing a fault shifts no draw elsewhere: until it would have fired, every node does the same to the nanosecond.
+"""Removing a fault shifts no draw elsewhere: until it would have fired, every node does the same to
+the nanosecond.
 
-Shrinking depends on it. Random numbers are keyed by host, incarnation and purpose, and those of a fault by its
-definition.
+Shrinking depends on it. Random numbers are keyed by host, incarnation and purpose, and those of a
+fault by its definition.
 """
 
 from dataclasses import replace
@@ -19,10 +20,14 @@ Logs = dict[tuple[str, int], list[tuple[int, str]]]
 
 
 def schedule(name: str, seed: int, count: int) -> tuple[Fault, ...]:
-    """Draw more faults than a run usually has, from several draws of the scenario's faults and of the random faults."""
+    """Draw more faults than a run usually has, from several draws of the scenario's faults and of
+    the random faults.
+    """
     drawn: list[Fault] = []
     for number in range(100):
-        drawn += RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed * 1000 + number).schedule()
+        drawn += RunRequest(
+            scenario=scenario(name), mode=Mode.SIM, seed=seed * 1000 + number
+        ).schedule()
         if len(drawn) >= count:
             break
     stream(seed, "test", 1, "order").shuffle(drawn)
@@ -34,8 +39,13 @@ def history(request: RunRequest) -> tuple[Logs, list[int | None]]:
     with request.simulation() as simulation:
         run = set_up(request, simulation)
         run.run(30.0)
-        logs = {(log.node, log.incarnation): [(t_ns, str(event)) for t_ns, _, event in log.entries] for log in simulation.book.logs()}
-        return {key: entries for key, entries in logs.items() if key[0] != "harness"}, [each.fired_at_ns for each in run.schedule.injections]
+        logs = {
+            (log.node, log.incarnation): [(t_ns, str(event)) for t_ns, _, event in log.entries]
+            for log in simulation.book.logs()
+        }
+        return {key: entries for key, entries in logs.items() if key[0] != "harness"}, [
+            each.fired_at_ns for each in run.schedule.injections
+        ]
 
 
 def parting_ns(a: Logs, b: Logs) -> int:
@@ -43,8 +53,13 @@ def parting_ns(a: Logs, b: Logs) -> int:
     earliest = NEVER
     for key in a.keys() | b.keys():
         one, other = a.get(key, []), b.get(key, [])
-        place = next((n for n, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), min(len(one), len(other)))
-        earliest = min([earliest, *(entries[place][0] for entries in (one, other) if place < len(entries))])
+        place = next(
+            (n for n, (x, y) in enumerate(zip(one, other, strict=False)) if x != y),
+            min(len(one), len(other)),
+        )
+        earliest = min(
+            [earliest, *(entries[place][0] for entries in (one, other) if place < len(entries))]
+        )
     return earliest
 
 
@@ -52,7 +67,13 @@ def parting_ns(a: Logs, b: Logs) -> int:
 def test_removed_fault_changes_nothing_before_it_would_have_fired(name, seed):
     """One that never fired changes nothing at all."""
     faults = schedule(name, seed, 30)
-    request = RunRequest(scenario=scenario(name), mode=Mode.SIM, seed=seed, faults=faults, workload={"ids_per_asker": 200, "work_ms": 5000})
+    request = RunRequest(
+        scenario=scenario(name),
+        mode=Mode.SIM,
+        seed=seed,
+        faults=faults,
+        workload={"ids_per_asker": 200, "work_ms": 5000},
+    )
     with_all, cluster = history(request)
     idle = next(place for place, at_ns in enumerate(cluster) if at_ns is None)
     late = max(range(len(faults)), key=lambda place: cluster[place] or 0)

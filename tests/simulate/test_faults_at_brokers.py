@@ -1,4 +1,6 @@
-"""Faults at the brokers while the lines are written: every acknowledged line is in the log, once."""
+"""Faults at the brokers while the lines are written: every acknowledged line is in the log,
+once.
+"""
 
 import pytest
 
@@ -27,9 +29,19 @@ ROWS = [
 
 @pytest.mark.parametrize(("kind", "params", "nth", "moment"), ROWS)
 def test_every_line_is_in_the_log_once(kind, params, nth, moment) -> None:
-    """A disk that fails in the middle of a batch, producers that reach a broker twice, clocks that make batches older than earlier ones."""
+    """A disk that fails in the middle of a batch, producers that reach a broker twice, clocks that
+    make batches older than earlier ones.
+    """
     trigger = OnDisk(operation="write", file_class=FileClass.PARTITION_LOG, nth=nth, moment=moment)
     faults = (Fault(kind=kind, trigger=trigger, params=params),)
-    run = run_in_virtual_time(RunRequest(scenario=scenario("idempotent_producers_under_kill"), mode=Mode.SIM, seed=3, faults=faults), None)
+    run = run_in_virtual_time(
+        RunRequest(
+            scenario=scenario("idempotent_producers_under_kill"),
+            mode=Mode.SIM,
+            seed=3,
+            faults=faults,
+        ),
+        None,
+    )
     assert (run.outcome, run.violations, run.trouble) == ("ok", (), None)
     assert run.faults == {kind: (1, 1, 1)}, "it was armed, fired, and took effect"

@@ -1,4 +1,6 @@
-"""Nothing escapes: access to the real machine is rejected with its call site, or routed to the simulated host."""
+"""Nothing escapes: access to the real machine is rejected with its call site, or routed to the
+simulated host.
+"""
 
 import _posixsubprocess
 import _socket
@@ -54,8 +56,12 @@ PROCESSES = {
     "exec": lambda: os.execv("/bin/true", ["true"]),
     "exec with an environment": lambda: os.execve("/bin/true", ["true"], {}),
     "fork_exec": lambda: vars(_posixsubprocess)["fork_exec"](),
-    "multiprocessing by fork": lambda: multiprocessing.get_context("fork").Process(target=print).start(),
-    "multiprocessing by spawn": lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
+    "multiprocessing by fork": lambda: (
+        multiprocessing.get_context("fork").Process(target=print).start()
+    ),
+    "multiprocessing by spawn": lambda: (
+        multiprocessing.get_context("spawn").Process(target=print).start()
+    ),
     "process pool": lambda: concurrent.futures.ProcessPoolExecutor().submit(print),
     "exit": lambda: os._exit(3),
     "abort": lambda: os.abort(),
@@ -72,7 +78,9 @@ SOCKETS = {
     "name look-up": lambda: socket.getaddrinfo("localhost", 1),
     "gethostbyname": lambda: socket.gethostbyname("localhost"),
     "gethostbyaddr": lambda: socket.gethostbyaddr("127.0.0.1"),
-    "TLS in memory": lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO()),
+    "TLS in memory": lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(
+        ssl.MemoryBIO(), ssl.MemoryBIO()
+    ),
 }
 WAITS = {
     "sleep": lambda: time.sleep(0.001),
@@ -134,10 +142,14 @@ LOOP_ESCAPES = {
     "connect_read_pipe": lambda loop: loop.connect_read_pipe(asyncio.Protocol, None),
     "subprocess": lambda loop: asyncio.create_subprocess_exec("true"),
     "shell": lambda loop: asyncio.create_subprocess_shell("true"),
-    "datagrams": lambda loop: loop.create_datagram_endpoint(asyncio.DatagramProtocol, ("127.0.0.1", 1)),
+    "datagrams": lambda loop: loop.create_datagram_endpoint(
+        asyncio.DatagramProtocol, ("127.0.0.1", 1)
+    ),
     "unix socket": lambda loop: asyncio.open_unix_connection("/nowhere"),
     "TLS": lambda loop: asyncio.open_connection("a", 1, ssl=True),
-    "TLS server": lambda loop: asyncio.start_server(print, "a", 1, ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)),
+    "TLS server": lambda loop: asyncio.start_server(
+        print, "a", 1, ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ),
     "upgrade to TLS": lambda loop: loop.start_tls(None, asyncio.Protocol(), None),
 }
 HARMLESS_OUTSIDE = {
@@ -243,8 +255,12 @@ def test_ambient_time_and_randomness_come_from_the_running_host():
     assert first == again
     a, b = first
     assert a[0] == 1_700_000_007.0 and b[0] == 1_700_000_012.0 and a[2] == 7.0
-    assert all(x != y for x, y in zip(a[6:], b[6:], strict=True)), "hosts do not share random numbers"
-    assert all(x != y for x, y in zip(a[6:], other[0][6:], strict=True)), "seeds do not share random numbers"
+    assert all(x != y for x, y in zip(a[6:], b[6:], strict=True)), (
+        "hosts do not share random numbers"
+    )
+    assert all(x != y for x, y in zip(a[6:], other[0][6:], strict=True)), (
+        "seeds do not share random numbers"
+    )
 
 
 def test_host_has_its_own_names_and_calendar():
@@ -254,13 +270,24 @@ def test_host_has_its_own_names_and_calendar():
             sim.add_host(name)
 
         async def ask():
-            return os.getpid(), os.getppid(), socket.gethostname(), uuid.getnode(), time.gmtime(), time.strftime("%Y"), time.ctime(), time.asctime()
+            return (
+                os.getpid(),
+                os.getppid(),
+                socket.gethostname(),
+                uuid.getnode(),
+                time.gmtime(),
+                time.strftime("%Y"),
+                time.ctime(),
+                time.asctime(),
+            )
 
         a, b = (sim.run_until(sim.spawn(name, ask())) for name in ("a", "b"))
         start = time.gmtime(1_700_000_000)
         assert a[:3] == (1001, 1, "a") and b[:3] == (1002, 1, "b") and a[3] != b[3]
         assert a[4] == start and a[5] == "2023" and a[6] == a[7] == time.ctime(1_700_000_000)
-        assert time.gmtime(0).tm_year == 1970 and os.getpid() == int(Path("/proc/self").readlink().name)
+        assert time.gmtime(0).tm_year == 1970 and os.getpid() == int(
+            Path("/proc/self").readlink().name
+        )
 
 
 def test_outside_of_a_simulation_everything_is_real_again():

@@ -1,10 +1,19 @@
-"""The statements of KIP-447's document, one by one, in virtual time; `make bench ARGS=fencing` prints the same runs as
-tables.   Source: KIP-447.
+"""The statements of KIP-447's document, one by one, in virtual time; `make bench ARGS=fencing`
+prints the same runs as tables.
+Source: KIP-447.
 """
 
 import pytest
 
-from bench.fencing.harness import INPUT, OUTPUT, PATIENT, RECORDS, FencingHarness, Member, MemberParameters
+from bench.fencing.harness import (
+    INPUT,
+    OUTPUT,
+    PATIENT,
+    RECORDS,
+    FencingHarness,
+    Member,
+    MemberParameters,
+)
 from bench.fencing.measurements import (
     CONDITIONS,
     aborted_needlessly,
@@ -21,36 +30,53 @@ from kraftsim.core.clients.transaction_steps import GroupIdentity, Transactional
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from kraftsim.events.clients import ClientStarted
 from kraftsim.node.clients import TransactionalClient
-from kraftsim.node.clients.generic_consumer import CoordinatorUnavailable, GenericConsumer, OffsetsPending
+from kraftsim.node.clients.generic_consumer import (
+    CoordinatorUnavailable,
+    GenericConsumer,
+    OffsetsPending,
+)
 
 SESSION_MS, SCAN_MS = 6000, 1000
 
 
 @pytest.mark.parametrize(("fencing", "doubled"), [("", 0), ("document", 0), ("none", 20)])
-def test_member_that_resumes_too_late_is_fenced_or_duplicates_everything(fencing: str, doubled: int, figures):
-    """By its generation. 447-06, 447-08, 447-27: partitions move between producers that never initialise again."""
+def test_member_that_resumes_too_late_is_fenced_or_duplicates_everything(
+    fencing: str, doubled: int, figures
+):
+    """By its generation.
+
+    447-06, 447-08, 447-27: partitions move between producers that never initialise again.
+    """
     found = zombie_effects(fencing=fencing)
     assert (found.doubled, found.refused) == (doubled, int(not doubled))
     figures(
         records=RECORDS,
-        **{f"doubled_{fencing or 'shipped'}": found.doubled, f"refused_{fencing or 'shipped'}": found.refused},
+        **{
+            f"doubled_{fencing or 'shipped'}": found.doubled,
+            f"refused_{fencing or 'shipped'}": found.refused,
+        },
     )
 
 
 @pytest.mark.parametrize(("fencing", "doubled"), [("", 20), ("document", 0)])
 def test_old_consumer_reads_an_unstable_offset_unless_blocked(fencing: str, doubled: int, figures):
-    """447-12, 447-09: a paused member has sent its offsets and commits when it resumes, which its generation does not prevent."""
+    """447-12, 447-09: a paused member has sent its offsets and commits when it resumes, which its
+    generation does not prevent.
+    """
     found = zombie_effects(point=Point.OFFSETS_SENT, old_successor=True, fencing=fencing)
     assert found.doubled == doubled and (found.successor_errors > 10) is not bool(doubled)
     figures(
         records=RECORDS,
-        **{f"old_doubled_{fencing or 'shipped'}": found.doubled, f"held_off_{fencing or 'shipped'}": found.successor_errors},
+        **{
+            f"old_doubled_{fencing or 'shipped'}": found.doubled,
+            f"held_off_{fencing or 'shipped'}": found.successor_errors,
+        },
     )
 
 
 def test_dead_producers_transaction_delays_its_successor(figures):
-    """447-10, 447-15: by the transaction timeout and the coordinator's check interval, or by a session if that is
-    longer. A producer that ends its transaction causes no delay.
+    """447-10, 447-15: by the transaction timeout and the coordinator's check interval, or by a
+    session if that is longer. A producer that ends its transaction causes no delay.
     """
     timeout_ms = 10_000
     dead, short, good = (
@@ -58,8 +84,13 @@ def test_dead_producers_transaction_delays_its_successor(figures):
         takeover(dies=True, transaction_ms=1000),
         takeover(dies=False, transaction_ms=timeout_ms),
     )
-    assert timeout_ms <= dead.milliseconds <= timeout_ms + SCAN_MS + 500 and dead.retriable_errors > 10
-    assert SESSION_MS - SESSION_MS // 4 <= short.milliseconds <= SESSION_MS + 500 and not short.retriable_errors
+    assert (
+        timeout_ms <= dead.milliseconds <= timeout_ms + SCAN_MS + 500 and dead.retriable_errors > 10
+    )
+    assert (
+        SESSION_MS - SESSION_MS // 4 <= short.milliseconds <= SESSION_MS + 500
+        and not short.retriable_errors
+    )
     assert good.milliseconds < 1000 and not good.retriable_errors
     figures(
         timeout_ms=timeout_ms,
@@ -86,9 +117,20 @@ def test_member_waiting_for_offsets_beyond_its_session_stays_a_member(figures):
 
 def test_short_transaction_timeout_aborts_a_merely_paused_producer(figures):
     """447-16."""
-    found = {(pause, timeout): aborted_needlessly(pause, timeout) for pause, timeout in ((500, 1000), (5000, 1000), (5000, 10_000), (30_000, 10_000))}
-    assert [each for each, is_aborted in found.items() if is_aborted] == [(5000, 1000), (30_000, 10_000)]
-    figures(**{f"aborted_{pause}_{timeout}": is_aborted for (pause, timeout), is_aborted in found.items()})
+    found = {
+        (pause, timeout): aborted_needlessly(pause, timeout)
+        for pause, timeout in ((500, 1000), (5000, 1000), (5000, 10_000), (30_000, 10_000))
+    }
+    assert [each for each, is_aborted in found.items() if is_aborted] == [
+        (5000, 1000),
+        (30_000, 10_000),
+    ]
+    figures(
+        **{
+            f"aborted_{pause}_{timeout}": is_aborted
+            for (pause, timeout), is_aborted in found.items()
+        }
+    )
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
@@ -98,12 +140,20 @@ def test_each_dropped_condition_duplicates_records(condition: str, figures):
     assert doubled == (0 if condition == CONDITIONS[0] else 20)
     figures(
         records=RECORDS,
-        **{"doubled_with_all" if condition == CONDITIONS[0] else f"doubled_without_{CONDITIONS.index(condition)}": doubled},
+        **{
+            "doubled_with_all"
+            if condition == CONDITIONS[0]
+            else f"doubled_without_{CONDITIONS.index(condition)}": doubled
+        },
     )
 
 
-@pytest.mark.parametrize(("downgrades", "outcome"), [(True, "committed"), (False, "UNSUPPORTED_VERSION")])
-def test_older_broker_gets_commits_without_a_member_or_none(downgrades: bool, outcome: str, figures):
+@pytest.mark.parametrize(
+    ("downgrades", "outcome"), [(True, "committed"), (False, "UNSUPPORTED_VERSION")]
+)
+def test_older_broker_gets_commits_without_a_member_or_none(
+    downgrades: bool, outcome: str, figures
+):
     """447-31: the producer detects it by itself; no version is fenced."""
     assert first_commit_to_old_brokers(downgrades=downgrades) == outcome
     figures(**{"downgrading" if downgrades else "not_downgrading": outcome})
@@ -112,21 +162,34 @@ def test_older_broker_gets_commits_without_a_member_or_none(downgrades: bool, ou
 def test_brokers_fence_since_2_5_at_any_inter_broker_protocol(figures):
     """447-35: inter.broker.protocol.version makes no difference, the release does."""
     level = "2.3"
-    found = [zombie_effects(release_name=name, zookeeper=True, settings={"inter.broker.protocol.version": level}).doubled for name in ("2.4", "2.5")]
+    found = [
+        zombie_effects(
+            release_name=name, zookeeper=True, settings={"inter.broker.protocol.version": level}
+        ).doubled
+        for name in ("2.4", "2.5")
+    ]
     assert found == [20, 0]
     figures(records=RECORDS, level=level, doubled_2_4=found[0], doubled_2_5=found[1])
 
 
 def test_mixed_task_and_thread_producers_duplicate_unless_members_are_named(figures):
-    """447-33, 447-38: the first bounce makes them name their member, the second changes them from tasks to threads."""
+    """447-33, 447-38: the first bounce makes them name their member, the second changes them from
+    tasks to threads.
+    """
     variants = (Variant.PER_TASK, Variant.PER_THREAD)
-    unnamed, named = (zombie_effects(old_zombie=is_old, variants=variants).doubled for is_old in (True, False))
+    unnamed, named = (
+        zombie_effects(old_zombie=is_old, variants=variants).doubled for is_old in (True, False)
+    )
     assert (unnamed, named) == (20, 0)
     figures(records=RECORDS, doubled_naming_none=unnamed, doubled_naming_their_member=named)
 
 
-@pytest.mark.parametrize(("assignor", "asks_for_all"), [("range", True), ("cooperative-sticky", False)])
-def test_offsets_are_fetched_after_a_rebalance_and_cooperatively_only_new_ones(assignor: str, asks_for_all: bool, figures):
+@pytest.mark.parametrize(
+    ("assignor", "asks_for_all"), [("range", True), ("cooperative-sticky", False)]
+)
+def test_offsets_are_fetched_after_a_rebalance_and_cooperatively_only_new_ones(
+    assignor: str, asks_for_all: bool, figures
+):
     """447-23: a member that keeps a partition does not fetch its offset again."""
     found = fetched_after_rebalances(assignor)
     assert found.followed >= 2 and bool(found.kept_asked) is asks_for_all
@@ -151,16 +214,21 @@ def test_fenced_producer_restarts_in_the_kip_text_and_continues_as_shipped(figur
             harness.wait(14)
             zombie.is_done = other.is_done = True
             harness.wait(3)
-            started[rules] = sum(event.client_id.startswith("zombie") for _, event in harness.of(ClientStarted))
+            started[rules] = sum(
+                event.client_id.startswith("zombie") for _, event in harness.of(ClientStarted)
+            )
     assert started[DesignDocumentProducer] > started[TransactionalProducer] == 2
     figures(**{f"clients_{rules.__name__}": count for rules, count in started.items()})
 
 
-# The consumer that was left open ------------------------------------------------------------------------------------------------------------------
+# The consumer that was left open
+# --------------------------------------------------------------------------------------------------
 
 
 def test_application_with_its_own_consumer_retries_on_pending_offsets(figures):
-    """447-39, 447-40: generation, offsets of all partitions, and waiting for rebalances are its responsibility; so are both errors."""
+    """447-39, 447-40: generation, offsets of all partitions, and waiting for rebalances are its
+    responsibility; so are both errors.
+    """
     with FencingHarness() as harness:
         dying = Member(harness, "first", MemberParameters(transaction_ms=5000, session_ms=2000))
         dying.dies_at = Point.OFFSETS_SENT
@@ -168,9 +236,16 @@ def test_application_with_its_own_consumer_retries_on_pending_offsets(figures):
         errors: list[str] = []
         host = harness.simulation.add_host("generic")
         world, bootstrap = harness.simulation.world_of(host), harness.cluster.addresses
-        consumer = GenericConsumer(world, bootstrap=bootstrap, client_id="generic", settings=harness.group(MemberParameters(session_ms=2000)))
+        consumer = GenericConsumer(
+            world,
+            bootstrap=bootstrap,
+            client_id="generic",
+            settings=harness.group(MemberParameters(session_ms=2000)),
+        )
         settings = TransactionalSettings(transactional_id="generic", producer=PATIENT)
-        producer = TransactionalClient(world, bootstrap=bootstrap, client_id="generic-producer", settings=settings)
+        producer = TransactionalClient(
+            world, bootstrap=bootstrap, client_id="generic-producer", settings=settings
+        )
 
         async def copy() -> None:
             await producer.init()
@@ -191,7 +266,9 @@ def test_application_with_its_own_consumer_retries_on_pending_offsets(figures):
                     await producer.begin()
                     for record in records:
                         await producer.send(OUTPUT, record.partition, record.key, record.value)
-                    await producer.send_offsets(group, {where: consumer.position(where) for where in consumer.assigned})
+                    await producer.send_offsets(
+                        group, {where: consumer.position(where) for where in consumer.assigned}
+                    )
                     await producer.commit()
                     done += len(records)
                     harness.simulation.kill("broker-1")
@@ -214,4 +291,5 @@ def test_application_with_its_own_consumer_retries_on_pending_offsets(figures):
         )
 
 
-# Version probing --------------------------------------------------------------------------------------------------------------------------------
+# Version probing
+# --------------------------------------------------------------------------------------------------

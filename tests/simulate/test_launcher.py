@@ -15,13 +15,25 @@ print(hash("broker-1"), hash(None) if pinning.addresses else 0, [*{"a", "b", "c"
 
 
 def test_pinned_process_has_the_same_hashes_every_time():
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONHASHSEED", "KRAFTSIM_PINNED")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONHASHSEED", "KRAFTSIM_PINNED")
+    }
     runs = [
-        subprocess.run([sys.executable, "-c", PROGRAM, "one", "two words"], env=environment, check=True, capture_output=True, text=True)
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, "one", "two words"],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         for _ in range(3)
     ]
     assert len({run.stdout for run in runs}) == 1
     first_line = runs[0].stdout.splitlines()[0]
-    assert first_line.startswith("True") and first_line.endswith("1 kraftsim.world.simulated.ambient ['one', 'two words']")
+    assert first_line.startswith("True") and first_line.endswith(
+        "1 kraftsim.world.simulated.ambient ['one', 'two words']"
+    )
     refused = first_line.split()[1] == "False"
     assert ("could not be fixed" in runs[0].stderr) == refused, "the refusal is reported"

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from kraftsim.events.nodes import NodeReady, NodeStopped
-from kraftsim.world.simulated import Simulation, SimulationDeadlock, SimulationLivelock, SimulationStopped, SimulationTimeLimit
+from kraftsim.world.simulated import (
+    Simulation,
+    SimulationDeadlock,
+    SimulationLivelock,
+    SimulationStopped,
+    SimulationTimeLimit,
+)
 from kraftsim.world.simulated.host import current_process
 
 PROGRAM = Path(__file__).parent / "loop_program.py"
@@ -36,11 +42,21 @@ def test_same_seed_gives_the_same_bytes_twice_in_one_process():
 
 
 def test_same_seed_gives_the_same_bytes_under_any_hash_seed():
-    """kraftsim depends neither on string hashes nor on addresses, not even where it iterates over a set of tasks."""
+    """kraftsim depends neither on string hashes nor on addresses, not even where it iterates over a
+    set of tasks.
+    """
     digests = []
     for hash_seed in ("0", "1", "random"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        digests.append(subprocess.run([sys.executable, PROGRAM, "3"], env=environment, check=True, capture_output=True, text=True).stdout)
+        digests.append(
+            subprocess.run(
+                [sys.executable, PROGRAM, "3"],
+                env=environment,
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+        )
     assert len(set(digests)) == 1 and len(digests[0]) == 65
 
 
@@ -110,7 +126,9 @@ def test_killed_process_does_nothing_more_not_even_finally():
 
 
 def test_code_that_kills_its_own_host_continues_without_effect():
-    """A fault fires in the middle of a node's callback; the rest of that callback must not take effect."""
+    """A fault fires in the middle of a node's callback; the rest of that callback must not take
+    effect.
+    """
     with Simulation(1) as sim:
         host = sim.add_host("a")
         world, after = sim.world_of(host), []
@@ -181,7 +199,10 @@ def test_clocks_of_hosts_are_faulty_independently():
 
         async def nap():
             await asyncio.sleep(1001)
-            assert asyncio.get_running_loop().time() == current_process.get().host.clock.monotonic_ns() / 1e9
+            assert (
+                asyncio.get_running_loop().time()
+                == current_process.get().host.clock.monotonic_ns() / 1e9
+            )
             return sim.now_ns
 
         assert sim.run_until(sim.spawn(right, nap()), 2000) == 1001 * 10**9
@@ -195,7 +216,9 @@ def test_clocks_of_hosts_are_faulty_independently():
         assert sim.run_until(sim.spawn(fast, nap()), 2000) - started == 1001 * 10**9
         fast.clock.drift(1000)
         started = sim.now_ns
-        assert sim.run_until(sim.spawn(fast, nap()), 2000) - started == pytest.approx(1000 * 10**9, rel=1e-9)
+        assert sim.run_until(sim.spawn(fast, nap()), 2000) - started == pytest.approx(
+            1000 * 10**9, rel=1e-9
+        )
 
 
 def test_oracle_stops_the_run_without_raising_in_a_task():

@@ -1,5 +1,5 @@
-"""Brokers in ZooKeeper mode with many partitions: simultaneous changes are sent in one request, and a stopping
-controller sends all of them.
+"""Brokers in ZooKeeper mode with many partitions: simultaneous changes are sent in one request, and
+a stopping controller sends all of them.
 """
 
 import asyncio
@@ -37,7 +37,10 @@ def appointments(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def test_leaderships_are_moved_back_in_one_batch(appointments: list[int]) -> None:
-    """A request per partition would cost brokers as many fsyncs.   Source: KafkaController.checkAndTriggerAutoLeaderRebalance."""
+    """A request per partition would cost brokers as many fsyncs.
+
+    Source: KafkaController.checkAndTriggerAutoLeaderRebalance.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
@@ -51,7 +54,11 @@ def test_leaderships_are_moved_back_in_one_batch(appointments: list[int]) -> Non
         appointments.clear()
 
         def led() -> int:
-            return sum(each.replica.is_leader for each in harness.broker(other).partitions.hosted() if each.topic == "many")
+            return sum(
+                each.replica.is_leader
+                for each in harness.broker(other).partitions.hosted()
+                if each.topic == "many"
+            )
 
         while led() < MANY // 3:
             await asyncio.sleep(0.1)
@@ -63,8 +70,8 @@ def test_leaderships_are_moved_back_in_one_batch(appointments: list[int]) -> Non
 
 
 def test_stopping_controller_notifies_all_brokers_of_the_consequences() -> None:
-    """It answers its own controlled shutdown before brokers are notified, and continues until its logs are closed
-    (KafkaServer.shutdown).
+    """It answers its own controlled shutdown before brokers are notified, and continues until its
+    logs are closed (KafkaServer.shutdown).
     """
 
     async def run(harness: ZooKeeperHarness) -> None:
@@ -76,8 +83,18 @@ def test_stopping_controller_notifies_all_brokers_of_the_consequences() -> None:
         before = len(harness.emitted)
         await harness.stop(leaving)
         received = harness.emitted[before:]
-        end = next(place for place, (node, event) in enumerate(received) if node == leaving and isinstance(event, NodeStopped))
-        elected = {(event.topic, event.partition) for _, event in received[:end] if isinstance(event, LeaderElected)}
-        assert len(elected) == MANY + 3, "each partition has another leader epoch: its leader moves, or its ISR shrinks"
+        end = next(
+            place
+            for place, (node, event) in enumerate(received)
+            if node == leaving and isinstance(event, NodeStopped)
+        )
+        elected = {
+            (event.topic, event.partition)
+            for _, event in received[:end]
+            if isinstance(event, LeaderElected)
+        }
+        assert len(elected) == MANY + 3, (
+            "each partition has another leader epoch: its leader moves, or its ISR shrinks"
+        )
 
     ZooKeeperHarness().run(run)

@@ -1,6 +1,8 @@
-"""Errors in a migration from ZooKeeper to KRaft: it waits or is rejected with one line, and nothing is lost.
+"""Errors in a migration from ZooKeeper to KRaft: it waits or is rejected with one line, and nothing
+is lost.
 
-docs/upgrades.md has the behaviour of Apache Kafka in each case, verified with 3.9.1 if not documented.
+docs/upgrades.md has the behaviour of Apache Kafka in each case, verified with 3.9.1 if not
+documented.
 """
 
 import asyncio
@@ -17,7 +19,14 @@ from kraftsim.node.controller.migration.migration import Migration
 from kraftsim.node.zookeeper.client import ZookeeperClient
 from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved
 from protocol.errors import ErrorCode
-from protocol.zookeeper.kafka_znodes import MIGRATION, PRODUCER_ID_BLOCK, TOPICS, MigrationZnode, config_path, topic_path
+from protocol.zookeeper.kafka_znodes import (
+    MIGRATION,
+    PRODUCER_ID_BLOCK,
+    TOPICS,
+    MigrationZnode,
+    config_path,
+    topic_path,
+)
 from tests.simulate.zookeeper_clusters import PARTITIONS, TOPIC, ZooKeeperHarness
 
 PATIENCE_S = 120.0
@@ -28,12 +37,18 @@ CONTROLLER = "controller-101"
 def waits(harness: ZooKeeperHarness) -> list[str]:
     """The reasons for which the drivers waited, without repetitions."""
     reasons = [event.reason for _, event in harness.emitted if isinstance(event, MigrationWaits)]
-    return [reason for place, reason in enumerate(reasons) if place == 0 or reasons[place - 1] != reason]
+    return [
+        reason for place, reason in enumerate(reasons) if place == 0 or reasons[place - 1] != reason
+    ]
 
 
 def failure_of(harness: ZooKeeperHarness, name: str) -> str:
     """The failure reason of a node."""
-    reasons = [event.reason for node, event in harness.emitted if node == name and isinstance(event, NodeFailed)]
+    reasons = [
+        event.reason
+        for node, event in harness.emitted
+        if node == name and isinstance(event, NodeFailed)
+    ]
     assert reasons, f"{name} has not failed"
     assert "\n" not in reasons[-1]
     return reasons[-1]
@@ -51,12 +66,16 @@ async def until(holds: Callable[[], object], what: str) -> None:
 
 def migration(harness: ZooKeeperHarness) -> Migration:
     """The migration of the current controller."""
-    return next(each for name, each in harness.cluster.migrations() if name == harness.cluster.leader)
+    return next(
+        each for name, each in harness.cluster.migrations() if name == harness.cluster.leader
+    )
 
 
 async def both_are_written(harness: ZooKeeperHarness) -> None:
     """Wait for dual write without pending changes."""
-    await until(lambda: any(each.mirrored for _, each in harness.cluster.migrations()), "both are written")
+    await until(
+        lambda: any(each.mirrored for _, each in harness.cluster.migrations()), "both are written"
+    )
     await harness.in_sync()
 
 
@@ -64,10 +83,18 @@ async def let_migrate(harness: ZooKeeperHarness, *names: str, **settings: str) -
     """Restart brokers with the migration enabled."""
     renamed = {key.replace("_", "."): value for key, value in settings.items()}
     for name in names:
-        await harness.restart_with(name, {**harness.spec.migrating_settings(host_is_name=True), **renamed})
+        await harness.restart_with(
+            name, {**harness.spec.migrating_settings(host_is_name=True), **renamed}
+        )
 
 
-def finished(run: Callable[[ZooKeeperHarness], Awaitable[None]], *, brokers: int = 1, controllers: int = 1, release: str = "3.9") -> ZooKeeperHarness:
+def finished(
+    run: Callable[[ZooKeeperHarness], Awaitable[None]],
+    *,
+    brokers: int = 1,
+    controllers: int = 1,
+    release: str = "3.9",
+) -> ZooKeeperHarness:
     """Run a scenario that begins with a topic that has records."""
 
     async def begun(harness: ZooKeeperHarness) -> None:
@@ -82,11 +109,18 @@ def finished(run: Callable[[ZooKeeperHarness], Awaitable[None]], *, brokers: int
 
 
 def test_broker_without_the_setting_is_waited_for() -> None:
-    """The driver stays in WAIT_FOR_BROKERS and names the missing brokers; the cluster remains in ZooKeeper mode."""
+    """The driver stays in WAIT_FOR_BROKERS and names the missing brokers; the cluster remains in
+    ZooKeeper mode.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         await let_migrate(harness, "broker-1")
-        await until(lambda: waits(harness) and waits(harness)[-1] == "brokers 2 have not registered with KRaft", "it names the missing nodes")
+        await until(
+            lambda: (
+                waits(harness) and waits(harness)[-1] == "brokers 2 have not registered with KRaft"
+            ),
+            "it names the missing nodes",
+        )
         assert migration(harness).driver.state is DriverState.WAIT_FOR_BROKERS
         await harness.produce("meanwhile", 15)
         await let_migrate(harness, "broker-2")
@@ -116,7 +150,9 @@ def test_controller_without_the_setting_is_waited_for(release: str, why: str) ->
         harness.kill("controller-102")
         harness.start("controller-101")
         harness.start("controller-102")
-        await until(lambda: waits(harness) and why in waits(harness)[-1], "it names the missing nodes")
+        await until(
+            lambda: waits(harness) and why in waits(harness)[-1], "it names the missing nodes"
+        )
         await let_migrate(harness, "broker-1")
         await asyncio.sleep(5)
         assert migration(harness).driver.state is DriverState.WAIT_FOR_CONTROLLER_QUORUM
@@ -130,13 +166,19 @@ def test_controller_without_the_setting_is_waited_for(release: str, why: str) ->
 
 
 def test_broker_of_another_level_is_rejected_and_serves_on(figures) -> None:
-    """inter.broker.protocol.version must equal the metadata.version of the quorum: UNSUPPORTED_VERSION, as often as the broker retries."""
+    """inter.broker.protocol.version must equal the metadata.version of the quorum:
+    UNSUPPORTED_VERSION, as often as the broker retries.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         await let_migrate(harness, "broker-1", inter_broker_protocol_version="3.8")
         await asyncio.sleep(20)
-        refused = [event for _, event in harness.emitted if isinstance(event, BrokerRegistrationRefused)]
-        assert {(each.broker_id, each.error_code) for each in refused} == {(1, ErrorCode.UNSUPPORTED_VERSION)}
+        refused = [
+            event for _, event in harness.emitted if isinstance(event, BrokerRegistrationRefused)
+        ]
+        assert {(each.broker_id, each.error_code) for each in refused} == {
+            (1, ErrorCode.UNSUPPORTED_VERSION)
+        }
         assert 2 <= len(refused) <= 12, "it retries with a doubling backoff"
         assert waits(harness)[-1] == "no brokers are known to KRaft"
         await harness.produce("meanwhile", 15)
@@ -154,11 +196,21 @@ def test_broker_of_another_level_is_rejected_and_serves_on(figures) -> None:
     [
         (b'{"version":1}', "version 1 is unknown"),
         (b"not ours", "/migration"),
-        (MigrationZnode(kraft_controller_id=7, kraft_controller_epoch=3, kraft_metadata_offset=1, kraft_metadata_epoch=1).build(), "another quorum"),
+        (
+            MigrationZnode(
+                kraft_controller_id=7,
+                kraft_controller_epoch=3,
+                kraft_metadata_offset=1,
+                kraft_metadata_epoch=1,
+            ).build(),
+            "another quorum",
+        ),
     ],
 )
 def test_foreign_migration_znode_blocks_the_migration_until_removed(text: bytes, why: str) -> None:
-    """An unreadable text, and one that says that the copy is complete while this log says it has not started: no topic is touched."""
+    """An unreadable text, and one that says that the copy is complete while this log says it has
+    not started: no topic is touched.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         harness.kill(CONTROLLER)
@@ -170,7 +222,10 @@ def test_foreign_migration_znode_blocks_the_migration_until_removed(text: bytes,
         harness.start(CONTROLLER)
         await let_migrate(harness, "broker-1")
         await until(lambda: waits(harness) and why in waits(harness)[-1], "it says why")
-        assert migration(harness).driver.state in (DriverState.UNINITIALIZED, DriverState.WAIT_FOR_CONTROLLER_QUORUM)
+        assert migration(harness).driver.state in (
+            DriverState.UNINITIALIZED,
+            DriverState.WAIT_FOR_CONTROLLER_QUORUM,
+        )
         assert topic_path(TOPIC) in harness.cluster.znodes()
         await harness.produce("meanwhile", 15)
 
@@ -188,11 +243,21 @@ def test_foreign_migration_znode_blocks_the_migration_until_removed(text: bytes,
     ("path", "text", "state"),
     [
         (topic_path(TOPIC), b'{"partitions":{"0":[1', DriverState.WAIT_FOR_BROKERS),
-        (config_path("users", "alice"), b'{"version":1,"config":{"producer_byte_rate":"much"}}', DriverState.ZK_MIGRATION),
-        (PRODUCER_ID_BLOCK, b'{"version":1,"broker":1,"block_start":"0"}', DriverState.ZK_MIGRATION),
+        (
+            config_path("users", "alice"),
+            b'{"version":1,"config":{"producer_byte_rate":"much"}}',
+            DriverState.ZK_MIGRATION,
+        ),
+        (
+            PRODUCER_ID_BLOCK,
+            b'{"version":1,"broker":1,"block_start":"0"}',
+            DriverState.ZK_MIGRATION,
+        ),
     ],
 )
-def test_corrupted_znode_blocks_the_copy_until_repaired(path: str, text: bytes, state: DriverState) -> None:
+def test_corrupted_znode_blocks_the_copy_until_repaired(
+    path: str, text: bytes, state: DriverState
+) -> None:
     """Not a record is written of a copy that cannot be completed."""
 
     async def run(harness: ZooKeeperHarness) -> None:
@@ -202,14 +267,24 @@ def test_corrupted_znode_blocks_the_copy_until_repaired(path: str, text: bytes, 
         sound = harness.cluster.znodes().get(path, (b'{"version":1,"config":{}}', None))[0]
 
         async def corrupt(client: ZookeeperClient) -> None:
-            await (client.set(path, text) if path in harness.cluster.znodes() else client.create(path, text))
+            await (
+                client.set(path, text)
+                if path in harness.cluster.znodes()
+                else client.create(path, text)
+            )
 
         async def repair(client: ZookeeperClient) -> None:
             await client.set(path, sound)
 
         await harness.with_zookeeper(corrupt)
         harness.start(CONTROLLER)
-        await until(lambda: waits(harness) and [each for each in harness.cluster.migrations() if each[1].driver.state is state], "it has come so far")
+        await until(
+            lambda: (
+                waits(harness)
+                and [each for each in harness.cluster.migrations() if each[1].driver.state is state]
+            ),
+            "it has come so far",
+        )
         await asyncio.sleep(3)
         assert migration(harness).driver.state is state
         assert migration(harness).committed.image.topic(TOPIC) is None
@@ -223,7 +298,9 @@ def test_corrupted_znode_blocks_the_copy_until_repaired(path: str, text: bytes, 
 
 
 def test_minute_without_zookeeper_in_dual_write_loses_nothing() -> None:
-    """Leaders continue, controller decisions are committed, and ZooKeeper receives all of them when it is back."""
+    """Leaders continue, controller decisions are committed, and ZooKeeper receives all of them when
+    it is back.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         await let_migrate(harness, "broker-1", "broker-2")
@@ -257,14 +334,24 @@ def test_late_write_of_a_deposed_controller_fails() -> None:
         old = migration(harness)
         claim, side = old.driver.claim, old._zookeeper
         harness.simulation.pause(harness.cluster.hosts[former])
-        await until(lambda: any(each.mirrored for name, each in harness.cluster.migrations() if name != former), "another one writes both")
+        await until(
+            lambda: any(
+                each.mirrored for name, each in harness.cluster.migrations() if name != former
+            ),
+            "another one writes both",
+        )
         harness.simulation.resume(harness.cluster.hosts[former])
-        late = ZnodeOperation(name="late", writes=(ZnodeWrite(kind=WriteKind.DELETE_TREE, path=topic_path(TOPIC)),))
+        late = ZnodeOperation(
+            name="late", writes=(ZnodeWrite(kind=WriteKind.DELETE_TREE, path=topic_path(TOPIC)),)
+        )
         for attempt in (side.write(claim, [late]), side.move(claim)):
             with pytest.raises(ControllerMoved):
                 await harness.simulation.spawn(harness.cluster.hosts[former], attempt)
         znodes = harness.cluster.znodes()
-        assert all(f"{topic_path(TOPIC)}/partitions/{number}/state" in znodes for number in range(PARTITIONS))
+        assert all(
+            f"{topic_path(TOPIC)}/partitions/{number}/state" in znodes
+            for number in range(PARTITIONS)
+        )
         await both_are_written(harness)
         assert len(await harness.read()) == 15
 
@@ -272,7 +359,9 @@ def test_late_write_of_a_deposed_controller_fails() -> None:
 
 
 def test_release_without_migration_support_is_rejected_during_one() -> None:
-    """Controllers of 4.0 do not continue with a log in migration; older ones do, from where it was."""
+    """Controllers of 4.0 do not continue with a log in migration; older ones do, from where it
+    was.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         await let_migrate(harness, "broker-1")

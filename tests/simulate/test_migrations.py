@@ -1,5 +1,5 @@
-"""Migrations from ZooKeeper to KRaft in virtual time: the complete migration, failovers during it, the way back, and
-the bugs that these scenarios find.
+"""Migrations from ZooKeeper to KRaft in virtual time: the complete migration, failovers during it,
+the way back, and the bugs that these scenarios find.
 """
 
 import pytest
@@ -7,15 +7,25 @@ import pytest
 from kraftsim.bugs.bug import bug
 from kraftsim.explore.run import run_scenario
 
-MOVE, FAILOVER, BACK = "zk_to_kraft_migration", "controller_failover_during_migration", "migration_rollback"
+MOVE, FAILOVER, BACK = (
+    "zk_to_kraft_migration",
+    "controller_failover_during_migration",
+    "migration_rollback",
+)
 WHOLE_WAY = "zookeeper_2_8_to_latest"
 
 
-@pytest.mark.parametrize("name, seed", [(MOVE, 1), (FAILOVER, 2), (FAILOVER, 6), (BACK, 5), (WHOLE_WAY, 1)])
+@pytest.mark.parametrize(
+    "name, seed", [(MOVE, 1), (FAILOVER, 2), (FAILOVER, 6), (BACK, 5), (WHOLE_WAY, 1)]
+)
 def test_cluster_migrates(name, seed):
-    """Nothing is lost or duplicated, no producer id is allocated twice, and ZooKeeper agrees with the log while both are written."""
+    """Nothing is lost or duplicated, no producer id is allocated twice, and ZooKeeper agrees with
+    the log while both are written.
+    """
     result = run_scenario(name, seed=seed)
-    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
+    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(
+        result.lines()
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Deliberately wrong rules: they apply to the code, are detected by their first seeds, leave no trace, and the seeds
-are clean without them.
+"""Deliberately wrong rules: they apply to the code, are detected by their first seeds, leave no
+trace, and the seeds are clean without them.
 """
 
 import subprocess
@@ -24,7 +24,10 @@ FEWEST = 40
 SURVIVORS_MAX = 0
 """The number of survivors without a reason. It may only decrease."""
 NOT_HUNTED_MAX = 4
-"""The number of mutants that no test has run, because they are declared equivalent. It may only decrease."""
+"""The number of mutants that no test has run, because they are declared equivalent.
+
+It may only decrease.
+"""
 
 
 def test_every_mutant_applies_to_the_current_code():
@@ -46,8 +49,15 @@ def test_every_mutant_applies_to_the_current_code():
     ],
 )
 def test_patch_that_does_not_apply_fails_loudly(wrong):
-    """The text is missing, occurs twice, or would not change; the function or its module is missing."""
-    right = {"module": "kraftsim.core.raft.leadership", "function": "Leadership.high_watermark", "old": "ends[len(ends) // 2]", "new": "ends[0]"}
+    """The text is missing, occurs twice, or would not change; the function or its module is
+    missing.
+    """
+    right = {
+        "module": "kraftsim.core.raft.leadership",
+        "function": "Leadership.high_watermark",
+        "old": "ends[len(ends) // 2]",
+        "new": "ends[0]",
+    }
     with pytest.raises(PatchMissed):
         mutated_code(Mutant(name="wrong", core="raft", breaks="", **(right | wrong)))
 
@@ -73,13 +83,22 @@ def test_failure_inside_leaves_no_trace_either():
 def test_mutants_are_detected_by_seeds_that_are_clean_without_them():
     """These cost a second or two each; `make mutants` runs all of them."""
     found: list[Finding] = []
-    run_mutants([mutant_named(name) for name in QUICK], Budget(runs=6, cpu_seconds=30.0, asks_tests=False), jobs=2, done=found.append)
+    run_mutants(
+        [mutant_named(name) for name in QUICK],
+        Budget(runs=6, cpu_seconds=30.0, asks_tests=False),
+        jobs=2,
+        done=found.append,
+    )
     assert [each.name for each in found if not each.how] == []
-    assert unclean_controls(found, dict.fromkeys(QUICK, ""), jobs=1) == [], "the check that detected them finds something without them, too"
+    assert unclean_controls(found, dict.fromkeys(QUICK, ""), jobs=1) == [], (
+        "the check that detected them finds something without them, too"
+    )
 
 
 def test_unit_tests_run_first_and_scenarios_only_for_survivors(tmp_path):
-    """No scenario runs for a mutant that a test detects, unless requested; the detecting test passes without the mutant."""
+    """No scenario runs for a mutant that a test detects, unless requested; the detecting test
+    passes without the mutant.
+    """
     found: list[Finding] = []
     chosen = [mutant_named(name) for name in ("sequence-may-jump", "sequence-may-stay")]
     run_mutants(chosen, Budget(runs=1, cpu_seconds=30.0), jobs=1, done=found.append)
@@ -88,18 +107,28 @@ def test_unit_tests_run_first_and_scenarios_only_for_survivors(tmp_path):
     assert noticed["sequence-may-jump"].runs == 0
     assert failing_controls(found, jobs=1) == []
     (tmp_path / "test_failing.py").write_text("def test_it():\n    assert False\n")
-    assert failing_controls([replace(found[0], test=f"{tmp_path / 'test_failing.py'}::test_it")], jobs=1) != []
+    assert (
+        failing_controls(
+            [replace(found[0], test=f"{tmp_path / 'test_failing.py'}::test_it")], jobs=1
+        )
+        != []
+    )
 
 
 def test_test_that_never_ends_counts_as_detection(tmp_path):
     """A mutant may loop for ever; the test that hangs is named."""
-    (tmp_path / "test_round.py").write_text("from kraftsim.core.raft import elections\n\ndef test_it():\n    while elections._count: pass\n")
+    (tmp_path / "test_round.py").write_text(
+        "from kraftsim.core.raft import elections\n\ndef test_it():\n    while elections._count: "
+        "pass\n"
+    )
     look = f"""
 from mutants import catalogue, unit_stage
 unit_stage.TESTS["raft"] = ({str(tmp_path / "test_round.py")!r},)
 print("\\n", unit_stage.run_unit_stage([catalogue.mutant_named("counts-refusals")], cpu_seconds_max=0.5))
 """
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT
+    )
     assert f"::test_it', said='{ENDLESS}'" in done.stdout.splitlines()[-1]
 
 
@@ -118,21 +147,40 @@ print("\\n", unit_stage.run_unit_stage([catalogue.mutant_named("counts-refusals"
 )
 def test_mutation_run_resumes_with_the_remaining_checks(known, is_left):
     """All tests once; scenarios for undetected mutants, until the budget ends."""
-    assert is_open(Finding(**({"name": "", "digest": "", "runs": 0, "cpu_seconds": 0.0} | known)), Budget(runs=10, cpu_seconds=30.0)) is is_left
+    assert (
+        is_open(
+            Finding(**({"name": "", "digest": "", "runs": 0, "cpu_seconds": 0.0} | known)),
+            Budget(runs=10, cpu_seconds=30.0),
+        )
+        is is_left
+    )
 
 
 def test_every_core_has_its_tests_and_scenarios():
     """A missing file would check nothing."""
     assert TESTS.keys() == REACH.keys()
-    assert [file for files in TESTS.values() for file in files if not (PROJECT_ROOT / "tests" / file).is_file()] == []
+    assert [
+        file
+        for files in TESTS.values()
+        for file in files
+        if not (PROJECT_ROOT / "tests" / file).is_file()
+    ] == []
 
 
 def test_results_belong_to_existing_mutants():
-    """Results of removed mutants are meaningless; survivors without a reason may only become fewer."""
+    """Results of removed mutants are meaningless; survivors without a reason may only become
+    fewer.
+    """
     known = read()
-    assert not known.keys() - {mutant.name for mutant in mutants()}, "results of removed mutants: make mutants"
+    assert not known.keys() - {mutant.name for mutant in mutants()}, (
+        "results of removed mutants: make mutants"
+    )
     assert sum(bool(finding.how) for finding in known.values()) >= FEWEST
-    unexplained = [mutant.name for mutant in mutants() if mutant.name in known and not known[mutant.name].is_found and not mutant.equivalent]
+    unexplained = [
+        mutant.name
+        for mutant in mutants()
+        if mutant.name in known and not known[mutant.name].is_found and not mutant.equivalent
+    ]
     assert len(unexplained) <= SURVIVORS_MAX, unexplained
     assert len(mutants()) - len(known) <= NOT_HUNTED_MAX
 

@@ -1,4 +1,6 @@
-"""The simulated network: ordered streams under failing connects, partitions, resets and host failures."""
+"""The simulated network: ordered streams under failing connects, partitions, resets and host
+failures.
+"""
 
 import asyncio
 import errno
@@ -8,7 +10,12 @@ from random import Random
 
 import pytest
 
-from kraftsim.world.simulated import NetworkSettings, Simulation, SimulationEscape, SimulationStopped
+from kraftsim.world.simulated import (
+    NetworkSettings,
+    Simulation,
+    SimulationEscape,
+    SimulationStopped,
+)
 from tests.simulate.streams import PORT, Pair
 
 
@@ -48,7 +55,9 @@ def test_asyncio_streams_echo_by_host_name(sim):
 def test_both_ends_agree_on_their_names(sim):
     pair = Pair(sim)
     for name, other in (("sockname", "peername"), ("peername", "sockname")):
-        assert pair.client.transport.get_extra_info(name) == pair.server.transport.get_extra_info(other)
+        assert pair.client.transport.get_extra_info(name) == pair.server.transport.get_extra_info(
+            other
+        )
     assert pair.client.transport.get_extra_info("socket").getpeername() == (pair.b.address, PORT)
 
 
@@ -56,9 +65,13 @@ def test_localhost_is_the_own_host(sim):
     pair = Pair(sim)
     with pytest.raises(ConnectionRefusedError):
         pair.connect("127.0.0.1")
-    assert pair.connect("127.0.0.1", host="b").transport.get_extra_info("sockname")[0] == "127.0.0.1"
+    assert (
+        pair.connect("127.0.0.1", host="b").transport.get_extra_info("sockname")[0] == "127.0.0.1"
+    )
     addresses = sim.run_until(sim.loop.getaddrinfo("a", PORT))
-    assert addresses == [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (pair.a.address, PORT))]
+    assert addresses == [
+        (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (pair.a.address, PORT))
+    ]
 
 
 def test_bytes_arrive_in_order_in_other_chunks_than_written():
@@ -78,18 +91,22 @@ def test_bytes_arrive_in_order_in_other_chunks_than_written():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_streams_stay_intact_under_partitions_and_pauses(seed):
-    """Writes, one-way partitions, healing and pauses in any order: the received bytes are always a prefix of the sent
-    ones, and in the end all of them.
+    """Writes, one-way partitions, healing and pauses in any order: the received bytes are always a
+    prefix of the sent ones, and in the end all of them.
     """
     draw = Random(seed)
-    settings = NetworkSettings(torn_writes=0.3, retransmission_limit_ns=10**12, read_bytes=(0, 1, 7, 100)[seed % 4])
+    settings = NetworkSettings(
+        torn_writes=0.3, retransmission_limit_ns=10**12, read_bytes=(0, 1, 7, 100)[seed % 4]
+    )
     with Simulation(seed, network=settings) as sim:
         pair = Pair(sim)
         ends, sent = (pair.client, pair.server), [b"", b""]
         blocks: list[tuple[tuple[str, str], Callable[[str], None]]] = []
         for step in range(60):
             side = draw.randrange(2)
-            match draw.choices(("write", "block", "unblock", "pause", "resume"), (60, 15, 15, 4, 6))[0]:
+            match draw.choices(
+                ("write", "block", "unblock", "pause", "resume"), (60, 15, 15, 4, 6)
+            )[0]:
                 case "write":
                     data = b"%d," % step * draw.randrange(1, 5)
                     ends[side].transport.write(data)
@@ -105,7 +122,9 @@ def test_streams_stay_intact_under_partitions_and_pauses(seed):
                 case "resume":
                     ends[side].transport.resume_reading()
             sim.run_for(draw.choice((0, 1e-4, 3e-4, 1e-3, 0.5)))
-            assert sent[0].startswith(pair.server.received) and sent[1].startswith(pair.client.received)
+            assert sent[0].startswith(pair.server.received) and sent[1].startswith(
+                pair.client.received
+            )
         for link, record_effect in blocks:
             sim.network.unblock(*link, record_effect)
         for end in ends:
@@ -116,7 +135,9 @@ def test_streams_stay_intact_under_partitions_and_pauses(seed):
 
 
 def test_read_returns_buffered_bytes_regardless_of_write_boundaries():
-    """Unread writes become one stream in the kernel; a read takes as much as it has space for, and end of file follows."""
+    """Unread writes become one stream in the kernel; a read takes as much as it has space for, and
+    end of file follows.
+    """
     with Simulation(5, network=NetworkSettings(torn_writes=0, jitter_ns=0, read_bytes=10)) as sim:
         pair = Pair(sim)
         pair.client.transport.write(b"a" * 25)
@@ -132,7 +153,10 @@ def test_read_returns_buffered_bytes_regardless_of_write_boundaries():
         pair.server.transport.resume_reading()
         sim.run_for(1)
         assert pair.server.chunks[3:] == [b"bcdebcdebc", b"debcdebcde", b"bcde"]
-        assert pair.server.callbacks[-2:] == [("eof", 2), ("closed", 2)] and pair.client.transport.get_write_buffer_size() == 0
+        assert (
+            pair.server.callbacks[-2:] == [("eof", 2), ("closed", 2)]
+            and pair.client.transport.get_write_buffer_size() == 0
+        )
 
 
 def test_writer_is_paused_until_the_reader_reads(sim):
@@ -203,7 +227,11 @@ def test_partition_delays_bytes_which_arrive_in_order_when_it_heals(sim):
         sim.run_for(1)
     pair.server.transport.write(b"the other direction works")
     sim.run_for(1)
-    assert pair.server.received == b"" and pair.client.received == b"the other direction works" and effects
+    assert (
+        pair.server.received == b""
+        and pair.client.received == b"the other direction works"
+        and effects
+    )
     sim.network.unblock("a", "b", effects.append)
     pair.client.transport.write(b"6")
     sim.run_for(1)
@@ -237,7 +265,9 @@ def test_connect_waits_for_a_partition_to_end(sim):
     pair = Pair(sim)
     effects = []
     sim.network.block("b", "a", effects.append)
-    sim.triggers.at(5 * 10**9, lambda trigger_context: sim.network.unblock("b", "a", effects.append))
+    sim.triggers.at(
+        5 * 10**9, lambda trigger_context: sim.network.unblock("b", "a", effects.append)
+    )
     pair.connect()
     assert 5 * 10**9 < sim.now_ns < 10 * 10**9 and effects
 
@@ -345,7 +375,9 @@ def test_failing_protocol_ends_the_run_or_if_tolerated_its_connection(sim):
     pair.client.transport.write(b"x")
     sim.run_for(1)
     assert pair.client.callbacks[-1][0] == "ConnectionResetError"
-    assert [(trouble.host, str(trouble.error)) for trouble in sim.troubles] == [("b", "not a frame")]
+    assert [(trouble.host, str(trouble.error)) for trouble in sim.troubles] == [
+        ("b", "not a frame")
+    ]
     pair.b.is_tolerant = False
     client = pair.connect()
     pair.servers[-1].data_received = broken

@@ -1,4 +1,6 @@
-"""The effects of each network fault on byte streams; it takes effect only if it changed something, and nothing of it remains afterwards."""
+"""The effects of each network fault on byte streams; it takes effect only if it changed something,
+and nothing of it remains afterwards.
+"""
 
 from itertools import pairwise
 from typing import Any
@@ -32,7 +34,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "torn-reads": {"target": "a<>b", "piece_bytes": 1},
     "reset-storm": {"target": "a<>b", "interval_ms": 50},
 }
-"""Every kind of the family, with a target and the parameters it needs to take effect where a connects to b repeatedly."""
+"""Every kind of the family, with a target and the parameters it needs to take effect where a
+connects to b repeatedly.
+"""
 
 
 @pytest.fixture
@@ -45,14 +49,21 @@ def inject(sim, kind, **given):
     """Arm a fault that fires immediately, until it is ended."""
     target = given.pop("target", "*")
     params = {"duration_ms": 0, **given} if "duration_ms" in FAULTS.named(kind).params else given
-    injection = arm(Fault(kind=kind, trigger=AtTime(at_ms=sim.now_ns // MILLISECOND), target=target, params=params), sim)
+    injection = arm(
+        Fault(
+            kind=kind, trigger=AtTime(at_ms=sim.now_ns // MILLISECOND), target=target, params=params
+        ),
+        sim,
+    )
     sim.run_for(0)
     assert injection.has_fired
     return injection
 
 
 def lead(sim, host, epoch=1, role="Leader"):
-    sim.world_of(host).emit(RaftRoleChanged(role=role, leader_epoch=epoch, leader_id=1, voted_id=-1, is_voter=True))
+    sim.world_of(host).emit(
+        RaftRoleChanged(role=role, leader_epoch=epoch, leader_id=1, voted_id=-1, is_voter=True)
+    )
 
 
 def callbacks(end):
@@ -78,7 +89,9 @@ def test_kind_takes_effect_when_it_affects_traffic(sim, kind):
         pair.client.transport.write(b"ping %d" % turn)
         pair.server.transport.write(b"pong %d" % turn)
         if turn % 5 == 0:
-            sim.spawn("a", sim.loop.create_connection(lambda: pair.make(sim), "b", PORT)).add_done_callback(lambda task: task.exception())
+            sim.spawn(
+                "a", sim.loop.create_connection(lambda: pair.make(sim), "b", PORT)
+            ).add_done_callback(lambda task: task.exception())
         sim.run_for(0.02)
     assert injection.is_effective
     injection.end()
@@ -110,7 +123,9 @@ def test_kind_without_traffic_has_no_effect_and_leaves_nothing_behind(sim, kind)
     assert all(chunk.endswith(b";") for chunk in server.chunks), "whole again"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if "duration_ms" in FAULTS.named(kind).params])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if "duration_ms" in FAULTS.named(kind).params]
+)
 def test_duration_ends_a_kind_by_itself(sim, kind):
     Pair(sim)
     sim.add_host("c")
@@ -129,7 +144,10 @@ def test_removing_one_fault_shifts_no_draw_of_another():
     def drawn(others):
         with Simulation(9, network=STEADY) as sim:
             Pair(sim)
-            injections = [inject(sim, "slow-link", target="a>b", latency_ms=1, jitter_ms=number) for number in others]
+            injections = [
+                inject(sim, "slow-link", target="a>b", latency_ms=1, jitter_ms=number)
+                for number in others
+            ]
             injection = inject(sim, "heavy-tail", target="a<>b", permille=500)
             for _ in range(20):
                 sim.network.link("a", "b").delay_ns(1)
@@ -148,8 +166,13 @@ def test_heavy_tail_delays_few_bytes_very_much(sim):
     delays = sorted(sim.network.link("a", "b").delay_ns(1) for _ in range(4000))
     late = [delay for delay in delays if delay > 20 * MILLISECOND]
     assert 150 <= len(late) <= 250, "five in a hundred"
-    assert late[len(late) // 2] < 60 * MILLISECOND and 500 * MILLISECOND < late[-1] <= 3001 * MILLISECOND
-    assert all(sim.network.link("b", "a").delay_ns(1) < MILLISECOND for _ in range(100)), "the other direction is not slowed"
+    assert (
+        late[len(late) // 2] < 60 * MILLISECOND
+        and 500 * MILLISECOND < late[-1] <= 3001 * MILLISECOND
+    )
+    assert all(sim.network.link("b", "a").delay_ns(1) < MILLISECOND for _ in range(100)), (
+        "the other direction is not slowed"
+    )
 
 
 def test_bytes_queue_behind_each_other_on_a_narrow_link(sim):
@@ -184,7 +207,10 @@ def test_delayed_bytes_do_not_outlive_the_delay(sim, kind, given):
     sim.triggers.at(sim.now_ns + 2_000 * MILLISECOND, lambda trigger_context: injection.end())
     began = sim.now_ns
     pair.connect()
-    assert pair.server.received == b"".join(b"%d" % number * 100 for number in range(10)) and injection.is_effective
+    assert (
+        pair.server.received == b"".join(b"%d" % number * 100 for number in range(10))
+        and injection.is_effective
+    )
     assert sim.now_ns - began < 2_150 * MILLISECOND
     pair.client.transport.write(b"!")
     sim.run_for(0.002)
@@ -210,7 +236,11 @@ def test_clog_holds_bytes_and_releases_them_at_once_in_order(sim):
     pair.client.transport.close()
     pair.server.transport.write(b"the other direction works")
     sim.run_for(60)
-    assert injection.is_effective and callbacks(pair.server) == ["made"] and pair.server.received == b""
+    assert (
+        injection.is_effective
+        and callbacks(pair.server) == ["made"]
+        and pair.server.received == b""
+    )
     assert callbacks(pair.client) == ["made", "closed"], "nothing times out"
     injection.end()
     sim.run_for(0.0001)
@@ -223,7 +253,9 @@ def test_connect_waits_for_a_clog_to_end(sim):
     began = sim.now_ns
     sim.triggers.at(began + 10_500 * MILLISECOND, lambda trigger_context: injection.end())
     pair.connect()
-    assert sim.now_ns - began == pytest.approx(10_600 * MILLISECOND, abs=3 * MILLISECOND), "at once, not with the next attempt"
+    assert sim.now_ns - began == pytest.approx(10_600 * MILLISECOND, abs=3 * MILLISECOND), (
+        "at once, not with the next attempt"
+    )
     assert injection.is_effective
 
 
@@ -260,7 +292,13 @@ def test_swizzled_hosts_are_clogged_one_by_one_and_unclogged_in_another_order():
             was, clogged, unclogged = set(), [], []
             for _ in range(2600):
                 sim.run_for(0.001)
-                now = {host for host in hosts if all(sim.network.link(host, other).is_clogged for other in hosts if other != host)}
+                now = {
+                    host
+                    for host in hosts
+                    if all(
+                        sim.network.link(host, other).is_clogged for other in hosts if other != host
+                    )
+                }
                 clogged += sorted(now - was)
                 unclogged += sorted(was - now)
                 was = now
@@ -268,15 +306,24 @@ def test_swizzled_hosts_are_clogged_one_by_one_and_unclogged_in_another_order():
             assert sorted(clogged) == sorted(unclogged) and clogged, "all hosts are unclogged"
             orders.append((clogged, unclogged))
     assert any(clogged != unclogged for clogged, unclogged in orders)
-    assert any(len(clogged) < len(hosts) for clogged, _ in orders) and len({len(clogged) for clogged, _ in orders}) > 1
+    assert (
+        any(len(clogged) < len(hosts) for clogged, _ in orders)
+        and len({len(clogged) for clogged, _ in orders}) > 1
+    )
 
 
 @pytest.mark.parametrize("size", range(3, 10))
 def test_on_a_ring_each_host_reaches_a_majority_and_no_two_the_same(size):
     ring = [f"h{number}" for number in range(size)]
     pairs = silenced(ring)
-    received = {listener: frozenset(ring) - {source for source, target in pairs if target == listener} for listener in ring}
-    assert all(listener in receives and len(receives) == size // 2 + 1 for listener, receives in received.items())
+    received = {
+        listener: frozenset(ring) - {source for source, target in pairs if target == listener}
+        for listener in ring
+    }
+    assert all(
+        listener in receives and len(receives) == size // 2 + 1
+        for listener, receives in received.items()
+    )
     assert len(set(received.values())) == size
     assert len(pairs) == len(set(pairs)) and all(source != target for source, target in pairs)
 
@@ -285,11 +332,19 @@ def test_ring_can_be_limited_to_some_hosts(sim):
     for name in ("a", "b", "c", "x"):
         sim.add_host(name)
     inject(sim, "ring-partition", target="a,b,c")
-    shut = {(one, other) for one in "abcx" for other in "abcx" if one != other and sim.network.link(one, other).is_blocked}
+    shut = {
+        (one, other)
+        for one in "abcx"
+        for other in "abcx"
+        if one != other and sim.network.link(one, other).is_blocked
+    }
     assert len(shut) == 3 and not any("x" in pair for pair in shut)
 
 
-@pytest.mark.parametrize("ways, receives, is_received", [("both", False, False), ("in", False, True), ("out", True, False)])
+@pytest.mark.parametrize(
+    "ways, receives, is_received",
+    [("both", False, False), ("in", False, True), ("out", True, False)],
+)
 def test_current_leader_is_partitioned(sim, ways, receives, is_received):
     pair = Pair(sim)
     sim.add_host("c")
@@ -299,7 +354,11 @@ def test_current_leader_is_partitioned(sim, ways, receives, is_received):
     pair.client.transport.write(b"from the leader")
     pair.server.transport.write(b"to the leader")
     sim.run_for(1)
-    assert bool(pair.client.received) == receives and bool(pair.server.received) == is_received and injection.is_effective
+    assert (
+        bool(pair.client.received) == receives
+        and bool(pair.server.received) == is_received
+        and injection.is_effective
+    )
     assert not sim.network.link("b", "c").is_blocked
 
 
@@ -323,9 +382,15 @@ def test_fault_for_a_leader_waits_until_there_is_one(sim):
 def test_half_open_end_keeps_its_connection_until_it_gets_an_answer(sim, believer):
     pair = Pair(sim, keep_open=True)
     injection = inject(sim, "half-open", target="a<>b", believer=believer)
-    believing, gone = (pair.client, pair.server) if believer == "connected" else (pair.server, pair.client)
+    believing, gone = (
+        (pair.client, pair.server) if believer == "connected" else (pair.server, pair.client)
+    )
     sim.run_for(5)
-    assert callbacks(gone) == ["made", "TimeoutError"] and callbacks(believing) == ["made"] and not injection.is_effective
+    assert (
+        callbacks(gone) == ["made", "TimeoutError"]
+        and callbacks(believing) == ["made"]
+        and not injection.is_effective
+    )
     believing.transport.write(b"request for echo")
     sim.run_for(5)
     assert gone.received == b"" and callbacks(believing) == ["made"] and injection.is_effective
@@ -371,7 +436,9 @@ def test_unanswered_connects_are_retried_until_they_time_out(sim, ends_after_s, 
     pair = Pair(sim)
     began = sim.now_ns
     injection = inject(sim, "connect-timeout", target="a>b")
-    sim.triggers.at(began + ends_after_s * 1000 * MILLISECOND, lambda trigger_context: injection.end())
+    sim.triggers.at(
+        began + ends_after_s * 1000 * MILLISECOND, lambda trigger_context: injection.end()
+    )
     pair.client.transport.write(b"x")
     if outcome == "made":
         assert callbacks(pair.connect()) == ["made"]

@@ -53,7 +53,9 @@ def test_broker_with_too_many_requests_is_throttled_and_others_are_served(figure
     config = NodeConfig.parse({**PROPERTIES, "kraftsim.producer.id.blocks.per.second": "10"})
     limits = BlockLimits(config, clock)
     pauses = [limits.pause_ms(1) for _ in range(12)]
-    assert pauses[:11] == [0] * 11 and pauses[11] == 100, "one second's amount may arrive at once, and be overdrawn once"
+    assert pauses[:11] == [0] * 11 and pauses[11] == 100, (
+        "one second's amount may arrive at once, and be overdrawn once"
+    )
     assert limits.pause_ms(2) == 0
     clock.now_ms = 100
     assert [limits.pause_ms(1), limits.pause_ms(1)] == [0, 100]
@@ -67,13 +69,21 @@ def test_broker_with_too_many_requests_is_throttled_and_others_are_served(figure
     [
         {"kraftsim.producer.id.blocks": "own-disk"},
         {"kraftsim.producer.id.blocks": "after-replay", "kraftsim.producer.id.control": "last-id"},
-        {"kraftsim.producer.id.blocks": "numbered", "kraftsim.producer.id.control": "repeating", "kraftsim.producer.ids": "eager"},
+        {
+            "kraftsim.producer.id.blocks": "numbered",
+            "kraftsim.producer.id.control": "repeating",
+            "kraftsim.producer.ids": "eager",
+        },
     ],
     ids=lambda settings: settings["kraftsim.producer.id.blocks"],
 )
 def test_each_block_strategy_allocates_every_id_once_under_crashes_and_losses(settings, tmp_path):
-    result = run_scenario("producer_id_variants", seed=2, settings=settings, work=SMALL, out=tmp_path)
+    result = run_scenario(
+        "producer_id_variants", seed=2, settings=settings, work=SMALL, out=tmp_path
+    )
     assert result.outcome == "ok", "\n".join(result.lines())
     events = [json.loads(line) for path in tmp_path.rglob("events/*.jsonl") for line in path.open()]
     givers = {event["given_by"] for event in events if event["kind"] == "ProducerIdBlockAllocated"}
-    assert givers == ({"itself"} if settings["kraftsim.producer.id.blocks"] == "own-disk" else {"quorum"})
+    assert givers == (
+        {"itself"} if settings["kraftsim.producer.id.blocks"] == "own-disk" else {"quorum"}
+    )

@@ -1,4 +1,7 @@
-"""KIP-758 compared with the shipped rule: the results that depend on no clock. Numbers may change, the verdicts may not."""
+"""KIP-758 compared with the shipped rule: the results that depend on no clock.
+
+Numbers may change, the verdicts may not.
+"""
 
 from functools import cache
 
@@ -28,7 +31,9 @@ VERDICTS = {
 @cache
 def found(scenario: str, kind: str, seed: int = 1) -> Findings:
     """Run a scenario with a hundred producers."""
-    return run_workload(KINDS[kind], next(each for each in WORKLOADS if each.name == scenario), 100, 30, seed)[0]
+    return run_workload(
+        KINDS[kind], next(each for each in WORKLOADS if each.name == scenario), 100, 30, seed
+    )[0]
 
 
 def harm(findings: Findings) -> str:
@@ -41,7 +46,9 @@ def harm(findings: Findings) -> str:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("harness", VERDICTS)
 def test_each_kind_has_exactly_the_documented_damage(harness, seed):
-    """docs/producer-variants.md; only with KIP-758's range is a producer told that a missing record is in the log."""
+    """docs/producer-variants.md; only with KIP-758's range is a producer told that a missing record
+    is in the log.
+    """
     five, latest = found(harness, FIVE, seed), found(harness, LATEST, seed)
     assert (harm(five), harm(latest)) == VERDICTS[harness]
     assert five.false_duplicates == 0 == five.misplaced
@@ -50,7 +57,9 @@ def test_each_kind_has_exactly_the_documented_damage(harness, seed):
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_producer_that_restarts_at_0_loses_far_more_with_the_range(seed):
-    """Both are deceived by a batch with the same ends as a remembered one; the range is deceived by all others, too."""
+    """Both are deceived by a batch with the same ends as a remembered one; the range is deceived by
+    all others, too.
+    """
     five, latest = (found("a producer forgets its sequence", kind, seed) for kind in KINDS)
     assert latest.lost > 20 * max(five.lost, 1) and latest.lost > 100
 
@@ -65,7 +74,9 @@ def test_range_returns_46_where_five_batches_return_45_or_an_offset():
 
 
 def test_memory_is_saved_where_producers_write_often():
-    """One batch costs the same either way; five cost half as much again as one, as long as the broker runs."""
+    """One batch costs the same either way; five cost half as much again as one, as long as the
+    broker runs.
+    """
     once, often = ([bytes_each(kind, 2000, batches) for kind in KINDS] for batches in (1, 5))
     assert once[0] == pytest.approx(once[1], rel=0.02)
     assert often[1] == pytest.approx(once[1], rel=0.02)
@@ -76,11 +87,20 @@ def test_memory_is_saved_where_producers_write_often():
 def test_two_brokers_of_different_kinds_have_the_same_records(seed, tmp_path):
     """The range is used in these runs, and returns 46; a broker with five batches never does.
 
-    With seed 40 the first batches of a producer overtake each other, and the range loses them: KIP-758 as written,
-    and distinguished from any other loss.
+    With seed 40 the first batches of a producer overtake each other, and the range loses them:
+    KIP-758 as written, and distinguished from any other loss.
     """
     result = run_scenario("producer_state_variants", seed=seed, out=tmp_path)
-    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
-    lines = [line for file in sorted((tmp_path / "events").iterdir()) for line in file.read_text().splitlines() if ProduceRefused.__name__ in line]
+    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(
+        result.lines()
+    )
+    lines = [
+        line
+        for file in sorted((tmp_path / "events").iterdir())
+        for line in file.read_text().splitlines()
+        if ProduceRefused.__name__ in line
+    ]
     somewhere = f'"error_code":{int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)},'
-    assert {line.partition('"node":"')[2].partition('"')[0] for line in lines if somewhere in line} == {"broker-2"}
+    assert {
+        line.partition('"node":"')[2].partition('"')[0] for line in lines if somewhere in line
+    } == {"broker-2"}

@@ -1,5 +1,5 @@
-"""The scenario of three controllers under faults finds each historical bug of the metadata quorum, and the same seed is
-clean without it.
+"""The scenario of three controllers under faults finds each historical bug of the metadata quorum,
+and the same seed is clean without it.
 """
 
 import pytest
@@ -31,4 +31,6 @@ def test_injected_bug_is_found(name, seed, invariant):
 def test_without_the_bug_the_seeds_are_clean(seed):
     """Otherwise a finding would prove nothing about the bug."""
     result = run_scenario(NAME, seed=seed)
-    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
+    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(
+        result.lines()
+    )

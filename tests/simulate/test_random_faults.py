@@ -1,4 +1,6 @@
-"""Random faults: what a seed draws for any scenario is plain data, omits kinds, and stays within the scenario's data-loss budget."""
+"""Random faults: what a seed draws for any scenario is plain data, omits kinds, and stays within
+the scenario's data-loss budget.
+"""
 
 import os
 import subprocess
@@ -11,12 +13,35 @@ import pytest
 from kraftsim.cluster.scenario import Mode, scenario, scenarios
 from kraftsim.explore.request import faults_of, settings_of
 from kraftsim.faults.data_loss_budget import clashes, data_loss
-from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, SIM, Between, DataLoss, Family, Fault, OneOf, from_json, to_json
-from kraftsim.faults.fault_space import CONTROLLERS, PRODUCER_ID_APIS, cluster_fault_space, zookeeper_fault_space
+from kraftsim.faults.fault import (
+    AT_THE_TRIGGER,
+    FAULTS,
+    SIM,
+    Between,
+    DataLoss,
+    Family,
+    Fault,
+    OneOf,
+    from_json,
+    to_json,
+)
+from kraftsim.faults.fault_space import (
+    CONTROLLERS,
+    PRODUCER_ID_APIS,
+    cluster_fault_space,
+    zookeeper_fault_space,
+)
 from kraftsim.faults.random_faults import draw_faults, draw_settings, draw_value
 from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState
 
-FAULT_SPACE = cluster_fault_space(controllers=3, brokers=3, clients=("asker-1",), apis=PRODUCER_ID_APIS, brokers_keep_records=True, fault_seconds=6.0)
+FAULT_SPACE = cluster_fault_space(
+    controllers=3,
+    brokers=3,
+    clients=("asker-1",),
+    apis=PRODUCER_ID_APIS,
+    brokers_keep_records=True,
+    fault_seconds=6.0,
+)
 ELSEWHERE = (Family.STORE, Family.ZOOKEEPER)
 """The targets of these kinds do not exist in this fault space."""
 SEEDS = range(300)
@@ -39,7 +64,13 @@ def draw_parameters(seed: int) -> tuple[Fault, ...]:
 def test_every_run_omits_kinds_and_all_runs_together_omit_none():
     """Swarm testing (Groce et al., 2012): a fault that is always present hides what it prevents."""
     drawn = [{fault.kind for fault in draw_parameters(seed)} for seed in SEEDS]
-    possible = {kind.name for kind in KINDS if kind.data_loss is not DataLoss.FLUSHED and not kind.needs_releases and kind.family not in ELSEWHERE}
+    possible = {
+        kind.name
+        for kind in KINDS
+        if kind.data_loss is not DataLoss.FLUSHED
+        and not kind.needs_releases
+        and kind.family not in ELSEWHERE
+    }
     assert set().union(*drawn) == possible
     assert all(kinds < possible for kinds in drawn)
     for kind in possible:
@@ -49,17 +80,26 @@ def test_every_run_omits_kinds_and_all_runs_together_omit_none():
 
 def test_another_release_is_drawn_only_if_the_fault_space_allows_it():
     """Other draws of a seed are unchanged in all other fault spaces."""
-    fault_space = cluster_fault_space(controllers=3, brokers=3, clients=(), apis=(), brokers_keep_records=True, fault_seconds=6.0)
+    fault_space = cluster_fault_space(
+        controllers=3, brokers=3, clients=(), apis=(), brokers_keep_records=True, fault_seconds=6.0
+    )
     for may_change in (False, True):
-        drawn = [draw_faults(Random(seed), replace(fault_space, may_change_release=may_change)) for seed in range(30)]
-        assert any(fault.kind == "other-release" for faults in drawn for fault in faults) == may_change
+        drawn = [
+            draw_faults(Random(seed), replace(fault_space, may_change_release=may_change))
+            for seed in range(30)
+        ]
+        assert (
+            any(fault.kind == "other-release" for faults in drawn for fault in faults) == may_change
+        )
 
 
 def test_nonexistent_components_are_not_targeted():
-    """Without KRaft controllers there is no quorum epoch, though one of the brokers is controller; ZooKeeper is
-    targeted only where it exists, its process and its links as well.
+    """Without KRaft controllers there is no quorum epoch, though one of the brokers is controller;
+    ZooKeeper is targeted only where it exists, its process and its links as well.
     """
-    fault_space = zookeeper_fault_space(brokers=3, clients=("asker-1",), apis=PRODUCER_ID_APIS, fault_seconds=6.0)
+    fault_space = zookeeper_fault_space(
+        brokers=3, clients=("asker-1",), apis=PRODUCER_ID_APIS, fault_seconds=6.0
+    )
     drawn = [draw_faults(Random(f"{seed}/swarm"), fault_space) for seed in SEEDS]
     kinds = {fault.kind for faults in drawn for fault in faults}
     assert (
@@ -68,10 +108,16 @@ def test_nonexistent_components_are_not_targeted():
         and not kinds & {"old-epoch-answer", "truncated-snapshot"}
     )
     targets = {fault.target for faults in drawn for fault in faults}
-    assert {"zookeeper-1", "broker-1", "broker-1<>zookeeper-1"} <= targets and {target for target in targets if "leader" in target} == {"leader"}
+    assert {"zookeeper-1", "broker-1", "broker-1<>zookeeper-1"} <= targets and {
+        target for target in targets if "leader" in target
+    } == {"leader"}
     assert [clashes(faults, fault_space) for faults in drawn] == [[]] * len(drawn)
     zombies = [fault for faults in drawn for fault in faults if fault.kind == "zombie"]
-    assert zombies and not any("zookeeper-1" in str(fault) for fault in zombies if fault.target in (AT_THE_TRIGGER, "zookeeper-1"))
+    assert zombies and not any(
+        "zookeeper-1" in str(fault)
+        for fault in zombies
+        if fault.target in (AT_THE_TRIGGER, "zookeeper-1")
+    )
 
 
 def test_number_of_faults_varies_from_one_to_many():
@@ -84,12 +130,16 @@ def test_number_of_faults_varies_from_one_to_many():
 @pytest.mark.parametrize("keeps", [True, False])
 def test_no_run_exceeds_the_data_loss_budget_of_its_scenario(keeps):
     """One class of data loss per run, and only on hosts that may lose it."""
-    fault_space = cluster_fault_space(controllers=3, brokers=3, clients=(), apis=(), brokers_keep_records=keeps, fault_seconds=6.0)
+    fault_space = cluster_fault_space(
+        controllers=3, brokers=3, clients=(), apis=(), brokers_keep_records=keeps, fault_seconds=6.0
+    )
     drawn = [draw_faults(Random(seed), fault_space) for seed in SEEDS]
     assert [clashes(faults, fault_space) for faults in drawn] == [[]] * len(drawn)
     ways = {data_loss(fault) for faults in drawn for fault in faults}
     assert {DataLoss.NOTHING, DataLoss.UNFLUSHED, DataLoss.TRUST} <= ways
-    assert (DataLoss.FLUSHED in ways) == (not keeps and any(kind.data_loss is DataLoss.FLUSHED for kind in KINDS))
+    assert (DataLoss.FLUSHED in ways) == (
+        not keeps and any(kind.data_loss is DataLoss.FLUSHED for kind in KINDS)
+    )
 
 
 POWER = Fault(kind="power-loss", target="controller-101", trigger=AtTime(at_ms=1))
@@ -101,15 +151,60 @@ REFUSED = Fault(kind="flush-error", target="controller-101", trigger=AtTime(at_m
     [
         ([POWER, POWER], 0),
         ([POWER, REFUSED], 1),  # after a failed flush the effect of the next power loss is unknown
-        ([Fault(kind="power-loss", target="broker-1", trigger=AtTime(at_ms=1))], 1),  # the only replica of unflushed records
-        ([Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=1), params={"power_loss": False})], 0),
-        ([Fault(kind="restart", target="broker-1", trigger=AtTime(at_ms=1), params={"power_loss": True})], 1),
-        ([Fault(kind="power-loss", trigger=OnDisk(file_class="metadata-log"))], 1),  # brokers have one, too
-        ([Fault(kind="power-loss", trigger=OnDisk(file_class="metadata-log", host="controller-101"))], 0),
+        (
+            [Fault(kind="power-loss", target="broker-1", trigger=AtTime(at_ms=1))],
+            1,
+        ),  # the only replica of unflushed records
+        (
+            [
+                Fault(
+                    kind="restart",
+                    target="broker-1",
+                    trigger=AtTime(at_ms=1),
+                    params={"power_loss": False},
+                )
+            ],
+            0,
+        ),
+        (
+            [
+                Fault(
+                    kind="restart",
+                    target="broker-1",
+                    trigger=AtTime(at_ms=1),
+                    params={"power_loss": True},
+                )
+            ],
+            1,
+        ),
+        (
+            [Fault(kind="power-loss", trigger=OnDisk(file_class="metadata-log"))],
+            1,
+        ),  # brokers have one, too
+        (
+            [
+                Fault(
+                    kind="power-loss",
+                    trigger=OnDisk(file_class="metadata-log", host="controller-101"),
+                )
+            ],
+            0,
+        ),
         ([Fault(kind="power-loss", trigger=OnEvent(kind="ControllerElected"))], 0),
-        ([Fault(kind="power-loss", trigger=OnState(states=("without-leader",)))], 1),  # a broker that looks for a leader is in this state
+        (
+            [Fault(kind="power-loss", trigger=OnState(states=("without-leader",)))],
+            1,
+        ),  # a broker that looks for a leader is in this state
         ([Fault(kind="power-loss", target="leader", trigger=AtTime(at_ms=1))], 0),
-        ([Fault(kind="power-loss", trigger=OnFrame(api_key=22, is_response=True, server="broker-2"))], 1),
+        (
+            [
+                Fault(
+                    kind="power-loss",
+                    trigger=OnFrame(api_key=22, is_response=True, server="broker-2"),
+                )
+            ],
+            1,
+        ),
     ],
 )
 def test_data_loss_budget_detects_an_excess(faults, complaints):
@@ -118,7 +213,9 @@ def test_data_loss_budget_detects_an_excess(faults, complaints):
 
 
 def test_drawn_schedule_is_plain_data():
-    """A schedule can be serialized; targets, triggers and parameters are plain values within what the kinds declare."""
+    """A schedule can be serialized; targets, triggers and parameters are plain values within what
+    the kinds declare.
+    """
     for seed in SEEDS:
         faults = draw_parameters(seed)
         assert tuple(from_json(to_json(list(faults)))) == faults
@@ -127,9 +224,15 @@ def test_drawn_schedule_is_plain_data():
             assert set(fault.params) <= set(kind.params)
             for name, draw in kind.draws.items():
                 value = fault.params[name]
-                assert value in draw.values if isinstance(draw, OneOf) else draw.low <= value <= draw.high
+                assert (
+                    value in draw.values
+                    if isinstance(draw, OneOf)
+                    else draw.low <= value <= draw.high
+                )
             if kind.aim == "host":
-                assert fault.target in (AT_THE_TRIGGER, *FAULT_SPACE.nodes) or fault.target == "leader"
+                assert (
+                    fault.target in (AT_THE_TRIGGER, *FAULT_SPACE.nodes) or fault.target == "leader"
+                )
 
 
 def test_seed_draws_the_same_under_any_hash_seed():
@@ -137,7 +240,11 @@ def test_seed_draws_the_same_under_any_hash_seed():
     digests = set()
     for hash_seed in ("0", "1", "12345"):
         done = subprocess.run(
-            [sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}
+            [sys.executable, "-c", DIGEST],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
         )
         digests.add(done.stdout)
     assert len(digests) == 1
@@ -146,7 +253,10 @@ def test_seed_draws_the_same_under_any_hash_seed():
 def test_seeds_use_scenario_faults_random_faults_or_both():
     """The scenario's own faults find what they aim at; random faults find the rest."""
     quorum = scenario("quorum_under_faults")
-    as_declared = sum(faults_of(quorum, seed, Mode.SIM) == quorum.faults(stream_of(seed), Mode.SIM) for seed in range(100))
+    as_declared = sum(
+        faults_of(quorum, seed, Mode.SIM) == quorum.faults(stream_of(seed), Mode.SIM)
+        for seed in range(100)
+    )
     assert 25 < as_declared < 60
     assert faults_of(quorum, 7, Mode.PROCESSES) == quorum.faults(stream_of(7), Mode.PROCESSES)
 
@@ -156,12 +266,18 @@ def stream_of(seed: int) -> Random:
 
 
 def test_settings_are_drawn_within_their_declared_ranges():
-    """Timeouts, segment sizes and snapshot sizes decide races, too. Undeclared settings keep their values."""
+    """Timeouts, segment sizes and snapshot sizes decide races, too.
+
+    Undeclared settings keep their values.
+    """
     drawn = [draw_settings(Random(seed), FAULT_SPACE) for seed in SEEDS]
     for key, draw in FAULT_SPACE.settings.items():
         values = {settings[key] for settings in drawn if key in settings}
         assert len(values) > 1 and any(key not in settings for settings in drawn)
-        assert all(value in draw.values if isinstance(draw, OneOf) else draw.low <= int(value) <= draw.high for value in values)
+        assert all(
+            value in draw.values if isinstance(draw, OneOf) else draw.low <= int(value) <= draw.high
+            for value in values
+        )
     assert any(settings_of(scenario("quorum_under_faults"), seed, Mode.SIM) for seed in range(5))
 
 
@@ -172,7 +288,11 @@ def test_wide_range_is_drawn_by_magnitude():
     assert {5, 3000} <= set(drawn)
 
 
-@pytest.mark.parametrize("each", [each for each in scenarios() if each.fault_space is not None], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "each",
+    [each for each in scenarios() if each.fault_space is not None],
+    ids=lambda each: each.name,
+)
 def test_fault_space_names_existing_hosts_and_events(each):
     """A trigger on an event that is never emitted would never fire."""
     from kraftsim.events.catalogue import KINDS as EVENTS
@@ -180,7 +300,9 @@ def test_fault_space_names_existing_hosts_and_events(each):
 
     fault_space = each.fault_space
     most = max(each.controllers_drawn, default=each.controllers)
-    names = RunRequest(scenario=each, mode=Mode.SIM, seed=1, controllers=most).spec(port=1).node_names
+    names = (
+        RunRequest(scenario=each, mode=Mode.SIM, seed=1, controllers=most).spec(port=1).node_names
+    )
     assert set(fault_space.nodes) <= set(names) and bool(fault_space.of(CONTROLLERS)) == bool(most)
     assert {moment.kind for moment in fault_space.moments} <= set(EVENTS)
     for moment in fault_space.moments:

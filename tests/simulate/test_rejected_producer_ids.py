@@ -1,8 +1,9 @@
-"""Alternatives that KIP-730 rejected, in running brokers and controllers: ids without coordination, and an idempotent
-request.
+"""Alternatives that KIP-730 rejected, in running brokers and controllers: ids without coordination,
+and an idempotent request.
 
-Clients send requests over connections, and the invariant `producer-id-unique` checks as in every scenario.   Source:
-KIP-730 (rejected alternatives).
+Clients send requests over connections, and the invariant `producer-id-unique` checks as in every
+scenario.
+Source: KIP-730 (rejected alternatives).
 """
 
 import asyncio
@@ -27,12 +28,23 @@ from kraftsim.producer_ids.rules_blocks import numbered
 from kraftsim.world.simulated import Simulation
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.k67_allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 
 T = TypeVar("T")
-SESSION = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500", "kraftsim.frame.events": "false"}
+SESSION = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "kraftsim.frame.events": "false",
+}
 OWN_DISK = {"kraftsim.producer.id.blocks": "own-disk"}
-REPEATING = {"kraftsim.producer.id.control": "repeating", "kraftsim.producer.id.blocks": "numbered", "kraftsim.producer.id.block.size": "100"}
+REPEATING = {
+    "kraftsim.producer.id.control": "repeating",
+    "kraftsim.producer.id.blocks": "numbered",
+    "kraftsim.producer.id.block.size": "100",
+}
 SHIPPED = {"kraftsim.producer.id.control": "resizable", "kraftsim.producer.id.block.size": "100"}
 IDS = 30
 
@@ -44,8 +56,12 @@ class Harness:
         self.simulation = simulation
         self.emitted: list[Event] = []
         self._check = INVARIANT.check()
-        simulation.observe(self._look, (ProducerIdReturned, ProducerIdBlockReceived, MetadataAppended))
-        self.cluster = SimulatedCluster(ClusterSpec(seed=1, settings={**SESSION, **settings}, **spec), simulation)  # type: ignore[arg-type]
+        simulation.observe(
+            self._look, (ProducerIdReturned, ProducerIdBlockReceived, MetadataAppended)
+        )
+        self.cluster = SimulatedCluster(
+            ClusterSpec(seed=1, settings={**SESSION, **settings}, **spec), simulation
+        )  # type: ignore[arg-type]
         self.cluster.start()
         simulation.run_until(self.cluster.wait_until_ready(), limit_s=60)
         simulation.add_host("client")
@@ -59,17 +75,25 @@ class Harness:
         found = self.simulation.run_until(self.simulation.spawn("client", work), limit_s=120)
         return found  # type: ignore[return-value]
 
-    def ids_of(self, broker: int, count: int = IDS, *, tries_max: int = 1000) -> tuple[list[int], Counter[int]]:
-        """Let a client request ids from a broker until it has so many; return them, and the count of each error."""
+    def ids_of(
+        self, broker: int, count: int = IDS, *, tries_max: int = 1000
+    ) -> tuple[list[int], Counter[int]]:
+        """Let a client request ids from a broker until it has so many; return them, and the count
+        of each error.
+        """
         return self.run(self._ids_of(broker, count, tries_max))
 
-    async def _ids_of(self, broker: int, count: int, tries_max: int) -> tuple[list[int], Counter[int]]:
+    async def _ids_of(
+        self, broker: int, count: int, tries_max: int
+    ) -> tuple[list[int], Counter[int]]:
         connection = PeerConnection(*self.cluster.addresses[broker - 1], client_id="asker")
         await connection.connect()
         given: list[int] = []
         refused: Counter[int] = Counter()
         while len(given) < count and sum(refused.values()) < tries_max:
-            answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+            answer = await connection.request(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            )
             if answer.error_code == ErrorCode.NONE:
                 given.append(answer.producer_id)
             else:
@@ -79,7 +103,9 @@ class Harness:
         return given, refused
 
     def allocate(self, controller: str, number: int | None, times: int = 1) -> list[range]:
-        """Request blocks from a controller as a second machine with the id and the epoch of broker 1; return each response's block."""
+        """Request blocks from a controller as a second machine with the id and the epoch of broker
+        1; return each response's block.
+        """
         return self.run(self._allocate(controller, number, times))
 
     async def _allocate(self, controller: str, number: int | None, times: int) -> list[range]:
@@ -88,10 +114,19 @@ class Harness:
         await connection.connect()
         blocks = []
         for _ in range(times):
-            request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=self.broker(1).broker_epoch)
-            answer = await connection.request(request if number is None else numbered(request, number))
-            assert isinstance(answer, AllocateProducerIdsResponse) and answer.error_code == ErrorCode.NONE, answer
-            blocks.append(range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len))
+            request = AllocateProducerIdsRequest(
+                broker_id=1, broker_epoch=self.broker(1).broker_epoch
+            )
+            answer = await connection.request(
+                request if number is None else numbered(request, number)
+            )
+            assert (
+                isinstance(answer, AllocateProducerIdsResponse)
+                and answer.error_code == ErrorCode.NONE
+            ), answer
+            blocks.append(
+                range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+            )
         connection.close()
         return blocks
 
@@ -107,10 +142,16 @@ class Harness:
 
     def records(self) -> int:
         """The number of block records that the active controller has written."""
-        return sum("ProducerIdsRecord" in event.record_kinds for event in self.emitted if isinstance(event, MetadataAppended))
+        return sum(
+            "ProducerIdsRecord" in event.record_kinds
+            for event in self.emitted
+            if isinstance(event, MetadataAppended)
+        )
 
     def restart(self, name: str, **settings: str) -> None:
-        """Kill a broker, and restart it when its session has expired, optionally with other settings."""
+        """Kill a broker, and restart it when its session has expired, optionally with other
+        settings.
+        """
         host = self.cluster.hosts[name]
         self.simulation.kill(host)
         host.overrides.update({key.replace("_", "."): value for key, value in settings.items()})
@@ -125,7 +166,9 @@ class Harness:
 
 
 @pytest.mark.parametrize("settings", [OWN_DISK, {}], ids=["own-disk", "shipped"])
-def test_uncoordinated_broker_that_loses_its_disk_repeats_its_ids(settings: Mapping[str, str], figures) -> None:
+def test_uncoordinated_broker_that_loses_its_disk_repeats_its_ids(
+    settings: Mapping[str, str], figures
+) -> None:
     """730-32: ids without coordination need a durable disk; those of the controller do not."""
     with Simulation(1) as simulation:
         harness = Harness(simulation, settings)
@@ -147,9 +190,13 @@ def test_uncoordinated_broker_that_loses_its_disk_repeats_its_ids(settings: Mapp
 
 @pytest.mark.parametrize("node_id", [2**BROKER_BITS, 2**BROKER_BITS - 1])
 def test_uncoordinated_scheme_cannot_represent_a_later_broker_id(node_id: int, figures) -> None:
-    """730-32: an id that exceeds the bits is rejected for all of its clients, for ever; existing brokers continue."""
+    """730-32: an id that exceeds the bits is rejected for all of its clients, for ever; existing
+    brokers continue.
+    """
     with Simulation(2) as simulation:
-        harness = Harness(simulation, OWN_DISK, brokers=2, node_settings={"broker-2": {"node.id": str(node_id)}})
+        harness = Harness(
+            simulation, OWN_DISK, brokers=2, node_settings={"broker-2": {"node.id": str(node_id)}}
+        )
         tries = 20
         given, refused = harness.ids_of(2, tries_max=tries)
         fits = node_id < 2**BROKER_BITS
@@ -160,10 +207,20 @@ def test_uncoordinated_scheme_cannot_represent_a_later_broker_id(node_id: int, f
 
 @pytest.mark.parametrize("node_id", [0, 1])
 def test_uncoordinated_broker_repeats_ids_of_zookeeper_mode(node_id: int, figures) -> None:
-    """730-32: its prefix lies inside the range of ZooKeeper mode if its id is 0, which Kafka allows."""
+    """730-32: its prefix lies inside the range of ZooKeeper mode if its id is 0, which Kafka
+    allows.
+    """
     with Simulation(3) as simulation:
         names = {"broker.id": str(node_id)}
-        harness = Harness(simulation, {}, brokers=1, controllers=0, zookeeper=True, release="3.5", node_settings={"broker-1": names})
+        harness = Harness(
+            simulation,
+            {},
+            brokers=1,
+            controllers=0,
+            zookeeper=True,
+            release="3.5",
+            node_settings={"broker-1": names},
+        )
         before, _ = harness.ids_of(1)
         harness.restart("broker-1", kraftsim_producer_id_blocks="own-disk")
         after, _ = harness.ids_of(1)
@@ -173,7 +230,9 @@ def test_uncoordinated_broker_repeats_ids_of_zookeeper_mode(node_id: int, figure
 
 
 @pytest.mark.parametrize("settings", [REPEATING, SHIPPED], ids=["repeating", "shipped"])
-def test_looping_client_takes_one_block_of_an_idempotent_controller(settings: Mapping[str, str], figures) -> None:
+def test_looping_client_takes_one_block_of_an_idempotent_controller(
+    settings: Mapping[str, str], figures
+) -> None:
     """730-34: that is the purpose of idempotence."""
     with Simulation(4) as simulation:
         harness = Harness(simulation, settings)
@@ -187,13 +246,22 @@ def test_looping_client_takes_one_block_of_an_idempotent_controller(settings: Ma
 
 
 @pytest.mark.parametrize("settings", [REPEATING, SHIPPED], ids=["repeating", "shipped"])
-def test_two_machines_with_one_broker_id_get_one_block(settings: Mapping[str, str], figures) -> None:
-    """730-34: a cloned broker has the same id, epoch and request counter. Both request the next block, and clients of both use it."""
+def test_two_machines_with_one_broker_id_get_one_block(
+    settings: Mapping[str, str], figures
+) -> None:
+    """730-34: a cloned broker has the same id, epoch and request counter.
+
+    Both request the next block, and clients of both use it.
+    """
     with Simulation(5) as simulation:
         harness = Harness(simulation, settings)
         harness.ids_of(1, 10)
-        received = [event for event in harness.emitted if isinstance(event, ProducerIdBlockReceived)]
-        of_the_copy = harness.allocate(harness.cluster.spec.controller_names[0], len(received) + 1)[0]
+        received = [
+            event for event in harness.emitted if isinstance(event, ProducerIdBlockReceived)
+        ]
+        of_the_copy = harness.allocate(harness.cluster.spec.controller_names[0], len(received) + 1)[
+            0
+        ]
         given, _ = harness.ids_of(1, 3 * len(of_the_copy))
         common = len({*given} & {*of_the_copy})
         key = "repeating" if settings is REPEATING else "shipped"
@@ -205,7 +273,9 @@ def test_two_machines_with_one_broker_id_get_one_block(settings: Mapping[str, st
 def test_new_controller_has_forgotten_earlier_requests(figures) -> None:
     """730-34: it keeps them in memory. A request retried after a failover still wastes a block."""
     with Simulation(6) as simulation:
-        harness = Harness(simulation, {**REPEATING, "controller.quorum.fetch.timeout.ms": "1000"}, controllers=3)
+        harness = Harness(
+            simulation, {**REPEATING, "controller.quorum.fetch.timeout.ms": "1000"}, controllers=3
+        )
         harness.ids_of(1, 1)
         leader = harness.leader()
         first, again = harness.allocate(leader, 1000, 2)
@@ -217,11 +287,22 @@ def test_new_controller_has_forgotten_earlier_requests(figures) -> None:
         figures(blocks_of_one_request_after_a_failover=len({first, again, later}))
 
 
-@pytest.mark.parametrize(("before", "after", "overlap"), [("last-id", "resizable", 1), ("resizable", "last-id", -1), ("last-id", "last-id", 0)])
-def test_controllers_with_different_readings_of_the_block_end(before: str, after: str, overlap: int, figures) -> None:
-    """730-13: the text does not say whether the end is inclusive. The next controller repeats an id, or skips one."""
+@pytest.mark.parametrize(
+    ("before", "after", "overlap"),
+    [("last-id", "resizable", 1), ("resizable", "last-id", -1), ("last-id", "last-id", 0)],
+)
+def test_controllers_with_different_readings_of_the_block_end(
+    before: str, after: str, overlap: int, figures
+) -> None:
+    """730-13: the text does not say whether the end is inclusive.
+
+    The next controller repeats an id, or skips one.
+    """
     with Simulation(7) as simulation:
-        settings = {"kraftsim.producer.id.control": before, "controller.quorum.fetch.timeout.ms": "1000"}
+        settings = {
+            "kraftsim.producer.id.control": before,
+            "controller.quorum.fetch.timeout.ms": "1000",
+        }
         harness = Harness(simulation, settings, controllers=3)
         harness.ids_of(1, 1)
         leader = harness.leader()
@@ -242,4 +323,10 @@ def test_controllers_with_different_readings_of_the_block_end(before: str, after
         if before == after:
             figures(repeated_where_both_agree=repeated, left_out_where_both_agree=left_out)
         else:
-            figures(**{"ids_repeated_by_controllers" if repeated else "ids_left_out_by_controllers": repeated or left_out})
+            figures(
+                **{
+                    "ids_repeated_by_controllers"
+                    if repeated
+                    else "ids_left_out_by_controllers": repeated or left_out
+                }
+            )

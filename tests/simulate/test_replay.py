@@ -1,4 +1,6 @@
-"""A stored run is reproduced from its file, byte for byte; a difference between two runs is named by node, time and event."""
+"""A stored run is reproduced from its file, byte for byte; a difference between two runs is named
+by node, time and event.
+"""
 
 import json
 
@@ -18,7 +20,12 @@ from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
 SMALL = {"writers": 1, "records_per_writer": 20, "askers": 1, "ids_per_asker": 30, "work_ms": 1500}
-CRASH = Fault(kind="restart", target="broker-2", trigger=AtTime(at_ms=700), params={"power_loss": False, "after_ms": 300})
+CRASH = Fault(
+    kind="restart",
+    target="broker-2",
+    trigger=AtTime(at_ms=700),
+    params={"power_loss": False, "after_ms": 300},
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +33,30 @@ def kept(tmp_path_factory):
     """A small run with its own schedule, workload parameters and nodes, in its directory."""
     root = tmp_path_factory.mktemp("kept") / "run"
     request = RunRequest(
-        scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=5, faults=(CRASH,), workload=SMALL, brokers=2, bugs=("KAFKA-10533",)
+        scenario=scenario("producer_ids_survive_failover"),
+        mode=Mode.SIM,
+        seed=5,
+        faults=(CRASH,),
+        workload=SMALL,
+        brokers=2,
+        bugs=("KAFKA-10533",),
     )
     return root, run_request(request, root)
 
 
 def line(n, t_ns, kind, **fields):
-    return json.dumps({"run": "r", "node": "a", "incarnation": 1, "n": n, "t_ns": t_ns, "wall_ms": t_ns, "kind": kind, **fields}).encode()
+    return json.dumps(
+        {
+            "run": "r",
+            "node": "a",
+            "incarnation": 1,
+            "n": n,
+            "t_ns": t_ns,
+            "wall_ms": t_ns,
+            "kind": kind,
+            **fields,
+        }
+    ).encode()
 
 
 def test_replay_file_reproduces_the_run(kept, tmp_path):
@@ -46,23 +70,37 @@ def test_replay_file_reproduces_the_run(kept, tmp_path):
 
 
 def test_file_without_a_later_choice_uses_its_former_default(kept, tmp_path):
-    """Seed 1 now draws which frames are large and what a read returns; a file without them means the former default."""
-    usual, drawn = RunEnvironment(), RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=1)
-    assert drawn.around().read_bytes and drawn.spec(port=9092).settings["kraftsim.large.frame.bytes"] == str(drawn.around().large_frame_bytes)
+    """Seed 1 now draws which frames are large and what a read returns; a file without them means
+    the former default.
+    """
+    usual, drawn = (
+        RunEnvironment(),
+        RunRequest(scenario=scenario("producer_ids_survive_failover"), mode=Mode.SIM, seed=1),
+    )
+    assert drawn.around().read_bytes and drawn.spec(port=9092).settings[
+        "kraftsim.large.frame.bytes"
+    ] == str(drawn.around().large_frame_bytes)
     old = json.loads((kept[0] / "replay.json").read_bytes()) | {"seed": 1}
     for name in ("large_frame_bytes", "read_bytes"):
         assert old["surroundings"].pop(name) == getattr(usual, name)
     (tmp_path / "replay.json").write_text(json.dumps(old))
     request = read_replay(tmp_path).request()
     assert "kraftsim.large.frame.bytes" not in request.spec(port=9092).settings
-    assert (request.around().large_frame_bytes, request.around().network.read_bytes) == (usual.large_frame_bytes, 0)
+    assert (request.around().large_frame_bytes, request.around().network.read_bytes) == (
+        usual.large_frame_bytes,
+        0,
+    )
 
 
 def test_differing_run_is_detected_at_its_first_event(kept, tmp_path):
     """The broker dies 100 ms later: the logs of both runs are equal until it should have died."""
     root, _ = kept
     later = msgspec.structs.replace(CRASH, trigger=AtTime(at_ms=800))
-    checked = check_replay(msgspec.structs.replace(read_replay(root), faults=(later,)), recorded=root, out=tmp_path / "other")
+    checked = check_replay(
+        msgspec.structs.replace(read_replay(root), faults=(later,)),
+        recorded=root,
+        out=tmp_path / "other",
+    )
     assert not checked.is_same
     assert checked.difference.first.node == "harness", "the harness arms another fault"
     nodes = compare(root, tmp_path / "other", nodes=("broker-1", "broker-2", "controller-101"))
@@ -82,35 +120,71 @@ def test_differing_run_is_detected_at_its_first_event(kept, tmp_path):
 )
 def test_differing_events_and_differing_times_are_distinguished(a, b, first, first_time):
     """The same events at other times are equivalent; another event is a difference."""
-    difference = compare_logs({"a.1.jsonl": [line(*each) for each in a]}, {"a.1.jsonl": [line(*each) for each in b]}, names=("A", "B"))
-    assert [each and (each.n, each.at_ns) for each in (difference.first, difference.first_time)] == [first, first_time]
+    difference = compare_logs(
+        {"a.1.jsonl": [line(*each) for each in a]},
+        {"a.1.jsonl": [line(*each) for each in b]},
+        names=("A", "B"),
+    )
+    assert [
+        each and (each.n, each.at_ns) for each in (difference.first, difference.first_time)
+    ] == [first, first_time]
     assert difference.is_empty == (first is None and first_time is None)
     assert difference.is_of_times_only == (first is None and first_time is not None)
 
 
 def test_log_in_one_piece_equals_the_log_files():
     """The single log of a simulation is split by node and incarnation."""
-    assert logs_of(line(0, 1, "X") + b"\n" + line(1, 2, "Y") + b"\n") == {"a.1.jsonl": [line(0, 1, "X"), line(1, 2, "Y")]}
+    assert logs_of(line(0, 1, "X") + b"\n" + line(1, 2, "Y") + b"\n") == {
+        "a.1.jsonl": [line(0, 1, "X"), line(1, 2, "Y")]
+    }
 
 
 def test_verbs_report_the_result_by_exit_code(kept, tmp_path):
     """0: equal; 1: different; 3: nothing to compare."""
     root, _ = kept
     run = CliRunner().invoke
-    checked = run(kraftsim, ["replay", str(root), "--check", "--out", str(tmp_path / "again")], standalone_mode=False)
+    checked = run(
+        kraftsim,
+        ["replay", str(root), "--check", "--out", str(tmp_path / "again")],
+        standalone_mode=False,
+    )
     assert checked.return_value == 0 and "the same, byte for byte" in checked.output, checked.output
-    assert run(kraftsim, ["diff", str(root), str(tmp_path / "again"), "--json", "-"], standalone_mode=False).return_value == 0
-    sound = run(kraftsim, ["replay", str(root), "--without-bugs", "--out", str(tmp_path / "sound")], standalone_mode=False)
+    assert (
+        run(
+            kraftsim,
+            ["diff", str(root), str(tmp_path / "again"), "--json", "-"],
+            standalone_mode=False,
+        ).return_value
+        == 0
+    )
+    sound = run(
+        kraftsim,
+        ["replay", str(root), "--without-bugs", "--out", str(tmp_path / "sound")],
+        standalone_mode=False,
+    )
     assert sound.return_value == 0 and read_replay(tmp_path / "sound").bugs == ()
     events = tmp_path / "again" / "events" / "broker-1.1.jsonl"
     lines = events.read_bytes().splitlines(keepends=True)
-    events.write_bytes(b"".join([*lines[:10], lines[10].replace(b'"kind":"', b'"kind":"Not'), *lines[11:]]))
-    parted = run(kraftsim, ["diff", str(root), str(tmp_path / "again"), "--context", "2"], standalone_mode=False)
+    events.write_bytes(
+        b"".join([*lines[:10], lines[10].replace(b'"kind":"', b'"kind":"Not'), *lines[11:]])
+    )
+    parted = run(
+        kraftsim,
+        ["diff", str(root), str(tmp_path / "again"), "--context", "2"],
+        standalone_mode=False,
+    )
     assert parted.return_value == 1 and "broker-1, incarnation 1, event 10" in parted.output
     assert run(kraftsim, ["diff", str(root), str(tmp_path)]).exit_code == 3
 
 
-@pytest.mark.parametrize("content, why", [(b"{}", "format 0"), (b"[", "not a replay file"), (b'{"format": 1, "seed": 4}', "not a replay file")])
+@pytest.mark.parametrize(
+    "content, why",
+    [
+        (b"{}", "format 0"),
+        (b"[", "not a replay file"),
+        (b'{"format": 1, "seed": 4}', "not a replay file"),
+    ],
+)
 def test_invalid_replay_file_is_rejected(tmp_path, content, why):
     """In one line that names the error."""
     path = tmp_path / "replay.json"

@@ -1,4 +1,6 @@
-"""The replica scenarios find historical bugs of producer state and replication, and the same seeds are clean without them."""
+"""The replica scenarios find historical bugs of producer state and replication, and the same seeds
+are clean without them.
+"""
 
 import pytest
 
@@ -8,7 +10,12 @@ FINDINGS = [
     ("KAFKA-1211", "partition_leader_failover_idempotent", 24, "partition-leader-completeness"),
     ("KAFKA-5435", "lost_produce_responses", 1, "one-append-per-sequence"),
     ("KAFKA-5435", "producer_state_recovery", 4, "records-in-final-log-once"),
-    ("librdkafka-forgotten-sequence", "topic_missing_from_metadata", 3, "acknowledged-records-in-final-log"),
+    (
+        "librdkafka-forgotten-sequence",
+        "topic_missing_from_metadata",
+        3,
+        "acknowledged-records-in-final-log",
+    ),
     ("KAFKA-6683", "producer_state_recovery", 1, "producer-snapshot-below-its-offset"),
     ("KAFKA-6683", "truncated_leader_reelected", 2, "acknowledged-records-in-final-log"),
     ("KAFKA-7128", "partition_leader_failover_idempotent", 1, "isr-joined-after-epoch-start"),
@@ -22,7 +29,9 @@ def test_injected_bug_is_found(name, scenario, seed, invariant):
     finds(name, scenario, seed, invariant)
 
 
-@pytest.mark.parametrize("scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS}))
+@pytest.mark.parametrize(
+    "scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS})
+)
 def test_without_the_bug_the_seeds_are_clean(scenario, seed):
     """Otherwise a finding would prove nothing about the bug."""
     is_clean(scenario, seed)

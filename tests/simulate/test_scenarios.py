@@ -1,5 +1,5 @@
-"""Complete scenarios in virtual time: they are reproducible byte for byte, correct nodes keep every guarantee, and an
-injected bug is found.
+"""Complete scenarios in virtual time: they are reproducible byte for byte, correct nodes keep every
+guarantee, and an injected bug is found.
 """
 
 import json
@@ -17,12 +17,22 @@ from kraftsim.core.raft.raft_log import RaftLog
 from kraftsim.explore.run import run_scenario
 
 NAME = "producer_ids_survive_failover"
-ONE_RUN = f"from kraftsim.explore.run import run_scenario; print(run_scenario({NAME!r}, seed=5).events_sha256)"
+ONE_RUN = (
+    f"from kraftsim.explore.run import run_scenario; print(run_scenario({NAME!r}, "
+    "seed=5).events_sha256)"
+)
 
 
 def digest_in_another_process(hash_seed: str) -> str:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    done = subprocess.run([sys.executable, "-c", ONE_RUN], capture_output=True, text=True, timeout=120, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_RUN],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.strip()
 
@@ -33,7 +43,9 @@ def digest_here(seed):
 
 
 def test_seed_gives_the_same_event_log_under_different_hash_seeds():
-    """In two processes: own nodes and clients are deterministic on any machine and under any PYTHONHASHSEED."""
+    """In two processes: own nodes and clients are deterministic on any machine and under any
+    PYTHONHASHSEED.
+    """
     assert digest_in_another_process("12345") == digest_here(seed=5)
 
 
@@ -46,32 +58,49 @@ def test_two_seeds_give_different_event_logs():
 def test_every_scenario_is_clean_in_virtual_time(scenario):
     """A scenario that correct nodes violate proves nothing about a bug."""
     result = run_scenario(scenario.name, seed=3)
-    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(result.lines())
+    assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(
+        result.lines()
+    )
     assert all(result.verdicts[name] == "ok" for name in scenario.must_exercise)
 
 
 def test_sweep_finds_kafka_10533_and_the_seeds_are_clean_without_it():
-    """The controller that counts unflushed records allocates a block twice after a power loss (KAFKA-10533)."""
+    """The controller that counts unflushed records allocates a block twice after a power loss
+    (KAFKA-10533).
+    """
     with_bug = sweep(NAME, seeds=range(1, 9), terms=Terms(bugs=("KAFKA-10533",)), keep_going=True)
-    assert {"high-watermark-flushed", "producer-id-blocks-disjoint"} <= {name for run in with_bug.found for name in run.invariants_violated}
+    assert {"high-watermark-flushed", "producer-id-blocks-disjoint"} <= {
+        name for run in with_bug.found for name in run.invariants_violated
+    }
     without = sweep(NAME, seeds=range(1, with_bug.seeds_run + 1))
     assert without.clean == without.seeds_run, "\n".join(without.lines())
 
 
 def test_replay_line_of_a_finding_reproduces_it(tmp_path):
-    """A failing seed prints one line; that line, in a new process, gives the same violation and stores the run."""
+    """A failing seed prints one line; that line, in a new process, gives the same violation and
+    stores the run.
+    """
     found = sweep(NAME, seeds=range(1, 9), terms=Terms(bugs=("KAFKA-10533",)), workers=1).found[0]
     words = found.command.split()
     words[words.index("--out") + 1] = str(tmp_path / "again")
-    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *words], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert all(violation in done.stdout for violation in found.violations)
     record = json.loads((tmp_path / "again" / "run.json").read_text())
-    assert (record["scenario"], record["seed"], record["bugs"], record["outcome"]) == (NAME, found.seed, ["KAFKA-10533"], "violated")
+    assert (record["scenario"], record["seed"], record["bugs"], record["outcome"]) == (
+        NAME,
+        found.seed,
+        ["KAFKA-10533"],
+        "violated",
+    )
 
 
 def test_scenario_is_clean_with_a_release_that_waits_for_blocks():
-    """Brokers before 3.6 wait for their block instead of rejecting; the scenario holds for them, too."""
+    """Brokers before 3.6 wait for their block instead of rejecting; the scenario holds for them,
+    too.
+    """
     result = run_scenario(NAME, seed=4, release="3.5")
     assert result.outcome == "ok", "\n".join(result.lines())
 
@@ -86,5 +115,8 @@ def test_failed_assertion_of_a_node_fails_the_run(monkeypatch):
 
     monkeypatch.setattr(RaftLog, "append", believes_in_short_logs)
     result = run_scenario("quorum_under_faults", seed=1)
-    assert (result.outcome, result.invariants_violated) == ("violated", ("nodes-believe-the-truth",))
+    assert (result.outcome, result.invariants_violated) == (
+        "violated",
+        ("nodes-believe-the-truth",),
+    )
     assert "a log is short" in result.violations[0]

@@ -1,4 +1,6 @@
-"""A failing run is shrunk and still fails in the same way; the result is deterministic, and described in words."""
+"""A failing run is shrunk and still fails in the same way; the result is deterministic, and
+described in words.
+"""
 
 import pytest
 from click.testing import CliRunner
@@ -16,19 +18,36 @@ from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame
 
 CONTROLLER = "controller-101"
 WORK = {"writers": 2, "records_per_writer": 20, "askers": 1, "ids_per_asker": 900, "work_ms": 4000}
-DARK = Fault(kind="restart", target=CONTROLLER, trigger=OnEvent(kind="ProducerIdBlockAllocated", nth=2), params={"power_loss": True, "after_ms": 731})
+DARK = Fault(
+    kind="restart",
+    target=CONTROLLER,
+    trigger=OnEvent(kind="ProducerIdBlockAllocated", nth=2),
+    params={"power_loss": True, "after_ms": 731},
+)
 
 
 def crash(target: str, at_ms: int) -> Fault:
-    return Fault(kind="restart", target=target, trigger=AtTime(at_ms=at_ms), params={"power_loss": False, "after_ms": 400})
+    return Fault(
+        kind="restart",
+        target=target,
+        trigger=AtTime(at_ms=at_ms),
+        params={"power_loss": False, "after_ms": 400},
+    )
 
 
-DECOYS = (crash("broker-1", 300), crash("broker-2", 650), crash("broker-3", 1200), crash("broker-2", 2800))
+DECOYS = (
+    crash("broker-1", 300),
+    crash("broker-2", 650),
+    crash("broker-3", 1200),
+    crash("broker-2", 2800),
+)
 
 
 @pytest.fixture(scope="module")
 def failing():
-    """The controller loses power right after it returned a block that it had not flushed (KAFKA-10533), amid four kills of brokers."""
+    """The controller loses power right after it returned a block that it had not flushed
+    (KAFKA-10533), amid four kills of brokers.
+    """
     request = RunRequest(
         scenario=scenario("producer_ids_survive_failover"),
         mode=Mode.SIM,
@@ -42,8 +61,8 @@ def failing():
 
 
 def test_shrunk_run_has_only_what_the_failure_needs(failing, tmp_path):
-    """No kill of a broker, a minimal workload, one broker; and the violation is the same, with one process and with
-    two, and in a replay of its file.
+    """No kill of a broker, a minimal workload, one broker; and the violation is the same, with one
+    process and with two, and in a replay of its file.
     """
     request, result = failing
     assert result.outcome == "violated", result.lines()
@@ -54,7 +73,10 @@ def test_shrunk_run_has_only_what_the_failure_needs(failing, tmp_path):
     assert all(value <= WORK[name] for name, value in alone.candidate.workload.items())
     assert alone.candidate.workload["writers"] * alone.candidate.workload["records_per_writer"] == 0
     small = run_request(alone.candidate.request(request), tmp_path / "small")
-    assert alone.finding.invariant in small.invariants_violated and alone.finding.invariant in result.invariants_violated
+    assert (
+        alone.finding.invariant in small.invariants_violated
+        and alone.finding.invariant in result.invariants_violated
+    )
     assert read_replay(tmp_path / "small").faults == alone.candidate.faults
 
 
@@ -71,14 +93,18 @@ def test_run_that_does_not_fail_cannot_be_shrunk(failing):
     with pytest.raises(NotFailing, match="does not violate one-vote-per-epoch"):
         shrink(request, invariant="one-vote-per-epoch")
     with pytest.raises(NotFailing, match="does not fail"):
-        shrink(RunRequest(scenario=request.scenario, mode=Mode.SIM, seed=1, faults=(), workload=WORK))
+        shrink(
+            RunRequest(scenario=request.scenario, mode=Mode.SIM, seed=1, faults=(), workload=WORK)
+        )
 
 
 def test_verb_writes_a_smaller_run_and_its_explanation(failing, tmp_path):
     """From the run's directory to a smaller one beside it."""
     request, _ = failing
     run_request(request, tmp_path / "run")
-    done = CliRunner().invoke(kraftsim, ["shrink", str(tmp_path / "run"), "--budget", "60"], standalone_mode=False)
+    done = CliRunner().invoke(
+        kraftsim, ["shrink", str(tmp_path / "run"), "--budget", "60"], standalone_mode=False
+    )
     assert done.return_value == 0, done.output
     small = tmp_path / "run-small"
     assert (small / "description.md").read_text() in done.output
@@ -88,7 +114,9 @@ def test_verb_writes_a_smaller_run_and_its_explanation(failing, tmp_path):
     assert CliRunner().invoke(kraftsim, ["shrink"]).exit_code == 3
 
 
-@pytest.mark.parametrize("value, simpler", [(0, []), (1, [0]), (2, [0, 1]), (2500, [0, 200, 1000, 2000]), (7, [0, 3, 6])])
+@pytest.mark.parametrize(
+    "value, simpler", [(0, []), (1, [0]), (2, [0, 1]), (2500, [0, 200, 1000, 2000]), (7, [0, 3, 6])]
+)
 def test_fewer_begins_with_none_and_ends_just_below(value, simpler):
     """Every step is smaller, so that reduction terminates."""
     assert list(fewer(value)) == simpler
@@ -100,9 +128,22 @@ def test_fewer_begins_with_none_and_ends_just_below(value, simpler):
     [
         DARK,
         crash("broker-1", 4746),
-        Fault(kind="slow-disk", trigger=OnDisk(operation="flush", file_class=FileClass.METADATA_LOG, nth=38), params={"factor": 1000}),
-        Fault(kind="partition", target="a>b", trigger=OnFrame(api_key=52, nth=3), params={"duration_ms": 5604}),
-        Fault(kind="pause", trigger=OnEvent(kind="VoteAnswered", fields={"is_granted": True}, nth=4), params={"duration_ms": 3960}),
+        Fault(
+            kind="slow-disk",
+            trigger=OnDisk(operation="flush", file_class=FileClass.METADATA_LOG, nth=38),
+            params={"factor": 1000},
+        ),
+        Fault(
+            kind="partition",
+            target="a>b",
+            trigger=OnFrame(api_key=52, nth=3),
+            params={"duration_ms": 5604},
+        ),
+        Fault(
+            kind="pause",
+            trigger=OnEvent(kind="VoteAnswered", fields={"is_granted": True}, nth=4),
+            params={"duration_ms": 3960},
+        ),
     ],
 )
 def test_repeated_simplification_terminates(fault):
@@ -121,14 +162,30 @@ def test_repeated_simplification_terminates(fault):
             Fault(
                 kind="restart",
                 target="controller-102",
-                trigger=OnDisk(operation="flush", file_class=FileClass.METADATA_LOG, host="controller-102", nth=7),
+                trigger=OnDisk(
+                    operation="flush",
+                    file_class=FileClass.METADATA_LOG,
+                    host="controller-102",
+                    nth=7,
+                ),
                 params={"power_loss": True, "after_ms": 50},
             ),
-            "restart of controller-102 back after 50 ms, with power loss, after its 7th flush of the metadata log",
+            (
+                "restart of controller-102 back after 50 ms, with power loss, after its 7th "
+                "flush of the metadata log"
+            ),
         ),
-        (crash("broker-1", 300), "restart of broker-1 back after 400 ms, 300 ms after faults begin"),
         (
-            Fault(kind="partition", target="a<>b", trigger=OnFrame(api_key=52, is_response=True, server="a", nth=2), params={"duration_ms": 1500}),
+            crash("broker-1", 300),
+            "restart of broker-1 back after 400 ms, 300 ms after faults begin",
+        ),
+        (
+            Fault(
+                kind="partition",
+                target="a<>b",
+                trigger=OnFrame(api_key=52, is_response=True, server="a", nth=2),
+                params={"duration_ms": 1500},
+            ),
             "partition of a<>b for 1.5 s, before a's 2nd Vote answer is sent",
         ),
     ],

@@ -1,4 +1,6 @@
-"""Faults wait for states composed of several events: a leader with uncommitted records, a vote that was not sent yet."""
+"""Faults wait for states composed of several events: a leader with uncommitted records, a vote that
+was not sent yet.
+"""
 
 import pytest
 
@@ -17,7 +19,10 @@ from kraftsim.events.raft import (
     VoteSent,
 )
 from kraftsim.events.transactions import TransactionStateChanged, TransactionsUnloaded
-from kraftsim.events.zookeeper_controllers import ZookeeperControllerElected, ZookeeperControllerResigned
+from kraftsim.events.zookeeper_controllers import (
+    ZookeeperControllerElected,
+    ZookeeperControllerResigned,
+)
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import Fault, from_json, to_json
 from kraftsim.faults.schedule import keys_of
@@ -33,11 +38,15 @@ def role(name, epoch=1):
 
 
 def appended(last_offset, kinds="TopicRecord"):
-    return MetadataAppended(leader_epoch=1, first_offset=last_offset, last_offset=last_offset, record_kinds=kinds)
+    return MetadataAppended(
+        leader_epoch=1, first_offset=last_offset, last_offset=last_offset, record_kinds=kinds
+    )
 
 
 def written(last_offset):
-    return MetadataWritten(epoch=1, first_offset=0, last_offset=last_offset, previous_epoch=1, crc=0)
+    return MetadataWritten(
+        epoch=1, first_offset=0, last_offset=last_offset, previous_epoch=1, crc=0
+    )
 
 
 def flushed(end_offset):
@@ -45,16 +54,27 @@ def flushed(end_offset):
 
 
 def committed(high_watermark):
-    return HighWatermarkMoved(leader_epoch=1, high_watermark=high_watermark, last_epoch=1, voter_count=3, is_leader=True)
+    return HighWatermarkMoved(
+        leader_epoch=1, high_watermark=high_watermark, last_epoch=1, voter_count=3, is_leader=True
+    )
 
 
 def voted(is_granted=True, is_pre_vote=False, epoch=5):
-    return VoteAnswered(leader_epoch=epoch, candidate_id=2, is_granted=is_granted, is_pre_vote=is_pre_vote)
+    return VoteAnswered(
+        leader_epoch=epoch, candidate_id=2, is_granted=is_granted, is_pre_vote=is_pre_vote
+    )
 
 
 def decided(state, transactional_id="t"):
     return TransactionStateChanged(
-        transactional_id=transactional_id, producer_id=1, producer_epoch=0, state=state, partitions="a-0", coordinator_epoch=0, partition=7, offset=3
+        transactional_id=transactional_id,
+        producer_id=1,
+        producer_epoch=0,
+        state=state,
+        partitions="a-0",
+        coordinator_epoch=0,
+        partition=7,
+        offset=3,
     )
 
 
@@ -77,8 +97,16 @@ ROWS = [
     ("written-not-flushed", [written(4)], True),
     ("written-not-flushed", [written(4), flushed(4)], True),
     ("written-not-flushed", [written(4), flushed(5)], False),
-    ("written-not-flushed", [written(4), flushed(5), MetadataTruncated(leader_epoch=2, end_offset=3), written(3)], True),
-    ("replicated-not-committed", [role("Follower"), MetadataReplicated(leader_epoch=1, first_offset=0, last_offset=4)], True),
+    (
+        "written-not-flushed",
+        [written(4), flushed(5), MetadataTruncated(leader_epoch=2, end_offset=3), written(3)],
+        True,
+    ),
+    (
+        "replicated-not-committed",
+        [role("Follower"), MetadataReplicated(leader_epoch=1, first_offset=0, last_offset=4)],
+        True,
+    ),
     ("replicated-not-committed", [role("Follower"), written(4), committed(5)], False),
     ("replicated-not-committed", [role("Follower"), SnapshotLoaded(end_offset=9, epoch=1)], False),
     ("vote-not-told", [voted()], True),
@@ -87,13 +115,35 @@ ROWS = [
     ("vote-not-told", [voted(), VoteSent(leader_epoch=5, candidate_id=2)], False),
     ("vote-not-told", [voted(), VoteSent(leader_epoch=5, candidate_id=2), voted(epoch=6)], True),
     ("markers-missing", [decided("Ongoing"), decided("PrepareCommit")], True),
-    ("markers-missing", [decided("PrepareAbort"), decided("PrepareCommit", "u"), decided("CompleteAbort")], True),
+    (
+        "markers-missing",
+        [decided("PrepareAbort"), decided("PrepareCommit", "u"), decided("CompleteAbort")],
+        True,
+    ),
     ("markers-missing", [decided("PrepareAbort"), decided("CompleteAbort")], False),
-    ("markers-missing", [decided("PrepareCommit"), TransactionsUnloaded(partition=7, coordinator_epoch=0)], False),
+    (
+        "markers-missing",
+        [decided("PrepareCommit"), TransactionsUnloaded(partition=7, coordinator_epoch=0)],
+        False,
+    ),
     ("asking-for-block", [ProducerIdBlockRequested(broker_epoch=1)], True),
-    ("asking-for-block", [ProducerIdBlockRequested(broker_epoch=1), ProducerIdBlockReceived(first_producer_id=0, next_producer_id=1000)], False),
+    (
+        "asking-for-block",
+        [
+            ProducerIdBlockRequested(broker_epoch=1),
+            ProducerIdBlockReceived(first_producer_id=0, next_producer_id=1000),
+        ],
+        False,
+    ),
     ("zookeeper-controller", [ZookeeperControllerElected(controller_epoch=3)], True),
-    ("zookeeper-controller", [ZookeeperControllerElected(controller_epoch=3), ZookeeperControllerResigned(controller_epoch=3, reason="")], False),
+    (
+        "zookeeper-controller",
+        [
+            ZookeeperControllerElected(controller_epoch=3),
+            ZookeeperControllerResigned(controller_epoch=3, reason=""),
+        ],
+        False,
+    ),
 ]
 
 
@@ -129,7 +179,9 @@ def test_state_lasts_from_one_event_to_another(sim, state, facts, holds):
 
 def test_events_before_the_first_query_count(sim):
     emit(sim, "a", LEADER, appended(4))
-    assert state_tracker_of(sim).leader() == "a" and state_tracker_of(sim).holds("appended-not-committed", "a")
+    assert state_tracker_of(sim).leader() == "a" and state_tracker_of(sim).holds(
+        "appended-not-committed", "a"
+    )
     assert state_tracker_of(sim) is state_tracker_of(sim)
 
 
@@ -145,7 +197,9 @@ def test_of_two_leaders_the_one_of_the_later_epoch_counts(sim):
 
 
 def test_before_kraft_the_controller_is_the_leader(sim):
-    """The leader of a quorum takes precedence: brokers may still consider themselves controllers while it takes over."""
+    """The leader of a quorum takes precedence: brokers may still consider themselves controllers
+    while it takes over.
+    """
     tracker = state_tracker_of(sim)
     assert tracker.leader() is None
     emit(sim, "a", ZookeeperControllerElected(controller_epoch=3))
@@ -158,7 +212,9 @@ def test_before_kraft_the_controller_is_the_leader(sim):
     assert tracker.leader() == "a"
 
 
-@pytest.mark.parametrize("led", [LEADER, ZookeeperControllerElected(controller_epoch=3)], ids=["quorum", "ZooKeeper"])
+@pytest.mark.parametrize(
+    "led", [LEADER, ZookeeperControllerElected(controller_epoch=3)], ids=["quorum", "ZooKeeper"]
+)
 def test_leader_callback_fires_once_for_the_next_leader(sim, led):
     leaders = []
     tracker = state_tracker_of(sim)
@@ -187,7 +243,9 @@ def test_fault_fires_when_a_node_enters_all_states(sim, trigger, falls):
     if falls != "a":
         emit(sim, "a", role("Follower"))
     emit(sim, "b", LEADER, NodeReady(), appended(7), written(7))
-    assert [name for name in ("a", "b", "c") if not sim.host(name).is_alive] == [falls] * (falls is not None)
+    assert [name for name in ("a", "b", "c") if not sim.host(name).is_alive] == [falls] * (
+        falls is not None
+    )
     assert injection.has_fired == (falls is not None)
     sim.run_for(1)
 
@@ -209,9 +267,16 @@ def test_ended_fault_waits_for_no_state(sim):
 
 
 def test_equal_faults_draw_from_separate_streams():
-    kill, cut = Fault(kind="kill", trigger=AtTime(at_ms=1), target="a"), Fault(kind="cut-connection", trigger=AtTime(at_ms=1), target="a")
+    kill, cut = (
+        Fault(kind="kill", trigger=AtTime(at_ms=1), target="a"),
+        Fault(kind="cut-connection", trigger=AtTime(at_ms=1), target="a"),
+    )
     keys = keys_of([kill, cut, kill])
-    assert len(set(keys)) == 3 and keys_of([cut]) == keys[1:2] and keys_of([kill, kill]) == [keys[0], keys[2]]
+    assert (
+        len(set(keys)) == 3
+        and keys_of([cut]) == keys[1:2]
+        and keys_of([kill, kill]) == [keys[0], keys[2]]
+    )
 
 
 def test_unknown_state_is_rejected(sim):
@@ -220,9 +285,16 @@ def test_unknown_state_is_rejected(sim):
 
 
 def test_state_trigger_can_be_serialized():
-    fault = Fault(kind="kill", trigger=OnState(states=("leader", "appended-not-committed"), nth=2), target="leader")
+    fault = Fault(
+        kind="kill",
+        trigger=OnState(states=("leader", "appended-not-committed"), nth=2),
+        target="leader",
+    )
     assert from_json(to_json([fault])) == [fault]
-    assert str(fault) == "kill of leader as any host is leader and appended-not-committed for the 2nd time"
+    assert (
+        str(fault)
+        == "kill of leader as any host is leader and appended-not-committed for the 2nd time"
+    )
 
 
 HOSTS = ["a-1", "a-2", "b-1"]
@@ -234,7 +306,17 @@ HOSTS = ["a-1", "a-2", "b-1"]
         ("a-*>b-1", [("a-1", "b-1"), ("a-2", "b-1")]),
         ("a-1<>a-*", [("a-1", "a-2"), ("a-2", "a-1")]),
         ("a-1,b-1>a-2", [("a-1", "a-2"), ("b-1", "a-2")]),
-        ("a-*", [("a-1", "a-2"), ("a-2", "a-1"), ("a-1", "b-1"), ("b-1", "a-1"), ("a-2", "b-1"), ("b-1", "a-2")]),
+        (
+            "a-*",
+            [
+                ("a-1", "a-2"),
+                ("a-2", "a-1"),
+                ("a-1", "b-1"),
+                ("b-1", "a-1"),
+                ("a-2", "b-1"),
+                ("b-1", "a-2"),
+            ],
+        ),
     ],
 )
 def test_links_are_named_between_groups(target, pairs):
@@ -242,8 +324,16 @@ def test_links_are_named_between_groups(target, pairs):
 
 
 def test_leader_can_be_named_in_any_position():
-    assert names_leader("leader") and names_leader("a-*<>leader") and names_leader("b-1,leader>a-1") and not names_leader("leader-1")
-    assert with_leader("a-*<>leader,b-1", "a-2") == "a-*<>a-2,b-1" and with_leader("leader", "a-1") == "a-1"
+    assert (
+        names_leader("leader")
+        and names_leader("a-*<>leader")
+        and names_leader("b-1,leader>a-1")
+        and not names_leader("leader-1")
+    )
+    assert (
+        with_leader("a-*<>leader,b-1", "a-2") == "a-*<>a-2,b-1"
+        and with_leader("leader", "a-1") == "a-1"
+    )
     assert members("a-?", HOSTS) == ["a-1", "a-2"]
     with pytest.raises(KeyError, match="c-"):
         members("c-*", HOSTS)
@@ -263,7 +353,14 @@ def test_group_in_a_single_host_kind_means_one_drawn_by_the_fault():
 
 
 @pytest.mark.parametrize(
-    "kind, target", [("partition", "a<>nobody"), ("clog", "nobody"), ("kill", "nobody"), ("kill", "no-*"), ("ring-partition", "no-*")]
+    "kind, target",
+    [
+        ("partition", "a<>nobody"),
+        ("clog", "nobody"),
+        ("kill", "nobody"),
+        ("kill", "no-*"),
+        ("ring-partition", "no-*"),
+    ],
 )
 def test_nonexistent_host_is_not_targeted(sim, kind, target):
     """A smaller workload has fewer clients than the schedule that was drawn for it."""

@@ -1,5 +1,5 @@
-"""Network and protocol faults in a running cluster: they take effect, every guarantee holds, and once they are healed
-all clients are served again.
+"""Network and protocol faults in a running cluster: they take effect, every guarantee holds, and
+once they are healed all clients are served again.
 """
 
 import pytest
@@ -70,23 +70,46 @@ def test_cluster_keeps_its_guarantees_and_settles(kind, target, params, trigger)
 def test_node_that_cannot_reconnect_returns_later(kind):
     """Connections of a follower are reset while its new connects fail."""
     with fault_cluster(seed=2) as cluster:
-        arm(Fault(kind="reset-storm", target=FOLLOWER, trigger=AtTime(at_ms=cluster.now_ms + 10), params={"duration_ms": 1000}), cluster.simulation)
+        arm(
+            Fault(
+                kind="reset-storm",
+                target=FOLLOWER,
+                trigger=AtTime(at_ms=cluster.now_ms + 10),
+                params={"duration_ms": 1000},
+            ),
+            cluster.simulation,
+        )
         assert cluster.inject(kind, FOLLOWER, {"duration_ms": 3000}).is_effective
 
 
 def isolate_leaders(cluster):
     for ways, after_ms in ELECTIONS:
         params = {"ways": ways, "duration_ms": 1500}
-        arm(Fault(kind="isolate-leader", target=QUORUM, trigger=AtTime(at_ms=cluster.now_ms + after_ms), params=params), cluster.simulation)
+        arm(
+            Fault(
+                kind="isolate-leader",
+                target=QUORUM,
+                trigger=AtTime(at_ms=cluster.now_ms + after_ms),
+                params=params,
+            ),
+            cluster.simulation,
+        )
 
 
 def test_responses_of_past_epochs_are_ignored():
-    """Leaders are partitioned one after the other, and every controller sends responses of the former epoch where it has any."""
+    """Leaders are partitioned one after the other, and every controller sends responses of the
+    former epoch where it has any.
+    """
     with fault_cluster(seed=1) as cluster:
         isolate_leaders(cluster)
         olds = [
             arm(
-                Fault(kind="old-epoch-answer", target=f"controller-{number}", trigger=AtTime(at_ms=1), params={"times": 20, "duration_ms": 0}),
+                Fault(
+                    kind="old-epoch-answer",
+                    target=f"controller-{number}",
+                    trigger=AtTime(at_ms=1),
+                    params={"times": 20, "duration_ms": 0},
+                ),
                 cluster.simulation,
             )
             for number in (101, 102)
@@ -101,9 +124,20 @@ def test_responses_of_past_epochs_are_ignored():
 
 
 def test_every_state_occurs_in_a_cluster_that_elects():
-    """A state that never occurs would be a trigger that never fires. Transactions and ZooKeeper mode have tests of their own."""
+    """A state that never occurs would be a trigger that never fires.
+
+    Transactions and ZooKeeper mode have tests of their own.
+    """
     with fault_cluster(seed=3) as cluster:
-        waiting = {name: arm(Fault(kind="pause", trigger=OnState(states=(name,)), params={"duration_ms": 1}), cluster.simulation) for name in STATES}
+        waiting = {
+            name: arm(
+                Fault(kind="pause", trigger=OnState(states=(name,)), params={"duration_ms": 1}),
+                cluster.simulation,
+            )
+            for name in STATES
+        }
         isolate_leaders(cluster)
         cluster.inject("restart", FOLLOWER, {"after_ms": 100}, seconds=11)
-        assert {name for name, injection in waiting.items() if injection.has_fired} == set(STATES) - {"markers-missing", ZOOKEEPER_CONTROLLER}
+        assert {name for name, injection in waiting.items() if injection.has_fired} == set(
+            STATES
+        ) - {"markers-missing", ZOOKEEPER_CONTROLLER}

@@ -1,4 +1,6 @@
-"""The exactly-once scenarios find historical transaction bugs, and the same seeds are clean without them."""
+"""The exactly-once scenarios find historical transaction bugs, and the same seeds are clean without
+them.
+"""
 
 from dataclasses import replace
 
@@ -34,32 +36,50 @@ def test_injected_bug_is_found(name, scenario, seed, invariant):
     finds(name, scenario, seed, invariant)
 
 
-@pytest.mark.parametrize("scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS}))
+@pytest.mark.parametrize(
+    "scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS})
+)
 def test_without_the_bug_the_seeds_are_clean(scenario, seed):
-    """With KAFKA-17754 the clean run is of transaction.version 2: the same requests arrive late, and end nothing."""
+    """With KAFKA-17754 the clean run is of transaction.version 2: the same requests arrive late,
+    and end nothing.
+    """
     is_clean(scenario, seed)
 
 
 def test_transaction_version_2_fixes_a_late_end_txn():
-    """KAFKA-17754 needs no switch where the cluster has version 1: an old EndTxn cannot be told from a new one. As
-    many arrive late in both runs.
+    """KAFKA-17754 needs no switch where the cluster has version 1: an old EndTxn cannot be told
+    from a new one. As many arrive late in both runs.
     """
-    before, cured = (run_scenario("delayed_end_txn", seed=3, release=release) for release in ("3.9", "4.1"))
+    before, cured = (
+        run_scenario("delayed_end_txn", seed=3, release=release) for release in ("3.9", "4.1")
+    )
     assert "read-committed-isolation" in before.invariants_violated, "\n".join(before.lines())
-    assert (cured.outcome, cured.violations, cured.trouble) == ("ok", (), None), "\n".join(cured.lines())
+    assert (cured.outcome, cured.violations, cured.trouble) == ("ok", (), None), "\n".join(
+        cured.lines()
+    )
     assert before.faults["overtaken-request"] == cured.faults["overtaken-request"] == (5, 5, 5)
 
 
 def test_record_of_a_too_high_epoch_blocks_a_marker_before_4_0():
-    """Verified with Apache Kafka 3.9.1: the transaction never ends. Since 4.0 the record is rejected, and the scenario is clean."""
+    """Verified with Apache Kafka 3.9.1: the transaction never ends.
+
+    Since 4.0 the record is rejected, and the scenario is clean.
+    """
     stuck = run_scenario("hanging_transaction_marker", seed=1, release="3.9")
     assert stuck.trouble is not None and "marker" in stuck.trouble
     assert run_scenario("hanging_transaction_marker", seed=1).outcome == "ok"
 
 
-def keeps_the_first_record(shard: TransactionShard, transactional_id: str, facts: TransactionFacts, record_offset: int = NO_OFFSET) -> None:
+def keeps_the_first_record(
+    shard: TransactionShard,
+    transactional_id: str,
+    facts: TransactionFacts,
+    record_offset: int = NO_OFFSET,
+) -> None:
     """The bug: the first record of each id wins."""
-    shard.entries.setdefault(transactional_id, shard.entry_class(transactional_id, facts, record_offset))
+    shard.entries.setdefault(
+        transactional_id, shard.entry_class(transactional_id, facts, record_offset)
+    )
 
 
 def test_coordinator_that_loads_an_old_record_is_found_at_load(monkeypatch):
@@ -69,12 +89,16 @@ def test_coordinator_that_loads_an_old_record_is_found_at_load(monkeypatch):
 
 
 def test_coordinator_that_loads_half_of_a_record_is_found_at_load(monkeypatch):
-    monkeypatch.setattr(transaction_shard, "read_facts", lambda value: replace(read_facts(value), partitions=()))
+    monkeypatch.setattr(
+        transaction_shard, "read_facts", lambda value: replace(read_facts(value), partitions=())
+    )
     result = run_scenario("coordinator_failover_every_state", seed=4)
     assert result.invariants_violated == ("coordinator-transactions-equal-log",)
 
 
-def keeps_the_first_commit(offsets: GroupOffsets, partition: TopicPartition, stored: CommittedOffset) -> bool:
+def keeps_the_first_commit(
+    offsets: GroupOffsets, partition: TopicPartition, stored: CommittedOffset
+) -> bool:
     """The bug: the first commit of each partition wins."""
     offsets.committed.setdefault(partition, stored)
     return True

@@ -35,7 +35,11 @@ async def write_ten_times(world):
     "trigger, content, emitted",
     [
         (OnDisk(operation="write", nth=4, moment="before"), b"012", 3),
-        (OnDisk(operation="write", nth=4, moment="after", file_class=FileClass.PARTITION_LOG), b"0123", 3),
+        (
+            OnDisk(operation="write", nth=4, moment="after", file_class=FileClass.PARTITION_LOG),
+            b"0123",
+            3,
+        ),
         (OnDisk(operation="flush", nth=4, moment="before"), b"0123", 3),
         (OnDisk(operation="flush", nth=4, moment="after", host="a"), b"0123", 3),
         (OnEvent(kind="NodeStopped", nth=4), b"0123", 4),
@@ -61,7 +65,10 @@ def test_power_loss_between_write_and_flush_loses_the_write():
     for seed in range(10):
         with Simulation(seed) as sim:
             sim.add_host("a")
-            injection = arm(Fault(kind="power-loss", trigger=OnDisk(operation="flush", nth=5, moment="before")), sim)
+            injection = arm(
+                Fault(kind="power-loss", trigger=OnDisk(operation="flush", nth=5, moment="before")),
+                sim,
+            )
             sim.spawn("a", write_ten_times(sim.world_of("a")))
             sim.run_for(1)
             lost += injection.is_effective
@@ -87,7 +94,9 @@ class FrameServer(asyncio.Protocol):
 
     def data_received(self, data):
         self.buffer += data
-        while len(self.buffer) >= 4 and len(self.buffer) >= 4 + (size := int.from_bytes(self.buffer[:4], "big")):
+        while len(self.buffer) >= 4 and len(self.buffer) >= 4 + (
+            size := int.from_bytes(self.buffer[:4], "big")
+        ):
             correlation_id = int.from_bytes(self.buffer[8:12], "big")
             self.buffer = self.buffer[4 + size :]
             self.seen.append(correlation_id)
@@ -108,14 +117,18 @@ class FrameClient(asyncio.Protocol):
 
 
 def converse(sim, writes):
-    """Connect a to a server on b, write, and return (correlation ids that the server received, the client)."""
+    """Connect a to a server on b, write, and return (correlation ids that the server received, the
+    client).
+    """
     seen: list[int] = []
 
     async def serve():
         await asyncio.get_running_loop().create_server(lambda: FrameServer(seen), "b", PORT)
 
     async def dial():
-        transport, protocol = await asyncio.get_running_loop().create_connection(FrameClient, "b", PORT)
+        transport, protocol = await asyncio.get_running_loop().create_connection(
+            FrameClient, "b", PORT
+        )
         for data in writes:
             transport.write(data)
             await asyncio.sleep(0.01)
@@ -127,7 +140,14 @@ def converse(sim, writes):
     return seen, client
 
 
-FOUR = [request(1, 3), request(2), request(3) + request(4, 3), request(5)[:5], request(5)[5:], request(6)]
+FOUR = [
+    request(1, 3),
+    request(2),
+    request(3) + request(4, 3),
+    request(5)[:5],
+    request(5)[5:],
+    request(6),
+]
 
 
 @pytest.mark.parametrize(
@@ -145,12 +165,16 @@ FOUR = [request(1, 3), request(2), request(3) + request(4, 3), request(5)[:5], r
     ],
 )
 def test_connection_is_cut_at_a_byte_of_a_frame(sim, trigger, after_bytes, seen, answered):
-    injection = arm(Fault(kind="cut-connection", trigger=trigger, params={"after_bytes": after_bytes}), sim)
+    injection = arm(
+        Fault(kind="cut-connection", trigger=trigger, params={"after_bytes": after_bytes}), sim
+    )
     requests, client = converse(sim, FOUR)
     assert injection.is_effective == (len(seen) < 6)
     assert client.lost == ("ConnectionResetError" if injection.is_effective else None)
     if trigger.is_response:
-        assert len(client.received) // 14 == answered, "the response with the torn header is incomplete"
+        assert len(client.received) // 14 == answered, (
+            "the response with the torn header is incomplete"
+        )
     else:
         assert len(requests) == len(seen)
     assert requests[: len(seen)] == seen
@@ -158,8 +182,21 @@ def test_connection_is_cut_at_a_byte_of_a_frame(sim, trigger, after_bytes, seen,
 
 def test_frames_are_recognised_on_existing_connections(sim):
     loop_seen, client = converse(sim, [request(1)])
-    injections = [arm(Fault(kind="kill", trigger=OnFrame(api_key=22, is_response=True, moment="after"), target="b"), sim)]
-    sim.loop.schedule(sim.host("a").process, sim.now_ns, lambda: next(iter(sim.host("a").process.transports.values())).write(request(2)))
+    injections = [
+        arm(
+            Fault(
+                kind="kill",
+                trigger=OnFrame(api_key=22, is_response=True, moment="after"),
+                target="b",
+            ),
+            sim,
+        )
+    ]
+    sim.loop.schedule(
+        sim.host("a").process,
+        sim.now_ns,
+        lambda: next(iter(sim.host("a").process.transports.values())).write(request(2)),
+    )
     sim.run_for(1)
     assert injections[0].has_fired and loop_seen == [1, 2] and client.lost == "ConnectionResetError"
 
@@ -202,12 +239,16 @@ def test_every_kind_is_armed_fires_and_takes_effect():
             emitted = sim.event_bytes()
             for event in (b"FaultArmed", b"FaultInjected", b"FaultTookEffect"):
                 assert emitted.count(event) == 1, (kind, event)
-            assert emitted.count(b"FaultEnded") == ("duration_ms" in params or kind == "restart"), kind
+            assert emitted.count(b"FaultEnded") == ("duration_ms" in params or kind == "restart"), (
+                kind
+            )
 
 
 def test_ended_fault_no_longer_fires_and_its_lasting_effect_is_undone(sim):
     future = arm(Fault(kind="kill", trigger=AtTime(at_ms=1000), target="a"), sim)
-    lasting = arm(Fault(kind="partition", trigger=AtTime(at_ms=1), target="a", params={"duration_ms": 0}), sim)
+    lasting = arm(
+        Fault(kind="partition", trigger=AtTime(at_ms=1), target="a", params={"duration_ms": 0}), sim
+    )
     sim.run_for(0.5)
     assert sim.network.link("a", "b").is_blocked and sim.network.link("b", "a").is_blocked
     for injection in (future, lasting):
@@ -219,8 +260,14 @@ def test_ended_fault_no_longer_fires_and_its_lasting_effect_is_undone(sim):
 
 def test_faults_can_be_serialized_and_replayed():
     faults = [
-        Fault(kind="restart", trigger=OnDisk(file_class=FileClass.METADATA_LOG, nth=3), params={"after_ms": 10, "power_loss": True}),
-        Fault(kind="partition", trigger=OnEvent(kind="NodeReady", fields={"x": None}), target="a>b"),
+        Fault(
+            kind="restart",
+            trigger=OnDisk(file_class=FileClass.METADATA_LOG, nth=3),
+            params={"after_ms": 10, "power_loss": True},
+        ),
+        Fault(
+            kind="partition", trigger=OnEvent(kind="NodeReady", fields={"x": None}), target="a>b"
+        ),
         Fault(kind="cut-connection", trigger=OnFrame(api_key=22, is_response=True)),
         Fault(kind="kill", trigger=AtTime(at_ms=5), target="a"),
     ]
@@ -255,10 +302,15 @@ def test_targets_name_links(target, pairs):
 def test_event_trigger_checks_the_fields_of_the_event(sim):
     hosts = []
     sim.triggers.on_event(
-        lambda trigger_context: hosts.append(trigger_context.host), kind="LogRecovered", nth=2, fields={"topic": "x", "clean": True}
+        lambda trigger_context: hosts.append(trigger_context.host),
+        kind="LogRecovered",
+        nth=2,
+        fields={"topic": "x", "clean": True},
     )
     for host in ("a", "b"):
         for topic in ("x", "y"):
-            sim.world_of(host).emit(LogRecovered(topic=topic, partition=0, next_offset=0, truncated_bytes=0, clean=True))
+            sim.world_of(host).emit(
+                LogRecovered(topic=topic, partition=0, next_offset=0, truncated_bytes=0, clean=True)
+            )
         sim.world_of(host).emit(NodeReady())
     assert hosts == ["b"]

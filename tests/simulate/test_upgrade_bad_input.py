@@ -1,5 +1,5 @@
-"""Invalid upgrades: a node that restarts with an unsupported release or level is rejected with one line, the others
-continue, and nothing is lost.
+"""Invalid upgrades: a node that restarts with an unsupported release or level is rejected with one
+line, the others continue, and nothing is lost.
 
 docs/upgrades.md has the behaviour of Apache Kafka in each case, verified with 3.9.1 and 4.0.2.
 """
@@ -43,12 +43,18 @@ KRAFT = {
 
 def last_words(harness: ZooKeeperHarness, name: str) -> str:
     """The reason for which a node stopped."""
-    reasons = [event.reason for node, event in harness.emitted if node == name and isinstance(event, NodeFailed)]
+    reasons = [
+        event.reason
+        for node, event in harness.emitted
+        if node == name and isinstance(event, NodeFailed)
+    ]
     assert reasons and "\n" not in reasons[-1], f"{name} has not failed"
     return reasons[-1]
 
 
-async def fails_to_return(harness: ZooKeeperHarness, name: str, settings: Mapping[str, str]) -> None:
+async def fails_to_return(
+    harness: ZooKeeperHarness, name: str, settings: Mapping[str, str]
+) -> None:
     """Restart a node that is rejected or stays fenced: wait until nothing more can happen."""
     await harness.stop(name)
     harness.cluster.hosts[name].overrides.update(settings)
@@ -71,15 +77,33 @@ async def recovers(harness: ZooKeeperHarness, name: str, settings: Mapping[str, 
 @pytest.mark.parametrize(
     ("line", "version", "why"),
     [
-        ("3.9", "2.8", "A non-KRaft version 2.8 given for inter.broker.protocol.version. The minimum version is 3.0-IV1"),
-        ("3.9", "9.9", "Invalid value 9.9 for configuration inter.broker.protocol.version: Version 9.9 is not a valid version"),
+        (
+            "3.9",
+            "2.8",
+            (
+                "A non-KRaft version 2.8 given for inter.broker.protocol.version. The minimum "
+                "version is 3.0-IV1"
+            ),
+        ),
+        (
+            "3.9",
+            "9.9",
+            (
+                "Invalid value 9.9 for configuration inter.broker.protocol.version: Version 9.9 is "
+                "not a valid version"
+            ),
+        ),
         ("3.3", "3.9", "Version 3.9 is not a valid version in 3.3.2"),
         ("3.9", "3.0", None),
         ("4.0", "2.8", None),
     ],
 )
-def test_kraft_node_rejects_a_pre_kraft_protocol_version_where_it_is_checked(line: str, version: str, why: str | None) -> None:
-    """Verified with Apache Kafka 3.9.1 and 4.0.2: the former does not start, the latter no longer has the setting."""
+def test_kraft_node_rejects_a_pre_kraft_protocol_version_where_it_is_checked(
+    line: str, version: str, why: str | None
+) -> None:
+    """Verified with Apache Kafka 3.9.1 and 4.0.2: the former does not start, the latter no longer
+    has the setting.
+    """
     properties = {**KRAFT, RELEASE: line, VERSION: version}
     if why is None:
         parts_of(NodeConfig.parse(properties))
@@ -99,8 +123,12 @@ def test_kraft_node_rejects_a_pre_kraft_protocol_version_where_it_is_checked(lin
         ({RELEASE: "3.9", VERSION: "newest"}, "version newest is not a valid version"),
     ],
 )
-def test_broker_with_an_unsupported_upgrade_does_not_start(settings: Mapping[str, str], why: str) -> None:
-    """From ZooKeeper straight to 4.0, and levels that the release does not support; the other broker continues with the common version."""
+def test_broker_with_an_unsupported_upgrade_does_not_start(
+    settings: Mapping[str, str], why: str
+) -> None:
+    """From ZooKeeper straight to 4.0, and levels that the release does not support; the other
+    broker continues with the common version.
+    """
     harness = ZooKeeperHarness(brokers=2, release="2.8", settings={"min.insync.replicas": "1"})
 
     async def run(harness: ZooKeeperHarness) -> None:
@@ -119,17 +147,21 @@ def test_broker_with_an_unsupported_upgrade_does_not_start(settings: Mapping[str
 
 
 def test_upgrade_over_the_minimum_level_is_rejected_until_it_is_raised() -> None:
-    """4.0 reads no log that has a level below 3.3-IV3 behind its last snapshot: its controller ends, and its broker
-    is not registered.
+    """4.0 reads no log that has a level below 3.3-IV3 behind its last snapshot: its controller
+    ends, and its broker is not registered.
 
-    Once the level is upgraded and a snapshot is written, both start, though bootstrap.checkpoint is unchanged
-    (KAFKA-19192).
+    Once the level is upgraded and a snapshot is written, both start, though bootstrap.checkpoint is
+    unchanged (KAFKA-19192).
     """
     settings = {"min.insync.replicas": "1", "metadata.log.max.snapshot.interval.ms": "3000"}
-    harness = ZooKeeperHarness(zookeeper=False, controllers=3, brokers=2, release=FORMER, settings=settings)
+    harness = ZooKeeperHarness(
+        zookeeper=False, controllers=3, brokers=2, release=FORMER, settings=settings
+    )
     level = build_record(FeatureLevelRecord(name=FEATURE, feature_level=FORMER_LEVEL), 0)
     for name in harness.spec.controller_names:
-        harness.cluster.hosts[name].durable.names["bootstrap.checkpoint"] = Inode(build_metadata_snapshot([level], timestamp=0))
+        harness.cluster.hosts[name].durable.names["bootstrap.checkpoint"] = Inode(
+            build_metadata_snapshot([level], timestamp=0)
+        )
     leap = {RELEASE: "4.0"}
 
     async def run(harness: ZooKeeperHarness) -> None:
@@ -138,15 +170,24 @@ def test_upgrade_over_the_minimum_level_is_rejected_until_it_is_raised() -> None
         await harness.produce("before", 15)
         await fails_to_return(harness, CONTROLLER, leap)
         assert not harness.cluster.hosts[CONTROLLER].is_alive
-        wanted = f"{FEATURE} is finalized at level {FORMER_LEVEL}, and 4.0 knows 7 to 25: it cannot read this metadata log (upgrade the level"
+        wanted = (
+            f"{FEATURE} is finalized at level {FORMER_LEVEL}, and 4.0 knows 7 to 25: it cannot "
+            "read this metadata log (upgrade the level"
+        )
         assert wanted in last_words(harness, CONTROLLER)
         await recovers(harness, CONTROLLER, leap)
         await fails_to_return(harness, BROKER, leap)
-        refused = [event for _, event in harness.emitted if isinstance(event, BrokerRegistrationRefused)]
-        assert {(each.broker_id, each.error_code) for each in refused} == {(2, ErrorCode.UNSUPPORTED_VERSION)}
+        refused = [
+            event for _, event in harness.emitted if isinstance(event, BrokerRegistrationRefused)
+        ]
+        assert {(each.broker_id, each.error_code) for each in refused} == {
+            (2, ErrorCode.UNSUPPORTED_VERSION)
+        }
         await harness.produce("meanwhile", 15)
         await recovers(harness, BROKER, leap)
-        assert not await update_features(harness.cluster.addresses, {FEATURE: LOWEST_LEVEL_OF_4_0}, downwards=False)
+        assert not await update_features(
+            harness.cluster.addresses, {FEATURE: LOWEST_LEVEL_OF_4_0}, downwards=False
+        )
         await asyncio.sleep(SNAPSHOT_S)
         for name in (BROKER, CONTROLLER):
             await harness.restart_with(name, leap)
@@ -158,8 +199,8 @@ def test_upgrade_over_the_minimum_level_is_rejected_until_it_is_raised() -> None
 
 
 def test_level_upgraded_before_all_binaries_excludes_the_old_ones() -> None:
-    """The controller uses the versions of its level, and an old broker closes the connection at what it does not
-    support; leaders remain, nothing is lost.
+    """The controller uses the versions of its level, and an old broker closes the connection at
+    what it does not support; leaders remain, nothing is lost.
     """
     harness = ZooKeeperHarness(brokers=2, release="2.8", settings={"min.insync.replicas": "1"})
 
@@ -176,8 +217,14 @@ def test_level_upgraded_before_all_binaries_excludes_the_old_ones() -> None:
         harness.start(BROKER)
         await asyncio.sleep(REFUSED_AFTER_S)
         assert harness.cluster.leader == "broker-1", "the other one was down"
-        refused = {(node, event.reason) for node, event in harness.emitted if isinstance(event, RequestRefused)}
-        assert refused == {(BROKER, "api key 6 is offered in versions 0 to 7, not 8")}, "UpdateMetadata"
+        refused = {
+            (node, event.reason)
+            for node, event in harness.emitted
+            if isinstance(event, RequestRefused)
+        }
+        assert refused == {(BROKER, "api key 6 is offered in versions 0 to 7, not 8")}, (
+            "UpdateMetadata"
+        )
         await harness.produce("meanwhile", 15)
         await harness.restart_with(BROKER, {RELEASE: "3.9", VERSION: "3.9"})
         await harness.produce("afterwards", 15)

@@ -1,16 +1,30 @@
-"""Members of an application agree on a version through their coordinator, over real connections, while they are
-restarted under load (KIP-268, 447-34).
+"""Members of an application agree on a version through their coordinator, over real connections,
+while they are restarted under load (KIP-268, 447-34).
 """
 
 import pytest
 
-from bench.fencing.probing import BEFORE, BY_SETTING, NEW, OLD, PINNED, TASKS, THREADS, all_to, bounced
+from bench.fencing.probing import (
+    BEFORE,
+    BY_SETTING,
+    NEW,
+    OLD,
+    PINNED,
+    TASKS,
+    THREADS,
+    all_to,
+    bounced,
+)
 
 
 def test_two_rolling_bounces_never_mix_task_and_thread_producers(figures):
-    """447-34, 447-36, 447-37: with UPGRADE_FROM only the binary changes; without it the last restart switches all members."""
+    """447-34, 447-36, 447-37: with UPGRADE_FROM only the binary changes; without it the last
+    restart switches all members.
+    """
     found = bounced(OLD, *all_to(PINNED), *all_to(NEW))
-    assert found.rebalances == (1, 1, 1, 2, 2, 2), "the old leader occurs once, and so does each later version"
+    assert found.rebalances == (1, 1, 1, 2, 2, 2), (
+        "the old leader occurs once, and so does each later version"
+    )
     assert (found.mixed, found.kinds) == (0, (THREADS,))
     assert (found.doubled, found.missing) == (0, 0)
     figures(
@@ -24,13 +38,17 @@ def test_two_rolling_bounces_never_mix_task_and_thread_producers(figures):
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_a_thread_producer_never_meets_a_task_producer_under_any_leader(order):
-    """An old leader assigns no partitions to a later member; a new leader uses the lowest version."""
+    """An old leader assigns no partitions to a later member; a new leader uses the lowest
+    version.
+    """
     found = bounced(OLD, *all_to(NEW, order))
     assert (found.mixed, found.kinds, found.doubled, found.missing) == (0, (THREADS,), 0, 0)
 
 
 def test_group_downgrades_when_a_member_does(figures):
-    """Rolled back half way, and after all were upgraded: the version goes down with the first member that does not support it."""
+    """Rolled back half way, and after all were upgraded: the version goes down with the first
+    member that does not support it.
+    """
     half = bounced(OLD, *all_to(PINNED), (2, NEW), (2, PINNED))
     assert (half.mixed, half.kinds, half.doubled, half.missing) == (0, (TASKS,), 0, 0)
     whole = bounced(NEW, (1, PINNED))
@@ -39,7 +57,9 @@ def test_group_downgrades_when_a_member_does(figures):
 
 
 def test_setting_switches_one_member_after_the_other(figures):
-    """As shipped: a member restarted with processing.guarantee=exactly_once_v2 switches at once, beside older members."""
+    """As shipped: a member restarted with processing.guarantee=exactly_once_v2 switches at once,
+    beside older members.
+    """
     found = bounced(BEFORE, *all_to(BY_SETTING))
     assert found.mixed > 0
     figures(generations_of_both_kinds_by_setting=found.mixed)

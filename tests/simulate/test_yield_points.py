@@ -1,4 +1,6 @@
-"""Named yield points of a simulated node: another order for another seed, the same one for the same seed."""
+"""Named yield points of a simulated node: another order for another seed, the same one for the same
+seed.
+"""
 
 import asyncio
 import re
@@ -16,11 +18,18 @@ from kraftsim.world.simulated.world import SimulatedWorld
 from tests.simulate.fault_cluster import fault_cluster
 
 NODE = Path(__file__).parents[2] / "kraftsim" / "node"
-PLACES = sorted(re.findall(r'\.yield_point\("([^"]+)"\)', "".join(path.read_text() for path in sorted(NODE.rglob("*.py")))))
+PLACES = sorted(
+    re.findall(
+        r'\.yield_point\("([^"]+)"\)',
+        "".join(path.read_text() for path in sorted(NODE.rglob("*.py"))),
+    )
+)
 
 
 def order_of(seed: int, place: str = "here") -> tuple[str, ...]:
-    """Return the order in which three tasks of a process pass the same five steps, with a yield point between every two."""
+    """Return the order in which three tasks of a process pass the same five steps, with a yield
+    point between every two.
+    """
     with Simulation(seed) as simulation:
         simulation.add_host("a")
         world, done = simulation.world_of("a"), []
@@ -40,12 +49,17 @@ def test_seed_determines_the_order() -> None:
     assert orders == [order_of(seed) for seed in range(30)]
     straight = tuple(f"{name}{step}" for name in "xyz" for step in range(5))
     assert 5 <= orders.count(straight) <= 25, "some runs never yield there"
-    assert len(set(orders)) == 31 - orders.count(straight), "and all others have an order of their own"
+    assert len(set(orders)) == 31 - orders.count(straight), (
+        "and all others have an order of their own"
+    )
 
 
 def test_yield_point_is_enabled_independently_of_others() -> None:
     """Draws of one yield point do not affect another."""
-    assert {order_of(seed, "here") == order_of(seed, "there") for seed in range(20)} == {True, False}
+    assert {order_of(seed, "here") == order_of(seed, "there") for seed in range(20)} == {
+        True,
+        False,
+    }
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -56,7 +70,9 @@ def test_every_yield_point_of_a_node_is_reached(place: str, visited: dict[str, s
 
 @pytest.fixture(scope="module")
 def visited() -> dict[str, set[str]]:
-    """Return the nodes that reached each yield point during a leader failure, transaction timeouts, and a migration from ZooKeeper."""
+    """Return the nodes that reached each yield point during a leader failure, transaction timeouts,
+    and a migration from ZooKeeper.
+    """
     found: dict[str, set[str]] = {place: set() for place in PLACES}
     yield_point = SimulatedWorld.yield_point
 
@@ -82,7 +98,11 @@ def test_replica_behind_its_log_start_continues_with_the_snapshot(name: str) -> 
     """The records it has not applied were deleted behind a snapshot that it wrote itself.   Source:
     KafkaRaftClient.updateListenersProgress.
     """
-    settings = {"metadata.log.segment.bytes": "400", "metadata.max.retention.bytes": "800", "metadata.log.max.record.bytes.between.snapshots": "500"}
+    settings = {
+        "metadata.log.segment.bytes": "400",
+        "metadata.max.retention.bytes": "800",
+        "metadata.log.max.record.bytes.between.snapshots": "500",
+    }
     apply_next, lags = RaftNode._apply_next, []
 
     async def apply_late(self: RaftNode) -> bool:
@@ -105,4 +125,8 @@ def test_replica_behind_its_log_start_continues_with_the_snapshot(name: str) -> 
             assert node.source._raft is not None
             raft = node.source._raft
         assert max(lags) > 0 and raft.applied_end_offset > before
-        assert (cluster.simulation.troubles, cluster.cluster.failures, cluster.host(name).process.incarnation) == ([], [], 2)
+        assert (
+            cluster.simulation.troubles,
+            cluster.cluster.failures,
+            cluster.host(name).process.incarnation,
+        ) == ([], [], 2)

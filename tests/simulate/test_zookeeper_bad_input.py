@@ -1,7 +1,8 @@
-"""Unreadable znodes of every kind: they are reported with the reason, leaders remain leaders, and nothing is lost.
+"""Unreadable znodes of every kind: they are reported with the reason, leaders remain leaders, and
+nothing is lost.
 
-Kafka's behaviour differs by kind: an unreadable config or topic is ignored, but without /controller_epoch no controller
-is elected.
+Kafka's behaviour differs by kind: an unreadable config or topic is ignored, but without
+/controller_epoch no controller is elected.
 Source: kafka.zk.ZkData (decode), kafka.controller.KafkaController (elect, onControllerFailover).
 """
 
@@ -31,7 +32,12 @@ SESSION_S = 8.0
 OTHER, THIRD = "other", "third"
 THERE = (topic_path(OTHER), state_path(THIRD, 0), config_path("topics", TOPIC), PRODUCER_ID_BLOCK)
 """Znodes that a controller reads at its election."""
-ASKED = (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION, f"{ISR_CHANGES}/isr_change_0000000099", f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000099")
+ASKED = (
+    REASSIGN_PARTITIONS,
+    PREFERRED_REPLICA_ELECTION,
+    f"{ISR_CHANGES}/isr_change_0000000099",
+    f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000099",
+)
 """Znodes by which other clients send requests to a controller."""
 
 
@@ -70,7 +76,9 @@ def reported_by(harness: ZooKeeperHarness) -> set[str]:
 
 
 def test_controller_continues_without_unreadable_znodes() -> None:
-    """A running one continues; the next one ignores those topics, and loads them once they are readable."""
+    """A running one continues; the next one ignores those topics, and loads them once they are
+    readable.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
@@ -85,12 +93,16 @@ def test_controller_continues_without_unreadable_znodes() -> None:
         await harness.produce("meanwhile", 30)
         await asyncio.sleep(SESSION_S)
         assert harness.cluster.leader not in (None, first)
-        assert reported_by(harness) == {*THERE, *ASKED} - {PRODUCER_ID_BLOCK}, "it is read when a block is needed"
+        assert reported_by(harness) == {*THERE, *ASKED} - {PRODUCER_ID_BLOCK}, (
+            "it is read when a block is needed"
+        )
         await put_right(harness, said)
         harness.start(first)
         await asyncio.sleep(SESSION_S)
         await harness.in_sync()
-        assert all(harness.broker(first).image.topic(name) is not None for name in (TOPIC, OTHER, THIRD))
+        assert all(
+            harness.broker(first).image.topic(name) is not None for name in (TOPIC, OTHER, THIRD)
+        )
         await harness.produce("after", 30)
         assert len(await harness.read()) == 90
 
@@ -103,7 +115,9 @@ def test_unreadable_controller_epoch_or_broker_blocks_decisions_until_repaired()
     async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
         await harness.topic()
-        await harness.producer_ids(6)  # every broker has a block: without a controller none gets another one
+        await harness.producer_ids(
+            6
+        )  # every broker has a block: without a controller none gets another one
         for number, path in enumerate((CONTROLLER, CONTROLLER_EPOCH, broker_path(2))):
             said = await corrupt(harness, path)
             await harness.produce(f"without-{number}", 10)
@@ -133,7 +147,11 @@ def test_log_lines_have_path_and_reason() -> None:
         await corrupt(harness, f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000098")
         await asyncio.sleep(1)
         found = [event for _, event in harness.emitted if isinstance(event, ZnodeNotUnderstood)]
-        await harness.with_zookeeper(lambda client: client.create(f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000100", build_log_directory_event(1)))
+        await harness.with_zookeeper(
+            lambda client: client.create(
+                f"{LOG_DIRECTORY_EVENTS}/log_dir_event_0000000100", build_log_directory_event(1)
+            )
+        )
         return found
 
     (line,) = ZooKeeperHarness(brokers=1).run(run)

@@ -1,4 +1,6 @@
-"""The effects of each ZooKeeper fault on its clients, what it leaves unchanged, and that nothing remains afterwards."""
+"""The effects of each ZooKeeper fault on its clients, what it leaves unchanged, and that nothing
+remains afterwards.
+"""
 
 from collections.abc import Iterator
 
@@ -54,7 +56,9 @@ class Harness:
 
     def armed(self, kind: str, **params: Value) -> Injection:
         """Arm a fault that fires at a fixed time."""
-        return arm(Fault(kind=kind, trigger=AtTime(at_ms=AT_MS), params=dict(params)), self.simulation)
+        return arm(
+            Fault(kind=kind, trigger=AtTime(at_ms=AT_MS), params=dict(params)), self.simulation
+        )
 
     def until_ms(self, at_ms: int) -> None:
         self.simulation.run_for(at_ms / 1000 - self.now_s)
@@ -92,7 +96,10 @@ def test_without_a_server_nothing_takes_effect(kind: str) -> None:
 
 
 def test_session_of_a_live_controller_expires(harness: Harness) -> None:
-    """Its znode is deleted; watchers are notified; the client is notified and unusable. The other client continues."""
+    """Its znode is deleted; watchers are notified; the client is notified and unusable.
+
+    The other client continues.
+    """
     owner, other = harness.client("owner"), harness.client("other")
     run = harness.simulation.run_until
     run(owner.create(CONTROLLER, b"1", CreateMode.EPHEMERAL))
@@ -101,7 +108,9 @@ def test_session_of_a_live_controller_expires(harness: Harness) -> None:
     injection = harness.armed("session-loss", whose="controller")
     harness.until_ms(AT_MS + 2000)
     assert injection.is_effective
-    assert [(kind, path) for _, kind, path in harness.watch_events] == [(EventType.NODE_DELETED, CONTROLLER)]
+    assert [(kind, path) for _, kind, path in harness.watch_events] == [
+        (EventType.NODE_DELETED, CONTROLLER)
+    ]
     assert (owner.state, other.state) == (SessionState.EXPIRED, SessionState.CONNECTED)
     assert run(other.exists("/of-another")) is not None
 
@@ -121,11 +130,17 @@ def test_slow_server_answers_late_in_order_and_recovers(harness: Harness) -> Non
     harness.until_ms(AT_MS + 3000)
     began = harness.now_s
     harness.simulation.run_until(client.exists("/a"))
-    assert injection.is_over and harness.now_s - began < 0.2 and harness.servers[-1].front is harness.servers[-1]
+    assert (
+        injection.is_over
+        and harness.now_s - began < 0.2
+        and harness.servers[-1].front is harness.servers[-1]
+    )
 
 
 def test_client_of_a_lagging_follower_sees_old_state_and_its_own_changes(harness: Harness) -> None:
-    """The other client reads current state; `sync` waits; a watch fires late, and a later read is not older than it."""
+    """The other client reads current state; `sync` waits; a watch fires late, and a later read is
+    not older than it.
+    """
     behind, run = harness.client("behind"), harness.simulation.run_until
     run(behind.create("/x", b"old"))
     injection = harness.armed("stale-znodes", lag_ms=1500, permille=1000, duration_ms=6000)
@@ -138,10 +153,14 @@ def test_client_of_a_lagging_follower_sees_old_state_and_its_own_changes(harness
     assert run(ahead.get("/x"))[0] == b"new"
     assert run(behind.get("/x"))[0] == b"old" and injection.is_effective
     own = run(behind.create("/own", b""))
-    assert harness.now_s - changed_at > 1.4 and run(behind.exists(own)) is not None and run(behind.get("/x"))[0] == b"new"
-    assert [(kind, path) for _, kind, path in harness.watch_events] == [(EventType.NODE_DATA_CHANGED, "/x")] and harness.watch_events[0][
-        0
-    ] - changed_at > 1.4
+    assert (
+        harness.now_s - changed_at > 1.4
+        and run(behind.exists(own)) is not None
+        and run(behind.get("/x"))[0] == b"new"
+    )
+    assert [(kind, path) for _, kind, path in harness.watch_events] == [
+        (EventType.NODE_DATA_CHANGED, "/x")
+    ] and harness.watch_events[0][0] - changed_at > 1.4
     run(ahead.set("/x", b"newest"))
     assert run(behind.get("/x"))[0] == b"new"
     run(behind._ask(OpCode.SYNC, compiled(PathOnly, 0).encode(PathOnly(path="/x")), "/x"))
@@ -166,7 +185,9 @@ def test_after_the_fault_all_clients_read_the_same_and_watches_hold(harness: Har
     harness.watch_events.clear()
     run(ahead.set("/x", b"newest"))
     harness.simulation.run_for(0.1)
-    assert [(kind, path) for _, kind, path in harness.watch_events] == [(EventType.NODE_DATA_CHANGED, "/x")]
+    assert [(kind, path) for _, kind, path in harness.watch_events] == [
+        (EventType.NODE_DATA_CHANGED, "/x")
+    ]
 
 
 def test_server_that_dies_meanwhile_restarts_without_the_fault(harness: Harness) -> None:

@@ -1,7 +1,8 @@
-"""Brokers in ZooKeeper mode, through all failures of ZooKeeper, and during their migration to KRaft.
+"""Brokers in ZooKeeper mode, through all failures of ZooKeeper, and during their migration to
+KRaft.
 
-Source: kafka.server.KafkaServer (2.7 to 3.9), KIP-866; verified with Apache Kafka 3.9.1 where the interoperability
-tests do the same.
+Source: kafka.server.KafkaServer (2.7 to 3.9), KIP-866; verified with Apache Kafka 3.9.1 where the
+interoperability tests do the same.
 """
 
 import asyncio
@@ -16,7 +17,12 @@ from kraftsim.node.zookeeper.client import ZookeeperClient
 from kraftsim.node.zookeeper_mode.isr_znodes import IsrZnodes
 from protocol.disk.meta_properties import parse_meta_properties
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest
-from protocol.zookeeper.kafka_znodes import BrokerZnode, broker_path, build_config_change, config_path
+from protocol.zookeeper.kafka_znodes import (
+    BrokerZnode,
+    broker_path,
+    build_config_change,
+    config_path,
+)
 from protocol.zookeeper.op_codes import CreateMode
 from tests.simulate.zookeeper_clusters import PARTITIONS, TOPIC, ZooKeeperHarness
 
@@ -25,8 +31,8 @@ MIGRATION_OFF = {"zookeeper.connect": "", "zookeeper.metadata.migration.enable":
 
 @pytest.mark.parametrize("release", ["2.8", "3.9"])
 def test_dead_controller_is_replaced_and_nothing_is_lost(release: str) -> None:
-    """The session of a killed broker expires, its znodes are deleted, another broker becomes controller; the killed
-    one returns with another epoch.
+    """The session of a killed broker expires, its znodes are deleted, another broker becomes
+    controller; the killed one returns with another epoch.
     """
 
     async def run(harness: ZooKeeperHarness) -> None:
@@ -40,7 +46,9 @@ def test_dead_controller_is_replaced_and_nothing_is_lost(release: str) -> None:
         assert harness.cluster.leader not in (None, former)
         harness.start(former)
         await harness.in_sync()
-        assert harness.mode(former).broker_epoch > epoch, "its epoch is the zxid of the change that created its znode"
+        assert harness.mode(former).broker_epoch > epoch, (
+            "its epoch is the zxid of the change that created its znode"
+        )
         assert len(await harness.read()) == 120
         ids = await harness.producer_ids(12)
         assert len(set(ids)) == 12
@@ -49,7 +57,9 @@ def test_dead_controller_is_replaced_and_nothing_is_lost(release: str) -> None:
 
 
 def test_minute_without_zookeeper_only_blocks_changes() -> None:
-    """Leaders remain leaders; sessions outlive a server that is down, because its session clock stops."""
+    """Leaders remain leaders; sessions outlive a server that is down, because its session clock
+    stops.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
@@ -68,8 +78,8 @@ def test_minute_without_zookeeper_only_blocks_changes() -> None:
 
 
 def test_broker_with_an_expired_session_re_registers_in_a_new_one() -> None:
-    """Partitioned for longer than zookeeper.session.timeout.ms: its znode is deleted, and created again with a later
-    epoch. Its partitions are unchanged.
+    """Partitioned for longer than zookeeper.session.timeout.ms: its znode is deleted, and created
+    again with a later epoch. Its partitions are unchanged.
     """
 
     async def run(harness: ZooKeeperHarness) -> None:
@@ -86,7 +96,11 @@ def test_broker_with_an_expired_session_re_registers_in_a_new_one() -> None:
         assert harness.mode(name).broker_epoch > first
         await harness.produce("after", 30)
         assert len(await harness.read()) == 60
-        own = [type(event) for node, event in harness.emitted if node == name and isinstance(event, BrokerSessionBegan | BrokerSessionLost)]
+        own = [
+            type(event)
+            for node, event in harness.emitted
+            if node == name and isinstance(event, BrokerSessionBegan | BrokerSessionLost)
+        ]
         assert own == [BrokerSessionBegan, BrokerSessionLost, BrokerSessionBegan]
 
     ZooKeeperHarness().run(run)
@@ -108,7 +122,9 @@ def test_broker_waiting_for_its_id_continues_in_the_next_session() -> None:
 
 
 def test_two_brokers_cannot_have_one_id() -> None:
-    """NODE_EXISTS: the second one stops with one line that names the owner, unless it is configured to wait."""
+    """NODE_EXISTS: the second one stops with one line that names the owner, unless it is configured
+    to wait.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
@@ -116,7 +132,11 @@ def test_two_brokers_cannot_have_one_id() -> None:
         harness.cluster.hosts["broker-2"].overrides["kraftsim.registration.wait.ms"] = "0"
         harness.start("broker-2")
         await asyncio.sleep(2)
-        (refused,) = [event.reason for node, event in harness.emitted if node == "broker-2" and isinstance(event, NodeFailed)]
+        (refused,) = [
+            event.reason
+            for node, event in harness.emitted
+            if node == "broker-2" and isinstance(event, NodeFailed)
+        ]
         assert "broker.id: /brokers/ids/2 exists already and its owner" in refused
         assert "\n" not in refused
         await asyncio.sleep(10)
@@ -130,10 +150,15 @@ def test_two_brokers_cannot_have_one_id() -> None:
     ("settings", "why"),
     [
         ({"kraftsim.cluster.id": "AAAAAAAAAAAAAAAAAAAAAA"}, "ZooKeeper belongs to cluster"),
-        ({"zookeeper.connect": "zookeeper-1:1", "zookeeper.connection.timeout.ms": "2000"}, "accepted this broker within 2000 ms"),
+        (
+            {"zookeeper.connect": "zookeeper-1:1", "zookeeper.connection.timeout.ms": "2000"},
+            "accepted this broker within 2000 ms",
+        ),
     ],
 )
-def test_broker_of_another_cluster_or_without_zookeeper_does_not_start(settings: dict[str, str], why: str) -> None:
+def test_broker_of_another_cluster_or_without_zookeeper_does_not_start(
+    settings: dict[str, str], why: str
+) -> None:
     """InconsistentClusterIdException; ZooKeeperClientTimeoutException."""
 
     async def run(harness: ZooKeeperHarness) -> str:
@@ -142,7 +167,11 @@ def test_broker_of_another_cluster_or_without_zookeeper_does_not_start(settings:
         harness.cluster.hosts["broker-3"].overrides.update(settings)
         harness.start("broker-3")
         await asyncio.sleep(5)
-        return next(event.reason for node, event in harness.emitted if node == "broker-3" and isinstance(event, NodeFailed))
+        return next(
+            event.reason
+            for node, event in harness.emitted
+            if node == "broker-3" and isinstance(event, NodeFailed)
+        )
 
     refused = ZooKeeperHarness().run(run)
     assert why in refused
@@ -159,17 +188,33 @@ def test_znode_configs_apply_and_a_corrupted_one_is_reported_and_ignored() -> No
         async def set_config(text: bytes) -> None:
             async def by_hand(client: ZookeeperClient) -> None:
                 await client.set(config_path("topics", TOPIC), text)
-                await client.create("/config/changes/config_change_", build_config_change(f"topics/{TOPIC}"), CreateMode.PERSISTENT_SEQUENTIAL)
+                await client.create(
+                    "/config/changes/config_change_",
+                    build_config_change(f"topics/{TOPIC}"),
+                    CreateMode.PERSISTENT_SEQUENTIAL,
+                )
 
             await harness.with_zookeeper(by_hand)
             await asyncio.sleep(1)
 
         await set_config(b'{"version":1,"config":{"retention.ms":"1000"}}')
-        assert [dict(harness.broker(name).image.topic_configs(TOPIC)) for name in harness.spec.broker_names] == [{"retention.ms": "1000"}] * 3
+        assert [
+            dict(harness.broker(name).image.topic_configs(TOPIC))
+            for name in harness.spec.broker_names
+        ] == [{"retention.ms": "1000"}] * 3
         await set_config(b'{"version":1,"conf')
-        assert [dict(harness.broker(name).image.topic_configs(TOPIC)) for name in harness.spec.broker_names] == [{"retention.ms": "1000"}] * 3
-        said = [(node, event.path) for node, event in harness.emitted if isinstance(event, ZnodeNotUnderstood)]
-        assert sorted(said) == [(name, f"/config/topics/{TOPIC}") for name in harness.spec.broker_names]
+        assert [
+            dict(harness.broker(name).image.topic_configs(TOPIC))
+            for name in harness.spec.broker_names
+        ] == [{"retention.ms": "1000"}] * 3
+        said = [
+            (node, event.path)
+            for node, event in harness.emitted
+            if isinstance(event, ZnodeNotUnderstood)
+        ]
+        assert sorted(said) == [
+            (name, f"/config/topics/{TOPIC}") for name in harness.spec.broker_names
+        ]
         await set_config(b'{"version":1,"config":{}}')
         assert dict(harness.broker("broker-1").image.topic_configs(TOPIC)) == {}
 
@@ -177,10 +222,15 @@ def test_znode_configs_apply_and_a_corrupted_one_is_reported_and_ignored() -> No
 
 
 @pytest.mark.parametrize(
-    ("version", "by_znode", "features", "ids_in_zookeeper"), [("2.7-IV1", True, 5, True), ("2.6", True, 4, True), ("3.9", False, 5, False)]
+    ("version", "by_znode", "features", "ids_in_zookeeper"),
+    [("2.7-IV1", True, 5, True), ("2.6", True, 4, True), ("3.9", False, 5, False)],
 )
-def test_inter_broker_protocol_decides_the_behaviour(version: str, by_znode: bool, features: int, ids_in_zookeeper: bool, figures) -> None:
-    """By inter.broker.protocol.version: ISR by znode below 2.7-IV2, features in the znode since 2.7-IV0, blocks by RPC since 3.0-IV0."""
+def test_inter_broker_protocol_decides_the_behaviour(
+    version: str, by_znode: bool, features: int, ids_in_zookeeper: bool, figures
+) -> None:
+    """By inter.broker.protocol.version: ISR by znode below 2.7-IV2, features in the znode since
+    2.7-IV0, blocks by RPC since 3.0-IV0.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
@@ -194,9 +244,15 @@ def test_inter_broker_protocol_decides_the_behaviour(version: str, by_znode: boo
         assert len(await harness.read()) == 60
         data, stat = await harness.with_zookeeper(lambda client: client.get(broker_path(1)))
         znode = BrokerZnode.parse(data or b"")
-        assert (znode.version, stat.version, stat.czxid) == (features, 1, harness.mode("broker-1").broker_epoch)
+        assert (znode.version, stat.version, stat.czxid) == (
+            features,
+            1,
+            harness.mode("broker-1").broker_epoch,
+        )
         assert isinstance(harness.broker("broker-1").replication._changes, IsrZnodes) == by_znode
-        asked = [event for _, event in harness.emitted if isinstance(event, ProducerIdBlockReceived)]
+        asked = [
+            event for _, event in harness.emitted if isinstance(event, ProducerIdBlockReceived)
+        ]
         assert asked
         assert harness.mode("broker-1").protocol.allocates_producer_ids != ids_in_zookeeper
 
@@ -205,7 +261,9 @@ def test_inter_broker_protocol_decides_the_behaviour(version: str, by_znode: boo
 
 
 def test_deleted_topic_leaves_no_files() -> None:
-    """StopReplica with deletion, UpdateMetadata with a leader of -2; a topic of the same name starts empty."""
+    """StopReplica with deletion, UpdateMetadata with a leader of -2; a topic of the same name
+    starts empty.
+    """
 
     async def run(harness: ZooKeeperHarness) -> None:
         await harness.ready()
@@ -214,16 +272,26 @@ def test_deleted_topic_leaves_no_files() -> None:
 
         async def delete() -> None:
             for host, port in harness.cluster.addresses:
-                connection = PeerConnection(host, port, client_id="admin", world=harness.simulation.world_of(harness.host), request_timeout_ms=10_000)
+                connection = PeerConnection(
+                    host,
+                    port,
+                    client_id="admin",
+                    world=harness.simulation.world_of(harness.host),
+                    request_timeout_ms=10_000,
+                )
                 await connection.connect(timeout_ms=5000)
-                await connection.request(DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=5000), api_version=5)
+                await connection.request(
+                    DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=5000), api_version=5
+                )
                 connection.close()
 
         await harness.simulation.spawn(harness.host, delete())
         await asyncio.sleep(5)
         left = [path for path in harness.cluster.segment_files() if f"/{TOPIC}-" in path]
         assert left == []
-        assert [harness.broker(name).image.topic(TOPIC) for name in harness.spec.broker_names] == [None] * 3
+        assert [harness.broker(name).image.topic(TOPIC) for name in harness.spec.broker_names] == [
+            None
+        ] * 3
         await harness.topic()
         await harness.produce("new", 30)
         assert [value for value in await harness.read() if value.startswith("old")] == []
@@ -232,8 +300,8 @@ def test_deleted_topic_leaves_no_files() -> None:
 
 
 def test_cluster_migrates_and_one_broker_goes_back_and_forth() -> None:
-    """KIP-866: migrating brokers are registered twice; a KRaft broker may go back until the migration is finalized.
-    No producer id is allocated twice.
+    """KIP-866: migrating brokers are registered twice; a KRaft broker may go back until the
+    migration is finalized. No producer id is allocated twice.
     """
 
     async def run(harness: ZooKeeperHarness) -> None:
@@ -245,9 +313,13 @@ def test_cluster_migrates_and_one_broker_goes_back_and_forth() -> None:
         for name in harness.spec.broker_names:
             await harness.restart_with(name, migrating)
         await asyncio.sleep(5)
-        assert [harness.mode(name).received.is_kraft_controller for name in harness.spec.broker_names] == [True] * 3
+        assert [
+            harness.mode(name).received.is_kraft_controller for name in harness.spec.broker_names
+        ] == [True] * 3
         assert harness.broker("broker-1").offer.is_migration_ready
-        meta = parse_meta_properties(bytes(harness.cluster.hosts["broker-1"].durable.names["meta.properties"].cache))
+        meta = parse_meta_properties(
+            bytes(harness.cluster.hosts["broker-1"].durable.names["meta.properties"].cache)
+        )
         assert (meta.version, meta.node_id, meta.directory_id is not None) == (0, 1, True)
         await harness.produce("migrating", 30)
         ids += await harness.producer_ids(6)
@@ -258,12 +330,17 @@ def test_cluster_migrates_and_one_broker_goes_back_and_forth() -> None:
             await harness.produce("on the way", 10)
             ids += await harness.producer_ids(3)
         for name in ("broker-2", "broker-3"):
-            await harness.restart_with(name, {**harness.spec.kraft_settings(name, host_is_name=True), **MIGRATION_OFF})
+            await harness.restart_with(
+                name, {**harness.spec.kraft_settings(name, host_is_name=True), **MIGRATION_OFF}
+            )
         await harness.produce("kraft", 30)
         ids += await harness.producer_ids(6)
         assert len(set(ids)) == len(ids)
         assert len(await harness.read()) == 120
         assert [harness.broker(name).zookeeper for name in harness.spec.broker_names] == [None] * 3
-        assert all(len(harness.broker("broker-1").image.topic(TOPIC).partitions) == PARTITIONS for _ in (1,))  # type: ignore[union-attr]
+        assert all(
+            len(harness.broker("broker-1").image.topic(TOPIC).partitions) == PARTITIONS
+            for _ in (1,)
+        )  # type: ignore[union-attr]
 
     ZooKeeperHarness(controllers=1).run(run)

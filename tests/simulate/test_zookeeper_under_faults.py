@@ -1,7 +1,8 @@
-"""Clients take numbers from a znode by compare-and-set while their ZooKeeper loses power, is killed and partitioned:
-none is taken twice.
+"""Clients take numbers from a znode by compare-and-set while their ZooKeeper loses power, is killed
+and partitioned: none is taken twice.
 
-Brokers allocate blocks of producer ids this way in ZooKeeper mode (KIP-98, ZkData.ProducerIdBlockZNode).
+Brokers allocate blocks of producer ids this way in ZooKeeper mode (KIP-98,
+ZkData.ProducerIdBlockZNode).
 """
 
 from contextlib import suppress
@@ -29,13 +30,18 @@ NOT_DONE = (ZookeeperError.BAD_VERSION, ZookeeperError.CONNECTION_LOSS)
 
 
 async def serve(world: World) -> None:
-    server = ZookeeperServer(world, ZookeeperSettings(host=SERVER, port=PORT, tick_ms=500, changes_between_snapshots=40))
+    server = ZookeeperServer(
+        world, ZookeeperSettings(host=SERVER, port=PORT, tick_ms=500, changes_between_snapshots=40)
+    )
     await server.start()
     raise await server.failed()
 
 
 class Taker:
-    """A client that takes numbers. Confirmed ones go to `taken`, those with a lost response to `unknown`."""
+    """A client that takes numbers.
+
+    Confirmed ones go to `taken`, those with a lost response to `unknown`.
+    """
 
     def __init__(self, world: World) -> None:
         self.taken: list[int] = []
@@ -72,7 +78,9 @@ class Taker:
 def test_no_number_is_taken_twice_or_lost(seed: int) -> None:
     rng = Random(seed)
     with Simulation(seed) as simulation:
-        simulation.on_restart = lambda host: serve(simulation.world_of(host)) if host.name == SERVER else None
+        simulation.on_restart = lambda host: (
+            serve(simulation.world_of(host)) if host.name == SERVER else None
+        )
         server = simulation.add_host(SERVER)
         simulation.spawn(server, serve(simulation.world_of(server)))
         first = simulation.add_host("first")
@@ -99,7 +107,9 @@ def test_no_number_is_taken_twice_or_lost(seed: int) -> None:
         last = simulation.run_until(read(maker))
         taken = sorted(number for taker in takers for number in taker.taken)
         assert len(set(taken)) == len(taken) >= CLIENTS * EACH
-        assert len(taken) <= int(last or b"0") <= len(taken) + sum(taker.unknown for taker in takers)
+        assert (
+            len(taken) <= int(last or b"0") <= len(taken) + sum(taker.unknown for taker in takers)
+        )
         assert simulation.troubles == []
 
 
@@ -123,14 +133,24 @@ def test_watches_and_ephemerals_survive_a_reconnect_and_end_with_the_session() -
     notified: list[tuple[EventType, str]] = []
     states: list[SessionState] = []
     with Simulation(1) as simulation:
-        simulation.on_restart = lambda host: serve(simulation.world_of(host)) if host.name == SERVER else None
+        simulation.on_restart = lambda host: (
+            serve(simulation.world_of(host)) if host.name == SERVER else None
+        )
         server = simulation.add_host(SERVER)
         simulation.spawn(server, serve(simulation.world_of(server)))
         watching, owning = simulation.add_host("watching"), simulation.add_host("owning")
         watcher = ZookeeperClient(
-            simulation.world_of(watching), [(SERVER, PORT)], session_timeout_ms=8000, on_event=lambda kind, path: notified.append((kind, path))
+            simulation.world_of(watching),
+            [(SERVER, PORT)],
+            session_timeout_ms=8000,
+            on_event=lambda kind, path: notified.append((kind, path)),
         )
-        owner = ZookeeperClient(simulation.world_of(owning), [(SERVER, PORT)], session_timeout_ms=TIMEOUT_MS, on_state=states.append)
+        owner = ZookeeperClient(
+            simulation.world_of(owning),
+            [(SERVER, PORT)],
+            session_timeout_ms=TIMEOUT_MS,
+            on_state=states.append,
+        )
         simulation.spawn(watching, begin(watcher))
         simulation.spawn(owning, begin(owner))
         simulation.run_until(owner.create("/controller", b"1", CreateMode.EPHEMERAL))
@@ -139,10 +159,15 @@ def test_watches_and_ephemerals_survive_a_reconnect_and_end_with_the_session() -
         simulation.run_for(0.3)
         simulation.restart(server)
         simulation.run_for(3)
-        assert states == [SessionState.CONNECTED, SessionState.CONNECTING, SessionState.CONNECTED] and notified == []
+        assert (
+            states == [SessionState.CONNECTED, SessionState.CONNECTING, SessionState.CONNECTED]
+            and notified == []
+        )
         simulation.network.block("owning", SERVER, unnoticed)
         simulation.run_for(2 * TIMEOUT_MS / 1000)
-        assert notified == [(EventType.NODE_DELETED, "/controller")], "of the watch that was set before the power loss"
+        assert notified == [(EventType.NODE_DELETED, "/controller")], (
+            "of the watch that was set before the power loss"
+        )
         simulation.network.unblock("owning", SERVER, unnoticed)
         simulation.run_for(10)
         assert states[-1] is SessionState.EXPIRED
@@ -157,8 +182,14 @@ def test_response_in_pieces_opens_the_session(seed: int) -> None:
         simulation.spawn(server, serve(simulation.world_of(server)))
         simulation.run_for(0.5)
         begun = []
-        simulation.observe(lambda node, incarnation, n, t_ns, event: begun.append(event) if isinstance(event, ZookeeperSessionBegan) else None)
-        client = ZookeeperClient(simulation.world_of(host), [(SERVER, PORT)], session_timeout_ms=TIMEOUT_MS)
+        simulation.observe(
+            lambda node, incarnation, n, t_ns, event: (
+                begun.append(event) if isinstance(event, ZookeeperSessionBegan) else None
+            )
+        )
+        client = ZookeeperClient(
+            simulation.world_of(host), [(SERVER, PORT)], session_timeout_ms=TIMEOUT_MS
+        )
         simulation.spawn(host, begin(client))
         assert simulation.run_until(client_finds(client, "/"))
         assert len(begun) == 1, "half a response is not treated as a closed connection"
@@ -166,10 +197,14 @@ def test_response_in_pieces_opens_the_session(seed: int) -> None:
 
 def test_killed_servers_page_cache_is_durable_before_clients_see_it() -> None:
     with Simulation(1, flush_ns=(50_000_000, 50_000_000)) as simulation:
-        simulation.on_restart = lambda host: serve(simulation.world_of(host)) if host.name == SERVER else None
+        simulation.on_restart = lambda host: (
+            serve(simulation.world_of(host)) if host.name == SERVER else None
+        )
         server, host = simulation.add_host(SERVER), simulation.add_host("client")
         simulation.spawn(server, serve(simulation.world_of(server)))
-        client = ZookeeperClient(simulation.world_of(host), [(SERVER, PORT)], session_timeout_ms=20 * TIMEOUT_MS)
+        client = ZookeeperClient(
+            simulation.world_of(host), [(SERVER, PORT)], session_timeout_ms=20 * TIMEOUT_MS
+        )
         simulation.spawn(host, begin(client))
         assert simulation.run_until(client_finds(client, "/"))
         simulation.spawn(host, asked_in_vain(client))

@@ -35,18 +35,32 @@ class ZooKeeperHarness:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         lag = {"replica.lag.time.max.ms": "3000", **(settings or {})}
-        self.spec = ClusterSpec(zookeeper=zookeeper, controllers=controllers, brokers=brokers, release=release, seed=seed, settings=lag)
+        self.spec = ClusterSpec(
+            zookeeper=zookeeper,
+            controllers=controllers,
+            brokers=brokers,
+            release=release,
+            seed=seed,
+            settings=lag,
+        )
         self.simulation = Simulation(seed, run="story")
         self.cluster = SimulatedCluster(self.spec, self.simulation)
         self.host = self.simulation.add_host("client")
         self.bitten: list[str] = []
         self.emitted: list[tuple[str, Event]] = []
-        self.simulation.book.observe(lambda node, incarnation, n, t_ns, event: self.emitted.append((node, event)))
+        self.simulation.book.observe(
+            lambda node, incarnation, n, t_ns, event: self.emitted.append((node, event))
+        )
         self.cluster.start()
 
-    def run(self, program: Callable[["ZooKeeperHarness"], Awaitable[T]], limit_s: float = LIMIT_S) -> T:
+    def run(
+        self, program: Callable[["ZooKeeperHarness"], Awaitable[T]], limit_s: float = LIMIT_S
+    ) -> T:
         """Run a scenario to its end; no node may have failed by a bug."""
-        result = self.simulation.run_until(self.simulation.spawn(self.simulation.harness, _run_program(program, self)), limit_s=limit_s)
+        result = self.simulation.run_until(
+            self.simulation.spawn(self.simulation.harness, _run_program(program, self)),
+            limit_s=limit_s,
+        )
         assert self.cluster.failures == []
         assert [str(trouble) for trouble in self.simulation.troubles] == []
         return result
@@ -84,21 +98,33 @@ class ZooKeeperHarness:
         """Send records idempotently, and check that all are acknowledged."""
 
         async def send() -> int:
-            client = ProducerClient(self.simulation.world_of(self.host), bootstrap=self.cluster.addresses, client_id=name)
+            client = ProducerClient(
+                self.simulation.world_of(self.host),
+                bootstrap=self.cluster.addresses,
+                client_id=name,
+            )
             await client.start()
             for number in range(count):
-                await client.send(TOPIC, number % PARTITIONS, str(number), f"{name}-{number}".encode())
+                await client.send(
+                    TOPIC, number % PARTITIONS, str(number), f"{name}-{number}".encode()
+                )
             left = await client.flush(60)
             await client.close()
             return left
 
-        assert await self.simulation.spawn(self.host, send()) == 0, f"everything of {name} is acknowledged"
+        assert await self.simulation.spawn(self.host, send()) == 0, (
+            f"everything of {name} is acknowledged"
+        )
 
     async def read(self) -> list[str]:
         """Return the contents of the topic, sorted."""
 
         async def read() -> list[str]:
-            client = ReaderClient(self.simulation.world_of(self.host), bootstrap=self.cluster.addresses, client_id="reader")
+            client = ReaderClient(
+                self.simulation.world_of(self.host),
+                bootstrap=self.cluster.addresses,
+                client_id="reader",
+            )
             found = await client.read_all(TOPIC, range(PARTITIONS))
             await client.close()
             return sorted((each.value or b"").decode() for each in found)
@@ -110,7 +136,9 @@ class ZooKeeperHarness:
 
         async def ask() -> list[int]:
             world = self.simulation.world_of(self.host)
-            client = InitProducerIdClient(world, bootstrap=self.cluster.addresses, client_id="asker", retry_backoff_ms=20)
+            client = InitProducerIdClient(
+                world, bootstrap=self.cluster.addresses, client_id="asker", retry_backoff_ms=20
+            )
             found = await client.ask(count)
             await client.close()
             return found
@@ -161,15 +189,25 @@ class ZooKeeperHarness:
         self.simulation.kill(host)
 
     async def restart_with(self, name: str, settings: Mapping[str, str | None]) -> None:
-        """Restart a node with other settings, and wait until all replicas are in sync; None removes a setting."""
+        """Restart a node with other settings, and wait until all replicas are in sync; None removes
+        a setting.
+        """
         await self.stop(name)
         host = self.cluster.hosts[name]
-        host.overrides.update({key: "" if value is None else value for key, value in settings.items() if value is not None or key in EMPTY})
+        host.overrides.update(
+            {
+                key: "" if value is None else value
+                for key, value in settings.items()
+                if value is not None or key in EMPTY
+            }
+        )
         self.start(name)
         await asyncio.sleep(1)
         await self.ready()
         await self.in_sync()
 
 
-async def _run_program(program: Callable[[ZooKeeperHarness], Awaitable[T]], stage: ZooKeeperHarness) -> T:
+async def _run_program(
+    program: Callable[[ZooKeeperHarness], Awaitable[T]], stage: ZooKeeperHarness
+) -> T:
     return await program(stage)

@@ -1,4 +1,6 @@
-"""A cluster with tiered storage in virtual time, and a client that sends exactly the given requests."""
+"""A cluster with tiered storage in virtual time, and a client that sends exactly the given
+requests.
+"""
 
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
@@ -14,8 +16,19 @@ from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.objects import SharedObjects
 from protocol.batches import RecordBatch, build_batch, split_batches
 from protocol.errors import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.messages.k01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -61,7 +74,12 @@ SETTINGS = {
     "transaction.partition.verification.enable": "false",
 }
 SEGMENT_BYTES = 1000
-TIERED = {"remote.storage.enable": "true", "segment.bytes": str(SEGMENT_BYTES), "local.retention.bytes": "1", "index.interval.bytes": "1"}
+TIERED = {
+    "remote.storage.enable": "true",
+    "segment.bytes": str(SEGMENT_BYTES),
+    "local.retention.bytes": "1",
+    "index.interval.bytes": "1",
+}
 VALUE = b"x" * 400
 """Two such records fill a segment."""
 
@@ -80,20 +98,32 @@ class TieredHarness:
         self.simulation = Simulation(seed)
         self.emitted: list[tuple[str, Event]] = []
         factor = {"rlmm.config.remote.log.metadata.topic.replication.factor": str(brokers)}
-        spec = ClusterSpec(brokers=brokers, seed=seed, settings={**SETTINGS, **factor, **(settings or {})}, node_settings=node_settings or {})
+        spec = ClusterSpec(
+            brokers=brokers,
+            seed=seed,
+            settings={**SETTINGS, **factor, **(settings or {})},
+            node_settings=node_settings or {},
+        )
         self._spec = spec
         self.sequences: dict[int, int] = {}
 
     def __enter__(self) -> "TieredHarness":
         self.simulation.__enter__()
-        self.simulation.observe(lambda node, incarnation, n, t_ns, event: self.emitted.append((node, event)))
+        self.simulation.observe(
+            lambda node, incarnation, n, t_ns, event: self.emitted.append((node, event))
+        )
         self.cluster = SimulatedCluster(self._spec, self.simulation)
         self.simulation.add_host("client")
         self.cluster.start()
         self.simulation.run_until(self.cluster.wait_until_ready(), limit_s=60)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.simulation.__exit__(kind, error, trace)
 
     @property
@@ -112,7 +142,11 @@ class TieredHarness:
 
     def of(self, kind: type[Event], node: str | None = None) -> list[Event]:
         """Return the events of a kind."""
-        return [event for name, event in self.emitted if isinstance(event, kind) and node in (None, name)]
+        return [
+            event
+            for name, event in self.emitted
+            if isinstance(event, kind) and node in (None, name)
+        ]
 
     def broker(self, node_id: int) -> Broker:
         """Return a running broker."""
@@ -130,11 +164,26 @@ class TieredHarness:
         """Send a request to a broker over a new connection."""
         return self.run(_ask(f"broker-{node_id}", request, version))
 
-    def create_topic(self, *, replicas: tuple[int, ...] = (1,), configs: Mapping[str, str] | None = None, topic: str = TOPIC) -> ErrorCode:
+    def create_topic(
+        self,
+        *,
+        replicas: tuple[int, ...] = (1,),
+        configs: Mapping[str, str] | None = None,
+        topic: str = TOPIC,
+    ) -> ErrorCode:
         """Create a topic with one partition, and wait for it."""
-        rows = [CreatableTopicConfig(name=name, value=value) for name, value in {**TIERED, **(configs or {})}.items()]
+        rows = [
+            CreatableTopicConfig(name=name, value=value)
+            for name, value in {**TIERED, **(configs or {})}.items()
+        ]
         assignment = [CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))]
-        wanted = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=assignment, configs=rows)
+        wanted = CreatableTopic(
+            name=topic,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=assignment,
+            configs=rows,
+        )
         answer = self.ask(replicas[0], CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
         assert isinstance(answer, CreateTopicsResponse)
         self.wait(1)
@@ -144,11 +193,21 @@ class TieredHarness:
         """Reassign the partition to these replicas."""
         row = ReassignablePartition(partition_index=0, replicas=list(replicas))
         topic = ReassignableTopic(name=TOPIC, partitions=[row])
-        answer = self.ask(replicas[0], AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=[topic]))
-        assert isinstance(answer, AlterPartitionReassignmentsResponse) and not answer.error_code and not answer.responses[0].partitions[0].error_code
+        answer = self.ask(
+            replicas[0], AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=[topic])
+        )
+        assert (
+            isinstance(answer, AlterPartitionReassignmentsResponse)
+            and not answer.error_code
+            and not answer.responses[0].partitions[0].error_code
+        )
 
-    def restart_without_snapshots(self, node_id: int, *, before: int, settings: Mapping[str, str] | None = None) -> None:
-        """Stop a broker cleanly, and restart it as after an upgrade from before 2.8, with its oldest snapshots deleted."""
+    def restart_without_snapshots(
+        self, node_id: int, *, before: int, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Stop a broker cleanly, and restart it as after an upgrade from before 2.8, with its
+        oldest snapshots deleted.
+        """
         host = self.cluster.hosts[f"broker-{node_id}"]
         stopping = self.simulation.stop(host)
         assert stopping is not None
@@ -157,7 +216,11 @@ class TieredHarness:
             self.simulation.kill(host)
         for path in list(host.durable.names):
             name = path.rpartition("/")[2]
-            if f"{TOPIC}-0/" in path and name.endswith(".snapshot") and int(name.partition(".")[0]) < before:
+            if (
+                f"{TOPIC}-0/" in path
+                and name.endswith(".snapshot")
+                and int(name.partition(".")[0]) < before
+            ):
                 del host.durable.names[path]
         host.overrides.update(settings or {})
         self.simulation.restart(host)
@@ -166,7 +229,11 @@ class TieredHarness:
     def alter(self, node_id: int, **configs: str | None) -> ErrorCode:
         """Alter configs of the topic; '_' stands for '.'."""
         rows = [
-            AlterableConfig(name=name.replace("_", "."), config_operation=0 if value is not None else 1, value=value)
+            AlterableConfig(
+                name=name.replace("_", "."),
+                config_operation=0 if value is not None else 1,
+                value=value,
+            )
             for name, value in configs.items()
         ]
         resource = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=rows)
@@ -185,11 +252,15 @@ class TieredHarness:
         timestamp_ms: int | None = None,
         transactional: bool = False,
     ) -> tuple[ErrorCode, int]:
-        """Produce one record, with the next sequence of its producer, and return the response: an error and an offset."""
+        """Produce one record, with the next sequence of its producer, and return the response: an
+        error and an offset.
+        """
         taken = self.sequences.get(producer_id, 0) if sequence is None else sequence
         if producer_id >= 0 and sequence is None:
             self.sequences[producer_id] = taken + 1
-        now_ms = self.broker(node_id).world.clock.wall_ms() if timestamp_ms is None else timestamp_ms
+        now_ms = (
+            self.broker(node_id).world.clock.wall_ms() if timestamp_ms is None else timestamp_ms
+        )
         batch = build_batch(
             [Record(0, now_ms, None, value, ())],
             producer_id=producer_id,
@@ -197,16 +268,33 @@ class TieredHarness:
             base_sequence=taken if producer_id >= 0 else -1,
             transactional=transactional,
         )
-        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])
-        request = ProduceRequest(transactional_id="t" if transactional else None, acks=-1, timeout_ms=5000, topic_data=[data])
+        data = TopicProduceData(
+            name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)]
+        )
+        request = ProduceRequest(
+            transactional_id="t" if transactional else None,
+            acks=-1,
+            timeout_ms=5000,
+            topic_data=[data],
+        )
         answer = self.ask(node_id, request, 9)
         assert isinstance(answer, ProduceResponse)
         row = answer.responses[0].partition_responses[0]
         return ErrorCode(row.error_code), row.base_offset
 
-    def fetch(self, node_id: int, offset: int, *, replica_id: int = -1, committed: bool = False, bytes_max: int = 1 << 20) -> PartitionData:
+    def fetch(
+        self,
+        node_id: int,
+        offset: int,
+        *,
+        replica_id: int = -1,
+        committed: bool = False,
+        bytes_max: int = 1 << 20,
+    ) -> PartitionData:
         """Fetch records as a consumer, or as a follower."""
-        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max, current_leader_epoch=-1)
+        asked = FetchPartition(
+            partition=0, fetch_offset=offset, partition_max_bytes=bytes_max, current_leader_epoch=-1
+        )
         request = FetchRequest(
             replica_id=replica_id,
             max_wait_ms=200,
@@ -219,7 +307,9 @@ class TieredHarness:
         assert isinstance(answer, FetchResponse)
         return answer.responses[0].partitions[0]
 
-    def read_all(self, node_id: int, first_offset: int = 0, *, committed: bool = False) -> list[RecordBatch]:
+    def read_all(
+        self, node_id: int, first_offset: int = 0, *, committed: bool = False
+    ) -> list[RecordBatch]:
         """Read the log from an offset to the high watermark, local or remote."""
         found: list[RecordBatch] = []
         offset = first_offset
@@ -228,13 +318,21 @@ class TieredHarness:
             assert row.error_code == 0, ErrorCode(row.error_code)
             if offset >= row.high_watermark:
                 return found
-            batches = [batch for batch in split_batches(bytes(row.records or b"")) if batch.last_offset >= offset]
+            batches = [
+                batch
+                for batch in split_batches(bytes(row.records or b""))
+                if batch.last_offset >= offset
+            ]
             found += batches
             offset = batches[-1].next_offset if batches else offset
 
-    def list_offset(self, node_id: int, timestamp: int, version: int = 9) -> ListOffsetsPartitionResponse:
+    def list_offset(
+        self, node_id: int, timestamp: int, version: int = 9
+    ) -> ListOffsetsPartitionResponse:
         """Request the start offset of a log, or the offset of a timestamp."""
-        asked = ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
+        asked = ListOffsetsTopic(
+            name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+        )
         answer = self.ask(node_id, ListOffsetsRequest(replica_id=-1, topics=[asked]), version)
         assert isinstance(answer, ListOffsetsResponse)
         return answer.topics[0].partitions[0]

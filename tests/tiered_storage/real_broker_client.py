@@ -1,4 +1,6 @@
-"""Sends requests to a real broker, kraftsim's or Apache Kafka's, about one topic with one partition, each over its own connection."""
+"""Sends requests to a real broker, kraftsim's or Apache Kafka's, about one topic with one
+partition, each over its own connection.
+"""
 
 import asyncio
 import time
@@ -7,10 +9,25 @@ from dataclasses import dataclass
 
 from kraftsim.node.outbound import PeerConnection
 from protocol.errors import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from protocol.schema import Message
 
 WAIT_SECONDS = 40.0
@@ -29,7 +46,9 @@ class BrokerClient:
         return asyncio.run(self._ask(request, version))
 
     async def _ask(self, request: Message, version: int) -> Message:
-        connection = PeerConnection(self.host, self.port, client_id="asker", request_timeout_ms=20_000)
+        connection = PeerConnection(
+            self.host, self.port, client_id="asker", request_timeout_ms=20_000
+        )
         try:
             await connection.connect()
             return await connection.request(request, api_version=version)
@@ -39,7 +58,9 @@ class BrokerClient:
     def create(self, configs: Mapping[str, str]) -> ErrorCode:
         """Create the topic."""
         rows = [CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
-        wanted = CreatableTopic(name=self.topic, num_partitions=1, replication_factor=1, configs=rows)
+        wanted = CreatableTopic(
+            name=self.topic, num_partitions=1, replication_factor=1, configs=rows
+        )
         answer = self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
         assert isinstance(answer, CreateTopicsResponse)
         time.sleep(1)
@@ -47,7 +68,9 @@ class BrokerClient:
 
     def produce(self, batch: bytes) -> tuple[ErrorCode, int]:
         """Produce a batch."""
-        data = TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+        data = TopicProduceData(
+            name=self.topic, partition_data=[PartitionProduceData(index=0, records=batch)]
+        )
         answer = self.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), 9)
         assert isinstance(answer, ProduceResponse)
         row = answer.responses[0].partition_responses[0]
@@ -55,9 +78,18 @@ class BrokerClient:
 
     def fetch(self, offset: int, partition: int = 0, bytes_max: int = 1 << 20) -> bytes:
         """Fetch from an offset on."""
-        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max, current_leader_epoch=-1)
+        asked = FetchPartition(
+            partition=partition,
+            fetch_offset=offset,
+            partition_max_bytes=bytes_max,
+            current_leader_epoch=-1,
+        )
         request = FetchRequest(
-            replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=bytes_max, topics=[FetchTopic(topic=self.topic, partitions=[asked])]
+            replica_id=-1,
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=bytes_max,
+            topics=[FetchTopic(topic=self.topic, partitions=[asked])],
         )
         answer = self.ask(request, 11)
         assert isinstance(answer, FetchResponse)
@@ -67,7 +99,10 @@ class BrokerClient:
 
     def list_offset(self, timestamp: int) -> tuple[int, int]:
         """Return an offset and its leader epoch."""
-        asked = ListOffsetsTopic(name=self.topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
+        asked = ListOffsetsTopic(
+            name=self.topic,
+            partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)],
+        )
         answer = self.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), 9)
         assert isinstance(answer, ListOffsetsResponse)
         row = answer.topics[0].partitions[0]

@@ -32,7 +32,8 @@ class S3ServerFailed(RuntimeError):
 class S3Server:
     """One bucket in a temporary directory. Use as a context manager.
 
-    Raises Missing without Java or Maven, and S3ServerFailed if both are available and the server does not start.
+    Raises Missing without Java or Maven, and S3ServerFailed if both are available and the server
+    does not start.
     """
 
     def __init__(self) -> None:
@@ -65,9 +66,20 @@ class S3Server:
             f"jclouds.filesystem.basedir={home / 'data'}",
         )
         (home / "s3proxy.conf").write_text("\n".join(lines))
-        command = [str(java()), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", _class_path(), "org.gaul.s3proxy.Main", "--properties", "s3proxy.conf"]
+        command = [
+            str(java()),
+            "-XX:TieredStopAtLevel=1",
+            "-Xmx256m",
+            "-cp",
+            _class_path(),
+            "org.gaul.s3proxy.Main",
+            "--properties",
+            "s3proxy.conf",
+        ]
         with (home / PRINTED).open("wb") as printed:
-            self._process = subprocess.Popen(command, cwd=home, stdout=printed, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(
+                command, cwd=home, stdout=printed, stderr=subprocess.STDOUT
+            )
         try:
             self._make_bucket()
         except BaseException:
@@ -75,7 +87,12 @@ class S3Server:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._end()
 
     def _end(self) -> None:
@@ -101,12 +118,22 @@ class S3Server:
                 assert self._process is not None
                 ended = self._process.poll()
                 if ended is not None or time.monotonic() > deadline:
-                    how = f"ended with {ended}" if ended is not None else f"did not answer within {START_SECONDS:g} s ({failure})"
-                    raise S3ServerFailed(f"S3Proxy {how}, and printed:\n{self._printed()}") from failure
+                    how = (
+                        f"ended with {ended}"
+                        if ended is not None
+                        else f"did not answer within {START_SECONDS:g} s ({failure})"
+                    )
+                    raise S3ServerFailed(
+                        f"S3Proxy {how}, and printed:\n{self._printed()}"
+                    ) from failure
                 time.sleep(0.2)
 
     def _printed(self) -> str:
-        return "\n".join((Path(self._directory.name) / PRINTED).read_text(errors="replace").splitlines()[-LINES_SHOWN:])
+        return "\n".join(
+            (Path(self._directory.name) / PRINTED)
+            .read_text(errors="replace")
+            .splitlines()[-LINES_SHOWN:]
+        )
 
 
 def _free_port() -> int:
@@ -117,12 +144,32 @@ def _free_port() -> int:
 
 def _class_path() -> str:
     remembered = CACHE / f"s3proxy-{RELEASE}" / "class_path.txt"
-    if not remembered.exists() or not all(Path(each).exists() for each in remembered.read_text().split(":")):
+    if not remembered.exists() or not all(
+        Path(each).exists() for each in remembered.read_text().split(":")
+    ):
         remembered.parent.mkdir(parents=True, exist_ok=True)
         pom = remembered.with_suffix(".pom")
         pom.write_text(POM)
-        command = [maven(), "-B", "-q", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={remembered}", "-Dmdep.pathSeparator=:"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_SECONDS, check=False, stdin=subprocess.DEVNULL)
+        command = [
+            maven(),
+            "-B",
+            "-q",
+            "-f",
+            str(pom),
+            "dependency:build-classpath",
+            f"-Dmdep.outputFile={remembered}",
+            "-Dmdep.pathSeparator=:",
+        ]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=MAVEN_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
         if done.returncode != 0:
-            raise Missing(f"Maven could not bring S3Proxy: {(done.stdout + done.stderr).splitlines()[:1]}")
+            raise Missing(
+                f"Maven could not bring S3Proxy: {(done.stdout + done.stderr).splitlines()[:1]}"
+            )
     return remembered.read_text()

@@ -6,9 +6,19 @@ import pytest
 
 from kraftsim.core.metadata.config_releases import KAFKA_3_9
 from kraftsim.core.partitions.retention import RetentionRules
-from kraftsim.core.tiered_storage.metadata_records import metadata_partition, parse_metadata, segment_record, update_record
+from kraftsim.core.tiered_storage.metadata_records import (
+    metadata_partition,
+    parse_metadata,
+    segment_record,
+    update_record,
+)
 from kraftsim.core.tiered_storage.remote_retention import UNREFERENCED_EPOCHS, expired_remotely
-from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
+from kraftsim.core.tiered_storage.remote_segment import (
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+)
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue, is_within
 from kraftsim.core.tiered_storage.transform_app import epochs_within, highest_remote_offset
 from protocol.disk.leader_epoch_checkpoint import EpochStart
@@ -17,7 +27,9 @@ OWNER = TopicIdPartition(b"t" * 16, 0, "topic")
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 
 
-def segment(name: str, start: int, end: int, epochs: dict[int, int] | None = None, **changes: object) -> RemoteSegment:
+def segment(
+    name: str, start: int, end: int, epochs: dict[int, int] | None = None, **changes: object
+) -> RemoteSegment:
     """Return a segment with a letter as its id; by default all of it is of epoch 0."""
     values: dict[str, object] = {
         "segment_id": name.encode() * 16,
@@ -36,7 +48,9 @@ def segment(name: str, start: int, end: int, epochs: dict[int, int] | None = Non
 
 def update(name: str, state: SegmentState) -> SegmentUpdate:
     """Return an update of a segment."""
-    return SegmentUpdate(segment_id=name.encode() * 16, owner=OWNER, broker_id=1, event_timestamp_ms=6, state=state)
+    return SegmentUpdate(
+        segment_id=name.encode() * 16, owner=OWNER, broker_id=1, event_timestamp_ms=6, state=state
+    )
 
 
 def catalogue(*segments: RemoteSegment) -> SegmentCatalogue:
@@ -58,7 +72,9 @@ def catalogue(*segments: RemoteSegment) -> SegmentCatalogue:
         ("oAtiIQ95REujbuzNd_lkLQ", 7, 4),
     ],
 )
-def test_metadata_partition_is_the_one_of_apache_kafka(topic_id: str, partition: int, number: int) -> None:
+def test_metadata_partition_is_the_one_of_apache_kafka(
+    topic_id: str, partition: int, number: int
+) -> None:
     """Verified with RemoteLogMetadataTopicPartitioner of Apache Kafka 3.9.1, for 50 partitions."""
     owner = TopicIdPartition(base64.urlsafe_b64decode(topic_id + "=="), partition, "t")
     assert metadata_partition(owner, 50) == number
@@ -66,7 +82,9 @@ def test_metadata_partition_is_the_one_of_apache_kafka(topic_id: str, partition:
 
 def test_records_round_trip() -> None:
     """Both kinds."""
-    original = segment("a", 3, 9, {0: 3, 2: 5}, custom_metadata=b"where", is_transaction_index_empty=True)
+    original = segment(
+        "a", 3, 9, {0: 3, 2: 5}, custom_metadata=b"where", is_transaction_index_empty=True
+    )
     assert parse_metadata(segment_record(original)) == original
     assert parse_metadata(update_record(update("a", FINISHED))) == update("a", FINISHED)
 
@@ -78,7 +96,11 @@ def test_segment_is_found_from_copy_finished_until_deletion_starts() -> None:
     assert known.holding(0, 5) is None and known.highest_offset(0) is None
     known.apply_update(update("a", FINISHED))
     assert (found := known.holding(0, 5)) is not None and found.start_offset == 0
-    assert known.highest_offset(0) == 9 and known.holding(0, 10) is None and known.holding(1, 5) is None
+    assert (
+        known.highest_offset(0) == 9
+        and known.holding(0, 10) is None
+        and known.holding(1, 5) is None
+    )
     known.apply_update(update("a", SegmentState.DELETE_SEGMENT_STARTED))
     assert known.holding(0, 5) is None and len(known.segments) == 1
     known.apply_update(update("a", SegmentState.DELETE_SEGMENT_FINISHED))
@@ -87,7 +109,11 @@ def test_segment_is_found_from_copy_finished_until_deletion_starts() -> None:
 
 @pytest.mark.parametrize(
     ("former", "latter"),
-    [(FINISHED, FINISHED), (SegmentState.DELETE_SEGMENT_STARTED, FINISHED), (FINISHED, SegmentState.DELETE_SEGMENT_FINISHED)],
+    [
+        (FINISHED, FINISHED),
+        (SegmentState.DELETE_SEGMENT_STARTED, FINISHED),
+        (FINISHED, SegmentState.DELETE_SEGMENT_FINISHED),
+    ],
 )
 def test_invalid_state_transition_is_ignored(former: SegmentState, latter: SegmentState) -> None:
     """RemoteLogSegmentState.isValidTransition; the same state again changes nothing."""
@@ -99,18 +125,29 @@ def test_invalid_state_transition_is_ignored(former: SegmentState, latter: Segme
 
 
 def test_longer_copy_replaces_those_that_it_covers() -> None:
-    """A leader that did not know of its predecessor's copies copies the same offsets again (RemoteLogLeaderEpochState)."""
+    """A leader that did not know of its predecessor's copies copies the same offsets again
+    (RemoteLogLeaderEpochState).
+    """
     known = catalogue(segment("a", 0, 9), segment("b", 10, 19), segment("c", 0, 25))
     assert [known.holding(0, offset) for offset in (3, 12, 25)] == [known.find(b"c" * 16)] * 3
-    assert catalogue(segment("c", 0, 25), segment("a", 0, 9)).holding(0, 3) == catalogue(segment("c", 0, 25)).find(b"c" * 16)
+    assert catalogue(segment("c", 0, 25), segment("a", 0, 9)).holding(0, 3) == catalogue(
+        segment("c", 0, 25)
+    ).find(b"c" * 16)
 
 
 def test_truncated_records_are_not_found_in_the_epoch_of_their_replacement() -> None:
     """An offset is looked up together with the epoch that the log has for it (KIP-405)."""
     known = catalogue(segment("a", 0, 14), segment("b", 10, 19, {1: 10}))
-    assert known.holding(0, 12) == known.find(b"a" * 16) and known.holding(1, 12) == known.find(b"b" * 16)
+    assert known.holding(0, 12) == known.find(b"a" * 16) and known.holding(1, 12) == known.find(
+        b"b" * 16
+    )
     assert highest_remote_offset(known, (EpochStart(0, 0), EpochStart(1, 10)), 30) == 19
-    assert highest_remote_offset(catalogue(segment("a", 0, 14)), (EpochStart(0, 0), EpochStart(1, 10)), 30) == 9
+    assert (
+        highest_remote_offset(
+            catalogue(segment("a", 0, 14)), (EpochStart(0, 0), EpochStart(1, 10)), 30
+        )
+        == 9
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,9 +162,16 @@ def test_truncated_records_are_not_found_in_the_epoch_of_their_replacement() -> 
         ({0: 5, 1: 7}, {1: 8}, True),
     ],
 )
-def test_segment_belongs_to_a_log_if_its_epochs_do(epochs: dict[int, int], log_epochs: dict[int, int], expected: bool) -> None:
+def test_segment_belongs_to_a_log_if_its_epochs_do(
+    epochs: dict[int, int], log_epochs: dict[int, int], expected: bool
+) -> None:
     """RemoteLogManager.isRemoteSegmentWithinLeaderEpochs, for a segment of the offsets 5 to 9."""
-    assert is_within(segment("a", 5, 9, epochs), 20, [EpochStart(*each) for each in log_epochs.items()]) is expected
+    assert (
+        is_within(
+            segment("a", 5, 9, epochs), 20, [EpochStart(*each) for each in log_epochs.items()]
+        )
+        is expected
+    )
 
 
 def test_epochs_of_a_segment_begin_at_its_start() -> None:
@@ -150,11 +194,21 @@ def test_epochs_of_a_segment_begin_at_its_start() -> None:
         (RetentionRules(retention_ms=-1, retention_bytes=50), 0, "abc", 30),
     ],
 )
-def test_oldest_segments_expire_first(rules: RetentionRules, log_start_offset: int, gone: str, begins_at: int) -> None:
-    """Three segments of 100 bytes each, with timestamps 9, 19 and 29; 50 bytes are local only; the time is 25 (RLMExpirationTask)."""
+def test_oldest_segments_expire_first(
+    rules: RetentionRules, log_start_offset: int, gone: str, begins_at: int
+) -> None:
+    """Three segments of 100 bytes each, with timestamps 9, 19 and 29; 50 bytes are local only; the
+    time is 25 (RLMExpirationTask).
+    """
     known = catalogue(segment("a", 0, 9), segment("b", 10, 19), segment("c", 20, 29))
     expiry = expired_remotely(
-        known.segments, rules, epochs=[EpochStart(0, 0)], now_ms=25, log_start_offset=log_start_offset, log_end_offset=40, local_only_bytes=50
+        known.segments,
+        rules,
+        epochs=[EpochStart(0, 0)],
+        now_ms=25,
+        log_start_offset=log_start_offset,
+        log_end_offset=40,
+        local_only_bytes=50,
     )
     assert "".join(chr(each.segment.segment_id[0]) for each in expiry.going) == gone
     assert expiry.log_start_offset == begins_at
@@ -186,13 +240,19 @@ def test_unfinished_copy_of_a_dead_leader_is_deleted_with_its_offsets() -> None:
         ({4: 40}, "abc"),
     ],
 )
-def test_segments_of_epochs_missing_from_the_log_are_deleted(epochs: dict[int, int], gone: str) -> None:
-    """An unclean leader's log may begin in a later epoch: earlier copies belong to no log any more, and nothing else
-    would delete them.
+def test_segments_of_epochs_missing_from_the_log_are_deleted(
+    epochs: dict[int, int], gone: str
+) -> None:
+    """An unclean leader's log may begin in a later epoch: earlier copies belong to no log any more,
+    and nothing else would delete them.
 
     Source: KIP-405, RLMExpirationTask.deleteLogSegmentsDueToLeaderEpochCacheTruncation.
     """
-    known = catalogue(segment("a", 0, 9, {0: 0}), segment("b", 10, 19, {0: 10, 2: 15}), segment("c", 20, 39, {2: 20, 3: 30}))
+    known = catalogue(
+        segment("a", 0, 9, {0: 0}),
+        segment("b", 10, 19, {0: 10, 2: 15}),
+        segment("c", 20, 39, {2: 20, 3: 30}),
+    )
     expiry = expired_remotely(
         known.segments,
         RetentionRules(retention_ms=-1),
@@ -214,27 +274,47 @@ TIERED = {"remote.storage.enable": "true"}
     ("values", "present", "begins"),
     [
         (TIERED, {}, None),
-        ({**TIERED, "cleanup.policy": "compact"}, {}, "Remote log storage is unsupported for the compacted topics"),
+        (
+            {**TIERED, "cleanup.policy": "compact"},
+            {},
+            "Remote log storage is unsupported for the compacted topics",
+        ),
         (
             {**TIERED, "retention.ms": "1000", "local.retention.ms": "2000"},
             {},
-            "Invalid value 2000 for configuration local.retention.ms: Value must not be more than retention.ms property value: 1000",
+            (
+                "Invalid value 2000 for configuration local.retention.ms: Value must not be more "
+                "than retention.ms property value: 1000"
+            ),
         ),
         (
             {**TIERED, "retention.bytes": "1000", "local.retention.bytes": "-1"},
             {},
-            "Invalid value -1 for configuration local.retention.bytes: Value must not be -1 as retention.bytes value is set as 1000.",
+            (
+                "Invalid value -1 for configuration local.retention.bytes: Value must not be -1 as "
+                "retention.bytes value is set as 1000."
+            ),
         ),
         (
             {**TIERED, "remote.log.copy.disable": "true", "local.retention.ms": "5"},
             {},
             "When `remote.log.copy.disable` is set to true, the `local.retention.ms`",
         ),
-        ({"remote.storage.enable": "false"}, TIERED, "It is invalid to disable remote storage without deleting remote data."),
+        (
+            {"remote.storage.enable": "false"},
+            TIERED,
+            "It is invalid to disable remote storage without deleting remote data.",
+        ),
         ({"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}, TIERED, None),
     ],
 )
-def test_topic_configs_incompatible_with_tiering_are_rejected(values: dict[str, str], present: dict[str, str], begins: str | None) -> None:
+def test_topic_configs_incompatible_with_tiering_are_rejected(
+    values: dict[str, str], present: dict[str, str], begins: str | None
+) -> None:
     """LogConfig.validateTopicLogConfigValues of Apache Kafka 3.9.1, with its messages."""
     complaint = KAFKA_3_9.complaint_about_topic(values, BROKER, present)
-    assert complaint == begins if begins is None else complaint is not None and complaint.startswith(begins)
+    assert (
+        complaint == begins
+        if begins is None
+        else complaint is not None and complaint.startswith(begins)
+    )

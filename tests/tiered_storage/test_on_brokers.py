@@ -1,13 +1,33 @@
-"""Brokers copy closed segments to a remote store, keep the youngest, and serve all of them (KIP-405)."""
+"""Brokers copy closed segments to a remote store, keep the youngest, and serve all of them
+(KIP-405).
+"""
 
-from kraftsim.events.tiered_storage import RebuiltFromRemote, RemoteCopyFailed, RemoteCopyFinished, RemoteSegmentDeleted
+from kraftsim.events.tiered_storage import (
+    RebuiltFromRemote,
+    RemoteCopyFailed,
+    RemoteCopyFinished,
+    RemoteSegmentDeleted,
+)
 from kraftsim.world.simulated.objects import StoreFault
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
-from protocol.messages.k02_list_offsets import EARLIEST_LOCAL_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP
+from protocol.messages.k02_list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+)
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from protocol.messages.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.tiered_storage.harness import TOPIC, TieredHarness
 
 COPY_SECONDS = 8
@@ -19,17 +39,26 @@ def offsets(batches: list[RecordBatch]) -> list[int]:
 
 
 def test_closed_segments_are_copied_and_read_from_the_store() -> None:
-    """Local segments are deleted once copied; consumers see the whole log, followers are redirected behind the remote-only offsets."""
+    """Local segments are deleted once copied; consumers see the whole log, followers are redirected
+    behind the remote-only offsets.
+    """
     with TieredHarness(brokers=1) as harness:
         harness.create_topic()
         for index in range(9):
             harness.produce(1, producer_id=index % 3)
         harness.wait(COPY_SECONDS)
         replica = harness.hosted(1).replica
-        assert (replica.log_start_offset, replica.local_start_offset, replica.remote_end_offset) == (0, 8, 7)
+        assert (
+            replica.log_start_offset,
+            replica.local_start_offset,
+            replica.remote_end_offset,
+        ) == (0, 8, 7)
         assert len([key for key in harness.store.contents if key.endswith(".log")]) == 4
         assert offsets(harness.read_all(1)) == list(range(9))
-        assert [harness.list_offset(1, kind).offset for kind in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP)] == [0, 8, 7]
+        assert [
+            harness.list_offset(1, kind).offset
+            for kind in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP)
+        ] == [0, 8, 7]
         row = harness.fetch(1, 0, replica_id=1)
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it is not a follower"
         written_ms = [batch.max_timestamp for batch in harness.read_all(1)]
@@ -44,8 +73,15 @@ def test_total_retention_deletes_remote_segments() -> None:
             harness.produce(1)
         harness.wait(COPY_SECONDS)
         replica = harness.hosted(1).replica
-        assert replica.log_start_offset > 0 and harness.list_offset(1, EARLIEST_TIMESTAMP).offset == replica.log_start_offset
-        gone = [event for event in harness.of(RemoteSegmentDeleted) if isinstance(event, RemoteSegmentDeleted)]
+        assert (
+            replica.log_start_offset > 0
+            and harness.list_offset(1, EARLIEST_TIMESTAMP).offset == replica.log_start_offset
+        )
+        gone = [
+            event
+            for event in harness.of(RemoteSegmentDeleted)
+            if isinstance(event, RemoteSegmentDeleted)
+        ]
         assert gone and {event.reason for event in gone} == {"retention.bytes"}
         assert offsets(harness.read_all(1, replica.log_start_offset))[0] == replica.log_start_offset
         assert harness.fetch(1, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -58,18 +94,24 @@ def test_deleted_records_and_topics_leave_nothing_in_the_store() -> None:
         for _ in range(9):
             harness.produce(1)
         harness.wait(COPY_SECONDS)
-        wanted = DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=5)])
+        wanted = DeleteRecordsTopic(
+            name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=5)]
+        )
         harness.ask(1, DeleteRecordsRequest(topics=[wanted], timeout_ms=5000))
         harness.wait(3)
         assert len([key for key in harness.store.contents if key.endswith(".log")]) == 2
         assert offsets(harness.read_all(1, 5)) == [5, 6, 7, 8]
-        harness.ask(1, DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=5000), 6)
+        harness.ask(
+            1, DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=5000), 6
+        )
         harness.wait(4)
         assert harness.store.contents == {}
 
 
 def test_follower_begins_behind_remote_only_offsets(figures) -> None:
-    """It loads the leader epochs and the producer snapshot from the store, and can become leader afterwards."""
+    """It loads the leader epochs and the producer snapshot from the store, and can become leader
+    afterwards.
+    """
     with TieredHarness() as harness:
         harness.create_topic()
         for index in range(9):
@@ -82,18 +124,28 @@ def test_follower_begins_behind_remote_only_offsets(figures) -> None:
         leader, follower = harness.hosted(1), harness.hosted(2)
         assert follower.log.epochs.starts == leader.log.epochs.starts
         assert follower.replica.local_start_offset == 8 and follower.replica.log_start_offset == 0
-        known = {each.producer_id: each.last_sequence for each in leader.replica.producer_state.entries.values()}
-        assert {each.producer_id: each.last_sequence for each in follower.replica.producer_state.entries.values()} == known
+        known = {
+            each.producer_id: each.last_sequence
+            for each in leader.replica.producer_state.entries.values()
+        }
+        assert {
+            each.producer_id: each.last_sequence
+            for each in follower.replica.producer_state.entries.values()
+        } == known
         harness.simulation.kill("broker-1")
         harness.wait(5)
-        assert harness.produce(2, producer_id=0, sequence=2) == (ErrorCode.NONE, 6), "producer 0's last batch is recognised as a duplicate"
+        assert harness.produce(2, producer_id=0, sequence=2) == (ErrorCode.NONE, 6), (
+            "producer 0's last batch is recognised as a duplicate"
+        )
         assert offsets(harness.read_all(2)) == list(range(9))
         assert harness.list_offset(2, LATEST_TIMESTAMP).offset == 9
     figures(producers_on_both=len(known))
 
 
 def test_remotely_aborted_transactions_are_listed() -> None:
-    """The transaction index is copied with its segment; records above the last stable offset are not copied."""
+    """The transaction index is copied with its segment; records above the last stable offset are
+    not copied.
+    """
     with TieredHarness(brokers=1) as harness:
         harness.create_topic()
         harness.produce(1, producer_id=7, transactional=True)
@@ -102,19 +154,29 @@ def test_remotely_aborted_transactions_are_listed() -> None:
         harness.wait(3)
         assert harness.store.contents == {}, "a transaction is open from the first offset on"
         topic = WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])
-        marker = WritableTxnMarker(producer_id=7, producer_epoch=0, transaction_result=False, topics=[topic], coordinator_epoch=0)
+        marker = WritableTxnMarker(
+            producer_id=7,
+            producer_epoch=0,
+            transaction_result=False,
+            topics=[topic],
+            coordinator_epoch=0,
+        )
         harness.ask(1, WriteTxnMarkersRequest(markers=[marker]))
         for _ in range(4):
             harness.produce(1)
         harness.wait(COPY_SECONDS)
         assert harness.hosted(1).replica.local_start_offset > 4
         row = harness.fetch(1, 0, committed=True)
-        assert [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()] == [(7, 0)]
+        assert [
+            (each.producer_id, each.first_offset) for each in row.aborted_transactions or ()
+        ] == [(7, 0)]
         assert (harness.fetch(1, 6, committed=True).aborted_transactions or []) == []
 
 
 def test_failed_copy_is_deleted_and_retried() -> None:
-    """The started event is followed by a deletion; no object of the attempt remains (since 3.9, KAFKA-17062)."""
+    """The started event is followed by a deletion; no object of the attempt remains (since 3.9,
+    KAFKA-17062).
+    """
     with TieredHarness(brokers=1) as harness:
         harness.create_topic()
         harness.wait(2)
@@ -125,12 +187,18 @@ def test_failed_copy_is_deleted_and_retried() -> None:
         assert harness.of(RemoteCopyFailed) and not harness.of(RemoteCopyFinished)
         heal()
         harness.wait(4)
-        assert len(harness.of(RemoteCopyFinished)) == 1 and offsets(harness.read_all(1)) == [0, 1, 2]
+        assert len(harness.of(RemoteCopyFinished)) == 1 and offsets(harness.read_all(1)) == [
+            0,
+            1,
+            2,
+        ]
         assert len([key for key in harness.store.contents if key.endswith(".log")]) == 1
 
 
 def test_slow_store_does_not_delay_fetches_beyond_their_wait() -> None:
-    """remote.fetch.max.wait.ms; the response is empty, and the next one may have records (KIP-1018)."""
+    """remote.fetch.max.wait.ms; the response is empty, and the next one may have records
+    (KIP-1018).
+    """
     with TieredHarness(brokers=1) as harness:
         harness.create_topic()
         for _ in range(9):
@@ -139,7 +207,11 @@ def test_slow_store_does_not_delay_fetches_beyond_their_wait() -> None:
         heal = harness.store.impair(StoreFault(record_effect=lambda: None, delay_seconds=2))
         began_ns = harness.simulation.now_ns
         row = harness.fetch(1, 0)
-        assert row.error_code == 0 and not row.records and (harness.simulation.now_ns - began_ns) / 1e9 < 1
+        assert (
+            row.error_code == 0
+            and not row.records
+            and (harness.simulation.now_ns - began_ns) / 1e9 < 1
+        )
         heal()
         assert harness.fetch(1, 0).records
 
@@ -152,13 +224,18 @@ def test_topic_with_disabled_tiering_begins_at_its_local_start() -> None:
             harness.produce(1)
         harness.wait(COPY_SECONDS)
         assert harness.alter(1, remote_storage_enable="false") is ErrorCode.INVALID_CONFIG
-        assert harness.alter(1, remote_storage_enable="false", remote_log_delete_on_disable="true") is ErrorCode.NONE
+        assert (
+            harness.alter(1, remote_storage_enable="false", remote_log_delete_on_disable="true")
+            is ErrorCode.NONE
+        )
         harness.wait(4)
         assert harness.store.contents == {} and harness.hosted(1).replica.log_start_offset == 8
 
 
 def test_restarted_broker_knows_the_log_start_offset() -> None:
-    """log-start-offset-checkpoint has the start of the whole log; the local log begins at its first file."""
+    """log-start-offset-checkpoint has the start of the whole log; the local log begins at its first
+    file.
+    """
     with TieredHarness(brokers=1) as harness:
         harness.create_topic()
         for index in range(9):

@@ -1,23 +1,37 @@
 """The rates at which a broker copies to its remote store and reads from there (KIP-956)."""
 
 from kraftsim.events.tiered_storage import RemoteCopyFinished
-from protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.tiered_storage.harness import TieredHarness
 
 BROKERS, EVERY = 4, ""
 SEGMENTS = 4
-COPY, FETCH = "remote.log.manager.copy.max.bytes.per.second", "remote.log.manager.fetch.max.bytes.per.second"
+COPY, FETCH = (
+    "remote.log.manager.copy.max.bytes.per.second",
+    "remote.log.manager.fetch.max.bytes.per.second",
+)
 
 
 def lift(harness: TieredHarness, key: str) -> None:
     """Remove the limit."""
     row = AlterableConfig(name=key, config_operation=0, value=str(2**63 - 1))
-    harness.ask(1, IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=BROKERS, resource_name=EVERY, configs=[row])]))
+    harness.ask(
+        1,
+        IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(resource_type=BROKERS, resource_name=EVERY, configs=[row])
+            ]
+        ),
+    )
 
 
 def test_copies_wait_until_the_rate_is_below_its_limit() -> None:
-    """A segment counts as a whole before its copy begins: at 200 bytes per second the next one of nearly 1,000 bytes
-    follows four seconds later.
+    """A segment counts as a whole before its copy begins: at 200 bytes per second the next one of
+    nearly 1,000 bytes follows four seconds later.
     """
     with TieredHarness(brokers=1, settings={COPY: "200"}) as harness:
         harness.create_topic()
@@ -27,10 +41,14 @@ def test_copies_wait_until_the_rate_is_below_its_limit() -> None:
         for _ in range(3):
             harness.wait(4)
             copied.append(len(harness.of(RemoteCopyFinished)))
-        assert copied in ([1, 2, 3], [1, 2, 2], [1, 1, 2]), f"copied by the fourth, eighth and twelfth second: {copied}"
+        assert copied in ([1, 2, 3], [1, 2, 2], [1, 1, 2]), (
+            f"copied by the fourth, eighth and twelfth second: {copied}"
+        )
         lift(harness, COPY)
         harness.wait(3)
-        assert len(harness.of(RemoteCopyFinished)) == SEGMENTS, "a waiting copy is notified within a second"
+        assert len(harness.of(RemoteCopyFinished)) == SEGMENTS, (
+            "a waiting copy is notified within a second"
+        )
 
 
 def test_reads_above_the_rate_return_nothing() -> None:

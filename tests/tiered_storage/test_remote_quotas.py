@@ -32,7 +32,13 @@ def test_brokers_before_3_8_have_no_quota_and_ignore_the_setting(key: str, line:
     pauses = []
     for static in ({}, {key: "1"}):
         settings = BrokerSettings(static=static, tables=tables)
-        quota = RemoteQuota(key, windows=11, window_seconds=1, settings=lambda settings=settings: settings, clock=Stopped())
+        quota = RemoteQuota(
+            key,
+            windows=11,
+            window_seconds=1,
+            settings=lambda settings=settings: settings,
+            clock=Stopped(),
+        )
         quota.record(1 << 30)
         pauses.append(quota.pause_ms() > 0)
     assert pauses == [False, not is_before(line, FIRST_WITH_LIMITS)]

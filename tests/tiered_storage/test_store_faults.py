@@ -1,4 +1,6 @@
-"""Faults of the remote store: each takes effect, loses no acknowledged record, and leaves nothing once it is healed."""
+"""Faults of the remote store: each takes effect, loses no acknowledged record, and leaves nothing
+once it is healed.
+"""
 
 import pytest
 
@@ -9,7 +11,12 @@ from kraftsim.faults.fault import Fault, Value
 from kraftsim.faults.injection import Injection
 from kraftsim.faults.trigger import AtTime
 from protocol.errors import ErrorCode
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from tests.tiered_storage.harness import LOCATION, TOPIC, TieredHarness
 
 KINDS: list[tuple[str, dict[str, Value]]] = [
@@ -25,15 +32,25 @@ KINDS: list[tuple[str, dict[str, Value]]] = [
 def inject(harness: TieredHarness, kind: str, params: dict[str, Value]) -> Injection:
     """Fire a fault now, until it is ended."""
     at_ms = harness.simulation.now_ns // 1_000_000 + 1
-    injection = arm(Fault(kind=kind, target="all", trigger=AtTime(at_ms=at_ms), params={"duration_ms": 600_000, **params}), harness.simulation)
+    injection = arm(
+        Fault(
+            kind=kind,
+            target="all",
+            trigger=AtTime(at_ms=at_ms),
+            params={"duration_ms": 600_000, **params},
+        ),
+        harness.simulation,
+    )
     harness.wait(0.1)
     return injection
 
 
 @pytest.mark.parametrize(("kind", "params"), KINDS)
-def test_acknowledged_records_are_readable_once_the_store_recovers(kind: str, params: dict[str, Value]) -> None:
-    """Writers continue meanwhile, copies wait, a follower restarts its log; then every record is read, local or
-    remote, and the follower can lead.
+def test_acknowledged_records_are_readable_once_the_store_recovers(
+    kind: str, params: dict[str, Value]
+) -> None:
+    """Writers continue meanwhile, copies wait, a follower restarts its log; then every record is
+    read, local or remote, and the follower can lead.
     """
     with TieredHarness() as harness:
         harness.create_topic()
@@ -58,8 +75,8 @@ def test_acknowledged_records_are_readable_once_the_store_recovers(kind: str, pa
 
 
 def test_snapshot_of_a_later_segment_is_rejected() -> None:
-    """It names batches that the earlier segments do not have; one of an earlier segment is indistinguishable from the
-    right one, in Kafka as well.
+    """It names batches that the earlier segments do not have; one of an earlier segment is
+    indistinguishable from the right one, in Kafka as well.
     """
     with TieredHarness() as harness:
         harness.create_topic()
@@ -67,20 +84,26 @@ def test_snapshot_of_a_later_segment_is_rejected() -> None:
             harness.produce(1, producer_id=index)
         harness.wait(8)
         snapshots = sorted(
-            (key for key in harness.store.contents if key.endswith(".snapshot")), key=lambda key: int(key.rpartition("/")[2].partition("-")[0])
+            (key for key in harness.store.contents if key.endswith(".snapshot")),
+            key=lambda key: int(key.rpartition("/")[2].partition("-")[0]),
         )
         last_copied = snapshots[-1]
         right = harness.store.contents[last_copied]
         harness.produce(1, producer_id=50)
         harness.produce(1, producer_id=51)
         harness.wait(0.1)
-        taken = [harness.hosted(1).log.file_of_segment(offset, ".snapshot") for offset in harness.hosted(1).snapshots.offsets]
+        taken = [
+            harness.hosted(1).log.file_of_segment(offset, ".snapshot")
+            for offset in harness.hosted(1).snapshots.offsets
+        ]
         later = next(each for each in reversed(taken) if each is not None and each != right)
         for key in snapshots:
             harness.store.contents[key] = later
         harness.set_replicas(1, 2)
         harness.wait(5)
-        assert harness.of(RebuiltFromRemote) == [] or harness.hosted(2).replica.local_start_offset > 8
+        assert (
+            harness.of(RebuiltFromRemote) == [] or harness.hosted(2).replica.local_start_offset > 8
+        )
 
 
 def test_stale_listings_have_no_effect() -> None:
@@ -117,13 +140,17 @@ def test_damaged_object_fails_only_its_reads(ending: str, damage: bytes, error: 
         whole = dict(harness.store.contents)
         harness.store.contents.update({key: damage for key in whole if key.endswith(ending)})
         assert harness.fetch(1, 1).error_code == error
-        assert [batch.base_offset for batch in harness.read_all(1, first_offset)] == list(range(first_offset, 9))
+        assert [batch.base_offset for batch in harness.read_all(1, first_offset)] == list(
+            range(first_offset, 9)
+        )
         harness.store.contents.update(whole)
         assert [batch.base_offset for batch in harness.read_all(1)] == list(range(9))
 
 
 def test_copy_completed_after_a_truncation_does_not_count() -> None:
-    """Otherwise retention could delete local segments that exist nowhere else: the copy in the store is of another history."""
+    """Otherwise retention could delete local segments that exist nowhere else: the copy in the
+    store is of another history.
+    """
     with TieredHarness(brokers=1) as harness:
         harness.create_topic()
         harness.wait(1)
@@ -146,8 +173,12 @@ def test_copy_completed_after_a_truncation_does_not_count() -> None:
 
 
 def test_truncated_segments_are_not_copied_after_earlier_ones() -> None:
-    """A broker that became follower and leader again during one copy continues with its current log."""
-    with TieredHarness(brokers=1, settings={"remote.log.manager.task.interval.ms": "10000"}) as harness:
+    """A broker that became follower and leader again during one copy continues with its current
+    log.
+    """
+    with TieredHarness(
+        brokers=1, settings={"remote.log.manager.task.interval.ms": "10000"}
+    ) as harness:
         harness.create_topic()
         inject(harness, "slow-store", {"delay_ms": 3000})
         for _ in range(8):
@@ -160,8 +191,16 @@ def test_truncated_segments_are_not_copied_after_earlier_ones() -> None:
         assert isinstance(started, RemoteCopyStarted)
         hosted.truncate(TruncateTo(started.last_offset + 1))
         harness.wait(25)
-        assert hosted.replica.remote_end_offset < hosted.replica.log_end_offset == started.last_offset + 1
-        assert [each.first_offset for each in harness.of(RemoteCopyStarted) if isinstance(each, RemoteCopyStarted)] == [started.first_offset]
+        assert (
+            hosted.replica.remote_end_offset
+            < hosted.replica.log_end_offset
+            == started.last_offset + 1
+        )
+        assert [
+            each.first_offset
+            for each in harness.of(RemoteCopyStarted)
+            if isinstance(each, RemoteCopyStarted)
+        ] == [started.first_offset]
 
 
 def test_damaged_index_fails_only_its_partition() -> None:
@@ -173,8 +212,15 @@ def test_damaged_index_fails_only_its_partition() -> None:
             harness.produce(1)
         harness.wait(8)
         assert harness.hosted(1).replica.local_start_offset > 1
-        harness.store.contents.update({key: b"odd" for key in harness.store.contents if key.endswith(".timeindex")})
-        topics = [ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=0)]) for name in (TOPIC, "whole")]
+        harness.store.contents.update(
+            {key: b"odd" for key in harness.store.contents if key.endswith(".timeindex")}
+        )
+        topics = [
+            ListOffsetsTopic(
+                name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=0)]
+            )
+            for name in (TOPIC, "whole")
+        ]
         answer = harness.ask(1, ListOffsetsRequest(replica_id=-1, topics=topics), 9)
         assert isinstance(answer, ListOffsetsResponse)
         errors = {topic.name: topic.partitions[0].error_code for topic in answer.topics}

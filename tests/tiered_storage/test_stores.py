@@ -12,7 +12,9 @@ from kraftsim.world.simulated import Simulation
 
 
 async def promises(store: ObjectStore) -> None:
-    """Complete objects are written and replaced, any range is read, and deleted objects are gone."""
+    """Complete objects are written and replaced, any range is read, and deleted objects are
+    gone.
+    """
     big = bytes(range(256)) * 4096 * 20
     pieces = [big[at : at + (8 << 20)] for at in range(0, len(big), 8 << 20)]
     await store.put("a/1.log", pieces)
@@ -51,7 +53,10 @@ def test_simulated_store_keeps_the_contract() -> None:
     with Simulation(1) as simulation:
         for name in ("one", "other"):
             simulation.add_host(name)
-        simulation.run_until(simulation.spawn("one", promises(simulation.world_of("one").objects("file:/s", {}))), limit_s=60)
+        simulation.run_until(
+            simulation.spawn("one", promises(simulation.world_of("one").objects("file:/s", {}))),
+            limit_s=60,
+        )
         other = simulation.world_of("other").objects("file:/s", {})
         assert simulation.run_until(simulation.spawn("other", other.list("a"))) == ["a/2.log"]
 

@@ -1,6 +1,7 @@
 """Hostile bytes, and their allowed results: a message, or MalformedMessage, in bounded time.
 
-Sweeps use a decoder that does not determine the field of an error: that search, by the readable reference, costs a hundred times as much.
+Sweeps use a decoder that does not determine the field of an error: that search, by the readable
+reference, costs a hundred times as much.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,10 +38,21 @@ def random_source(message_class: type, version: int, purpose: str = "") -> Calla
 
 @cache
 def short_frame(message_class: type, version: int, size_max: int) -> bytes:
-    """Build an example of at most `size_max` bytes (if possible), with as many different values as found."""
+    """Build an example of at most `size_max` bytes (if possible), with as many different values as
+    found.
+    """
     randrange = random_source(message_class, version)
-    frames = [compiled(message_class, version).encode(example(layout_of(message_class, version), randrange)) for _ in range(16)]
-    return max((frame for frame in frames if len(frame) <= size_max), key=len, default=min(frames, key=len)[:size_max])
+    frames = [
+        compiled(message_class, version).encode(
+            example(layout_of(message_class, version), randrange)
+        )
+        for _ in range(16)
+    ]
+    return max(
+        (frame for frame in frames if len(frame) <= size_max),
+        key=len,
+        default=min(frames, key=len)[:size_max],
+    )
 
 
 class QuickToRefuse(CompiledMessage):
@@ -57,22 +69,31 @@ def quick_codec(message_class: type, version: int) -> CompiledMessage:
 
 
 def check_outcome(message_class: type, version: int, content: bytes) -> bool:
-    """Return whether the bytes are a message; then it can be built and parsed again with the same result. Raises only AssertionError."""
+    """Return whether the bytes are a message; then it can be built and parsed again with the same
+    result.
+
+    Raises only AssertionError.
+    """
     codec = quick_codec(message_class, version)
     try:
         message, position = codec.decode(content, 0)
     except MalformedMessage:
         return False
-    assert 0 <= position <= len(content), f"{message_class.__name__} v{version}: position {position} in {content.hex()}"
+    assert 0 <= position <= len(content), (
+        f"{message_class.__name__} v{version}: position {position} in {content.hex()}"
+    )
     built = codec.encode(message)
     assert codec.encode(codec.decode(built, 0)[0]) == built, (
-        f"{message_class.__name__} v{version}: {content.hex()} is built as {built.hex()}, which reads as something else"
+        f"{message_class.__name__} v{version}: {content.hex()} is built as {built.hex()}, which "
+        "reads as something else"
     )
     return True
 
 
 def crowded(layout: StructureLayout, count: int) -> Message:
-    """Return a structure whose arrays have `count` of the smallest elements, three more in each of those, and so on to the innermost."""
+    """Return a structure whose arrays have `count` of the smallest elements, three more in each of
+    those, and so on to the innermost.
+    """
     values: dict[str, object] = {}
     for field in layout.fields:
         match field.type:
@@ -89,7 +110,9 @@ def crowded(layout: StructureLayout, count: int) -> Message:
     return layout.cls(**values)
 
 
-def check_mutations(message_class: type, version: int, values: Iterable[int], *, size_max: int) -> int:
+def check_mutations(
+    message_class: type, version: int, values: Iterable[int], *, size_max: int
+) -> int:
     """Replace each byte of an example by each value; return the number of frames."""
     frame = bytearray(short_frame(message_class, version, size_max))
     tried = 0

@@ -1,4 +1,6 @@
-"""The codec of one message, byte by byte: every type, in plain and in flexible versions, and every error."""
+"""The codec of one message, byte by byte: every type, in plain and in flexible versions, and every
+error.
+"""
 
 import io
 import linecache
@@ -105,10 +107,14 @@ def _filled() -> Everything:
     )
 
 
-FIXED = "01 ff fffe fffe fffffffd fffffffd fffffffffffffffc 3fe0000000000000 000102030405060708090a0b0c0d0e0f"
+FIXED = (
+    "01 ff fffe fffe fffffffd fffffffd fffffffffffffffc 3fe0000000000000 "
+    "000102030405060708090a0b0c0d0e0f"
+)
 PLAIN = (
-    f"{FIXED} 0002c3a9 ffff 00000002 0102 ffffffff 00000001 03 00000002 00000001 ffffffff 00000002 0100"
-    f" 00000001 {ID.hex()} 00000002 000161 0000 00000001 000169 00000001 0001 0002 01 0003 000170"
+    f"{FIXED} 0002c3a9 ffff 00000002 0102 ffffffff 00000001 03 00000002 00000001 ffffffff "
+    f"00000002 0100 00000001 {ID.hex()} 00000002 000161 0000 00000001 000169 00000001 0001 0002 "
+    "01 0003 000170"
 )
 FLEXIBLE = (
     f"{FIXED} 03c3a9 00 03 0102 00 02 03 03 00000001 ffffffff 03 0100 02 {ID.hex()} 03 0261 01"
@@ -122,7 +128,10 @@ def test_every_type_is_encoded_as_specified(version: int, expected: str) -> None
     built = compiled(Everything, version).encode(_filled())
     assert built.hex(" ") == bytes.fromhex(expected).hex(" ")
     assert construct_of(Everything, version).build(_filled()) == built
-    assert compiled(Everything, version).decode(b"xx" + built + b"yy", 2) == (_filled(), 2 + len(built))
+    assert compiled(Everything, version).decode(b"xx" + built + b"yy", 2) == (
+        _filled(),
+        2 + len(built),
+    )
     assert construct_of(Everything, version).parse(built) == _filled()
 
 
@@ -147,7 +156,11 @@ def test_records_are_not_copied() -> None:
         ({"numbers": None}, "numbers", "not nullable"),
         ({"pair": None}, "pair", "None is no Pair"),
         ({"texts": ["a", None]}, "texts[1]", "not nullable"),
-        ({"items": [Item(), Item(pairs=[Pair(), Pair(left=1 << 15)])]}, "items[1].pairs[1].left", "does not fit"),
+        (
+            {"items": [Item(), Item(pairs=[Pair(), Pair(left=1 << 15)])]},
+            "items[1].pairs[1].left",
+            "does not fit",
+        ),
         ({"items": [Item(emit=3)]}, "items[0].emit", "is not a string"),  # type: ignore[arg-type]
         ({"tiny": 128}, "tiny", "does not fit"),
         ({"port": -1}, "port", "does not fit"),
@@ -161,8 +174,12 @@ def test_records_are_not_copied() -> None:
         ({"numbers": [1, 1 << 31]}, "numbers[1]", "does not fit"),
     ],
 )
-def test_an_unencodable_value_is_refused_by_its_path(change: dict[str, Any], path: str, reason: str) -> None:
-    """A non-default value in a field that the version lacks, null where null is not allowed, and values out of range."""
+def test_an_unencodable_value_is_refused_by_its_path(
+    change: dict[str, Any], path: str, reason: str
+) -> None:
+    """A non-default value in a field that the version lacks, null where null is not allowed, and
+    values out of range.
+    """
     value = Everything(**change)
     for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
         with pytest.raises(MalformedMessage, match=reason) as caught:
@@ -173,7 +190,12 @@ def test_an_unencodable_value_is_refused_by_its_path(change: dict[str, Any], pat
 def test_an_absent_field_may_have_any_value_if_it_is_ignorable() -> None:
     codec = compiled(Everything, 1)
     assert codec.encode(Everything(dropped="x")) == codec.encode(Everything())
-    assert compiled(Everything, 2).parse(compiled(Everything, 2).encode(Everything(dropped="x"))).dropped == "x"
+    assert (
+        compiled(Everything, 2)
+        .parse(compiled(Everything, 2).encode(Everything(dropped="x")))
+        .dropped
+        == "x"
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,7 +222,9 @@ def test_an_absent_field_may_have_any_value_if_it_is_ignorable() -> None:
         (1, {"blob": "8080808008"}, "blob"),
     ],
 )
-def test_malformed_bytes_are_refused_by_their_path(version: int, change: dict[str, str], path: str) -> None:
+def test_malformed_bytes_are_refused_by_their_path(
+    version: int, change: dict[str, str], path: str
+) -> None:
     """Null where it is not allowed, varints that are too long, wrong counts and sizes."""
     (name, replacement), *_ = change.items()
     frame = _up_to(name, version) + bytes.fromhex(replacement)
@@ -208,7 +232,9 @@ def test_malformed_bytes_are_refused_by_their_path(version: int, change: dict[st
         with pytest.raises(MalformedMessage) as caught:
             codec.parse(frame)
         assert caught.value.path == path
-        assert caught.value.position is not None and len(_up_to(name, version)) <= caught.value.position <= len(frame)
+        assert caught.value.position is not None and len(
+            _up_to(name, version)
+        ) <= caught.value.position <= len(frame)
         assert DISAGREEMENT not in caught.value.reason
 
 
@@ -222,7 +248,9 @@ def test_malformed_bytes_are_refused_by_their_path(version: int, change: dict[st
     ],
 )
 def test_out_of_range_numbers_are_refused(text: str, tags: str, path: str) -> None:
-    """A string has at most 32767 bytes and a varint at most five: Kafka refuses more, and so does kraftsim."""
+    """A string has at most 32767 bytes and a varint at most five: Kafka refuses more, and so does
+    kraftsim.
+    """
     whole = compiled(Everything, 1).encode(Everything(items=[]))
     before = _up_to("text", 1)
     frame = before + bytes.fromhex(text) + whole[len(before) + 1 : -1] + bytes.fromhex(tags)
@@ -256,7 +284,10 @@ def test_invalid_utf8_is_decoded_as_in_java(content: str, text: str) -> None:
         frame = before + bytes.fromhex(size + content) + whole[len(before) + len(size) // 2 :]
         for codec in (compiled(Everything, version), construct_of(Everything, version)):
             assert codec.parse(frame) == Everything(text=text, items=[])
-        assert compiled(Everything, version).decode(b"\x00" + frame, 1) == (Everything(text=text, items=[]), 1 + len(frame))
+        assert compiled(Everything, version).decode(b"\x00" + frame, 1) == (
+            Everything(text=text, items=[]),
+            1 + len(frame),
+        )
 
 
 @pytest.mark.parametrize(
@@ -275,8 +306,12 @@ def test_invalid_utf8_is_decoded_as_in_java(content: str, text: str) -> None:
         ("8080808008", None, None),
     ],
 )
-def test_tags_are_read_in_any_order_and_the_last_duplicate_wins(tags: str, emit: str | None, unknown: dict[int, bytes] | None) -> None:
-    """Kafka accepts this, also varints above 32 bits, negative counts, and wrong sizes of known tags; it writes them correctly."""
+def test_tags_are_read_in_any_order_and_the_last_duplicate_wins(
+    tags: str, emit: str | None, unknown: dict[int, bytes] | None
+) -> None:
+    """Kafka accepts this, also varints above 32 bits, negative counts, and wrong sizes of known
+    tags; it writes them correctly.
+    """
     whole = compiled(Everything, 1).encode(Everything(items=[]))
     before = _up_to("items", 1)
     frame = before + bytes.fromhex("02 0269 01" + tags) + whole[len(before) + 1 :]
@@ -291,7 +326,11 @@ def test_tags_are_read_in_any_order_and_the_last_duplicate_wins(tags: str, emit:
 def test_a_compact_length_that_is_negative_in_java_is_null(length: str) -> None:
     """It is a signed int there."""
     whole = compiled(Everything, 1).encode(Everything(items=[]))
-    for name, outcome in (("text", None), ("maybe_text", Everything(items=[], maybe_text=None)), ("items", Everything(items=None))):
+    for name, outcome in (
+        ("text", None),
+        ("maybe_text", Everything(items=[], maybe_text=None)),
+        ("items", Everything(items=None)),
+    ):
         before = _up_to(name, 1)
         frame = before + bytes.fromhex(length) + whole[len(before) + 1 :]
         for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
@@ -316,19 +355,27 @@ def test_an_unknown_version_is_refused_with_the_known_ones() -> None:
     for factory in (compiled, construct_of):
         with pytest.raises(UnknownVersion, match="Everything has versions 0-2, not 3") as caught:
             factory(Everything, 3)
-        assert (caught.value.name, str(caught.value.versions), caught.value.version) == ("Everything", "0-2", 3)
+        assert (caught.value.name, str(caught.value.versions), caught.value.version) == (
+            "Everything",
+            "0-2",
+            3,
+        )
 
 
 @pytest.mark.parametrize(("size", "path"), [(1000, "items[0].name"), (REFERENCE_SIZE_MAX, "")])
 def test_a_large_malformed_message_is_not_parsed_again_slowly(size: int, path: str) -> None:
-    """A hostile peer chooses the bytes: the reference, which finds the path, only runs on small input."""
+    """A hostile peer chooses the bytes: the reference, which finds the path, only runs on small
+    input.
+    """
     with pytest.raises(MalformedMessage) as caught:
         compiled(Everything, 1).parse(_up_to("items", 1) + b"\x02\x00" + bytes(size))
     assert caught.value.path == path
 
 
 @pytest.mark.parametrize(("count", "path"), [(1000, "texts[1000]"), (60_000, "")])
-def test_many_small_fields_before_an_error_are_not_parsed_again_slowly(count: int, path: str) -> None:
+def test_many_small_fields_before_an_error_are_not_parsed_again_slowly(
+    count: int, path: str
+) -> None:
     """Nor after so many fields that it would take seconds."""
     malformed = _up_to("texts", 0) + (count + 1).to_bytes(4) + b"\x00\x01x" * count + b"\x00"
     started = time.perf_counter()
@@ -348,7 +395,9 @@ def _up_to(name: str, version: int) -> bytes:
     return bytes(before.build({field: getattr(empty, field) for field in fields}))
 
 
-@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 16_384, 2**21 - 2, 2**21 - 1, 2**21])
+@pytest.mark.parametrize(
+    "size", [0, 1, 126, 127, 128, 16_382, 16_383, 16_384, 2**21 - 2, 2**21 - 1, 2**21]
+)
 def test_lengths_of_every_varint_size_round_trip(size: int) -> None:
     """One, two and three bytes have separate code, because batches have such sizes."""
     value = Everything(blob=bytes(size), batches=bytes(size), text="x" * min(size, 32767), items=[])
@@ -362,7 +411,10 @@ def test_lengths_of_every_varint_size_round_trip(size: int) -> None:
 def test_unknown_tags_are_kept_and_written_again_in_order() -> None:
     """A forwarding node must not lose the fields of a newer one (KIP-482)."""
     frame = compiled(Everything, 1).encode(Everything(items=[Item(name="i", emit="n")]))
-    newer = frame.replace(bytes.fromhex("0269 01 01 00 02 026e"), bytes.fromhex("0269 01 04 00 02 026e 05 01 ff 07 00 c801 02 0102"))
+    newer = frame.replace(
+        bytes.fromhex("0269 01 01 00 02 026e"),
+        bytes.fromhex("0269 01 04 00 02 026e 05 01 ff 07 00 c801 02 0102"),
+    )
     assert newer != frame
     newer = newer[:-1] + bytes.fromhex("01 00 01 09")
     for codec in (compiled(Everything, 1), construct_of(Everything, 1)):
@@ -387,7 +439,13 @@ def test_unknown_tags_in_an_element_of_fixed_size_do_not_shift_the_others() -> N
     frame = compiled(Everything, 1).encode(Everything(items=[Item(pairs=pairs)]))
     assert frame == construct_of(Everything, 1).build(Everything(items=[Item(pairs=pairs)]))
     parsed = compiled(Everything, 1).parse(frame).items[0].pairs
-    assert parsed == pairs and [pair._tags for pair in parsed] == [None, None, None, {9: b"ab"}, None]
+    assert parsed == pairs and [pair._tags for pair in parsed] == [
+        None,
+        None,
+        None,
+        {9: b"ab"},
+        None,
+    ]
 
 
 def test_tagged_fields_with_default_values_are_not_written() -> None:
@@ -400,7 +458,11 @@ def test_tagged_fields_with_default_values_are_not_written() -> None:
 
 
 def test_a_message_nests_in_a_construct_struct() -> None:
-    around = construct.Struct("before" / construct.Int8ub, "body" / construct_of(Everything, 1), "after" / construct.Int8ub)
+    around = construct.Struct(
+        "before" / construct.Int8ub,
+        "body" / construct_of(Everything, 1),
+        "after" / construct.Int8ub,
+    )
     value = {"before": 1, "body": _filled(), "after": 2}
     frame = around.build(value)
     assert frame == b"\x01" + compiled(Everything, 1).encode(_filled()) + b"\x02"

@@ -1,4 +1,6 @@
-"""Every declared message, at every version: the fused codec agrees with the readable reference, and no input causes worse than a refusal."""
+"""Every declared message, at every version: the fused codec agrees with the readable reference, and
+no input causes worse than a refusal.
+"""
 
 import time
 import tracemalloc
@@ -13,7 +15,15 @@ from protocol.malformed import MalformedMessage
 from protocol.message_codec import DISAGREEMENT, CompiledMessage, compiled, construct_of
 from protocol.message_construct import MessageConstruct
 from protocol.resolve import layout_of
-from tests.wire.hostile_bytes import check_mutations, check_outcome, crowded, declared_versions, quick_codec, random_source, short_frame
+from tests.wire.hostile_bytes import (
+    check_mutations,
+    check_outcome,
+    crowded,
+    declared_versions,
+    quick_codec,
+    random_source,
+    short_frame,
+)
 
 EXAMPLES_PER_VERSION = 8
 FRAME_SIZE_MAX = 400
@@ -59,7 +69,9 @@ def test_a_message_truncated_anywhere_is_malformed(message_class: type) -> None:
     for version in declared_versions(message_class):
         frame = short_frame(message_class, version, FRAME_SIZE_MAX)
         for size in range(len(frame)):
-            assert not check_outcome(message_class, version, frame[:size]), f"{size} of {len(frame)} bytes were accepted as a complete message"
+            assert not check_outcome(message_class, version, frame[:size]), (
+                f"{size} of {len(frame)} bytes were accepted as a complete message"
+            )
         for size in range(0, len(frame), 1 + len(frame) // 12):
             outcome = _outcome(compiled(message_class, version), frame[:size])
             assert outcome == _outcome(construct_of(message_class, version), frame[:size])
@@ -80,7 +92,9 @@ def test_both_codecs_agree_on_mutated_messages(message_class: type) -> None:
             mutated = bytearray(frame)
             for _ in range(1 + randrange(2)):
                 mutated[randrange(len(mutated))] = (*HANDFUL, randrange(256))[randrange(6)]
-            assert _outcome(fused, bytes(mutated)) == _outcome(reference, bytes(mutated)), bytes(mutated).hex()
+            assert _outcome(fused, bytes(mutated)) == _outcome(reference, bytes(mutated)), bytes(
+                mutated
+            ).hex()
 
 
 def test_random_bytes_are_read_or_refused(message_class: type) -> None:
@@ -88,20 +102,28 @@ def test_random_bytes_are_read_or_refused(message_class: type) -> None:
         randrange = random_source(message_class, version, "noise")
         for _ in range(20):
             ceiling = (256, 4)[randrange(2)]  # small numbers reach more code than large ones
-            check_outcome(message_class, version, bytes(randrange(ceiling) for _ in range(randrange(160))))
+            check_outcome(
+                message_class, version, bytes(randrange(ceiling) for _ in range(randrange(160)))
+            )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
 @given(st.data())
 def test_both_codecs_agree_on_arbitrary_bytes(data: st.DataObject) -> None:
     message_class = data.draw(st.sampled_from(declared_messages()))
     version = data.draw(st.sampled_from(declared_versions(message_class)))
     noise = data.draw(st.binary(max_size=200))
-    assert _outcome(compiled(message_class, version), noise) == _outcome(construct_of(message_class, version), noise)
+    assert _outcome(compiled(message_class, version), noise) == _outcome(
+        construct_of(message_class, version), noise
+    )
 
 
 def test_a_default_message_can_be_encoded_in_every_version(message_class: type) -> None:
-    """Absent fields have their defaults, so a new message can be sent at any version unless a field has no valid default."""
+    """Absent fields have their defaults, so a new message can be sent at any version unless a field
+    has no valid default.
+    """
     for version in declared_versions(message_class):
         layout = layout_of(message_class, version)
         if any(field.declared.default is None and not field.nullable for field in layout.fields):
@@ -111,26 +133,43 @@ def test_a_default_message_can_be_encoded_in_every_version(message_class: type) 
 
 
 def test_a_false_element_count_costs_neither_time_nor_memory(message_class: type) -> None:
-    """Every number that could be a count or a size is two billion; no memory may be reserved for it."""
+    """Every number that could be a count or a size is two billion; no memory may be reserved for
+    it.
+    """
     for version in declared_versions(message_class):
         frame = short_frame(message_class, version, SWEPT_SIZE_MAX)
-        lie = b"\xff\xff\xff\xff\x07" if layout_of(message_class, version).flexible else b"\x7f\xff\xff\xff"
+        lie = (
+            b"\xff\xff\xff\xff\x07"
+            if layout_of(message_class, version).flexible
+            else b"\x7f\xff\xff\xff"
+        )
         check_outcome(message_class, version, frame)  # so that the codec exists
         tracemalloc.start()
         started = time.perf_counter()
         for position in range(len(frame)):
-            check_outcome(message_class, version, frame[:position] + lie + frame[position + len(lie) :])
+            check_outcome(
+                message_class, version, frame[:position] + lie + frame[position + len(lie) :]
+            )
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert time.perf_counter() - started < 5 and peak < LIE_BYTES_MAX, f"version {version}: {peak} bytes"
+        assert time.perf_counter() - started < 5 and peak < LIE_BYTES_MAX, (
+            f"version {version}: {peak} bytes"
+        )
 
 
 def test_nested_elements_cost_memory_in_proportion_to_their_size(message_class: type) -> None:
-    """Frames with many elements, as small and as deeply nested as possible, and frames in which every count is too large."""
+    """Frames with many elements, as small and as deeply nested as possible, and frames in which
+    every count is too large.
+    """
     for version in declared_versions(message_class):
         codec = quick_codec(message_class, version)
-        many = compiled(message_class, version).encode(crowded(layout_of(message_class, version), 30))
-        floods = [many] + [filling * (FLOOD_BYTES // len(filling)) for filling in (b"\x00\x00\x00\x01", b"\x02", b"\x7f", b"\x00\x00\x04\x00")]
+        many = compiled(message_class, version).encode(
+            crowded(layout_of(message_class, version), 30)
+        )
+        floods = [many] + [
+            filling * (FLOOD_BYTES // len(filling))
+            for filling in (b"\x00\x00\x00\x01", b"\x02", b"\x7f", b"\x00\x00\x04\x00")
+        ]
         for flood in floods:
             with suppress(MalformedMessage):
                 codec.decode(flood, 0)  # so that the code exists
@@ -143,4 +182,6 @@ def test_nested_elements_cost_memory_in_proportion_to_their_size(message_class: 
                 codec.decode(flood, 0)
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            assert seconds < 1 and peak < BYTES_FREE + len(flood) * BYTES_PER_BYTE_MAX, f"v{version}, {flood[:20].hex()}...: {peak} bytes"
+            assert seconds < 1 and peak < BYTES_FREE + len(flood) * BYTES_PER_BYTE_MAX, (
+                f"v{version}, {flood[:20].hex()}...: {peak} bytes"
+            )

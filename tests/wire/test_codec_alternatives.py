@@ -1,6 +1,8 @@
-"""Two independent implementations read our messages and build the same bytes, so an error would have to be made three times.
+"""Two independent implementations read our messages and build the same bytes, so an error would
+have to be made three times.
 
-kafka-python and kio have the messages of clients, kio also those between nodes. Values that they never support are not tested.
+kafka-python and kio have the messages of clients, kio also those between nodes. Values that they
+never support are not tested.
 """
 
 import importlib
@@ -22,16 +24,24 @@ from protocol.schema import declaration_of
 kafka_protocol = pytest.importorskip("kafka.protocol")
 kio_serial = pytest.importorskip("kio.serial")
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # kafka-python uses a deprecated API for its resources
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # kafka-python uses a deprecated API for its resources
 
 EXAMPLES_PER_VERSION = 4
 KNOWN_ERROR_CODE = 35
-"""An error code known to both; kafka-python reads an ApiVersions response with an error as version 0, so that one has none."""
+"""An error code known to both; kafka-python reads an ApiVersions response with an error as version
+0, so that one has none.
+"""
 TIMESTAMP_MS = 1_700_000_000_000
-REQUESTS_AND_RESPONSES = [cls for cls in declared_messages() if declaration_of(cls).kind in ("request", "response")]
+REQUESTS_AND_RESPONSES = [
+    cls for cls in declared_messages() if declaration_of(cls).kind in ("request", "response")
+]
 
 
-@pytest.mark.parametrize("cls", REQUESTS_AND_RESPONSES, ids=[cls.__name__ for cls in REQUESTS_AND_RESPONSES])
+@pytest.mark.parametrize(
+    "cls", REQUESTS_AND_RESPONSES, ids=[cls.__name__ for cls in REQUESTS_AND_RESPONSES]
+)
 def test_other_libraries_build_the_same_bytes(cls: type) -> None:
     declaration = declaration_of(cls)
     compared = 0
@@ -39,9 +49,15 @@ def test_other_libraries_build_the_same_bytes(cls: type) -> None:
         random = Random(f"{cls.__name__} {version}")
         for _ in range(EXAMPLES_PER_VERSION):
             message = example(layout_of(cls, version), random.randrange, unknown_tags=False)
-            _simplified(message, error_code=0 if declaration.name == "ApiVersionsResponse" else KNOWN_ERROR_CODE)
+            _simplified(
+                message,
+                error_code=0 if declaration.name == "ApiVersionsResponse" else KNOWN_ERROR_CODE,
+            )
             frame = compiled(cls, version).encode(message)
-            for rebuilt in (_by_kafka_python(declaration.name, version, frame), _by_kio(declaration.name, declaration.kind, version, frame)):
+            for rebuilt in (
+                _by_kafka_python(declaration.name, version, frame),
+                _by_kio(declaration.name, declaration.kind, version, frame),
+            ):
                 assert rebuilt is None or rebuilt == frame, f"version {version}"
                 compared += rebuilt is not None
     if not compared:
@@ -60,7 +76,9 @@ def _simplified(message: Any, *, error_code: int) -> None:
                     _simplified(element, error_code=error_code)
             case Primitive.INT16 if "error_code" in field.name and value != field.default:
                 setattr(message, field.name, error_code)
-            case Primitive.INT64 if ("timestamp" in field.name or field.name.endswith("_ms")) and value != field.default:
+            case Primitive.INT64 if (
+                "timestamp" in field.name or field.name.endswith("_ms")
+            ) and value != field.default:
                 setattr(message, field.name, TIMESTAMP_MS)
 
 
@@ -70,7 +88,11 @@ def _kafka_python_classes() -> dict[str, Any]:
     for module_info in pkgutil.walk_packages(kafka_protocol.__path__, "kafka.protocol."):
         if ".old" not in module_info.name and "generate" not in module_info.name:
             members = vars(importlib.import_module(module_info.name))
-            found |= {name: value for name, value in members.items() if isinstance(value, type) and hasattr(value, "decode")}
+            found |= {
+                name: value
+                for name, value in members.items()
+                if isinstance(value, type) and hasattr(value, "decode")
+            }
     return found
 
 

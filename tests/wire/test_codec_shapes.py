@@ -1,4 +1,6 @@
-"""Equal-shaped elements are read at once, by code generated during decoding: it must detect every difference and not change results."""
+"""Equal-shaped elements are read at once, by code generated during decoding: it must detect every
+difference and not change results.
+"""
 
 from random import Random
 from typing import Any
@@ -12,8 +14,17 @@ from protocol.fuse_sweep import READERS_MAX, SEEN_MAX, Shapes, can_be_alike, rea
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import DISAGREEMENT, CompiledMessage
 from protocol.message_construct import MessageConstruct
-from protocol.messages.k00_produce import BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from protocol.messages.k03_metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from protocol.messages.k00_produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.messages.k03_metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 from protocol.schema import Message, declaration_of
 
@@ -33,7 +44,11 @@ def _has_shapes(layout: StructureLayout) -> bool:
 
 
 def _learnable() -> list[type]:
-    return [cls for cls in declared_messages() if _has_shapes(layout_of(cls, declaration_of(cls).versions.last))]
+    return [
+        cls
+        for cls in declared_messages()
+        if _has_shapes(layout_of(cls, declaration_of(cls).versions.last))
+    ]
 
 
 def _repeat_first(message: Message, layout: StructureLayout, count: int) -> None:
@@ -59,7 +74,9 @@ def _metadata(*partitions: MetadataResponsePartition) -> Any:
 
 
 def _partition(index: int, *nodes: int) -> MetadataResponsePartition:
-    return MetadataResponsePartition(partition_index=index, replica_nodes=list(nodes), isr_nodes=list(nodes))
+    return MetadataResponsePartition(
+        partition_index=index, replica_nodes=list(nodes), isr_nodes=list(nodes)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +86,9 @@ def _learns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("learnable", _learnable(), ids=lambda cls: cls.__name__)
 def test_learned_shapes_do_not_change_results(learnable: type) -> None:
-    """Complete, truncated and mutated frames give the same result as the reference, before and after their shapes are known."""
+    """Complete, truncated and mutated frames give the same result as the reference, before and
+    after their shapes are known.
+    """
     versions = declaration_of(learnable).versions
     for version in {versions.first, (versions.first + versions.last) // 2, versions.last}:
         randrange = Random(f"{learnable.__name__} {version}").randrange
@@ -86,8 +105,12 @@ def test_learned_shapes_do_not_change_results(learnable: type) -> None:
             for _ in range(12 if len(frame) < FRAME_SIZE_MAX else 0):
                 mutated = bytearray(frame[: randrange(2 * len(frame))])
                 for _ in range(randrange(3) if mutated else 0):
-                    mutated[randrange(len(mutated))] = (0, 1, 2, 0x7F, 0xFF, randrange(256))[randrange(6)]
-                assert _outcome(fused, bytes(mutated)) == _outcome(reference, bytes(mutated)), bytes(mutated).hex()
+                    mutated[randrange(len(mutated))] = (0, 1, 2, 0x7F, 0xFF, randrange(256))[
+                        randrange(6)
+                    ]
+                assert _outcome(fused, bytes(mutated)) == _outcome(reference, bytes(mutated)), (
+                    bytes(mutated).hex()
+                )
 
 
 @pytest.mark.parametrize("odd", range(5))
@@ -96,20 +119,37 @@ def test_an_element_of_another_shape_ends_only_the_fast_path(odd: int) -> None:
     usual = [_partition(index, 1, 2, 3) for index in range(5)]
     for _ in range(3):
         codec.decode(codec.encode(_metadata(*usual)), 0)
-    for strange in (_partition(odd, 1, 2), _partition(odd), _partition(odd, *range(200)), _tagged(_partition(odd, 1, 2, 3))):
+    for strange in (
+        _partition(odd, 1, 2),
+        _partition(odd),
+        _partition(odd, *range(200)),
+        _tagged(_partition(odd, 1, 2, 3)),
+    ):
         message = _metadata(*usual[:odd], strange, *usual[odd + 1 :])
         parsed: Any = codec.parse(codec.encode(message))
         assert parsed == message
-        assert [partition._tags for partition in parsed.topics[0].partitions] == [partition._tags for partition in message.topics[0].partitions]
+        assert [partition._tags for partition in parsed.topics[0].partitions] == [
+            partition._tags for partition in message.topics[0].partitions
+        ]
 
 
 def test_rarely_present_structures_are_decoded() -> None:
     """Record errors are rare but important."""
     codec = CompiledMessage(layout_of(ProduceResponse, 8))
     usual = [PartitionProduceResponse(index=index, base_offset=index) for index in range(4)]
-    strange = PartitionProduceResponse(index=9, record_errors=[BatchIndexAndErrorMessage(batch_index=1)], error_message="no")
-    for partitions in ([*usual], [*usual], [*usual], [*usual[:2], strange, *usual[2:]], [strange, *usual]):
-        message = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=partitions)])
+    strange = PartitionProduceResponse(
+        index=9, record_errors=[BatchIndexAndErrorMessage(batch_index=1)], error_message="no"
+    )
+    for partitions in (
+        [*usual],
+        [*usual],
+        [*usual],
+        [*usual[:2], strange, *usual[2:]],
+        [strange, *usual],
+    ):
+        message = ProduceResponse(
+            responses=[TopicProduceResponse(name="t", partition_responses=partitions)]
+        )
         assert codec.parse(codec.encode(message)) == message
 
 

@@ -1,4 +1,6 @@
-"""The static types of a codec for editors and mypy: it decodes to the class that it was requested for."""
+"""The static types of a codec for editors and mypy: it decodes to the class that it was requested
+for.
+"""
 
 import subprocess
 import sys
@@ -39,7 +41,23 @@ ignore_missing_imports = True
 def test_a_codec_is_typed_by_its_message(tmp_path: Path) -> None:
     configuration = tmp_path / "mypy.ini"
     configuration.write_text(CONFIGURATION)
-    command = [sys.executable, "-m", "mypy", "--config-file", str(configuration), "--cache-dir", str(tmp_path), "-c", PROGRAM + "\n".join(MISTAKES)]
-    checked = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    found = [line.rpartition("[")[2].removesuffix("]") for line in checked.stdout.splitlines() if ": error:" in line]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file",
+        str(configuration),
+        "--cache-dir",
+        str(tmp_path),
+        "-c",
+        PROGRAM + "\n".join(MISTAKES),
+    ]
+    checked = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+    )
+    found = [
+        line.rpartition("[")[2].removesuffix("]")
+        for line in checked.stdout.splitlines()
+        if ": error:" in line
+    ]
     assert found == list(MISTAKES.values()), checked.stdout + checked.stderr

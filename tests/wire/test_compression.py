@@ -29,10 +29,14 @@ def test_compression_round_trips(codec: Compression, data: bytes) -> None:
 
 @pytest.mark.parametrize("data", DATA, ids=len)
 def test_lz4_is_written_in_independent_blocks(data: bytes) -> None:
-    """Kafka's Java client refuses frames with dependent blocks; the header is the one that it writes itself."""
+    """Kafka's Java client refuses frames with dependent blocks; the header is the one that it
+    writes itself.
+    """
     frame = compress(Compression.LZ4, data)
     assert frame.startswith(LZ4_FRAME_HEADER) and frame.endswith(bytes(4))
-    assert bytes(cramjam.lz4.decompress(frame)) == data, "another reader of lz4 frames agrees, header checksum included"
+    assert bytes(cramjam.lz4.decompress(frame)) == data, (
+        "another reader of lz4 frames agrees, header checksum included"
+    )
 
 
 def test_lz4_frames_of_other_clients_are_read() -> None:
@@ -41,26 +45,47 @@ def test_lz4_frames_of_other_clients_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"content_checksum": True}, {"block_linked": False}, {"content_checksum": False, "block_linked": True}], ids=str
+    "options",
+    [
+        {},
+        {"content_checksum": True},
+        {"block_linked": False},
+        {"content_checksum": False, "block_linked": True},
+    ],
+    ids=str,
 )
 def test_lz4_frames_with_every_option_are_read(options: dict[str, bool]) -> None:
-    """With or without checksums, in dependent blocks (which the Java client refuses) or independent ones."""
+    """With or without checksums, in dependent blocks (which the Java client refuses) or independent
+    ones.
+    """
     compressor = cramjam.lz4.Compressor(**options)
     compressor.compress(NOISE + b"value " * 20_000)
     frame = bytes(compressor.finish())
-    assert decompress(Compression.LZ4, frame) == decompress(Compression.LZ4, frame + b"behind") == NOISE + b"value " * 20_000
-    assert decompress(Compression.LZ4, with_right_checksum(memoryview(frame[:6] + b"?" + frame[7:]))) == NOISE + b"value " * 20_000
+    assert (
+        decompress(Compression.LZ4, frame)
+        == decompress(Compression.LZ4, frame + b"behind")
+        == NOISE + b"value " * 20_000
+    )
+    assert (
+        decompress(Compression.LZ4, with_right_checksum(memoryview(frame[:6] + b"?" + frame[7:])))
+        == NOISE + b"value " * 20_000
+    )
 
 
 def test_zstd_frames_without_content_size_or_in_sequence_are_read() -> None:
-    """A streaming client does not know the size when it writes the header; other frames may follow, also skippable ones (RFC 8878)."""
+    """A streaming client does not know the size when it writes the header; other frames may follow,
+    also skippable ones (RFC 8878).
+    """
     compressor = cramjam.zstd.Compressor()
     for _ in range(20):
         compressor.compress(b"value " * 10_000)
     streamed = bytes(compressor.finish())
     skipped = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
     assert decompress(Compression.ZSTD, streamed) == b"value " * 200_000
-    assert decompress(Compression.ZSTD, compress(Compression.ZSTD, b"one") + skipped + streamed) == b"one" + b"value " * 200_000
+    assert (
+        decompress(Compression.ZSTD, compress(Compression.ZSTD, b"one") + skipped + streamed)
+        == b"one" + b"value " * 200_000
+    )
     for bad in (streamed + b"\x00", skipped[:-1], streamed[:-1], streamed[:4]):
         with pytest.raises(UndecodableRecords):
             decompress(Compression.ZSTD, bad)
@@ -83,7 +108,9 @@ def test_trailing_bytes_after_a_gzip_member_are_ignored() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_broken_compressed_data_is_refused_quickly(codec: Compression) -> None:
-    """No decompression is repeated with a larger buffer: the maximum size of a block follows from its headers."""
+    """No decompression is repeated with a larger buffer: the maximum size of a block follows from
+    its headers.
+    """
     whole = bytearray(compress(codec, b"value " * 3000))
     started = time.perf_counter()
     for position in range(16, len(whole)):
@@ -105,7 +132,13 @@ def test_snappy_is_read_raw_and_framed_and_written_framed() -> None:
 
 
 def test_several_gzip_members_are_read() -> None:
-    assert decompress(Compression.GZIP, compress(Compression.GZIP, b"one") + compress(Compression.GZIP, b"two")) == b"onetwo"
+    assert (
+        decompress(
+            Compression.GZIP,
+            compress(Compression.GZIP, b"one") + compress(Compression.GZIP, b"two"),
+        )
+        == b"onetwo"
+    )
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 600, 70_000, 300_000], ids=str)
@@ -120,7 +153,9 @@ def test_consecutive_gzip_members_of_every_size_are_read(size_bytes: int) -> Non
 
 
 def test_many_gzip_members_take_linear_time() -> None:
-    """With a large max.message.bytes, half a million empty members fit into a batch of 10 MB; copying the rest for each would take minutes."""
+    """With a large max.message.bytes, half a million empty members fit into a batch of 10 MB;
+    copying the rest for each would take minutes.
+    """
     one = compress(Compression.GZIP, b"")
     started = time.process_time()
     assert decompress(Compression.GZIP, one * 200_000) == b""
@@ -141,14 +176,24 @@ def test_undecodable_data_raises_one_error_class(codec: Compression) -> None:
     for size in range(1, len(whole), 7):
         with pytest.raises(UndecodableRecords):
             decompress(codec, whole[:size])
-    for garbage in (b"\x05", b"garbage garbage garbage", b"\xff" * 64, XERIAL_HEADER + b"\xff" * 8, LZ4_FRAME_HEADER + b"\xff" * 8):
+    for garbage in (
+        b"\x05",
+        b"garbage garbage garbage",
+        b"\xff" * 64,
+        XERIAL_HEADER + b"\xff" * 8,
+        LZ4_FRAME_HEADER + b"\xff" * 8,
+    ):
         with pytest.raises(UndecodableRecords):
             decompress(codec, garbage)
 
 
-@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+@pytest.mark.parametrize(
+    "codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
+)
 def test_a_small_block_cannot_exhaust_memory(codec, monkeypatch):
-    """A batch of a megabyte may decompress to gigabytes; the limit is lowered here to keep the test fast."""
+    """A batch of a megabyte may decompress to gigabytes; the limit is lowered here to keep the test
+    fast.
+    """
     monkeypatch.setattr("protocol.compressed_blocks.PLAIN_BYTES_MAX", 1 << 20)
     at_the_limit, above = bytes(1 << 20), bytes((1 << 20) + 1)
     assert decompress(codec, compress(codec, at_the_limit)) == at_the_limit

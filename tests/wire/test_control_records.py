@@ -1,4 +1,6 @@
-"""Control records: transaction markers, the leader change of the metadata log, header and footer of its snapshots."""
+"""Control records: transaction markers, the leader change of the metadata log, header and footer of
+its snapshots.
+"""
 
 from pathlib import Path
 
@@ -26,9 +28,17 @@ GOLDEN = Path(__file__).parent / "kafka_3_9_1"
 
 
 def test_a_commit_marker_is_built_byte_for_byte() -> None:
-    """A test vector: producer id 4000, epoch 3, coordinator epoch 12, at offset 110 with leader epoch 7."""
+    """A test vector: producer id 4000, epoch 3, coordinator epoch 12, at offset 110 with leader
+    epoch 7.
+    """
     marker = build_transaction_marker(
-        commits=True, producer_id=4000, producer_epoch=3, coordinator_epoch=12, timestamp=1_700_000_000_000, base_offset=110, leader_epoch=7
+        commits=True,
+        producer_id=4000,
+        producer_epoch=3,
+        coordinator_epoch=12,
+        timestamp=1_700_000_000_000,
+        base_offset=110,
+        leader_epoch=7,
     )
     assert marker.hex() == (
         "000000000000006e00000042000000070267bf99af0030000000000000018bcfe568000000018bcfe568000000000000000fa00003ffffffff00000001200000000800"
@@ -37,8 +47,12 @@ def test_a_commit_marker_is_built_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize("position, kind", [(0, ControlType.COMMIT), (2, ControlType.ABORT)])
-def test_markers_of_apache_kafka_are_read_and_built_byte_for_byte(position: int, kind: ControlType) -> None:
-    batch = list(split_batches((GOLDEN / "golden-0" / "00000000000000000021.log").read_bytes()))[position]
+def test_markers_of_apache_kafka_are_read_and_built_byte_for_byte(
+    position: int, kind: ControlType
+) -> None:
+    batch = list(split_batches((GOLDEN / "golden-0" / "00000000000000000021.log").read_bytes()))[
+        position
+    ]
     record = next(batch.records())
     assert batch.is_control and batch.is_transactional and control_type(record.key) is kind
     marker = parse_control_record(record.key, record.value)
@@ -61,18 +75,36 @@ def test_the_leader_change_of_apache_kafka_is_built_byte_for_byte() -> None:
     record = next(batch.records())
     found = parse_control_record(record.key, record.value)
     assert isinstance(found, LeaderChangeMessage) and found.leader_id == 1
-    built = build_leader_change(leader_id=1, voters=[1], granting_voters=[1], base_offset=0, leader_epoch=1, timestamp=record.timestamp)
+    built = build_leader_change(
+        leader_id=1,
+        voters=[1],
+        granting_voters=[1],
+        base_offset=0,
+        leader_epoch=1,
+        timestamp=record.timestamp,
+    )
     assert built == batch.view()
 
 
 def test_voters_records_round_trip() -> None:
-    """No release writes these with a static quorum, so there is no golden file; the layout is in the drift check."""
+    """No release writes these with a static quorum, so there is no golden file; the layout is in
+    the drift check.
+    """
     voters = VotersRecord(
-        voters=[RegisteredVoter(voter_id=1, voter_directory_id=bytes(range(16)), endpoints=[Endpoint(name="C", host="h", port=65535)])]
+        voters=[
+            RegisteredVoter(
+                voter_id=1,
+                voter_directory_id=bytes(range(16)),
+                endpoints=[Endpoint(name="C", host="h", port=65535)],
+            )
+        ]
     )
     assert parse_control_record(*build_control_record(ControlType.KRAFT_VOTERS, voters)) == voters
     version = KRaftVersionRecord(k_raft_version=1)
-    assert build_control_record(ControlType.KRAFT_VERSION, version) == (b"\x00\x00\x00\x05", b"\x00\x00\x00\x01\x00")
+    assert build_control_record(ControlType.KRAFT_VERSION, version) == (
+        b"\x00\x00\x00\x05",
+        b"\x00\x00\x00\x01\x00",
+    )
 
 
 def test_every_control_record_type_has_a_message() -> None:
@@ -86,7 +118,13 @@ def test_a_newer_control_record_type_is_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    "key, value", [(None, b"\x00\x00"), (b"\x00\x00\x00", b"\x00\x00"), (b"\x00\x00\x00\x01", None), (b"\x00\x00\x00\x01", b"\x00\x00\x00")]
+    "key, value",
+    [
+        (None, b"\x00\x00"),
+        (b"\x00\x00\x00", b"\x00\x00"),
+        (b"\x00\x00\x00\x01", None),
+        (b"\x00\x00\x00\x01", b"\x00\x00\x00"),
+    ],
 )
 def test_a_truncated_control_record_is_malformed(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(MalformedMessage):
@@ -95,4 +133,6 @@ def test_a_truncated_control_record_is_malformed(key: bytes | None, value: bytes
 
 def test_a_newer_marker_version_is_read_as_far_as_known() -> None:
     """A newer version only adds fields."""
-    assert parse_control_record(b"\x00\x00\x00\x01", b"\x00\x05\x00\x00\x00\x0c\x01") == EndTxnMarker(coordinator_epoch=12)
+    assert parse_control_record(
+        b"\x00\x00\x00\x01", b"\x00\x05\x00\x00\x00\x0c\x01"
+    ) == EndTxnMarker(coordinator_epoch=12)

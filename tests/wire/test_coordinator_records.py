@@ -1,18 +1,37 @@
-"""Records of the coordinator topics and of remote log metadata: their types, tombstones, and errors at which a reader must stop."""
+"""Records of the coordinator topics and of remote log metadata: their types, tombstones, and errors
+at which a reader must stop.
+"""
 
 import pytest
 
 from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
-from protocol.coordinator.registry import CoordinatorTopic, build_record, declared_types, parse_record, record_classes, value_version
+from protocol.coordinator.registry import (
+    CoordinatorTopic,
+    build_record,
+    declared_types,
+    parse_record,
+    record_classes,
+    value_version,
+)
 from protocol.coordinator.s00_share_snapshot import ShareSnapshotKey
-from protocol.coordinator.t00_transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from protocol.coordinator.t00_transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 from protocol.malformed import MalformedMessage
 from protocol.metadata import registry as metadata
 from protocol.remote_log import registry as remote_log
-from protocol.remote_log.r01_remote_log_segment_metadata_update import RemoteLogSegmentMetadataUpdateRecord
+from protocol.remote_log.r01_remote_log_segment_metadata_update import (
+    RemoteLogSegmentMetadataUpdateRecord,
+)
 from protocol.schema import declaration_of
 
-OFFSETS, TRANSACTIONS, SHARES = CoordinatorTopic.CONSUMER_OFFSETS, CoordinatorTopic.TRANSACTION_STATE, CoordinatorTopic.SHARE_GROUP_STATE
+OFFSETS, TRANSACTIONS, SHARES = (
+    CoordinatorTopic.CONSUMER_OFFSETS,
+    CoordinatorTopic.TRANSACTION_STATE,
+    CoordinatorTopic.SHARE_GROUP_STATE,
+)
 
 
 def test_every_type_of_the_newest_release_is_declared() -> None:
@@ -23,7 +42,9 @@ def test_every_type_of_the_newest_release_is_declared() -> None:
         for record_type in declared_types(topic):
             key, value = map(declaration_of, record_classes(topic, record_type))
             assert key.name.removesuffix("Key") == value.name.removesuffix("Value")
-            assert (str(key.versions), str(key.flexible)) == ("0", "none"), "Kafka's rule for keys: their bytes must stay comparable"
+            assert (str(key.versions), str(key.flexible)) == ("0", "none"), (
+                "Kafka's rule for keys: their bytes must stay comparable"
+            )
 
 
 @pytest.mark.parametrize(
@@ -32,22 +53,42 @@ def test_every_type_of_the_newest_release_is_declared() -> None:
         (
             TRANSACTIONS,
             TransactionLogKey(transactional_id="t"),
-            TransactionLogValue(producer_id=5, transaction_partitions=[PartitionsSchema(topic="x", partition_ids=[1])]),
+            TransactionLogValue(
+                producer_id=5,
+                transaction_partitions=[PartitionsSchema(topic="x", partition_ids=[1])],
+            ),
             0,
-            ("0000 0001 74", "0000 0000000000000005 0000 00000000 00 00000001 0001 78 00000001 00000001" + "0000000000000000" * 2),
+            (
+                "0000 0001 74",
+                "0000 0000000000000005 0000 00000000 00 00000001 0001 78 00000001 00000001"
+                + "0000000000000000" * 2,
+            ),
         ),
         (
             OFFSETS,
             OffsetCommitKey(group="g", topic="t", partition=1),
             OffsetCommitValue(offset=9, leader_epoch=2, commit_timestamp=3),
             3,
-            ("0001 0001 67 0001 74 00000001", "0003 0000000000000009 00000002 0000 0000000000000003"),
+            (
+                "0001 0001 67 0001 74 00000001",
+                "0003 0000000000000009 00000002 0000 0000000000000003",
+            ),
         ),
-        (OFFSETS, OffsetCommitKey(group="g", topic="t", partition=1), None, 0, ("0001 0001 67 0001 74 00000001", None)),
+        (
+            OFFSETS,
+            OffsetCommitKey(group="g", topic="t", partition=1),
+            None,
+            0,
+            ("0001 0001 67 0001 74 00000001", None),
+        ),
     ],
 )
-def test_a_record_is_built_byte_for_byte(topic: CoordinatorTopic, key: object, value: object, version: int, hexed: tuple[str, str | None]) -> None:
-    """Handwritten vectors: the type before the key, the version before the value, null for a tombstone."""
+def test_a_record_is_built_byte_for_byte(
+    topic: CoordinatorTopic, key: object, value: object, version: int, hexed: tuple[str, str | None]
+) -> None:
+    """Handwritten vectors: the type before the key, the version before the value, null for a
+    tombstone.
+    """
     expected = (bytes.fromhex(hexed[0]), None if hexed[1] is None else bytes.fromhex(hexed[1]))
     assert build_record(key, value, version) == expected
     assert parse_record(topic, *expected) == (key, value)
@@ -55,7 +96,9 @@ def test_a_record_is_built_byte_for_byte(topic: CoordinatorTopic, key: object, v
 
 
 def test_a_newer_record_type_is_skipped() -> None:
-    """KIP-915: an older coordinator skips records of a newer one; the same number means different types in different topics."""
+    """KIP-915: an older coordinator skips records of a newer one; the same number means different
+    types in different topics.
+    """
     for record_type in ("0009", "0012", "0018", "ffff"):
         assert parse_record(OFFSETS, bytes.fromhex(record_type) + b"anything", b"anything") is None
     key, _ = build_record(ShareSnapshotKey(group_id="g"), None)
@@ -76,7 +119,9 @@ def test_a_newer_record_type_is_skipped() -> None:
         ("0001 0001 67 0001 74 00000001", "0000 0000000000000009 0000", "commit_timestamp"),
     ],
 )
-def test_an_unreadable_coordinator_record_stops_the_reader(key: str, value: str | None, error: str) -> None:
+def test_an_unreadable_coordinator_record_stops_the_reader(
+    key: str, value: str | None, error: str
+) -> None:
     """A partially loaded group or transaction state is not usable (CoordinatorRecordSerde)."""
     with pytest.raises(MalformedMessage, match=error):
         parse_record(OFFSETS, bytes.fromhex(key), None if value is None else bytes.fromhex(value))

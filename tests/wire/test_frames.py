@@ -17,9 +17,13 @@ def _framed(*frames: bytes) -> bytes:
 
 @settings(deadline=None, derandomize=True, max_examples=300)
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(0, 400), max_size=12))
-def test_frames_do_not_depend_on_read_boundaries(frames: list[bytes], boundaries: list[int]) -> None:
+def test_frames_do_not_depend_on_read_boundaries(
+    frames: list[bytes], boundaries: list[int]
+) -> None:
     stream = _framed(*frames)
-    places = sorted({0, len(stream), *(boundary for boundary in boundaries if boundary < len(stream))})
+    places = sorted(
+        {0, len(stream), *(boundary for boundary in boundaries if boundary < len(stream))}
+    )
     reader = FrameReader()
     read = [frame for first, end in pairwise(places) for frame in reader.feed(stream[first:end])]
     assert read == frames
@@ -28,7 +32,11 @@ def test_frames_do_not_depend_on_read_boundaries(frames: list[bytes], boundaries
 def test_a_frame_is_complete_with_its_last_byte() -> None:
     reader = FrameReader()
     stream = _framed(b"abc", b"", b"d")
-    completed_at = {index: frames for index in range(len(stream)) if (frames := reader.feed(stream[index : index + 1]))}
+    completed_at = {
+        index: frames
+        for index in range(len(stream))
+        if (frames := reader.feed(stream[index : index + 1]))
+    }
     assert completed_at == {6: [b"abc"], 10: [b""], 15: [b"d"]}
     assert reader.feed(b"") == []
 
@@ -43,8 +51,13 @@ def test_a_frame_is_complete_with_its_last_byte() -> None:
     ],
 )
 @pytest.mark.parametrize("piece_size", [1, 3, 100])
-def test_a_size_out_of_bounds_is_refused_after_the_frames_before_it(stream: bytes, error: type[BadFrameSize], size: int, piece_size: int) -> None:
-    """Earlier requests still get their responses; then the connection is closed. Source: NetworkReceive.readFrom."""
+def test_a_size_out_of_bounds_is_refused_after_the_frames_before_it(
+    stream: bytes, error: type[BadFrameSize], size: int, piece_size: int
+) -> None:
+    """Earlier requests still get their responses; then the connection is closed.
+
+    Source: NetworkReceive.readFrom.
+    """
     reader = FrameReader(limit=100)
     whole = _framed(b"x", bytes(100)) + stream
     frames: list[bytes] = []
@@ -74,7 +87,9 @@ def test_a_frame_received_byte_by_byte_takes_little_more_than_its_size() -> None
 
 
 def test_a_large_frame_in_many_pieces_takes_linear_time() -> None:
-    """10,000 reads of 1 KiB: joining them once is fast, joining them repeatedly would copy 50 GiB."""
+    """10,000 reads of 1 KiB: joining them once is fast, joining them repeatedly would copy 50
+    GiB.
+    """
     reader = FrameReader()
     size = 10_000 * 1024
     frames = reader.feed(size.to_bytes(4))

@@ -1,4 +1,5 @@
-"""A short run of the fuzzers: their seeds are valid, they distinguish crashes from refusals, and former findings stay fixed.
+"""A short run of the fuzzers: their seeds are valid, they distinguish crashes from refusals, and
+former findings stay fixed.
 
 `make fuzz` runs them for minutes, with coverage (docs/conformance.md).
 """
@@ -34,10 +35,16 @@ FINDINGS: list[tuple[str, bytes]] = [
 def test_fuzz_seeds_and_their_mutations_break_nothing(name: str) -> None:
     target = TARGETS[name]
     guard = Guard(name, target.check, REFUSALS)
-    seeds = list(islice(target.seeds(), 0, None, SEED_STEP if name in ("requests", "responses", "data") else 1))
+    seeds = list(
+        islice(
+            target.seeds(), 0, None, SEED_STEP if name in ("requests", "responses", "data") else 1
+        )
+    )
     for seed in seeds:
         guard.run(seed, timed=False)
-    assert not guard.findings and guard.read > guard.refused * (name != "batches"), "seeds are mostly valid; batches include those of old producers"
+    assert not guard.findings and guard.read > guard.refused * (name != "batches"), (
+        "seeds are mostly valid; batches include those of old producers"
+    )
     random = Random(name)
     for _ in range(INPUTS):
         data = mutated(random, random.choice(seeds), seeds)
@@ -57,7 +64,9 @@ def test_every_byte_is_mutated_to_every_value_once() -> None:
 
 
 def test_crashes_are_distinguished_from_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refusals are correct; for one cause only the first input is kept, with the command that runs it again."""
+    """Refusals are correct; for one cause only the first input is kept, with the command that runs
+    it again.
+    """
     monkeypatch.setattr(guard_module, "SECONDS_MAX", 0.2)
     monkeypatch.setattr(guard_module, "RESIDENT_BYTES_MAX", 64 << 20)
 
@@ -70,16 +79,26 @@ def test_crashes_are_distinguished_from_refusals(monkeypatch: pytest.MonkeyPatch
             case b"slow":
                 time.sleep(0.3)
             case b"large":
-                b"x" * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + (128 << 20))  # more than the previous peak
+                b"x" * (
+                    resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + (128 << 20)
+                )  # more than the previous peak
             case b"deep":
                 check(data)
 
     guard = Guard("codecs", check, REFUSALS)
-    assert guard.run(b"refused") is None and guard.run(b"fine") is None and (guard.read, guard.refused) == (1, 1)
+    assert (
+        guard.run(b"refused") is None
+        and guard.run(b"fine") is None
+        and (guard.read, guard.refused) == (1, 1)
+    )
     found = [guard.run(data) for data in (b"index", b"index again", b"slow", b"large", b"deep")]
     assert [finding is not None for finding in found] == [True, False, True, True, True]
     assert "IndexError" in str(found[0]) and f"--again codecs {b'index'.hex()}" in str(found[0])
-    assert "s are allowed" in str(found[2]) and "MiB are allowed" in str(found[3]) and "RecursionError" in str(found[4])
+    assert (
+        "s are allowed" in str(found[2])
+        and "MiB are allowed" in str(found[3])
+        and "RecursionError" in str(found[4])
+    )
 
 
 @pytest.mark.parametrize("name, data", FINDINGS)

@@ -1,4 +1,7 @@
-"""Invalid UTF-8 is decoded as in Java, unless the result could not be encoded again.   Source: java.lang.String(byte[], UTF_8)."""
+"""Invalid UTF-8 is decoded as in Java, unless the result could not be encoded again.
+
+Source: java.lang.String(byte[], UTF_8).
+"""
 
 from itertools import product
 
@@ -34,7 +37,9 @@ def test_invalid_bytes_become_replacement_characters(content: bytes) -> None:
 
 def test_an_encoded_surrogate_is_one_error_at_any_position() -> None:
     """Valid UTF-8 is decoded normally."""
-    for before, after in product((b"", b"a", b"\xe2\x82", b"\xed", b"\xed\xa0", b"\xf0\x9f"), repeat=2):
+    for before, after in product(
+        (b"", b"a", b"\xe2\x82", b"\xed", b"\xed\xa0", b"\xf0\x9f"), repeat=2
+    ):
         alone = len(decode_leniently(before)) + len(decode_leniently(after))
         assert len(decode_leniently(before + b"\xed\xb0\x80" + after)) == alone + 1
     assert decode_leniently("größer 日本 😀".encode()) == "größer 日本 😀"
@@ -43,9 +48,20 @@ def test_an_encoded_surrogate_is_one_error_at_any_position() -> None:
 @pytest.mark.parametrize("version", [0, 3], ids=["plain", "compact"])
 def test_a_string_that_cannot_be_reencoded_is_refused(version: int) -> None:
     """The longest possible one is read; fused codec and reference agree."""
-    for count, is_read in ((LONGEST_WRONG, True), (LONGEST_WRONG + 1, False), (STRING_SIZE_MAX, False)):
-        data = compiled(FindCoordinatorRequest, version).encode(FindCoordinatorRequest(key="k" * count)).replace(b"k" * count, b"\xff" * count)
-        for read in (compiled(FindCoordinatorRequest, version).parse, construct_of(FindCoordinatorRequest, version).parse):
+    for count, is_read in (
+        (LONGEST_WRONG, True),
+        (LONGEST_WRONG + 1, False),
+        (STRING_SIZE_MAX, False),
+    ):
+        data = (
+            compiled(FindCoordinatorRequest, version)
+            .encode(FindCoordinatorRequest(key="k" * count))
+            .replace(b"k" * count, b"\xff" * count)
+        )
+        for read in (
+            compiled(FindCoordinatorRequest, version).parse,
+            construct_of(FindCoordinatorRequest, version).parse,
+        ):
             if is_read:
                 assert read(data).key == WRONG * count
             else:

@@ -20,11 +20,16 @@ from protocol.disk.offset_checkpoint import parse_offset_checkpoint
         (parse_int64, "-9223372036854775808", -(2**63)),
     ],
 )
-def test_plain_digits_in_range_are_a_number(parse: Callable[[str], int], text: str, value: int) -> None:
+def test_plain_digits_in_range_are_a_number(
+    parse: Callable[[str], int], text: str, value: int
+) -> None:
     assert parse(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "-", "1_0", " 1", "1 ", "\u0663", "1e3", "0x1", "9" * 5000, "2147483648", "-2147483649"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "-", "1_0", " 1", "1 ", "\u0663", "1e3", "0x1", "9" * 5000, "2147483648", "-2147483649"],
+)
 def test_numbers_that_java_refuses_are_refused(text: str) -> None:
     """Python's int() accepts six of these."""
     with pytest.raises(ValueError):

@@ -1,6 +1,8 @@
-"""Apache Kafka's own classes read our messages and build the same bytes: every message at every version of a release, and every envelope.
+"""Apache Kafka's own classes read our messages and build the same bytes: every message at every
+version of a release, and every envelope.
 
-`Echo.java` gets our bytes and lets the classes of the jars read and write them; Kafka's JSON of a message shows that both have the same fields.
+`Echo.java` gets our bytes and lets the classes of the jars read and write them; Kafka's JSON of a
+message shows that both have the same fields.
 """
 
 import json
@@ -15,7 +17,13 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.coordinator.registry import CoordinatorTopic, build_record, declared_types, parse_record, record_classes
+from protocol.coordinator.registry import (
+    CoordinatorTopic,
+    build_record,
+    declared_types,
+    parse_record,
+    record_classes,
+)
 from protocol.drift.comparison import declared_messages
 from protocol.drift.exceptions import NOT_COMPARED, NOT_DECLARED
 from protocol.drift.facts import Facts, Shape, load_facts
@@ -38,9 +46,14 @@ HERE = Path(__file__).parent
 EXAMPLES_PER_VERSION = 10
 JSON_PER_VERSION = 2
 ENVELOPES_PER_KIND = 5
-GENERATED = re.compile(r"org/apache/kafka/(?:common/message|common/metadata|\w+(?:/\w+)*/generated)/\w+\.class|kafka/internals/generated/\w+\.class")
+GENERATED = re.compile(
+    r"org/apache/kafka/(?:common/message|common/metadata|\w+(?:/\w+)*/generated)/\w+\.class|"
+    r"kafka/internals/generated/\w+\.class"
+)
 SERDES = {
-    "3.9.1": {CoordinatorTopic.CONSUMER_OFFSETS: "org.apache.kafka.coordinator.group.CoordinatorRecordSerde"},
+    "3.9.1": {
+        CoordinatorTopic.CONSUMER_OFFSETS: "org.apache.kafka.coordinator.group.CoordinatorRecordSerde"
+    },
     "4.4.0": {
         CoordinatorTopic.CONSUMER_OFFSETS: "org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde",
         CoordinatorTopic.TRANSACTION_STATE: "org.apache.kafka.coordinator.transaction.TransactionCoordinatorRecordSerde",
@@ -48,7 +61,9 @@ SERDES = {
     },
 }
 LAST_TYPE = {"3.9.1": 8, "4.4.0": 23}
-"""Types of __consumer_offsets: the definitions of 3.9 contain those of share groups, which its coordinator does not support yet."""
+"""Types of __consumer_offsets: the definitions of 3.9 contain those of share groups, which its
+coordinator does not support yet.
+"""
 UNKNOWN_TYPE = "00630000"
 MUTATIONS_PER_VERSION = 10
 MUTATED_SIZE_MAX = 150
@@ -57,7 +72,9 @@ KAFKA_READS_BUT_CANNOT_BUILD = "Invalid raw tag field list"
 
 
 class Question(NamedTuple):
-    """A line for Echo, and the expected reply: a text, or an object that must equal the JSON reply."""
+    """A line for Echo, and the expected reply: a text, or an object that must equal the JSON
+    reply.
+    """
 
     line: str
     expected: object
@@ -76,8 +93,12 @@ def facts() -> Facts:
 
 @pytest.mark.interop
 @pytest.mark.parametrize("release, least", [("2.8.2", 9_000), ("3.9.1", 14_000), ("4.4.0", 16_000)])
-def test_apache_kafka_reads_and_builds_every_message_the_same(facts: Facts, release: str, least: int) -> None:
-    """Byte equality in both directions, also of mutated frames; 2.8.2 for the versions that later releases removed, one Java per release."""
+def test_apache_kafka_reads_and_builds_every_message_the_same(
+    facts: Facts, release: str, least: int
+) -> None:
+    """Byte equality in both directions, also of mutated frames; 2.8.2 for the versions that later
+    releases removed, one Java per release.
+    """
     try:
         program = java()
         others = class_path("3.9.1" if release == "2.8.2" else release)
@@ -106,7 +127,11 @@ def test_apache_kafka_reads_and_builds_every_message_the_same(facts: Facts, rele
 
 def _is_right(expected: object, answer: str) -> bool:
     if isinstance(expected, Mutated):
-        return answer.startswith("!") if expected.built is None else answer == expected.built or KAFKA_READS_BUT_CANNOT_BUILD in answer
+        return (
+            answer.startswith("!")
+            if expected.built is None
+            else answer == expected.built or KAFKA_READS_BUT_CANNOT_BUILD in answer
+        )
     if answer.startswith("!") or isinstance(expected, str):
         return bool(answer == expected)
     return bool(json.loads(answer) == expected)
@@ -121,43 +146,65 @@ def _messages(facts: Facts, release: str) -> Iterator[Question]:
         assert cls is not None or name in NOT_DECLARED, f"{name} is not declared"
         if cls is None or shape is None:
             continue
-        java_class, is_newest = _java_classes(release)[name], shape is shapes[-1] and name not in FORMER_NAMES
+        java_class, is_newest = (
+            _java_classes(release)[name],
+            shape is shapes[-1] and name not in FORMER_NAMES,
+        )
         for version, their_version in _versions(cls, shape):
             random = Random(f"{cls.__name__} {version}")
             for number in range(EXAMPLES_PER_VERSION):
                 message = example(layout_of(cls, version), random.randrange)
                 frame = compiled(cls, version).encode(message)
                 yield Question(f"message {java_class} {their_version} {frame.hex()}", frame.hex())
-                if is_newest and number < JSON_PER_VERSION and not holds_records(layout_of(cls, version)):
-                    yield Question(f"json {java_class} {their_version} {frame.hex()}", message_to_json(message, version))
+                if (
+                    is_newest
+                    and number < JSON_PER_VERSION
+                    and not holds_records(layout_of(cls, version))
+                ):
+                    yield Question(
+                        f"json {java_class} {their_version} {frame.hex()}",
+                        message_to_json(message, version),
+                    )
             if _knows_all_tags(cls, version, shape, their_version):
                 yield from _mutations(cls, version, f"message {java_class} {their_version}")
             if declaration_of(cls).kind == "data":
                 frame = compiled(cls, version).encode(message)
-                yield Question(f"prefixed {java_class} {their_version} {frame.hex()}", build_version_prefixed(message, version).hex())
+                yield Question(
+                    f"prefixed {java_class} {their_version} {frame.hex()}",
+                    build_version_prefixed(message, version).hex(),
+                )
 
 
 def _knows_all_tags(cls: type, version: int, shape: Shape, their_version: int) -> bool:
-    """Return whether a release has every tagged field that kraftsim has: it uses the size of an unknown tag, and ignores that of a known one."""
+    """Return whether a release has every tagged field that kraftsim has: it uses the size of an
+    unknown tag, and ignores that of a known one.
+    """
     ours = sum(slot.is_tagged for slot in declared_layout(declaration_of(cls), version))
     return ours == sum(slot.is_tagged for slot in defined_layout(shape.definition, their_version))
 
 
 def _mutations(cls: type, version: int, question: str) -> Iterator[Question]:
-    """Yield frames with one or two bytes changed: kraftsim accepts what Kafka accepts, with the same values, and refuses the rest."""
+    """Yield frames with one or two bytes changed: kraftsim accepts what Kafka accepts, with the
+    same values, and refuses the rest.
+    """
     frame = short_frame(cls, version, MUTATED_SIZE_MAX)
     randrange = random_source(cls, version, "mutations for Java")
     for _ in range(MUTATIONS_PER_VERSION if frame else 0):
         mutated = bytearray(frame)
         for _ in range(1 + randrange(2)):
-            mutated[randrange(len(mutated))] = (0x00, 0x01, 0x7F, 0x80, 0xFF, randrange(256))[randrange(6)]
+            mutated[randrange(len(mutated))] = (0x00, 0x01, 0x7F, 0x80, 0xFF, randrange(256))[
+                randrange(6)
+            ]
         try:
             message, position = compiled(cls, version).decode(bytes(mutated), 0)
         except MalformedMessage:
             yield Question(f"{question} {mutated.hex()}", Mutated(None))
         else:
             whole = position == len(mutated)
-            yield Question(f"{question} {mutated.hex()}", Mutated(compiled(cls, version).encode(message).hex() if whole else None))
+            yield Question(
+                f"{question} {mutated.hex()}",
+                Mutated(compiled(cls, version).encode(message).hex() if whole else None),
+            )
 
 
 def _envelopes(facts: Facts, release: str) -> Iterator[Question]:
@@ -166,12 +213,19 @@ def _envelopes(facts: Facts, release: str) -> Iterator[Question]:
         for record_type in declared_types(topic):
             if record_type <= LAST_TYPE[release]:
                 yield from _coordinator_records(facts, release, topic, serde, record_type)
-        yield Question(f"record {serde} {UNKNOWN_TYPE} -", "! UnknownRecordTypeException: Found an unknown record type 99")
+        yield Question(
+            f"record {serde} {UNKNOWN_TYPE} -",
+            "! UnknownRecordTypeException: Found an unknown record type 99",
+        )
         assert parse_record(topic, bytes.fromhex(UNKNOWN_TYPE), None) is None
     if release not in SERDES:
         return
     for cls in declared_messages():
-        shape = _shape(facts[declaration_of(cls).name], release) if declaration_of(cls).kind == "metadata" else None
+        shape = (
+            _shape(facts[declaration_of(cls).name], release)
+            if declaration_of(cls).kind == "metadata"
+            else None
+        )
         if shape is not None:
             frame = "remote" if cls.__module__.startswith("protocol.remote_log") else "metadata"
             for version, _ in _versions(cls, shape):
@@ -179,10 +233,14 @@ def _envelopes(facts: Facts, release: str) -> Iterator[Question]:
                     value = build_frame(message, version).hex()
                     yield Question(f"frame {frame} {value}", value)
     for message in _examples(DefaultPrincipalData, 0, unknown_tags=False):
-        yield Question(f"principal {build_principal(message).hex()}", build_principal(message).hex())
+        yield Question(
+            f"principal {build_principal(message).hex()}", build_principal(message).hex()
+        )
 
 
-def _coordinator_records(facts: Facts, release: str, topic: CoordinatorTopic, serde: str, record_type: int) -> Iterator[Question]:
+def _coordinator_records(
+    facts: Facts, release: str, topic: CoordinatorTopic, serde: str, record_type: int
+) -> Iterator[Question]:
     classes = record_classes(topic, record_type)
     shape = _shape(facts[declaration_of(classes.value).name], release)
     if shape is None:
@@ -194,36 +252,55 @@ def _coordinator_records(facts: Facts, release: str, topic: CoordinatorTopic, se
         for value in _examples(classes.value, version):
             content, body = build_record(key, value, version)
             assert body is not None and parse_record(topic, content, body) == (key, value)
-            yield Question(f"record {serde} {content.hex()} {body.hex()}", f"{content.hex()} {body.hex()}")
+            yield Question(
+                f"record {serde} {content.hex()} {body.hex()}", f"{content.hex()} {body.hex()}"
+            )
         # Trailing bytes of a value are ignored on both sides.
         assert parse_record(topic, content, body + b"\x00") == (key, value)
-        yield Question(f"record {serde} {content.hex()} {body.hex()}00", f"{content.hex()} {body.hex()}")
+        yield Question(
+            f"record {serde} {content.hex()} {body.hex()}00", f"{content.hex()} {body.hex()}"
+        )
 
 
 def _examples(cls: type, version: int, *, unknown_tags: bool = True) -> list[Message]:
     random = Random(f"envelope of {cls.__name__} {version}")
-    return [example(layout_of(cls, version), random.randrange, unknown_tags=unknown_tags) for _ in range(ENVELOPES_PER_KIND)]
+    return [
+        example(layout_of(cls, version), random.randrange, unknown_tags=unknown_tags)
+        for _ in range(ENVELOPES_PER_KIND)
+    ]
 
 
 def _shape(shapes: list[Shape], release: str) -> Shape | None:
     """Return the definition of a release, None if it is not compared."""
     shape = next((shape for shape in shapes if release in shape.releases), None)
-    if shape is None or (shape.definition.kind, release) in NOT_COMPARED or (shape.definition.name, release) in NOT_COMPARED:
+    if (
+        shape is None
+        or (shape.definition.kind, release) in NOT_COMPARED
+        or (shape.definition.name, release) in NOT_COMPARED
+    ):
         return None
     return shape
 
 
 def _versions(cls: type, shape: Shape) -> list[tuple[int, int]]:
-    """Return our versions that a release supports, with its numbers for them: up to 3.9 the version of a coordinator key is its type."""
+    """Return our versions that a release supports, with its numbers for them: up to 3.9 the version
+    of a coordinator key is its type.
+    """
     declaration = declaration_of(cls)
     if declaration.kind == "coordinator-key":
-        return [(0, 0 if shape.definition.kind == declaration.kind else shape.definition.versions.last)]
+        return [
+            (0, 0 if shape.definition.kind == declaration.kind else shape.definition.versions.last)
+        ]
     both = declaration.versions.intersection(shape.definition.versions)
     return [(version, version) for version in range(both.first, both.last + 1)]
 
 
 def _definition_jars(release: str) -> list[Path]:
-    return [jar_path(artifact, release) for artifact, releases in ARTIFACTS.items() if release in releases]
+    return [
+        jar_path(artifact, release)
+        for artifact, releases in ARTIFACTS.items()
+        if release in releases
+    ]
 
 
 @cache

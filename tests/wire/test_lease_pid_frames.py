@@ -1,4 +1,7 @@
-"""The bytes of lease_pid: the fields of the draft in its order, and unknown frames.   Source: the lease_pid draft."""
+"""The bytes of lease_pid: the fields of the draft in its order, and unknown frames.
+
+Source: the lease_pid draft.
+"""
 
 from collections.abc import Mapping
 from copy import copy
@@ -18,9 +21,23 @@ from protocol.lease_pid.frames import (
     parse_request,
     parse_response,
 )
-from protocol.lease_pid.leasing import ASKS_FOR_ONE, GrantedLease, LeasePidRequest, LeasePidResponse, WantedLease
+from protocol.lease_pid.leasing import (
+    ASKS_FOR_ONE,
+    GrantedLease,
+    LeasePidRequest,
+    LeasePidResponse,
+    WantedLease,
+)
 from protocol.lease_pid.reading import FoundMessage
-from protocol.lease_pid.stored import SIZE_AND_CHECKSUM, StoredMessage, StoredPartition, StoredSnapshot, build_stored, parse_snapshot, split_stored
+from protocol.lease_pid.stored import (
+    SIZE_AND_CHECKSUM,
+    StoredMessage,
+    StoredPartition,
+    StoredSnapshot,
+    build_stored,
+    parse_snapshot,
+    split_stored,
+)
 from protocol.lease_pid.writing import LeasedMessage
 from protocol.malformed import MalformedMessage
 
@@ -43,45 +60,96 @@ def header(api: int, version: int) -> LeasedRequestHeader:
 
 
 def in_order(plain: bytes, others: Mapping[str, bytes]) -> list[str]:
-    """Return the fields of a frame in order, determined by the bytes that change with the value of a field."""
-    first = {name: next(place for place, pair in enumerate(zip(plain, other, strict=True)) if pair[0] != pair[1]) for name, other in others.items()}
+    """Return the fields of a frame in order, determined by the bytes that change with the value of
+    a field.
+    """
+    first = {
+        name: next(
+            place for place, pair in enumerate(zip(plain, other, strict=True)) if pair[0] != pair[1]
+        )
+        for name, other in others.items()
+    }
     return sorted(first, key=first.__getitem__)
 
 
 def test_the_draft_request_is_topic_partition_pid_expire_ms(figures):
     plain = LeasePidRequest(topic="t", partition=1, expire_ms=5)
     frame = build_request(header(LeaseApi.LEASE_PID, 0), plain)
-    assert frame.hex() == "03e80000000000070001" + "61" + "000174" + "00000001" + "ffffffff" + "0000000000000005"
+    assert (
+        frame.hex()
+        == "03e80000000000070001" + "61" + "000174" + "00000001" + "ffffffff" + "0000000000000005"
+    )
     others = {"topic": "u", "partition": 2, "producer_id": 9, "expire_ms": 6}
-    frames = {name: build_request(header(LeaseApi.LEASE_PID, 0), replaced(plain, **{name: value})) for name, value in others.items()}
+    frames = {
+        name: build_request(header(LeaseApi.LEASE_PID, 0), replaced(plain, **{name: value}))
+        for name, value in others.items()
+    }
     fields = in_order(frame, frames)
     assert fields == list(others)
     figures(request_fields=fields, request_bytes=len(frame) - HEADER_BYTES)
 
 
 def test_the_draft_response_is_error_pid_generation_sequence_expire_ms(figures):
-    body = LeasePidResponse(error_code=0, producer_id=1, generation=2, sequence_number=0, expire_ms=5)
+    body = LeasePidResponse(
+        error_code=0, producer_id=1, generation=2, sequence_number=0, expire_ms=5
+    )
     frame = build_response(7, 0, body)
-    assert frame.hex() == "00000007" + "0000" + "00000001" + "00000002" + "00000000" + "0000000000000005"
+    assert (
+        frame.hex()
+        == "00000007" + "0000" + "00000001" + "00000002" + "00000000" + "0000000000000005"
+    )
     assert correlation_id_of(frame) == 7
     assert parse_response(LeaseApi.LEASE_PID, 0, frame) == body
-    others = {"error_code": 3, "producer_id": 9, "generation": 9, "sequence_number": 9, "expire_ms": 9}
-    fields = in_order(frame, {name: build_response(7, 0, replaced(body, **{name: value})) for name, value in others.items()})
+    others = {
+        "error_code": 3,
+        "producer_id": 9,
+        "generation": 9,
+        "sequence_number": 9,
+        "expire_ms": 9,
+    }
+    fields = in_order(
+        frame,
+        {
+            name: build_response(7, 0, replaced(body, **{name: value}))
+            for name, value in others.items()
+        },
+    )
     assert fields == list(others)
     figures(answer_fields=fields, answer_bytes=len(frame) - CORRELATION_ID_BYTES)
 
 
 def test_the_batch_request_has_many_entries_and_a_read_only_flag():
-    asked = LeasePidRequest(leases=[WantedLease(topic="t", partition=2, producer_id=101, expire_ms=9, is_check=True), WantedLease(topic="u")])
+    asked = LeasePidRequest(
+        leases=[
+            WantedLease(topic="t", partition=2, producer_id=101, expire_ms=9, is_check=True),
+            WantedLease(topic="u"),
+        ]
+    )
     _, body = parse_request(build_request(header(LeaseApi.LEASE_PID, 1), asked))
     assert body == asked and body.leases[1].producer_id == ASKS_FOR_ONE == 2**32 - 1
-    response = LeasePidResponse(leases=[GrantedLease(topic="t", partition=2, producer_id=101, generation=4, sequence_number=9, expire_ms=9)])
+    response = LeasePidResponse(
+        leases=[
+            GrantedLease(
+                topic="t",
+                partition=2,
+                producer_id=101,
+                generation=4,
+                sequence_number=9,
+                expire_ms=9,
+            )
+        ]
+    )
     assert parse_response(LeaseApi.LEASE_PID, 1, build_response(7, 1, response)) == response
 
 
-@pytest.mark.parametrize("api, version", [(0, 0), (999, 0), (1004, 0), (LeaseApi.LEASE_PID, 2), (LeaseApi.PRODUCE, -1)])
+@pytest.mark.parametrize(
+    "api, version", [(0, 0), (999, 0), (1004, 0), (LeaseApi.LEASE_PID, 2), (LeaseApi.PRODUCE, -1)]
+)
 def test_unknown_lease_requests_are_refused(api, version):
-    frame = build_request(LeasedRequestHeader(api_key=LeaseApi.LEADERS, api_version=0), REQUESTS[LeaseApi.LEADERS](topic="t"))
+    frame = build_request(
+        LeasedRequestHeader(api_key=LeaseApi.LEADERS, api_version=0),
+        REQUESTS[LeaseApi.LEADERS](topic="t"),
+    )
     with pytest.raises(MalformedMessage):
         parse_request(api.to_bytes(2) + version.to_bytes(2, signed=True) + frame[4:])
 
@@ -98,9 +166,22 @@ def test_a_truncated_or_oversized_frame_is_refused(api):
 
 
 def test_a_logged_message_has_its_producer_in_three_ints(figures):
-    """LP-03: 12 bytes in each message, between the leadership and the timestamp; the next message follows immediately."""
-    content = LeasedMessage(producer_id=0xA1A2A3A4, generation=0x11121314, sequence_number=0x21222324, timestamp_ms=0x31, key=b"k", value=b"vw")
-    stored = build_stored(StoredMessage(arrived_ms=0x41, found=FoundMessage(offset=0x51, leader_epoch=0x61, content=content)))
+    """LP-03: 12 bytes in each message, between the leadership and the timestamp; the next message
+    follows immediately.
+    """
+    content = LeasedMessage(
+        producer_id=0xA1A2A3A4,
+        generation=0x11121314,
+        sequence_number=0x21222324,
+        timestamp_ms=0x31,
+        key=b"k",
+        value=b"vw",
+    )
+    stored = build_stored(
+        StoredMessage(
+            arrived_ms=0x41, found=FoundMessage(offset=0x51, leader_epoch=0x61, content=content)
+        )
+    )
     fields = {
         "arrived_ms": "0000000000000041",
         "offset": "0000000000000051",
@@ -120,12 +201,20 @@ def test_a_logged_message_has_its_producer_in_three_ints(figures):
     assert {**sizes, "key": 4, "value": 4, "size and checksum": 8} == message_bytes()
     assert [end for _, end in split_stored(stored + stored)] == [len(stored), 2 * len(stored)]
     ints = [name for name in fields if name in ("pid", "generation", "sequence_number")]
-    figures(producer_fields=", ".join(ints), producer_bytes=sum(sizes[name] for name in ints), fixed_bytes=len(stored) - len(b"kvw"))
+    figures(
+        producer_fields=", ".join(ints),
+        producer_bytes=sum(sizes[name] for name in ints),
+        fixed_bytes=len(stored) - len(b"kvw"),
+    )
 
 
 def test_a_lease_log_ends_at_a_torn_or_damaged_message():
     stored = [
-        StoredMessage(arrived_ms=number, found=FoundMessage(offset=number, content=LeasedMessage(producer_id=1, value=b"v"))) for number in range(3)
+        StoredMessage(
+            arrived_ms=number,
+            found=FoundMessage(offset=number, content=LeasedMessage(producer_id=1, value=b"v")),
+        )
+        for number in range(3)
     ]
     whole = b"".join(map(build_stored, stored))
     each = len(whole) // 3
@@ -138,7 +227,9 @@ def test_a_lease_log_ends_at_a_torn_or_damaged_message():
 
 
 def test_a_damaged_snapshot_is_ignored():
-    whole = build_stored(StoredSnapshot(partitions=[StoredPartition(topic="t", partition=1, next_offset=3)]))
+    whole = build_stored(
+        StoredSnapshot(partitions=[StoredPartition(topic="t", partition=1, next_offset=3)])
+    )
     assert parse_snapshot(whole).partitions[0].next_offset == 3
     for position in range(len(whole)):
         damaged = bytearray(whole)

@@ -1,4 +1,6 @@
-"""Messages as Kafka's JSON: cases not covered by the Java oracle, which compares the JSON of every message with Kafka's own converters."""
+"""Messages as Kafka's JSON: cases not covered by the Java oracle, which compares the JSON of every
+message with Kafka's own converters.
+"""
 
 from random import Random
 from typing import Any
@@ -14,7 +16,11 @@ from protocol.message_json import message_from_json, message_to_json
 from protocol.resolve import layout_of
 from protocol.schema import declaration_of
 
-VALUE = TransactionLogValue(producer_id=4000, transaction_partitions=[PartitionsSchema(topic="orders", partition_ids=[1])], next_producer_id=7)
+VALUE = TransactionLogValue(
+    producer_id=4000,
+    transaction_partitions=[PartitionsSchema(topic="orders", partition_ids=[1])],
+    next_producer_id=7,
+)
 
 
 def test_json_of_a_message_can_be_read_back(message_class: type) -> None:
@@ -23,7 +29,9 @@ def test_json_of_a_message_can_be_read_back(message_class: type) -> None:
     random = Random(message_class.__name__)
     for _ in range(3):
         message = example(layout_of(message_class, version), random.randrange, unknown_tags=False)
-        assert message_from_json(message_class, message_to_json(message, version), version) == message
+        assert (
+            message_from_json(message_class, message_to_json(message, version), version) == message
+        )
 
 
 def test_json_names_are_kafkas_and_default_tagged_fields_are_omitted() -> None:
@@ -38,7 +46,9 @@ def test_json_names_are_kafkas_and_default_tagged_fields_are_omitted() -> None:
         "transactionStartTimestampMs": 0,
     }
     voter = LeaderChangeMessage(version=1, voters=[Voter(voter_directory_id=bytes(range(16)))])
-    assert message_to_json(voter, 1)["voters"] == [{"voterId": 0, "voterDirectoryId": "AAECAwQFBgcICQoLDA0ODw"}]
+    assert message_to_json(voter, 1)["voters"] == [
+        {"voterId": 0, "voterDirectoryId": "AAECAwQFBgcICQoLDA0ODw"}
+    ]
 
 
 def test_fields_that_a_version_cannot_carry_are_refused() -> None:
@@ -57,8 +67,14 @@ def test_fields_that_a_version_cannot_carry_are_refused() -> None:
         ({"producerId": 4000.0}, "producerId: 4000.0 is no int64"),
         ({"producerId": None}, "producerId: null, but not nullable"),
         ({"transactionPartitions": {}}, "transactionPartitions: no list"),
-        ({"transactionPartitions": [{"topic": "t"}]}, r"transactionPartitions\[0\].partitionIds: missing"),
-        ({"transactionPartitions": [{"topic": 1, "partitionIds": []}]}, r"transactionPartitions\[0\].topic: 1 is no string"),
+        (
+            {"transactionPartitions": [{"topic": "t"}]},
+            r"transactionPartitions\[0\].partitionIds: missing",
+        ),
+        (
+            {"transactionPartitions": [{"topic": 1, "partitionIds": []}]},
+            r"transactionPartitions\[0\].topic: 1 is no string",
+        ),
         ({"transactionPartitions": [3]}, r"transactionPartitions\[0\]: no object"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Messages and records from the registries, external test vectors, and the metadata log of a real node."""
+"""Messages and records from the registries, external test vectors, and the metadata log of a real
+node.
+"""
 
 from collections import Counter
 from importlib import import_module
@@ -14,12 +16,23 @@ from protocol.message_codec import compiled
 from protocol.messages import registry
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k01_fetch import FetchRequest, FetchResponse
-from protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
+from protocol.messages.k02_list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from protocol.messages.k19_create_topics import CreateTopicsRequest
-from protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from protocol.messages.k67_allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from protocol.metadata.m05_partition_change import PartitionChangeRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
@@ -27,7 +40,9 @@ from protocol.metadata.m20_no_op import NoOpRecord
 from protocol.metadata.registry import build_record, declared_records, parse_record, record_version
 from protocol.schema import Message, declaration_of
 
-METADATA_LOG = Path(__file__).parent / "kafka_3_9_1" / "__cluster_metadata-0" / "00000000000000000000.log"
+METADATA_LOG = (
+    Path(__file__).parent / "kafka_3_9_1" / "__cluster_metadata-0" / "00000000000000000000.log"
+)
 
 
 def test_the_api_keys_of_basic_clients_are_declared() -> None:
@@ -38,16 +53,30 @@ def test_the_api_keys_of_basic_clients_are_declared() -> None:
 
 @pytest.mark.parametrize("key", registry.declared_api_keys(), ids=lambda key: key.name)
 def test_request_and_response_versions_match_and_errors_exist(key: ApiKey) -> None:
-    """Kafka requires this of its own definitions: one range, and flexible from the same version on."""
-    request, response = declaration_of(registry.request_class(key)), declaration_of(registry.response_class(key))
-    assert (request.api_key, request.kind, response.api_key, response.kind) == (key, "request", key, "response")
+    """Kafka requires this of its own definitions: one range, and flexible from the same version
+    on.
+    """
+    request, response = (
+        declaration_of(registry.request_class(key)),
+        declaration_of(registry.response_class(key)),
+    )
+    assert (request.api_key, request.kind, response.api_key, response.kind) == (
+        key,
+        "request",
+        key,
+        "response",
+    )
     assert request.versions == response.versions and request.flexible == response.flexible
     first, last = registry.versions_of(key)
     assert [registry.is_flexible(key, version) for version in range(first, last + 1)] == [
         version in response.flexible for version in range(first, last + 1)
     ]
     errors = import_module(registry.request_class(key).__module__).ERRORS
-    assert errors and all(isinstance(error, ErrorCode) for error in errors) and len(set(errors)) == len(errors)
+    assert (
+        errors
+        and all(isinstance(error, ErrorCode) for error in errors)
+        and len(set(errors)) == len(errors)
+    )
     assert ErrorCode.NONE not in errors
 
 
@@ -60,28 +89,65 @@ def test_an_undeclared_key_is_a_key_error() -> None:
 @pytest.mark.parametrize(
     "message, version, hexed",
     [
-        (AllocateProducerIdsRequest(broker_id=1, broker_epoch=5), 0, "00000001 0000000000000005 00"),
-        (AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=1000), 0, "00000000 0000 0000000000000000 000003e8 00"),
         (
-            ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=2)])]),
+            AllocateProducerIdsRequest(broker_id=1, broker_epoch=5),
+            0,
+            "00000001 0000000000000005 00",
+        ),
+        (
+            AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=1000),
+            0,
+            "00000000 0000 0000000000000000 000003e8 00",
+        ),
+        (
+            ProduceRequest(
+                acks=-1,
+                timeout_ms=1000,
+                topic_data=[
+                    TopicProduceData(name="t", partition_data=[PartitionProduceData(index=2)])
+                ],
+            ),
             3,
             "ffff ffff 000003e8 00000001 0001 74 00000001 00000002 ffffffff",
         ),
         (CreateTopicsRequest(), 0, "00000000 0000ea60"),
         (
             ListOffsetsResponse(
-                topics=[ListOffsetsTopicResponse(name="t", partitions=[ListOffsetsPartitionResponse(partition_index=1, old_style_offsets=[7, 0])])]
+                topics=[
+                    ListOffsetsTopicResponse(
+                        name="t",
+                        partitions=[
+                            ListOffsetsPartitionResponse(
+                                partition_index=1, old_style_offsets=[7, 0]
+                            )
+                        ],
+                    )
+                ]
             ),
             0,
             "00000001 0001 74 00000001 00000001 0000 00000002 0000000000000007 0000000000000000",
         ),
         (
-            ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=2)])]),
+            ProduceRequest(
+                acks=-1,
+                timeout_ms=1000,
+                topic_data=[
+                    TopicProduceData(name="t", partition_data=[PartitionProduceData(index=2)])
+                ],
+            ),
             0,
             "ffff 000003e8 00000001 0001 74 00000001 00000002 ffffffff",
         ),
-        (FetchRequest(max_wait_ms=500, min_bytes=1), 4, "ffffffff 000001f4 00000001 7fffffff 00 00000000"),
-        (FetchRequest(max_wait_ms=500, min_bytes=1), 3, "ffffffff 000001f4 00000001 7fffffff 00000000"),
+        (
+            FetchRequest(max_wait_ms=500, min_bytes=1),
+            4,
+            "ffffffff 000001f4 00000001 7fffffff 00 00000000",
+        ),
+        (
+            FetchRequest(max_wait_ms=500, min_bytes=1),
+            3,
+            "ffffffff 000001f4 00000001 7fffffff 00000000",
+        ),
         (FetchRequest(max_wait_ms=500, min_bytes=1), 0, "ffffffff 000001f4 00000001 00000000"),
         (FetchResponse(), 0, "00000000"),
         (FetchResponse(), 1, "00000000 00000000"),
@@ -98,7 +164,10 @@ def test_an_undeclared_key_is_a_key_error() -> None:
             AddPartitionsToTxnRequest(
                 transactions=[
                     AddPartitionsToTxnTransaction(
-                        transactional_id="x", producer_id=7, verify_only=True, topics=[AddPartitionsToTxnTopic(name="t", partitions=[2])]
+                        transactional_id="x",
+                        producer_id=7,
+                        verify_only=True,
+                        topics=[AddPartitionsToTxnTopic(name="t", partitions=[2])],
                     )
                 ]
             ),
@@ -107,10 +176,18 @@ def test_an_undeclared_key_is_a_key_error() -> None:
         ),
         (
             LeaderAndIsrRequest(
-                controller_id=3, ungrouped_partition_states=[LeaderAndIsrPartitionState(topic_name="t", partition_index=2, isr=[1], is_new=True)]
+                controller_id=3,
+                ungrouped_partition_states=[
+                    LeaderAndIsrPartitionState(
+                        topic_name="t", partition_index=2, isr=[1], is_new=True
+                    )
+                ],
             ),
             1,
-            "00000003 00000000 00000001 0001 74 00000002 00000000 00000000 00000000 00000001 00000001 00000000 00000000 01 00000000",
+            (
+                "00000003 00000000 00000001 0001 74 00000002 00000000 00000000 00000000 00000001 "
+                "00000001 00000000 00000000 01 00000000"
+            ),
         ),
         (SaslHandshakeRequest(mechanism="PLAIN"), 1, "0005 504c41494e"),
     ],
@@ -123,10 +200,17 @@ def test_a_message_is_built_byte_for_byte(message: Message, version: int, hexed:
 
 
 def test_fetch_version_15_moves_replica_id_into_replica_state() -> None:
-    """KIP-903: a field that a version lacks must have its default, so that no replica id is lost."""
+    """KIP-903: a field that a version lacks must have its default, so that no replica id is
+    lost.
+    """
     with pytest.raises(MalformedMessage):
         compiled(FetchRequest, 15).encode(FetchRequest(replica_id=1))
-    assert compiled(FetchRequest, 14).parse(compiled(FetchRequest, 14).encode(FetchRequest(replica_id=1))).replica_id == 1
+    assert (
+        compiled(FetchRequest, 14)
+        .parse(compiled(FetchRequest, 14).encode(FetchRequest(replica_id=1)))
+        .replica_id
+        == 1
+    )
 
 
 def test_fetch_response_defaults_are_kafkas() -> None:
@@ -149,7 +233,9 @@ def test_the_metadata_log_of_a_real_node_is_read_and_built_byte_for_byte() -> No
 
 def test_a_producer_ids_record_is_built_byte_for_byte() -> None:
     record = ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=1000)
-    assert build_record(record, 0) == bytes.fromhex("010f00 00000001 0000000000000005 00000000000003e8 00")
+    assert build_record(record, 0) == bytes.fromhex(
+        "010f00 00000001 0000000000000005 00000000000003e8 00"
+    )
 
 
 def test_a_partition_change_record_has_only_changed_fields() -> None:
@@ -162,7 +248,9 @@ def test_a_partition_change_record_has_only_changed_fields() -> None:
 
 def test_records_are_numbered_as_kafka_numbers_them() -> None:
     """29 numbers; 6, 13 and 16 belonged to records that no log of a release has."""
-    assert [declaration_of(cls).api_key for cls in declared_records()] == [number for number in range(30) if number not in (6, 13, 16)]
+    assert [declaration_of(cls).api_key for cls in declared_records()] == [
+        number for number in range(30) if number not in (6, 13, 16)
+    ]
     assert all(declaration_of(cls).kind == "metadata" for cls in declared_records())
 
 
@@ -187,4 +275,9 @@ def test_an_unreadable_metadata_record_stops_the_reader(value: bytes, error: str
 
 def test_the_shortest_records_round_trip() -> None:
     assert build_record(NoOpRecord(), 0) == b"\x01\x14\x00\x00"
-    assert parse_record(build_record(FeatureLevelRecord(name="metadata.version", feature_level=21), 0)).feature_level == 21
+    assert (
+        parse_record(
+            build_record(FeatureLevelRecord(name="metadata.version", feature_level=21), 0)
+        ).feature_level
+        == 21
+    )

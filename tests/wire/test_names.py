@@ -1,4 +1,6 @@
-"""The numbers and names of errors and API keys equal those of Apache Kafka's enums, in the default release and in the newest."""
+"""The numbers and names of errors and API keys equal those of Apache Kafka's enums, in the default
+release and in the newest.
+"""
 
 import subprocess
 from functools import cache
@@ -27,7 +29,12 @@ def _said(release: str) -> tuple[list[str], ...]:
     except (Missing, FileNotFoundError) as reason:
         pytest.skip(str(reason))
     jars = ":".join(map(str, [jar_path("kafka-clients", release), *others]))
-    answer = subprocess.run([program, "-cp", jars, Path(__file__).parent / "Names.java"], capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        [program, "-cp", jars, Path(__file__).parent / "Names.java"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert answer.returncode == 0, answer.stderr[-2000:]
     return tuple(line.split() for line in answer.stdout.splitlines())
 
@@ -36,14 +43,26 @@ def _said(release: str) -> tuple[list[str], ...]:
 def test_error_codes_and_retriable_flags_match_apache_kafka(release: str) -> None:
     """The newest release has all of ours; an older one a prefix of them."""
     theirs = [words[1:] for words in _said(release) if words[0] == "error"]
-    ours = [[str(int(code)), code.name, str(code.retriable).lower(), str(code.refreshes_metadata).lower()] for code in ErrorCode]
+    ours = [
+        [
+            str(int(code)),
+            code.name,
+            str(code.retriable).lower(),
+            str(code.refreshes_metadata).lower(),
+        ]
+        for code in ErrorCode
+    ]
     assert theirs == ours[: len(theirs)] and len(theirs) > 120
     assert release != RELEASES[-1] or len(theirs) == len(ours)
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_api_key_numbers_and_names_match_apache_kafka(release: str) -> None:
-    theirs = {int(words[1]): FORMER_NAMES.get(words[2], words[2]) for words in _said(release) if words[0] == "key"}
+    theirs = {
+        int(words[1]): FORMER_NAMES.get(words[2], words[2])
+        for words in _said(release)
+        if words[0] == "key"
+    }
     ours = {int(key): key.name for key in ApiKey}
     assert theirs == {number: ours[number] for number in theirs} and len(theirs) > 80
     assert release != RELEASES[-1] or theirs == ours

@@ -1,4 +1,7 @@
-"""Other implementations read our data: kio standalone messages, a Java client our batches. (Kafka's own classes are used in test_java_oracle.)"""
+"""Other implementations read our data: kio standalone messages, a Java client our batches.
+
+(Kafka's own classes are used in test_java_oracle.)
+"""
 
 import importlib.util
 import io
@@ -26,7 +29,8 @@ EXAMPLES_PER_VERSION = 10
 DATA = [
     cls
     for cls in declared_messages()
-    if declaration_of(cls).kind == "data" and importlib.util.find_spec(f"kio.schema.{snake_case(declaration_of(cls).name)}") is not None
+    if declaration_of(cls).kind == "data"
+    and importlib.util.find_spec(f"kio.schema.{snake_case(declaration_of(cls).name)}") is not None
 ]
 """Most standalone messages: control records, the consumer protocol, principals."""
 
@@ -39,12 +43,16 @@ def test_kio_covers_most_messages() -> None:
 def test_kio_reads_and_builds_the_same_messages(cls: type) -> None:
     declaration = declaration_of(cls)
     for version in range(declaration.versions.first, declaration.versions.last + 1):
-        module = importlib.import_module(f"kio.schema.{snake_case(declaration.name)}.v{version}.data")
+        module = importlib.import_module(
+            f"kio.schema.{snake_case(declaration.name)}.v{version}.data"
+        )
         random = Random(f"{cls.__name__} {version}")
         for _ in range(EXAMPLES_PER_VERSION):
             message = example(layout_of(cls, version), random.randrange, unknown_tags=False)
             if isinstance(message, SnapshotHeaderRecord):
-                message.last_contained_log_timestamp = 1_700_000_000_000  # kio has dates there, and no year before 1 or after 9999
+                message.last_contained_log_timestamp = (
+                    1_700_000_000_000  # kio has dates there, and no year before 1 or after 9999
+                )
             frame = compiled(cls, version).encode(message)
             entity, size = entity_reader(getattr(module, declaration.name))(frame, 0)
             buffer = io.BytesIO()
@@ -54,17 +62,46 @@ def test_kio_reads_and_builds_the_same_messages(cls: type) -> None:
 
 @pytest.mark.interop
 def test_a_java_client_reads_our_batches_in_every_codec() -> None:
-    """Its reader is stricter than others: lz4 blocks must be independent, and record counts and checksums correct."""
+    """Its reader is stricter than others: lz4 blocks must be independent, and record counts and
+    checksums correct.
+    """
     program, jars = java(), ":".join(map(str, class_path()))
-    values = [b"", b"value", b"value " * 30_000, bytes(97 + number * number % 26 for number in range(100_000))]
-    records = [Record(timestamp=1_700_000_000_000 + number, key=b"k", value=value, headers=(("h", b"x"),)) for number, value in enumerate(values)]
+    values = [
+        b"",
+        b"value",
+        b"value " * 30_000,
+        bytes(97 + number * number % 26 for number in range(100_000)),
+    ]
+    records = [
+        Record(timestamp=1_700_000_000_000 + number, key=b"k", value=value, headers=(("h", b"x"),))
+        for number, value in enumerate(values)
+    ]
     batches = [
-        build_batch(records, base_offset=5, producer_id=7, producer_epoch=0, base_sequence=2**31 - 1, compression=codec) for codec in Compression
+        build_batch(
+            records,
+            base_offset=5,
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=2**31 - 1,
+            compression=codec,
+        )
+        for codec in Compression
     ]
     lines = "".join(f"{batch.hex()}\n" for batch in batches)
-    answers = subprocess.run([program, "-cp", jars, HERE / "ReadBatches.java"], input=lines, capture_output=True, text=True, check=True)
-    read = " ".join(f"{5 + number}:{record.timestamp}:k:{_java_hash(record.value or b'')}:1" for number, record in enumerate(records))
-    assert answers.stdout.splitlines() == [f"{codec.name.lower()} 7 2 {read}" for codec in Compression]
+    answers = subprocess.run(
+        [program, "-cp", jars, HERE / "ReadBatches.java"],
+        input=lines,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    read = " ".join(
+        f"{5 + number}:{record.timestamp}:k:{_java_hash(record.value or b'')}:1"
+        for number, record in enumerate(records)
+    )
+    assert answers.stdout.splitlines() == [
+        f"{codec.name.lower()} 7 2 {read}" for codec in Compression
+    ]
 
 
 def _java_hash(text: bytes) -> int:

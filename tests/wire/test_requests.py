@@ -6,7 +6,12 @@ import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.frames import FrameReader
-from protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    request_header_version,
+    response_header_version,
+)
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
 from protocol.messages import registry
@@ -31,11 +36,15 @@ def _bytes(chunks: list[bytes | memoryview]) -> bytes:
 def test_init_producer_id_has_kafkas_bytes() -> None:
     """Source: test vectors computed by an independent encoder."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    expected = bytes.fromhex("0000001c 0016 0004 00000007 0001 63 00 00 0000ea60 ffffffffffffffff ffff 00")
+    expected = bytes.fromhex(
+        "0000001c 0016 0004 00000007 0001 63 00 00 0000ea60 ffffffffffffffff ffff 00"
+    )
     assert _bytes(request_chunks(22, 4, 7, "c", request)) == expected
     (frame,) = FrameReader().feed(expected)
     head = read_request_head(frame)
-    assert head == RequestHead(api_key=22, api_version=4, correlation_id=7, client_id="c", body_position=12)
+    assert head == RequestHead(
+        api_key=22, api_version=4, correlation_id=7, client_id="c", body_position=12
+    )
     assert decode_request(head, frame) == request
 
 
@@ -48,7 +57,10 @@ def test_init_producer_id_response_has_kafkas_bytes() -> None:
 
 
 def test_a_node_that_does_not_know_the_version_answers_api_versions_with_version_0() -> None:
-    """A client that sent a newer version falls back by itself.   Source: KIP-511, ApiVersionsResponse.parse."""
+    """A client that sent a newer version falls back by itself.
+
+    Source: KIP-511, ApiVersionsResponse.parse.
+    """
     answer = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, max_version=4)])
     expected = bytes.fromhex("00000010 00000001 0023 00000001 0012 0000 0004")
     assert _bytes(response_chunks(18, 0, 1, answer)) == expected
@@ -59,7 +71,12 @@ def test_a_node_that_does_not_know_the_version_answers_api_versions_with_version
 def test_the_header_of_any_api_versions_version_is_read() -> None:
     frame = bytes.fromhex("0012 0063 00000001 0001 63 00 deadbeef")
     head = read_request_head(frame)
-    assert (head.api_version, head.correlation_id, head.client_id, head.body_position) == (99, 1, "c", 12)
+    assert (head.api_version, head.correlation_id, head.client_id, head.body_position) == (
+        99,
+        1,
+        "c",
+        12,
+    )
     with pytest.raises(UnsupportedApi) as caught:
         decode_request(head, frame)
     assert (caught.value.api_key, caught.value.version) == (18, 99)
@@ -69,7 +86,10 @@ def test_the_header_of_any_api_versions_version_is_read() -> None:
 def test_the_api_versions_response_always_has_header_version_0(version: int) -> None:
     chunks = response_chunks(18, version, 5, ApiVersionsResponse(error_code=3))
     assert _bytes(chunks)[4:10] == bytes.fromhex("00000005 0003")
-    assert decode_response(18, version, _bytes(chunks)[4:]) == (5, ApiVersionsResponse(error_code=3))
+    assert decode_response(18, version, _bytes(chunks)[4:]) == (
+        5,
+        ApiVersionsResponse(error_code=3),
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,36 +104,54 @@ def test_the_api_versions_response_always_has_header_version_0(version: int) -> 
         (ApiKey.API_VERSIONS, 3, True, 2, 0),
     ],
 )
-def test_the_header_version_follows_from_the_api(api_key: int, version: int, flexible: bool, of_request: int, of_response: int) -> None:
+def test_the_header_version_follows_from_the_api(
+    api_key: int, version: int, flexible: bool, of_request: int, of_response: int
+) -> None:
     assert request_header_version(api_key, version, flexible=flexible) == of_request
     assert response_header_version(api_key, flexible=flexible) == of_response
 
 
 @pytest.mark.parametrize("client_id", [None, "", "c", "größer", "x" * 300])
 @pytest.mark.parametrize("version", range(6))
-def test_frames_are_made_of_the_declared_headers_and_bodies(version: int, client_id: str | None) -> None:
+def test_frames_are_made_of_the_declared_headers_and_bodies(
+    version: int, client_id: str | None
+) -> None:
     """The handwritten fast path compared with the declarations."""
     flexible = version >= 2
     request = InitProducerIdRequest(transactional_id="t")
-    header = RequestHeader(request_api_key=22, request_api_version=version, correlation_id=-9, client_id=client_id)
-    expected = compiled(RequestHeader, 2 if flexible else 1).encode(header) + compiled(InitProducerIdRequest, version).encode(request)
+    header = RequestHeader(
+        request_api_key=22, request_api_version=version, correlation_id=-9, client_id=client_id
+    )
+    expected = compiled(RequestHeader, 2 if flexible else 1).encode(header) + compiled(
+        InitProducerIdRequest, version
+    ).encode(request)
     sent = _bytes(request_chunks(22, version, -9, client_id, request))
     assert sent == len(expected).to_bytes(4) + expected
     head = read_request_head(expected)
-    assert (head.client_id, head.correlation_id, decode_request(head, expected)) == (client_id, -9, request)
+    assert (head.client_id, head.correlation_id, decode_request(head, expected)) == (
+        client_id,
+        -9,
+        request,
+    )
     response = InitProducerIdResponse(error_code=-1)
     response._tags = {3: b"x"} if flexible else None  # type: ignore[attr-defined]
-    expected = compiled(ResponseHeader, int(flexible)).encode(ResponseHeader(correlation_id=-9)) + compiled(InitProducerIdResponse, version).encode(
-        response
+    expected = compiled(ResponseHeader, int(flexible)).encode(
+        ResponseHeader(correlation_id=-9)
+    ) + compiled(InitProducerIdResponse, version).encode(response)
+    assert (
+        _bytes(response_chunks(22, version, -9, response)) == len(expected).to_bytes(4) + expected
     )
-    assert _bytes(response_chunks(22, version, -9, response)) == len(expected).to_bytes(4) + expected
     assert decode_response(22, version, expected) == (-9, response)
 
 
 def test_tagged_fields_of_headers_are_skipped() -> None:
-    request = bytes.fromhex("0016 0004 00000007 0001 63 02 05 01 ff 80 01 00 00 0000ea60 ffffffffffffffff ffff 00")
+    request = bytes.fromhex(
+        "0016 0004 00000007 0001 63 02 05 01 ff 80 01 00 00 0000ea60 ffffffffffffffff ffff 00"
+    )
     head = read_request_head(request)
-    assert decode_request(head, request) == InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    assert decode_request(head, request) == InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=60_000
+    )
     response = bytes.fromhex("00000007 01 05 01 ff 00000000 0000 0000000000000fa0 0000 00")
     assert decode_response(22, 4, response) == (7, InitProducerIdResponse(producer_id=4000))
 
@@ -127,9 +165,15 @@ def test_trailing_bytes_of_a_body_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("asked", [(22, 7), (22, -1), (18, 6), (999, 0), (-1, 0)])
-def test_an_undeclared_api_is_distinguished_from_a_malformed_message(asked: tuple[int, int]) -> None:
+def test_an_undeclared_api_is_distinguished_from_a_malformed_message(
+    asked: tuple[int, int],
+) -> None:
     api_key, version = asked
-    frame = api_key.to_bytes(2, signed=True) + version.to_bytes(2, signed=True) + bytes.fromhex("00000001 ffff 00 00")
+    frame = (
+        api_key.to_bytes(2, signed=True)
+        + version.to_bytes(2, signed=True)
+        + bytes.fromhex("00000001 ffff 00 00")
+    )
     uses: list[Callable[[], object]] = [
         lambda: decode_request(read_request_head(frame), frame),
         lambda: decode_response(api_key, version, bytes(20)),
@@ -143,7 +187,9 @@ def test_an_undeclared_api_is_distinguished_from_a_malformed_message(asked: tupl
 
 
 def test_a_frame_truncated_anywhere_is_malformed() -> None:
-    request = _bytes(request_chunks(22, 4, 7, "client", InitProducerIdRequest(transactional_id="t")))[4:]
+    request = _bytes(
+        request_chunks(22, 4, 7, "client", InitProducerIdRequest(transactional_id="t"))
+    )[4:]
     response = _bytes(response_chunks(22, 4, 7, InitProducerIdResponse()))[4:]
     for size in range(len(request)):
         with pytest.raises(MalformedMessage):
@@ -200,7 +246,9 @@ def test_a_body_that_does_not_fit_its_version_is_refused_by_its_field() -> None:
 def test_record_bytes_are_sent_without_copying() -> None:
     k00 = pytest.importorskip("protocol.messages.k00_produce")
     batch = bytes(5000)
-    data = k00.TopicProduceData(name="t", partition_data=[k00.PartitionProduceData(index=0, records=batch)])
+    data = k00.TopicProduceData(
+        name="t", partition_data=[k00.PartitionProduceData(index=0, records=batch)]
+    )
     chunks = request_chunks(0, 9, 1, "c", k00.ProduceRequest(acks=-1, topic_data=[data]))
     assert any(chunk is batch for chunk in chunks)
     frame = _bytes(chunks)[4:]

@@ -4,8 +4,30 @@ import copy
 
 import pytest
 
-from protocol.declaration import NO_VERSIONS, ArrayOf, Primitive, StructureOf, VersionRange, pascal_case, snake_case
-from protocol.schema import array, boolean, byte_string, declaration_of, int16, int32, int64, message, records, string, struct, structure, uuid
+from protocol.declaration import (
+    NO_VERSIONS,
+    ArrayOf,
+    Primitive,
+    StructureOf,
+    VersionRange,
+    pascal_case,
+    snake_case,
+)
+from protocol.schema import (
+    array,
+    boolean,
+    byte_string,
+    declaration_of,
+    int16,
+    int32,
+    int64,
+    message,
+    records,
+    string,
+    struct,
+    structure,
+    uuid,
+)
 
 
 @structure
@@ -42,12 +64,27 @@ class ThingsRequest:
 
 @pytest.mark.parametrize(
     ("text", "first", "last", "written"),
-    [("0-5", 0, 5, "0-5"), ("3+", 3, 32767, "3+"), ("4", 4, 4, "4"), ("4-4", 4, 4, "4"), ("none", 0, -1, "none")],
+    [
+        ("0-5", 0, 5, "0-5"),
+        ("3+", 3, 32767, "3+"),
+        ("4", 4, 4, "4"),
+        ("4-4", 4, 4, "4"),
+        ("none", 0, -1, "none"),
+    ],
 )
-def test_version_ranges_are_written_as_kafka_writes_them(text: str, first: int, last: int, written: str) -> None:
+def test_version_ranges_are_written_as_kafka_writes_them(
+    text: str, first: int, last: int, written: str
+) -> None:
     versions = VersionRange.parse(text)
-    assert (versions.first, versions.last, str(versions), bool(versions)) == (first, last, written, text != "none")
-    assert [version for version in (0, 3, 4, 5, 6) if version in versions] == [version for version in (0, 3, 4, 5, 6) if first <= version <= last]
+    assert (versions.first, versions.last, str(versions), bool(versions)) == (
+        first,
+        last,
+        written,
+        text != "none",
+    )
+    assert [version for version in (0, 3, 4, 5, 6) if version in versions] == [
+        version for version in (0, 3, 4, 5, 6) if first <= version <= last
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "5-3", "+3", "a", "1-", "3 +"])
@@ -74,8 +111,19 @@ def test_our_field_names_are_derived_from_kafkas(kafka_name: str, name: str) -> 
 
 def test_fields_have_their_defaults_unless_given() -> None:
     request = ThingsRequest(producer_id=7)
-    assert (request.name, request.timeout_ms, request.producer_id, request.is_new, request.topic_id) == ("", 60_000, 7, True, bytes(16))
-    assert (request.partitions, request.owner, request.first_leader, request.token) == (None, None, Leader(leader_id=-1, leader_epoch=-1), b"")
+    assert (
+        request.name,
+        request.timeout_ms,
+        request.producer_id,
+        request.is_new,
+        request.topic_id,
+    ) == ("", 60_000, 7, True, bytes(16))
+    assert (request.partitions, request.owner, request.first_leader, request.token) == (
+        None,
+        None,
+        Leader(leader_id=-1, leader_epoch=-1),
+        b"",
+    )
     request.timeout_ms = -1
     assert request.is_forever()
     assert ThingsRequest.__doc__ == "Asks for things."
@@ -131,19 +179,43 @@ def test_a_declaration_can_be_read_back() -> None:
     )
     fields = {field.name: field for field in declaration.fields}
     assert list(fields) == [name for name in ThingsRequest.__slots__ if name != "_tags"]  # type: ignore[attr-defined]
-    assert [field.kafka_type for field in declaration.fields[:4]] == ["string", "int32", "int64", "bool"]
-    assert [fields[name].kafka_type for name in ("partitions", "owner")] == ["[]PartitionData", "Leader"]
+    assert [field.kafka_type for field in declaration.fields[:4]] == [
+        "string",
+        "int32",
+        "int64",
+        "bool",
+    ]
+    assert [fields[name].kafka_type for name in ("partitions", "owner")] == [
+        "[]PartitionData",
+        "Leader",
+    ]
     assert fields["partitions"].type == ArrayOf(StructureOf(Partition))
-    assert (fields["name"].kafka_name, fields["timeout_ms"].kafka_name) == ("thingNAME", "TimeoutMs")
-    assert fields["name"].is_called("thingNAME") and not fields["name"].is_called("ThingName") and fields["timeout_ms"].is_called("timeoutMs")
-    assert [str(fields[name].versions) for name in ("timeout_ms", "producer_id", "is_new", "token")] == ["0-2", "3+", "1-3", "0+"]
+    assert (fields["name"].kafka_name, fields["timeout_ms"].kafka_name) == (
+        "thingNAME",
+        "TimeoutMs",
+    )
+    assert (
+        fields["name"].is_called("thingNAME")
+        and not fields["name"].is_called("ThingName")
+        and fields["timeout_ms"].is_called("timeoutMs")
+    )
+    assert [
+        str(fields[name].versions) for name in ("timeout_ms", "producer_id", "is_new", "token")
+    ] == ["0-2", "3+", "1-3", "0+"]
     assert fields["token"].flexible == NO_VERSIONS and fields["name"].flexible is None
     leader = declaration_of(Partition).fields[-1]
-    assert (leader.tag, str(leader.tagged), str(leader.versions), leader.ignorable) == (0, "2+", "2+", True)
+    assert (leader.tag, str(leader.tagged), str(leader.versions), leader.ignorable) == (
+        0,
+        "2+",
+        "2+",
+        True,
+    )
 
 
 def _declare(body: dict[str, object], annotations: dict[str, object], **options: str) -> None:
-    message(**{"kind": "data", "versions": "0-3", "flexible": "2+", **options})(type("Bad", (), {"__annotations__": annotations, **body}))  # type: ignore[arg-type]
+    message(**{"kind": "data", "versions": "0-3", "flexible": "2+", **options})(
+        type("Bad", (), {"__annotations__": annotations, **body})
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -177,11 +249,29 @@ def test_a_field_needs_an_annotation_and_a_public_name() -> None:
 def test_the_kind_of_a_message_follows_from_its_name_or_is_given() -> None:
     with pytest.raises(AssertionError, match="which kind of message"):
         message(versions="0")(type("Thing", (), {"__annotations__": {}}))
-    assert declaration_of(message(versions="0")(type("AThingResponse", (), {"__annotations__": {}}))).kind == "response"
+    assert (
+        declaration_of(
+            message(versions="0")(type("AThingResponse", (), {"__annotations__": {}}))
+        ).kind
+        == "response"
+    )
 
 
 def test_primitive_types_have_kafkas_names() -> None:
     """And one primitive type of ZooKeeper."""
     assert {primitive.value for primitive in Primitive} - {"ustring"} == {
-        *("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string", "bytes", "records")
+        *(
+            "bool",
+            "int8",
+            "int16",
+            "uint16",
+            "int32",
+            "uint32",
+            "int64",
+            "float64",
+            "uuid",
+            "string",
+            "bytes",
+            "records",
+        )
     }

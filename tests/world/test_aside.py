@@ -1,4 +1,6 @@
-"""Work in a thread: other work continues meanwhile, and the cyclic garbage collector does not interrupt it."""
+"""Work in a thread: other work continues meanwhile, and the cyclic garbage collector does not
+interrupt it.
+"""
 
 import asyncio
 import gc
@@ -13,7 +15,14 @@ from kraftsim.world.real.world import RealWorld, real_world
 @pytest.fixture
 def world(tmp_path: Path) -> RealWorld:
     """The world of a node."""
-    return real_world(run="r", node="broker-1", incarnation=1, data_dir=tmp_path / "data", events_dir=tmp_path / "events", seed=None)
+    return real_world(
+        run="r",
+        node="broker-1",
+        incarnation=1,
+        data_dir=tmp_path / "data",
+        events_dir=tmp_path / "events",
+        seed=None,
+    )
 
 
 def test_garbage_collection_is_paused_meanwhile(world: RealWorld) -> None:
@@ -24,7 +33,9 @@ def test_garbage_collection_is_paused_meanwhile(world: RealWorld) -> None:
         collected.append(threading.current_thread().name)
 
     def make_many() -> int:
-        return sum(len([(number,)]) for number in range(200_000)) + len([[number] for number in range(200_000)])
+        return sum(len([(number,)]) for number in range(200_000)) + len(
+            [[number] for number in range(200_000)]
+        )
 
     def fail() -> None:
         raise OSError("no disk")
@@ -41,7 +52,9 @@ def test_garbage_collection_is_paused_meanwhile(world: RealWorld) -> None:
         assert gc.isenabled()
 
     asyncio.run(work())
-    assert len([name for name in collected if "aside" in name]) <= 2, "one may begin right after the work"
+    assert len([name for name in collected if "aside" in name]) <= 2, (
+        "one may begin right after the work"
+    )
     world.close()
 
 

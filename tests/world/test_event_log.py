@@ -33,11 +33,20 @@ def lines_of(directory: Path, name: str = "broker-1.1.jsonl") -> list[dict[str, 
 
 def test_line_is_the_envelope_followed_by_the_fields_of_the_event(open_world, tmp_path):
     world = open_world()
-    world.emit(LogRecovered(topic='a\n"', partition=3, next_offset=17, truncated_bytes=5, clean=False))
+    world.emit(
+        LogRecovered(topic='a\n"', partition=3, next_offset=17, truncated_bytes=5, clean=False)
+    )
     world.emit(NodeReady())
     world.flush_events()
     recovered, ready = lines_of(tmp_path)
-    assert list(recovered) == [*ENVELOPE_FIELDS, "topic", "partition", "next_offset", "truncated_bytes", "clean"]
+    assert list(recovered) == [
+        *ENVELOPE_FIELDS,
+        "topic",
+        "partition",
+        "next_offset",
+        "truncated_bytes",
+        "clean",
+    ]
     assert list(ready) == list(ENVELOPE_FIELDS)
     assert {name: recovered[name] for name in ("run", "node", "incarnation", "n", "kind", "topic", "clean")} == {
         "run": "run", "node": "broker-1", "incarnation": 1, "n": 0, "kind": "LogRecovered", "topic": "a\n\"", "clean": False,

@@ -32,12 +32,16 @@ def test_partial_kernel_write_is_completed(open_world, monkeypatch):
     """A writev may stop early, for example at a signal."""
     file = open_world().disk.open("a")
     whole = os.writev
-    monkeypatch.setattr(os, "writev", lambda descriptor, chunks: whole(descriptor, [b"".join(chunks)[:5]]))
+    monkeypatch.setattr(
+        os, "writev", lambda descriptor, chunks: whole(descriptor, [b"".join(chunks)[:5]])
+    )
     assert file.append([b"hello ", b"world"]) == 0
     assert file.read(0, 100) == b"hello world"
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "", "a\0b"])
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "", "a\0b"]
+)
 def test_paths_stay_inside_the_data_directory(open_world, path):
     disk = open_world().disk
     with pytest.raises(ValueError):
@@ -57,7 +61,9 @@ async def test_replace_is_atomic_and_ordered(open_world):
 
 
 async def test_waiting_flushes_share_one_sync(open_world, monkeypatch):
-    """While one fdatasync runs, all later callers are served by the next one: it starts after their writes."""
+    """While one fdatasync runs, all later callers are served by the next one: it starts after their
+    writes.
+    """
     file = open_world().disk.open("a")
     gate, syncs = threading.Event(), []
 
@@ -75,7 +81,9 @@ async def test_waiting_flushes_share_one_sync(open_world, monkeypatch):
     gate.set()
     results = await asyncio.gather(*flushes, return_exceptions=True)
     assert len(syncs) == 2 and syncs[1] == 10
-    assert [type(result).__name__ for result in results] == ["NoneType"] * 5 + ["CancelledError"] + ["NoneType"] * 4
+    assert [type(result).__name__ for result in results] == ["NoneType"] * 5 + [
+        "CancelledError"
+    ] + ["NoneType"] * 4
 
 
 async def test_failed_flush_reaches_all_callers_that_share_it(open_world, monkeypatch):
@@ -100,7 +108,10 @@ async def test_waiting_flush_fails_when_the_disk_is_closed(open_world):
     disk.close()
     async with asyncio.timeout(5):
         results = await asyncio.gather(*flushes, return_exceptions=True)
-    assert [getattr(result, "errno", None) for result in results] == [None, errno.EBADF] and not mistakes
+    assert [getattr(result, "errno", None) for result in results] == [
+        None,
+        errno.EBADF,
+    ] and not mistakes
 
 
 async def test_file_may_be_closed_while_a_flush_runs(open_world):
@@ -129,7 +140,11 @@ async def test_renamed_directory_keeps_its_contents(open_world):
     disk.remove("t-0/gone")
     disk.move_directory("t-0.x-future", "t-0")
     await disk.flush_directory("")
-    assert disk.read("t-0/a") == b"abc" and disk.list("t-0.x-future") == [] and disk.list("t-0") == ["a"]
+    assert (
+        disk.read("t-0/a") == b"abc"
+        and disk.list("t-0.x-future") == []
+        and disk.list("t-0") == ["a"]
+    )
 
 
 async def test_each_disk_wait_is_reported_with_its_duration(open_world):

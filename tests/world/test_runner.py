@@ -44,12 +44,17 @@ except OSError as trouble:
 
 def test_second_signal_ends_the_node_with_one_line() -> None:
     """A slow start or stop is aborted; the verb prints the OSError, and no traceback."""
-    with subprocess.Popen([sys.executable, "-c", IMPATIENT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as node:
+    with subprocess.Popen(
+        [sys.executable, "-c", IMPATIENT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as node:
         assert node.stdout is not None and node.stderr is not None
         for word in ("up\n", "stopping\n"):
             assert node.stdout.readline() == word
             node.send_signal(signal.SIGTERM)
-        assert node.stdout.read() == "InterruptedError: a second signal ended it before it had stopped cleanly\n"
+        assert (
+            node.stdout.read()
+            == "InterruptedError: a second signal ended it before it had stopped cleanly\n"
+        )
         assert node.stderr.read() == ""
 
 
@@ -77,6 +82,12 @@ runner.run_node(main)
 
 
 def test_an_idle_node_returns_freed_memory() -> None:
-    finished = subprocess.run([sys.executable, "-c", MEMORY_PROGRAM], capture_output=True, text=True, timeout=60, check=True)
+    finished = subprocess.run(
+        [sys.executable, "-c", MEMORY_PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     kept_while_working, kept_at_rest, _ = map(int, finished.stdout.split())
     assert kept_while_working < 5_000_000 < 20_000_000 < kept_at_rest

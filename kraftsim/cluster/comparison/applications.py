@@ -1,7 +1,8 @@
-"""An application that writes numbered records to its own partition, with each kind of producer; and its successor, which resumes where it stopped.
+"""An application that writes numbered records to its own partition, with each kind of producer; and
+its successor, which resumes where it stopped.
 
-A successor takes over the name of its predecessor, where the design has one, and then reads the log to find the last record: the result is
-final only if the predecessor is fenced by then.
+A successor takes over the name of its predecessor, where the design has one, and then reads the log
+to find the last record: the result is final only if the predecessor is fenced by then.
 Source: KIP-98, the lease_pid draft.
 """
 
@@ -45,12 +46,26 @@ class Application(Protocol):
 
 
 class IdempotentApplication:
-    """Has no name that a successor could take over: the successor gets an id of its own, and the predecessor is not fenced."""
+    """Has no name that a successor could take over: the successor gets an id of its own, and the
+    predecessor is not fenced.
+    """
 
-    def __init__(self, system: System, world: World, bootstrap: Sequence[Address], client_id: str, writer: int) -> None:
+    def __init__(
+        self,
+        system: System,
+        world: World,
+        bootstrap: Sequence[Address],
+        client_id: str,
+        writer: int,
+    ) -> None:
         self._writer = writer
         self._client = ProducerClient(
-            world, bootstrap=bootstrap, client_id=client_id, settings=system.producer, frame_events=True, rules=system.rules
+            world,
+            bootstrap=bootstrap,
+            client_id=client_id,
+            settings=system.producer,
+            frame_events=True,
+            rules=system.rules,
         )
 
     async def begin(self) -> None:
@@ -68,19 +83,36 @@ class IdempotentApplication:
 
 
 class TransactionalApplication:
-    """Writes five records per transaction. `on_committed` receives the keys of records once they are committed."""
+    """Writes five records per transaction.
+
+    `on_committed` receives the keys of records once they are committed.
+    """
 
     def __init__(
-        self, system: System, world: World, bootstrap: Sequence[Address], client_id: str, writer: int, on_committed: Callable[[str], None]
+        self,
+        system: System,
+        world: World,
+        bootstrap: Sequence[Address],
+        client_id: str,
+        writer: int,
+        on_committed: Callable[[str], None],
     ) -> None:
         self._writer = writer
         self._on_committed = on_committed
         self._numbers: list[int] = []
-        settings = TransactionalSettings(transactional_id=f"writer-{writer}", transaction_timeout_ms=5000, producer=system.producer)
-        self._client = TransactionalClient(world, bootstrap=bootstrap, client_id=client_id, settings=settings, frame_events=True)
+        settings = TransactionalSettings(
+            transactional_id=f"writer-{writer}",
+            transaction_timeout_ms=5000,
+            producer=system.producer,
+        )
+        self._client = TransactionalClient(
+            world, bootstrap=bootstrap, client_id=client_id, settings=settings, frame_events=True
+        )
 
     async def begin(self) -> None:
-        """Take over the transactional id: its previous producer is fenced, and its open transaction is aborted."""
+        """Take over the transactional id: its previous producer is fenced, and its open transaction
+        is aborted.
+        """
         try:
             await self._client.init()
         except ProducerFailed as failed:
@@ -114,7 +146,9 @@ class TransactionalApplication:
         await self._client.close()
 
     async def _again(self, *, must_commit: bool = False) -> None:
-        """Abort, and write the records of the transaction again, until they are committed or, if fewer than five, in the new transaction."""
+        """Abort, and write the records of the transaction again, until they are committed or, if
+        fewer than five, in the new transaction.
+        """
         while True:
             try:
                 await self._client.abort()
@@ -140,9 +174,18 @@ class TransactionalApplication:
 
 
 class LeasingApplication:
-    """Leases an id; a successor leases the same one, and fences its predecessor with its first message."""
+    """Leases an id; a successor leases the same one, and fences its predecessor with its first
+    message.
+    """
 
-    def __init__(self, world: World, bootstrap: Sequence[Address], client_id: str, writer: int, known_id: int | None) -> None:
+    def __init__(
+        self,
+        world: World,
+        bootstrap: Sequence[Address],
+        client_id: str,
+        writer: int,
+        known_id: int | None,
+    ) -> None:
         self._writer = writer
         known = ((writer, known_id),) if known_id is not None else ()
         self.client = LeasingProducerClient(

@@ -1,4 +1,7 @@
-"""The memory that each design needs per producer and partition, as the interpreter allocates it.   Source: see `systems.py`."""
+"""The memory that each design needs per producer and partition, as the interpreter allocates it.
+
+Source: see `systems.py`.
+"""
 
 import gc
 import tracemalloc
@@ -18,7 +21,9 @@ BATCHES_EACH: Final = 6
 
 
 def bytes_per_producer() -> dict[str, float]:
-    """Return the bytes per producer, for 5,000 producers with six batches each, by data structure."""
+    """Return the bytes per producer, for 5,000 producers with six batches each, by data
+    structure.
+    """
     return {
         "Kafka: five batches": _measured(lambda: _kafka(ProducerStateManager)),
         "KIP-758: the latest batch": _measured(lambda: _kafka(LatestBatchStateManager)),
@@ -46,7 +51,12 @@ def _kafka(kind: type[ProducerStateManager]) -> ProducerStateManager:
     state = kind(ProducerStatePolicy())
     for producer_id in range(PRODUCERS):
         for sequence in range(BATCHES_EACH):
-            batch = build_batch([Record(0, 1_700_000_000_000, b"k", b"v", ())], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            batch = build_batch(
+                [Record(0, 1_700_000_000_000, b"k", b"v", ())],
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+            )
             state.apply(RecordBatch(batch), producer_id * BATCHES_EACH + sequence)
     return state
 
@@ -55,6 +65,8 @@ def _leased(lookup: Lookup) -> LeasedPartition:
     partition = LeasedPartition(Readings(lookup=lookup))
     for producer_id in range(1, PRODUCERS + 1):
         for sequence in range(BATCHES_EACH):
-            message = LeasedMessage(producer_id=producer_id, generation=producer_id * 7919, sequence_number=sequence)
+            message = LeasedMessage(
+                producer_id=producer_id, generation=producer_id * 7919, sequence_number=sequence
+            )
             partition.apply(message, 1_700_000_000_000 + sequence)
     return partition

@@ -1,4 +1,6 @@
-"""The result of one run of one design, counted from its logs: the key of each record names its writer and its number."""
+"""The result of one run of one design, counted from its logs: the key of each record names its
+writer and its number.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,11 +9,14 @@ import msgspec
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`doubled`: records more than once in the log. `lost`: acknowledged, but not in the log. `missing`: neither acknowledged nor in the log.
+    """`doubled`: records more than once in the log.
 
-    `disordered`: records whose first copy is behind that of a later record of the same writer. `refusals`: error responses to records.
-    `silence_ms`: the longest time without an acknowledgement after a broker was killed (-1: none was). `ids_used`: producer ids that producers
-    received, `ids_taken`: producer ids that were allocated for that, in blocks.
+    `lost`: acknowledged, but not in the log. `missing`: neither acknowledged nor in the log.
+
+    `disordered`: records whose first copy is behind that of a later record of the same writer.
+    `refusals`: error responses to records. `silence_ms`: the longest time without an
+    acknowledgement after a broker was killed (-1: none was). `ids_used`: producer ids that
+    producers received, `ids_taken`: producer ids that were allocated for that, in blocks.
     """
 
     system: str
@@ -45,8 +50,12 @@ class LogCount(msgspec.Struct, frozen=True, kw_only=True):
     disordered: int
 
 
-def count_logs(logs: Mapping[int, Sequence[str]], records_each: int, acknowledged: Iterable[str]) -> LogCount:
-    """Count, given the keys in each writer's partition in log order and the keys that were acknowledged to some producer."""
+def count_logs(
+    logs: Mapping[int, Sequence[str]], records_each: int, acknowledged: Iterable[str]
+) -> LogCount:
+    """Count, given the keys in each writer's partition in log order and the keys that were
+    acknowledged to some producer.
+    """
     acked_keys = set(acknowledged)
     doubled = lost = missing = disordered = 0
     for writer, keys in logs.items():
@@ -64,8 +73,14 @@ def count_logs(logs: Mapping[int, Sequence[str]], records_each: int, acknowledge
     return LogCount(doubled=doubled, lost=lost, missing=missing, disordered=disordered)
 
 
-def longest_silence_ms(kills_ns: Sequence[int], acknowledged_ns: Mapping[int, Sequence[int]], ends_ns: Mapping[int, int]) -> int:
-    """Return the longest time from a kill to the next acknowledgement of a writer that was still at work; -1 where no broker was killed."""
+def longest_silence_ms(
+    kills_ns: Sequence[int],
+    acknowledged_ns: Mapping[int, Sequence[int]],
+    ends_ns: Mapping[int, int],
+) -> int:
+    """Return the longest time from a kill to the next acknowledgement of a writer that was still at
+    work; -1 where no broker was killed.
+    """
     longest = -1
     for kill_ns in kills_ns:
         for writer, times in acknowledged_ns.items():

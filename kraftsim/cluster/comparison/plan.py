@@ -1,4 +1,6 @@
-"""The plan of one run, drawn from a seed before anything runs; it is the same for every design that is compared."""
+"""The plan of one run, drawn from a seed before anything runs; it is the same for every design that
+is compared.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +19,9 @@ BURSTS: Final = (1, 10, 20)
 EXPIRE_MS: Final = 4000
 """Brokers expire the state of a producer that has been idle for this long, in every design."""
 AFTERWARDS_RECORDS: Final = 10
-"""How many records a zombie writes after it resumes, before it learns that another instance has taken over."""
+"""How many records a zombie writes after it resumes, before it learns that another instance has
+taken over.
+"""
 
 
 class MishapKind(StrEnum):
@@ -32,7 +36,11 @@ class MishapKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mishap:
-    """One mishap. `target`: number of the broker (from 1) or of the writer (from 0). Times are from the first record on."""
+    """One mishap.
+
+    `target`: number of the broker (from 1) or of the writer (from 0). Times are from the first
+    record on.
+    """
 
     kind: MishapKind
     target: int
@@ -54,7 +62,9 @@ class Plan:
 
 
 def draw_plan(seed: int, random: "Random") -> Plan:
-    """Draw up to two kills and a pause of brokers, broken connections, a zombie, and a writer that pauses too long."""
+    """Draw up to two kills and a pause of brokers, broken connections, a zombie, and a writer that
+    pauses too long.
+    """
     mishaps = [
         Mishap(
             kind=MishapKind.KILL,
@@ -74,7 +84,13 @@ def draw_plan(seed: int, random: "Random") -> Plan:
             )
         )
     for _ in range(random.randint(1, 4)):
-        mishaps.append(Mishap(kind=MishapKind.CUT, target=random.randrange(WRITERS), at_ms=random.randint(50, 3000)))
+        mishaps.append(
+            Mishap(
+                kind=MishapKind.CUT,
+                target=random.randrange(WRITERS),
+                at_ms=random.randint(50, 3000),
+            )
+        )
     zombie, sleeper = random.sample(range(WRITERS), 2)
     if random.random() < 0.7:
         duration_ms = random.randint(2500, 6000)
@@ -96,4 +112,7 @@ def draw_plan(seed: int, random: "Random") -> Plan:
                 duration_ms=EXPIRE_MS + random.randint(1000, 3000),
             )
         )
-    return Plan(seed=seed, mishaps=tuple(sorted(mishaps, key=lambda each: (each.at_ms, each.kind, each.target))))
+    return Plan(
+        seed=seed,
+        mishaps=tuple(sorted(mishaps, key=lambda each: (each.at_ms, each.kind, each.target))),
+    )

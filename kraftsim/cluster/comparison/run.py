@@ -1,4 +1,7 @@
-"""Runs one plan over one design in virtual time, and counts the outcome from the logs.   Source: see `systems.py`."""
+"""Runs one plan over one design in virtual time, and counts the outcome from the logs.
+
+Source: see `systems.py`.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +11,14 @@ from typing import Final
 
 from kraftsim.cluster.comparison.applications import Application, Fenced
 from kraftsim.cluster.comparison.outcome import Outcome, count_logs, longest_silence_ms
-from kraftsim.cluster.comparison.plan import AFTERWARDS_RECORDS, BROKERS, Mishap, MishapKind, Plan, draw_plan
+from kraftsim.cluster.comparison.plan import (
+    AFTERWARDS_RECORDS,
+    BROKERS,
+    Mishap,
+    MishapKind,
+    Plan,
+    draw_plan,
+)
 from kraftsim.cluster.comparison.sides import Side, side_of
 from kraftsim.cluster.comparison.systems import System
 from kraftsim.events.clients import RecordAcknowledged
@@ -99,12 +109,18 @@ class Run:
         for at_ms, act in self._timeline():
             simulation.run_for(max(at_ms / 1000 - (simulation.now_ns - begun_ns) / 1e9, 0))
             act()
-        simulation.run_until(lambda: all(instance.task is not None and instance.task.done() for instance in self.instances), LIMIT_SECONDS)
+        simulation.run_until(
+            lambda: all(
+                instance.task is not None and instance.task.done() for instance in self.instances
+            ),
+            LIMIT_SECONDS,
+        )
         finished_ms = (simulation.now_ns - begun_ns) // 1_000_000
         self.logs = self._logs()
         return self._outcome(self.logs, finished_ms)
 
-    # Incarnations of writers ---------------------------------------------------------------------------------------------------------------
+    # Incarnations of writers
+    # ----------------------------------------------------------------------------------------------
 
     def _begin(self, writer: int, name: str, predecessor: WriterInstance | None) -> WriterInstance:
         host = self._simulation.add_host(name)
@@ -116,7 +132,10 @@ class Run:
         return instance
 
     async def _live(self, instance: WriterInstance) -> None:
-        """Work until all is written. A writer that is fenced and has no successor restarts on the same host."""
+        """Work until all is written.
+
+        A writer that is fenced and has no successor restarts on the same host.
+        """
         while True:
             try:
                 await self._work(instance)
@@ -127,7 +146,9 @@ class Run:
                 break
             self.requests_before += self.side.requests_of(instance.application)
             name = f"{instance.host.name}{self.counts.fenced}"
-            instance.application = self.side.application(instance.host, name, instance.writer, instance.application, self.counts.acknowledged)
+            instance.application = self.side.application(
+                instance.host, name, instance.writer, instance.application, self.counts.acknowledged
+            )
         self.counts.ends_ns[instance.writer] = self._simulation.now_ns
 
     async def _work(self, instance: WriterInstance) -> None:
@@ -151,7 +172,8 @@ class Run:
         there = {int(key.partition(".")[2]) for key in keys}
         return next(number for number in range(self._plan.records_each + 1) if number not in there)
 
-    # Mishaps ------------------------------------------------------------------------------------------------------------------------------
+    # Mishaps
+    # ----------------------------------------------------------------------------------------------
 
     def _timeline(self) -> list[tuple[int, Callable[[], None]]]:
         moments: list[tuple[int, Callable[[], None]]] = []
@@ -164,18 +186,31 @@ class Run:
         broker, writer = f"broker-{mishap.target}", f"writer-{mishap.target}-a"
         match mishap.kind:
             case MishapKind.KILL:
-                return [(mishap.at_ms, lambda: self._kill(broker)), (end_ms, lambda: self._restart(broker))]
+                return [
+                    (mishap.at_ms, lambda: self._kill(broker)),
+                    (end_ms, lambda: self._restart(broker)),
+                ]
             case MishapKind.PAUSE:
                 middle_ms = mishap.at_ms + mishap.duration_ms // 2
-                return [(mishap.at_ms, lambda: self._pause(broker)), (middle_ms, self._reset_all), (end_ms, lambda: self._resume(broker))]
+                return [
+                    (mishap.at_ms, lambda: self._pause(broker)),
+                    (middle_ms, self._reset_all),
+                    (end_ms, lambda: self._resume(broker)),
+                ]
             case MishapKind.CUT:
                 return [(mishap.at_ms, lambda: self._cut(writer))]
             case MishapKind.SLEEP:
-                return [(mishap.at_ms, lambda: self._pause(writer, resets=True)), (end_ms, lambda: self._resume(writer))]
+                return [
+                    (mishap.at_ms, lambda: self._pause(writer, resets=True)),
+                    (end_ms, lambda: self._resume(writer)),
+                ]
             case MishapKind.ZOMBIE:
                 return [
                     (mishap.at_ms, lambda: self._pause(writer)),
-                    (mishap.at_ms + mishap.successor_after_ms, lambda: self._succeed(mishap.target)),
+                    (
+                        mishap.at_ms + mishap.successor_after_ms,
+                        lambda: self._succeed(mishap.target),
+                    ),
                     (end_ms, lambda: self._awake(mishap.target)),
                 ]
 
@@ -212,12 +247,15 @@ class Run:
         self._begin(writer, f"writer-{writer}-b", predecessor)
 
     def _awake(self, writer: int) -> None:
-        """Resume the zombie: it sends what it had buffered, and a few more records before it learns that it was replaced."""
+        """Resume the zombie: it sends what it had buffered, and a few more records before it learns
+        that it was replaced.
+        """
         zombie = next(instance for instance in self.instances if instance.writer == writer)
         zombie.limit = min(zombie.limit, zombie.next_number + AFTERWARDS_RECORDS)
         self._resume(zombie.host.name)
 
-    # Counting -----------------------------------------------------------------------------------------------------------------------------
+    # Counting
+    # ----------------------------------------------------------------------------------------------
 
     def _logs(self) -> dict[int, list[str]]:
         """Read every log when all brokers are up again."""
@@ -227,7 +265,9 @@ class Run:
         oracle = self._simulation.add_host(READER)
         logs = {}
         for writer in range(self._plan.writers):
-            found = self._simulation.run_until(self._simulation.spawn(oracle, self._read(oracle, writer)), LIMIT_SECONDS)
+            found = self._simulation.run_until(
+                self._simulation.spawn(oracle, self._read(oracle, writer)), LIMIT_SECONDS
+            )
             logs[writer] = list(found or ())
         return logs
 
@@ -258,14 +298,26 @@ class Run:
                 counts.ids_taken += event.next_number - event.first_number
 
     def _awake_ns(self) -> dict[int, list[int]]:
-        """Return the acknowledgements of writers that were never paused: only for these does a gap mean that brokers were unavailable."""
-        resting = {each.target for each in self._plan.mishaps if each.kind in (MishapKind.SLEEP, MishapKind.ZOMBIE)}
-        return {writer: times for writer, times in self.counts.acknowledged_ns.items() if writer not in resting}
+        """Return the acknowledgements of writers that were never paused: only for these does a gap
+        mean that brokers were unavailable.
+        """
+        resting = {
+            each.target
+            for each in self._plan.mishaps
+            if each.kind in (MishapKind.SLEEP, MishapKind.ZOMBIE)
+        }
+        return {
+            writer: times
+            for writer, times in self.counts.acknowledged_ns.items()
+            if writer not in resting
+        }
 
     def _outcome(self, logs: dict[int, list[str]], finished_ms: int) -> Outcome:
         counts = self.counts
         counted = count_logs(logs, self._plan.records_each, counts.acknowledged)
-        troubles = [f"{each.host}: {each.message}" for each in self._simulation.troubles] + list(self.side.failures)
+        troubles = [f"{each.host}: {each.message}" for each in self._simulation.troubles] + list(
+            self.side.failures
+        )
         return Outcome(
             system=self._system.name,
             seed=self._plan.seed,
@@ -276,7 +328,9 @@ class Run:
             disordered=counted.disordered,
             refusals=counts.refusals,
             fenced=counts.fenced,
-            requests=counts.requests + self.requests_before + sum(self.side.requests_of(instance.application) for instance in self.instances),
+            requests=counts.requests
+            + self.requests_before
+            + sum(self.side.requests_of(instance.application) for instance in self.instances),
             ids_used=counts.ids_used,
             ids_taken=counts.ids_taken,
             silence_ms=longest_silence_ms(counts.kills_ns, self._awake_ns(), counts.ends_ns),

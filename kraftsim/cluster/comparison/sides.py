@@ -1,4 +1,6 @@
-"""One interface to the two kinds of cluster that are compared: Kafka's brokers and controller, and the servers of lease_pid with their ZooKeeper."""
+"""One interface to the two kinds of cluster that are compared: Kafka's brokers and controller, and
+the servers of lease_pid with their ZooKeeper.
+"""
 
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -47,7 +49,14 @@ class Side(Protocol):
         """Wait until records can be written."""
         ...
 
-    def application(self, host: Host, client_id: str, writer: int, predecessor: Application | None, acknowledged: list[str]) -> Application:
+    def application(
+        self,
+        host: Host,
+        client_id: str,
+        writer: int,
+        predecessor: Application | None,
+        acknowledged: list[str],
+    ) -> Application:
         """Create an application that writes to its own partition."""
         ...
 
@@ -83,26 +92,43 @@ class KafkaSide:
         return self._cluster.failures
 
     async def ready(self) -> None:
-        """Wait for the brokers, set the feature levels, and create the topic. Raises RuntimeError if a level is rejected."""
+        """Wait for the brokers, set the feature levels, and create the topic.
+
+        Raises RuntimeError if a level is rejected.
+        """
         await self._cluster.wait_until_ready()
         if self._system.features:
-            refused = await update_features(self._cluster.addresses, self._system.features, downwards=True)
+            refused = await update_features(
+                self._cluster.addresses, self._system.features, downwards=True
+            )
             if refused:
                 raise RuntimeError(f"{self._system.name}: {refused}")
         await create_topic(self._cluster.addresses, TOPIC, self._plan.writers, BROKERS)
 
-    def application(self, host: Host, client_id: str, writer: int, predecessor: Application | None, acknowledged: list[str]) -> Application:
+    def application(
+        self,
+        host: Host,
+        client_id: str,
+        writer: int,
+        predecessor: Application | None,
+        acknowledged: list[str],
+    ) -> Application:
         """Create an application of the design's kind."""
         world, bootstrap = self._simulation.world_of(host), self._cluster.addresses
         if self._system.writing is Writing.TRANSACTIONAL:
-            return TransactionalApplication(self._system, world, bootstrap, client_id, writer, acknowledged.append)
+            return TransactionalApplication(
+                self._system, world, bootstrap, client_id, writer, acknowledged.append
+            )
         return IdempotentApplication(self._system, world, bootstrap, client_id, writer)
 
     async def keys(self, host: Host, writer: int) -> Sequence[str]:
         """Read the committed records."""
         is_transactional = self._system.writing is Writing.TRANSACTIONAL
         reader = ReaderClient(
-            self._simulation.world_of(host), bootstrap=self._cluster.addresses, client_id=f"{host.name}-reader", read_committed=is_transactional
+            self._simulation.world_of(host),
+            bootstrap=self._cluster.addresses,
+            client_id=f"{host.name}-reader",
+            read_committed=is_transactional,
         )
         found = await reader.read_all(TOPIC, [writer])
         await reader.close()
@@ -118,8 +144,14 @@ class LeaseSide:
 
     def __init__(self, system: System, simulation: Simulation, plan: Plan) -> None:
         self._simulation = simulation
-        properties = {"zookeeper.session.timeout.ms": str(SESSION_MS), "replica.lag.time.max.ms": "1000", **system.settings}
-        self._cluster = LeaseCluster(simulation, brokers=BROKERS, topics={TOPIC: plan.writers}, properties=properties)
+        properties = {
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "replica.lag.time.max.ms": "1000",
+            **system.settings,
+        }
+        self._cluster = LeaseCluster(
+            simulation, brokers=BROKERS, topics={TOPIC: plan.writers}, properties=properties
+        )
         self._cluster.start()
 
     @property
@@ -131,11 +163,24 @@ class LeaseSide:
         """Wait until every partition has a leader."""
         await self._cluster.ready()
 
-    def application(self, host: Host, client_id: str, writer: int, predecessor: Application | None, acknowledged: list[str]) -> Application:
+    def application(
+        self,
+        host: Host,
+        client_id: str,
+        writer: int,
+        predecessor: Application | None,
+        acknowledged: list[str],
+    ) -> Application:
         """Create an application; a successor knows the producer id of its predecessor."""
-        known_id = predecessor.client.ids.get(writer) if isinstance(predecessor, LeasingApplication) else None
+        known_id = (
+            predecessor.client.ids.get(writer)
+            if isinstance(predecessor, LeasingApplication)
+            else None
+        )
         addresses: list[Address] = self._cluster.addresses
-        return LeasingApplication(self._simulation.world_of(host), addresses, client_id, writer, known_id)
+        return LeasingApplication(
+            self._simulation.world_of(host), addresses, client_id, writer, known_id
+        )
 
     async def keys(self, host: Host, writer: int) -> Sequence[str]:
         """Read the records that all in-sync replicas have."""
@@ -150,4 +195,8 @@ class LeaseSide:
 
 def side_of(system: System, simulation: Simulation, plan: Plan) -> Side:
     """Create the cluster of a design in a simulation."""
-    return LeaseSide(system, simulation, plan) if system.writing is Writing.LEASING else KafkaSide(system, simulation, plan)
+    return (
+        LeaseSide(system, simulation, plan)
+        if system.writing is Writing.LEASING
+        else KafkaSide(system, simulation, plan)
+    )

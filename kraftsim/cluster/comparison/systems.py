@@ -1,6 +1,7 @@
 """The designs that are compared, by name.
 
-Source: KIP-98 and KIP-360 (released before and since 2.5), KIP-890 (both versions of transactions), KIP-758, the lease_pid draft.
+Source: KIP-98 and KIP-360 (released before and since 2.5), KIP-890 (both versions of transactions),
+KIP-758, the lease_pid draft.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,10 @@ from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.core.clients.windowed_producer import WindowedProducer
 
-EXPIRY: Final = {"producer.id.expiration.ms": str(EXPIRE_MS), "producer.id.expiration.check.interval.ms": "500"}
+EXPIRY: Final = {
+    "producer.id.expiration.ms": str(EXPIRE_MS),
+    "producer.id.expiration.check.interval.ms": "500",
+}
 
 
 class Writing(Enum):
@@ -26,7 +30,11 @@ class Writing(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """One design. `settings` are those of its brokers; `features` are levels that differ from the defaults of the release, by name."""
+    """One design.
+
+    `settings` are those of its brokers; `features` are levels that differ from the defaults of the
+    release, by name.
+    """
 
     name: str
     title: str
@@ -36,7 +44,11 @@ class System:
     settings: Mapping[str, str] = field(default_factory=dict)
     node_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rules: type[IdempotentProducer] = IdempotentProducer
-    producer: ProducerSettings = field(default_factory=lambda: ProducerSettings(linger_ms=0, retry_backoff_ms=50, request_timeout_ms=3000))
+    producer: ProducerSettings = field(
+        default_factory=lambda: ProducerSettings(
+            linger_ms=0, retry_backoff_ms=50, request_timeout_ms=3000
+        )
+    )
 
 
 SYSTEMS: Final = (
@@ -46,8 +58,18 @@ SYSTEMS: Final = (
         writing=Writing.IDEMPOTENT,
         settings={**EXPIRY, "kraftsim.unknown.producer": "unknown-producer-id"},
     ),
-    System(name="kafka-since-2.5", title="Kafka, idempotent, since 2.5: unknown producers are accepted", writing=Writing.IDEMPOTENT, settings=EXPIRY),
-    System(name="kafka-transactions-3.9", title="Kafka, transactions of 3.9, which has no versions", writing=Writing.TRANSACTIONAL, settings=EXPIRY),
+    System(
+        name="kafka-since-2.5",
+        title="Kafka, idempotent, since 2.5: unknown producers are accepted",
+        writing=Writing.IDEMPOTENT,
+        settings=EXPIRY,
+    ),
+    System(
+        name="kafka-transactions-3.9",
+        title="Kafka, transactions of 3.9, which has no versions",
+        writing=Writing.TRANSACTIONAL,
+        settings=EXPIRY,
+    ),
     System(
         name="kafka-transactions-1",
         title="Kafka, transactions of version 1 (4.1)",
@@ -104,4 +126,6 @@ def system_named(name: str) -> System:
     for system in SYSTEMS:
         if system.name == name:
             return system
-    raise KeyError(f"unknown design {name} (known designs: {', '.join(system.name for system in SYSTEMS)})")
+    raise KeyError(
+        f"unknown design {name} (known designs: {', '.join(system.name for system in SYSTEMS)})"
+    )

@@ -1,1 +1,4 @@
-"""A byte-level TCP proxy in front of every node, which injects network faults over real sockets. One process for the whole cluster."""
+"""A byte-level TCP proxy in front of every node, which injects network faults over real sockets.
+
+One process for the whole cluster.
+"""

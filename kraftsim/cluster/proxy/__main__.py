@@ -1,6 +1,9 @@
-"""The proxy as a process: `python -m kraftsim.cluster.proxy PLAN STATE`. It runs until the process that started it closes its standard input.
+"""The proxy as a process: `python -m kraftsim.cluster.proxy PLAN STATE`.
 
-It writes its process id and its control port (on loopback) to STATE; requests come through that port.
+It runs until the process that started it closes its standard input.
+
+It writes its process id and its control port (on loopback) to STATE; requests come through that
+port.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""The present state of links: the combined conditions that are imposed on them, and the effect of each condition so far."""
+"""The present state of links: the combined conditions that are imposed on them, and the effect of
+each condition so far.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -31,7 +33,10 @@ class Imposed:
 
 
 class LinkState:
-    """One direction between two names. Without conditions, `is_clear` is all that is checked per read."""
+    """One direction between two names.
+
+    Without conditions, `is_clear` is all that is checked per read.
+    """
 
     __slots__ = (
         "bytes_per_second",
@@ -59,7 +64,9 @@ class LinkState:
         self.settle([])
 
     def settle(self, imposed: list[Imposed]) -> None:
-        """Combine the conditions of this link: delays are summed, the smallest bandwidth cap counts, and the first condition that splits writes."""
+        """Combine the conditions of this link: delays are summed, the smallest bandwidth cap
+        counts, and the first condition that splits writes.
+        """
         conditions = [each.condition for each in imposed]
         self.imposed = imposed
         self.is_clear = not imposed
@@ -68,7 +75,9 @@ class LinkState:
         self.ignores = any(each.ignores for each in conditions)
         self.latency_ms = sum(each.latency_ms for each in conditions)
         self.jitter_ms = sum(each.jitter_ms for each in conditions)
-        self.bytes_per_second = min((each.bytes_per_second for each in conditions if each.bytes_per_second), default=0)
+        self.bytes_per_second = min(
+            (each.bytes_per_second for each in conditions if each.bytes_per_second), default=0
+        )
         self.tails = [each for each in conditions if each.tail_permille]
         self.tear = next((each for each in conditions if each.tears), None)
 
@@ -78,7 +87,9 @@ class LinkState:
             if each.condition.holds or each.condition.refuses or each.condition.ignores:
                 each.touch(connection, 0)
 
-    def touch(self, connection: int, size_bytes: int, *, has_waited: bool, is_late: bool, is_torn: bool) -> None:
+    def touch(
+        self, connection: int, size_bytes: int, *, has_waited: bool, is_late: bool, is_torn: bool
+    ) -> None:
         """Count bytes for those conditions that affected them."""
         for each in self.imposed:
             its = each.condition
@@ -124,7 +135,9 @@ class Conditions:
         return number
 
     def lift(self, number: int) -> Effect:
-        """End a condition and release the bytes that it held; the effect is empty if the condition has already been ended with all others."""
+        """End a condition and release the bytes that it held; the effect is empty if the condition
+        has already been ended with all others.
+        """
         ended = self._imposed.pop(number, None)
         if ended is None:
             return Effect()
@@ -132,9 +145,16 @@ class Conditions:
         return ended.effect
 
     def lift_all(self, nodes: Iterable[str]) -> int:
-        """End the conditions on links of some nodes; all conditions if none is named. Return how many ended."""
+        """End the conditions on links of some nodes; all conditions if none is named.
+
+        Return how many ended.
+        """
         wanted = set(nodes)
-        numbers = [number for number, each in self._imposed.items() if not wanted or any(wanted & set(link) for link in each.links)]
+        numbers = [
+            number
+            for number, each in self._imposed.items()
+            if not wanted or any(wanted & set(link) for link in each.links)
+        ]
         for number in numbers:
             self.lift(number)
         return len(numbers)
@@ -151,7 +171,9 @@ class Conditions:
                 flow.pump()
 
     def _settle(self, state: LinkState) -> None:
-        state.settle([each for each in self._imposed.values() if self._is_named(state.link, each.links)])
+        state.settle(
+            [each for each in self._imposed.values() if self._is_named(state.link, each.links)]
+        )
 
     def _is_named(self, link: Link, links: frozenset[Link]) -> bool:
         source, target = (end if end in self._node_names else CLIENTS for end in link)

@@ -1,4 +1,7 @@
-"""The proxy's control socket on loopback: a line with the secret, then one JSON object a line. Anything else ends the connection."""
+"""The proxy's control socket on loopback: a line with the secret, then one JSON object a line.
+
+Anything else ends the connection.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -83,7 +86,10 @@ class ProxyLost(ConnectionError):
 
 
 class Held:
-    """A frame that the proxy holds, seen by the client of the control socket. See `kraftsim.faults.field.HeldFrame`."""
+    """A frame that the proxy holds, seen by the client of the control socket.
+
+    See `kraftsim.faults.field.HeldFrame`.
+    """
 
     def __init__(self, door: "ProxyClient", news: FrameHeld) -> None:
         self.api_key = news.api_key
@@ -97,7 +103,10 @@ class Held:
         self._hold = news.hold
         self._is_decided = False
         loop = asyncio.get_running_loop()
-        self._reports: dict[str, asyncio.Future[int]] = {GIVEN_UP: loop.create_future(), ANSWERED: loop.create_future()}
+        self._reports: dict[str, asyncio.Future[int]] = {
+            GIVEN_UP: loop.create_future(),
+            ANSWERED: loop.create_future(),
+        }
 
     @property
     def sender(self) -> str:
@@ -105,7 +114,9 @@ class Held:
         return self.server if self.is_response else self.client
 
     async def cut(self, after_bytes: int) -> None:
-        """Forward so many bytes of it (its size field included), then reset the connection at both ends."""
+        """Forward so many bytes of it (its size field included), then reset the connection at both
+        ends.
+        """
         await self._decide("cut", after_bytes)
 
     async def swallow(self) -> None:
@@ -151,7 +162,10 @@ class Held:
 
 
 class ProxyClient:
-    """The client: `await ProxyClient.at(port, secret)`, then its methods, then `close`. It belongs to the event loop on which it was opened."""
+    """The client: `await ProxyClient.at(port, secret)`, then its methods, then `close`.
+
+    It belongs to the event loop on which it was opened.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -192,7 +206,9 @@ class ProxyClient:
         return (await self.order(Cut(links=tuple(links), only_one=only_one))).effect
 
     async def halve(self, links: Iterable[Link], *, believer: str, gone: str | None) -> int:
-        """Make each connection over links half-open: one end is gone without the other knowing; return a number for `lift`."""
+        """Make each connection over links half-open: one end is gone without the other knowing;
+        return a number for `lift`.
+        """
         return (await self.order(Halve(links=tuple(links), believer=believer, gone=gone))).number
 
     async def watch(self, watch: Watch, on_held: OnHeld) -> int:

@@ -1,6 +1,8 @@
-"""Messages of the proxy's control socket: requests, their answers, and notifications that a frame is held. One JSON object a line.
+"""Messages of the proxy's control socket: requests, their answers, and notifications that a frame
+is held. One JSON object a line.
 
-The proxy reads the nodes that it stands in front of from a file; all other requests come through the socket, from the harness or `kraftsim up`.
+The proxy reads the nodes that it stands in front of from a file; all other requests come through
+the socket, from the harness or `kraftsim up`.
 """
 
 from collections.abc import Callable
@@ -11,10 +13,11 @@ from kraftsim.faults.field import Condition, Effect, Link, Watch
 
 
 class Post(msgspec.Struct, frozen=True, kw_only=True):
-    """A node: the address on which the proxy listens for it, its real address, and the source address of its own connections (None: its client id
-    identifies them).
+    """A node: the address on which the proxy listens for it, its real address, and the source
+    address of its own connections (None: its client id identifies them).
 
-    Bytes to a ZooKeeper server have no frames or client ids: a connection without a known source address counts as a client there.
+    Bytes to a ZooKeeper server have no frames or client ids: a connection without a known source
+    address counts as a client there.
     """
 
     name: str
@@ -28,7 +31,10 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of the proxy. Frames are parsed only with `follows_frames`: it costs a look at each of them."""
+    """The configuration of the proxy.
+
+    Frames are parsed only with `follows_frames`: it costs a look at each of them.
+    """
 
     posts: tuple[Post, ...]
     seed: int = 0
@@ -36,7 +42,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProxyState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a proxy writes once it listens: its process id, its control port, and the secret that a client must send first."""
+    """What a proxy writes once it listens: its process id, its control port, and the secret that a
+    client must send first.
+    """
 
     pid: int
     door: int
@@ -57,20 +65,29 @@ class Lift(msgspec.Struct, frozen=True, kw_only=True, tag="lift"):
 
 
 class LiftAll(msgspec.Struct, frozen=True, kw_only=True, tag="lift_all"):
-    """End every condition, or those on links of the nodes that are named. Answered with how many ended, as a number."""
+    """End every condition, or those on links of the nodes that are named.
+
+    Answered with how many ended, as a number.
+    """
 
     nodes: tuple[str, ...] = ()
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, tag="cut"):
-    """Reset the connections over links, or one of them chosen at random. Answered with the effect."""
+    """Reset the connections over links, or one of them chosen at random.
+
+    Answered with the effect.
+    """
 
     links: tuple[Link, ...]
     only_one: bool = False
 
 
 class Halve(msgspec.Struct, frozen=True, kw_only=True, tag="halve"):
-    """Make each connection over links half-open: see `FaultDriver.halve`. Answered with a number, for `Lift`."""
+    """Make each connection over links half-open: see `FaultDriver.halve`.
+
+    Answered with a number, for `Lift`.
+    """
 
     links: tuple[Link, ...]
     believer: str
@@ -78,7 +95,10 @@ class Halve(msgspec.Struct, frozen=True, kw_only=True, tag="halve"):
 
 
 class Follow(msgspec.Struct, frozen=True, kw_only=True, tag="follow"):
-    """Hold the frame that matches a watch, or what follows it, and send a `FrameHeld`. Answered with the watch's number."""
+    """Hold the frame that matches a watch, or what follows it, and send a `FrameHeld`.
+
+    Answered with the watch's number.
+    """
 
     watch: Watch
 
@@ -90,7 +110,8 @@ class Unwatch(msgspec.Struct, frozen=True, kw_only=True, tag="unwatch"):
 
 
 class Decide(msgspec.Struct, frozen=True, kw_only=True, tag="decide"):
-    """Decide about a held frame: 'cut' (after `value` bytes), 'swallow', 'send' (it is only late), 'repeat' (`value` ms after it has passed).
+    """Decide about a held frame: 'cut' (after `value` bytes), 'swallow', 'send' (it is only late),
+    'repeat' (`value` ms after it has passed).
 
     None of them releases it: 'pass' does, or 'delay' (by `value` ms).
     """
@@ -134,7 +155,9 @@ class FrameHeld(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
 
 
 class FrameReport(msgspec.Struct, frozen=True, kw_only=True, tag="told"):
-    """The fate of a held frame: its client has 'given up', or a copy was 'answered' with so many bytes."""
+    """The fate of a held frame: its client has 'given up', or a copy was 'answered' with so many
+    bytes.
+    """
 
     hold: int
     what: str

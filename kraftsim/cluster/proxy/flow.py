@@ -1,7 +1,8 @@
-"""One direction of one connection: bytes are forwarded from one end to the other at once, unless a condition is imposed on the link.
+"""One direction of one connection: bytes are forwarded from one end to the other at once, unless a
+condition is imposed on the link.
 
-Otherwise they wait in a queue, in order, each with the time at which it is due. TCP holds the sender back once a megabyte is queued, or as soon
-as the receiver does not read.
+Otherwise they wait in a queue, in order, each with the time at which it is due. TCP holds the
+sender back once a megabyte is queued, or as soon as the receiver does not read.
 """
 
 import asyncio
@@ -22,7 +23,9 @@ QUEUE_MAX_BYTES = 1 << 20
 RETRY_SECONDS = 0.0002
 """Retry interval until a receiver has read everything before its connection is reset."""
 TAIL_SHAPE = 1.1
-"""Pareto's alpha: this close to 1 the longest delay of a thousand is hundreds of times the usual one."""
+"""Pareto's alpha: this close to 1 the longest delay of a thousand is hundreds of times the usual
+one.
+"""
 
 
 class Owner(Protocol):
@@ -66,7 +69,9 @@ class Flow:
         "target",
     )
 
-    def __init__(self, owner: Owner, link: LinkState, loop: asyncio.AbstractEventLoop, random: "Random") -> None:
+    def __init__(
+        self, owner: Owner, link: LinkState, loop: asyncio.AbstractEventLoop, random: "Random"
+    ) -> None:
         self._owner = owner
         self._loop = loop
         self._random = random
@@ -150,11 +155,17 @@ class Flow:
             self.queued_bytes -= len(data)
             self.target.write(data)
         self._mind_fullness()
-        if self.end_kind and not self._queue and not (self.frames is not None and self.frames.kept_bytes):
+        if (
+            self.end_kind
+            and not self._queue
+            and not (self.frames is not None and self.frames.kept_bytes)
+        ):
             self._finish()
 
     def lead_nowhere(self, on_bytes: Callable[[int], None]) -> None:
-        """Discard from now on what the source sends, without an error to it; `on_bytes` receives the number of bytes."""
+        """Discard from now on what the source sends, without an error to it; `on_bytes` receives
+        the number of bytes.
+        """
         self._nowhere = on_bytes
         self.target = None
         self._queue.clear()
@@ -188,7 +199,9 @@ class Flow:
         assert target is not None, "bytes are delivered to a target"
         if kind == "reset":
             if target.get_write_buffer_size():
-                self._wake_at(self._loop.time() + RETRY_SECONDS)  # a reset would discard unsent bytes
+                self._wake_at(
+                    self._loop.time() + RETRY_SECONDS
+                )  # a reset would discard unsent bytes
                 return
             self._owner.reset()
             return
@@ -205,7 +218,13 @@ class Flow:
         has_waited = link.bytes_per_second > 0 and link.free_at > due
         pieces = _pieces(data, link.tear, link.torn_reads) if link.tear is not None else [data]
         link.torn_reads += link.tear is not None
-        link.touch(self._owner.number, len(data), has_waited=has_waited, is_late=tail_ms > 0, is_torn=len(pieces) > 1)
+        link.touch(
+            self._owner.number,
+            len(data),
+            has_waited=has_waited,
+            is_late=tail_ms > 0,
+            is_torn=len(pieces) > 1,
+        )
         for piece in pieces:
             if link.bytes_per_second:
                 due = link.free_at = max(due, link.free_at) + len(piece) / link.bytes_per_second
@@ -218,7 +237,12 @@ class Flow:
     def _tail_ms(self, condition: Condition) -> float:
         if self._random.random() * 1000 >= condition.tail_permille:
             return 0.0
-        return float(min(condition.tail_scale_ms / (1.0 - self._random.random()) ** (1 / TAIL_SHAPE), condition.tail_longest_ms))
+        return float(
+            min(
+                condition.tail_scale_ms / (1.0 - self._random.random()) ** (1 / TAIL_SHAPE),
+                condition.tail_longest_ms,
+            )
+        )
 
     def _wake_at(self, due: float) -> None:
         if self._alarm is None or self._alarm_at > due:
@@ -238,14 +262,21 @@ class Flow:
             return
         self._is_full = is_full
         if not self.source.is_closing():
-            act: Callable[[], None] = self.source.pause_reading if is_full else self.source.resume_reading
+            act: Callable[[], None] = (
+                self.source.pause_reading if is_full else self.source.resume_reading
+            )
             act()
 
 
 def _pieces(data: bytes, tear: Condition, torn_reads: int) -> list[bytes]:
-    """Split what was written at once; with `tears_everywhere` the split point advances by a byte with every read of the link."""
+    """Split what was written at once; with `tears_everywhere` the split point advances by a byte
+    with every read of the link.
+    """
     if tear.tears_everywhere:
         place = torn_reads % len(data)
         return [data[:place], data[place:]] if place else [data]
-    ends = [*list(range(tear.piece_bytes, len(data), tear.piece_bytes))[: tear.pieces_max - 1], len(data)]
+    ends = [
+        *list(range(tear.piece_bytes, len(data), tear.piece_bytes))[: tear.pieces_max - 1],
+        len(data),
+    ]
     return [data[start:end] for start, end in pairwise((0, *ends))]

@@ -1,6 +1,8 @@
-"""One direction of a connection as frames: finds the start of each, however the bytes are split, and applies decisions to single frames.
+"""One direction of a connection as frames: finds the start of each, however the bytes are split,
+and applies decisions to single frames.
 
-Only headers are parsed: the size, and in a request the API key and the correlation id, which identifies the answer.
+Only headers are parsed: the size, and in a request the API key and the correlation id, which
+identifies the answer.
 Source: Kafka protocol guide, "Common Request and Response Structure".
 """
 
@@ -20,9 +22,11 @@ OnDue = Callable[[Frame, Waiting], None]
 
 
 class FrameStream:
-    """Forwards bytes to `send`; `cut` is called when a frame ends the connection, and `on_due` when a frame matches a watch.
+    """Forwards bytes to `send`; `cut` is called when a frame ends the connection, and `on_due` when
+    a frame matches a watch.
 
-    A match freezes the stream until `thaw` was called as often. `asked` maps correlation ids to API keys; both directions of a connection share it.
+    A match freezes the stream until `thaw` was called as often. `asked` maps correlation ids to API
+    keys; both directions of a connection share it.
     """
 
     __slots__ = (
@@ -67,7 +71,9 @@ class FrameStream:
         self._send, self._cut, self._on_due = send, cut, on_due
         self._head = REQUEST_HEAD if not is_response else RESPONSE_HEAD
         self._kept = b""
-        """Bytes that arrived and were not parsed yet: the beginning of a header, or everything since a freeze."""
+        """Bytes that arrived and were not parsed yet: the beginning of a header, or everything
+        since a freeze.
+        """
         self._missing = 0
         """Bytes of the current frame that did not arrive yet."""
         self._freezes = 0
@@ -77,7 +83,9 @@ class FrameStream:
         self._frame: Frame | None = None
         self._due_after: list[Waiting] = []
         self.is_under_way = False
-        """Whether the held bytes count as sent, and are only late: they arrive even if the sender is gone."""
+        """Whether the held bytes count as sent, and are only late: they arrive even if the sender
+        is gone.
+        """
         self._forget_decisions()
 
     @property
@@ -92,7 +100,13 @@ class FrameStream:
 
     def feed(self, data: bytes) -> None:
         """Take what arrived."""
-        if self._missing > len(data) and not self._freezes and self._cut_after < 0 and not self._swallows and not self._copy_callbacks:
+        if (
+            self._missing > len(data)
+            and not self._freezes
+            and self._cut_after < 0
+            and not self._swallows
+            and not self._copy_callbacks
+        ):
             self._missing -= len(data)  # in the middle of a large frame
             self._send(data)
             return
@@ -187,7 +201,10 @@ class FrameStream:
         return True
 
     def _seen(self, data: bytes, position: int) -> Frame | None:
-        """Return the fields of a header; None if it is none. Sizes are at least those of a header."""
+        """Return the fields of a header; None if it is none.
+
+        Sizes are at least those of a header.
+        """
         client, server, connection = self._names
         if self._is_response:
             size, correlation_id = RESPONSE_HEAD.unpack_from(data, position)
@@ -214,7 +231,9 @@ class FrameStream:
             self._send(data)
 
     def _pass_part(self, data: bytes) -> bool:
-        """Apply the decision about the current frame to a part of it; return False if that ended the connection."""
+        """Apply the decision about the current frame to a part of it; return False if that ended
+        the connection.
+        """
         if self._copy_callbacks:
             self._copy += data
         if 0 <= self._cut_after <= self._passed + len(data):

@@ -8,7 +8,11 @@ from kraftsim.faults.field import CLIENTS, Watch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
-    """A frame whose header was read. `size_bytes` includes its size field; the API key of a response is that of its request, -1 if unknown."""
+    """A frame whose header was read.
+
+    `size_bytes` includes its size field; the API key of a response is that of its request, -1 if
+    unknown.
+    """
 
     api_key: int
     correlation_id: int
@@ -74,8 +78,13 @@ class FrameWatches:
             and watch.connection in (None, frame.connection)
             and watch.not_connection != frame.connection
             and watch.correlation_id in (None, frame.correlation_id)
-            and not (watch.sent_by_node and (frame.server if frame.is_response else frame.client) not in self._node_names)
+            and not (
+                watch.sent_by_node
+                and (frame.server if frame.is_response else frame.client) not in self._node_names
+            )
         )
 
     def _is_called(self, name: str, wanted: str | None) -> bool:
-        return wanted is None or wanted == name or (wanted == CLIENTS and name not in self._node_names)
+        return (
+            wanted is None or wanted == name or (wanted == CLIENTS and name not in self._node_names)
+        )

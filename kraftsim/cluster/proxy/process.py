@@ -43,7 +43,10 @@ def proxy_plan(spec: ClusterSpec, *, follows_frames: bool) -> Plan:
 
 
 class ProxyProcess:
-    """The proxy of one cluster. It ends with its parent, however that ends: its standard input is a pipe from it."""
+    """The proxy of one cluster.
+
+    It ends with its parent, however that ends: its standard input is a pipe from it.
+    """
 
     def __init__(self, plan: Plan, directory: RunDirectory) -> None:
         self._plan = plan
@@ -64,14 +67,22 @@ class ProxyProcess:
         return self._process.pid
 
     async def start(self) -> None:
-        """Start it and return when it listens for every node: nodes may connect at once. Raises ProxyFailed."""
+        """Start it and return when it listens for every node: nodes may connect at once.
+
+        Raises ProxyFailed.
+        """
         self._launch()
         clock = RealClock(0)
         give_up_at_ms = clock.monotonic_ms() + READY_MS
         while not self._state_file.exists():
             if not self.is_running or clock.monotonic_ms() > give_up_at_ms:
                 self.stop()
-                output = self._directory.human_log(PROXY).read_text(errors="replace").strip().splitlines()
+                output = (
+                    self._directory.human_log(PROXY)
+                    .read_text(errors="replace")
+                    .strip()
+                    .splitlines()
+                )
                 raise ProxyFailed(output[-1] if output else "the proxy did not start")
             await asyncio.sleep(POLL_SECONDS)
         state = msgspec.json.decode(self._state_file.read_bytes(), type=ProxyState)
@@ -99,7 +110,13 @@ class ProxyProcess:
         self._state_file.unlink(missing_ok=True)
         with open(self._directory.human_log(PROXY), "wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "kraftsim.cluster.proxy", str(plan_file), str(self._state_file)],
+                [
+                    sys.executable,
+                    "-m",
+                    "kraftsim.cluster.proxy",
+                    str(plan_file),
+                    str(self._state_file),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -71,7 +71,11 @@ class Halved:
     @property
     def effect(self) -> Effect:
         """Bytes that were sent on half-open connections."""
-        return Effect(touched_bytes=self.swallowed_bytes, connections=len(self.deceived), closed=len(self.believing))
+        return Effect(
+            touched_bytes=self.swallowed_bytes,
+            connections=len(self.deceived),
+            closed=len(self.believing),
+        )
 
 
 class Proxy:
@@ -86,7 +90,9 @@ class Proxy:
         self.conditions = Conditions(names)
         self.watches = FrameWatches(names)
         self._plan = plan
-        self._names_at = {post.outgoing_host: post.name for post in plan.posts if post.outgoing_host is not None}
+        self._names_at = {
+            post.outgoing_host: post.name for post in plan.posts if post.outgoing_host is not None
+        }
         self._names_by_client_id = _client_ids(plan)
         self._servers: list[asyncio.AbstractServer] = []
         self._holds: dict[int, Hold] = {}
@@ -98,7 +104,11 @@ class Proxy:
     async def open(self) -> None:
         """Listen for every node. Raises OSError naming the address."""
         for post in self._plan.posts:
-            self._servers.append(await self.loop.create_server(self._acceptor(post), post.host, post.port, backlog=512))
+            self._servers.append(
+                await self.loop.create_server(
+                    self._acceptor(post), post.host, post.port, backlog=512
+                )
+            )
 
     def close(self) -> None:
         """End everything."""
@@ -110,7 +120,8 @@ class Proxy:
     def _acceptor(self, post: Post) -> Callable[[], asyncio.Protocol]:
         return lambda: Relay(self, post).near
 
-    # Callbacks of connections -----------------------------------------------------------------------------------------------------------------------
+    # Callbacks of connections
+    # ----------------------------------------------------------------------------------------------
 
     def next_connection(self) -> int:
         """Return a number for a new connection."""
@@ -122,9 +133,13 @@ class Proxy:
         return self._names_at.get(host)
 
     def name_of_client(self, client_id: str) -> str:
-        """Return the node with this client id, where nodes have no address of their own; else the client id itself."""
+        """Return the node with this client id, where nodes have no address of their own; else the
+        client id itself.
+        """
         fetcher = FETCHER.fullmatch(client_id)
-        return self._names_by_client_id.get(fetcher[1] if fetcher is not None else client_id, client_id)
+        return self._names_by_client_id.get(
+            fetcher[1] if fetcher is not None else client_id, client_id
+        )
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Run something beside."""
@@ -142,7 +157,9 @@ class Proxy:
         """A frame is held: notify the client whose watch it matched."""
         number = self._next_hold
         self._next_hold += 1
-        self._holds[number] = Hold(post, flow, frame.connection, waiting.watch.moment != "after", waiting.tell)
+        self._holds[number] = Hold(
+            post, flow, frame.connection, waiting.watch.moment != "after", waiting.tell
+        )
         waiting.tell(
             FrameHeld(
                 watch=waiting.number,
@@ -157,12 +174,16 @@ class Proxy:
             )
         )
 
-    async def _send_alone(self, hold: Hold, number: int, frame: bytes, after_seconds: float) -> None:
+    async def _send_alone(
+        self, hold: Hold, number: int, frame: bytes, after_seconds: float
+    ) -> None:
         """Send a frame on a new connection, and report whether an answer arrives."""
         await asyncio.sleep(after_seconds)
         try:
             async with asyncio.timeout(ALONE_SECONDS):
-                reader, writer = await asyncio.open_connection(hold.post.behind_host, hold.post.behind_port)
+                reader, writer = await asyncio.open_connection(
+                    hold.post.behind_host, hold.post.behind_port
+                )
                 writer.write(frame)
                 answer = await reader.read(READ_BYTES)
                 writer.close()
@@ -171,10 +192,14 @@ class Proxy:
         if answer:
             hold.tell(FrameReport(hold=number, what=ANSWERED, size_bytes=len(answer)))
 
-    # Orders -----------------------------------------------------------------------------------------------------------------------------------------
+    # Orders
+    # ----------------------------------------------------------------------------------------------
 
     def carry_out(self, number: int, order: Order, notify: Notify) -> Answer:
-        """Carry out a request; `notify` is called with frames that match a watch of this request. Raises NotDone."""
+        """Carry out a request; `notify` is called with frames that match a watch of this request.
+
+        Raises NotDone.
+        """
         match order:
             case Impose(links=links, condition=condition):
                 return Answer(id=number, number=self.conditions.impose(links, condition))
@@ -201,7 +226,9 @@ class Proxy:
                 return Answer(id=number)
 
     def forget(self, notify: Notify) -> None:
-        """The control client has disconnected and cannot decide about its held frames any more, so they pass."""
+        """The control client has disconnected and cannot decide about its held frames any more, so
+        they pass.
+        """
         self.watches.remove_those_of(notify)
         for number in [number for number, hold in self._holds.items() if hold.tell == notify]:
             self._holds.pop(number).flow.thaw()
@@ -209,7 +236,11 @@ class Proxy:
     def _over(self, links: tuple[Link, ...]) -> list[Relay]:
         """Return the connections that use one of the links."""
         flows = {flow for state in self.conditions.over(links) for flow in state.flows}
-        return [relay for relay in self.relays.values() if relay.requests in flows or relay.responses in flows]
+        return [
+            relay
+            for relay in self.relays.values()
+            if relay.requests in flows or relay.responses in flows
+        ]
 
     def _lift(self, number: int) -> Effect:
         if number in self._halved:
@@ -226,8 +257,12 @@ class Proxy:
             if order.gone is not None:
                 near_believes = relay.post.name == order.gone
             else:
-                near_believes = order.believer == BELIEVER_CONNECTED or (order.believer == BELIEVER_ANY and self.random.random() < HALF)
-            if relay.halve(near_believes=near_believes, on_bytes=partial(halved.swallow, relay.number)):
+                near_believes = order.believer == BELIEVER_CONNECTED or (
+                    order.believer == BELIEVER_ANY and self.random.random() < HALF
+                )
+            if relay.halve(
+                near_believes=near_believes, on_bytes=partial(halved.swallow, relay.number)
+            ):
                 halved.believing.append(relay.number)
         number = self.conditions.next_number()
         self._halved[number] = halved
@@ -238,7 +273,12 @@ class Proxy:
         if only_one and reset:
             reset = [self.random.choice(reset)]
         busy = [relay for relay in reset if relay.is_busy]
-        lost = sum(flow.queued_bytes for relay in reset for flow in (relay.requests, relay.responses) if flow is not None)
+        lost = sum(
+            flow.queued_bytes
+            for relay in reset
+            for flow in (relay.requests, relay.responses)
+            if flow is not None
+        )
         for relay in reset:
             relay.reset()
         return Effect(touched_bytes=lost, connections=len(busy), closed=len(reset))
@@ -259,7 +299,11 @@ class Proxy:
             case "send":
                 frames.is_under_way = True
             case "repeat":
-                frames.copy(lambda frame: self.spawn(self._send_alone(hold, order.hold, frame, order.value / 1000)))
+                frames.copy(
+                    lambda frame: self.spawn(
+                        self._send_alone(hold, order.hold, frame, order.value / 1000)
+                    )
+                )
             case "delay":
                 del self._holds[order.hold]
                 frames.is_under_way = True
@@ -268,11 +312,16 @@ class Proxy:
                 del self._holds[order.hold]
                 hold.flow.thaw()
             case other:
-                raise NotDone(f"a held frame can pass, be cut, swallowed, sent, delayed or repeated, not {other!r}")
+                raise NotDone(
+                    "a held frame can pass, be cut, swallowed, sent, delayed or repeated, not "
+                    f"{other!r}"
+                )
 
 
 def _client_ids(plan: Plan) -> dict[str, str]:
-    """The client ids of nodes without an address of their own: as replicas of the quorum, and towards controllers."""
+    """The client ids of nodes without an address of their own: as replicas of the quorum, and
+    towards controllers.
+    """
     named = {}
     for post in plan.posts:
         if post.outgoing_host is None:

@@ -1,7 +1,8 @@
-"""One connection through the proxy: a near end, from which a client or a node connected, and a far end at the node itself.
+"""One connection through the proxy: a near end, from which a client or a node connected, and a far
+end at the node itself.
 
-The source is known by its address, where every node has one of its own, and else by the client id of the first request: nodes use their id as
-the client id, and other clients anything else.
+The source is known by its address, where every node has one of its own, and else by the client id
+of the first request: nodes use their id as the client id, and other clients anything else.
 """
 
 import asyncio
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 CLIENT_ID_AT: Final = 12
-"""The position of the client id in a request: behind size, API key, version and correlation id (request header 1 and 2)."""
+"""The position of the client id in a request: behind size, API key, version and correlation id
+(request header 1 and 2).
+"""
 NAME_BYTES_MAX: Final = 256
 
 
@@ -48,11 +51,14 @@ class Relay:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request waits for its answer, as far as the proxy can see, or bytes wait here."""
+        """Whether a request waits for its answer, as far as the proxy can see, or bytes wait
+        here.
+        """
         flows = [flow for flow in (self.requests, self.responses) if flow is not None]
         return self.is_unanswered or any(flow.queued_bytes for flow in flows)
 
-    # The near end: identify the source -----------------------------------------------------------------------------------------------------------
+    # The near end: identify the source
+    # ----------------------------------------------------------------------------------------------
 
     def dialled(self, host: str) -> None:
         """The near end is connected, from an address."""
@@ -79,7 +85,10 @@ class Relay:
     def _recognised(self, source: str) -> None:
         self.source = source
         proxy, node = self._proxy, self.post.name
-        to_node, from_node = proxy.conditions.state(source, node), proxy.conditions.state(node, source)
+        to_node, from_node = (
+            proxy.conditions.state(source, node),
+            proxy.conditions.state(node, source),
+        )
         refusing = [link for link in (to_node, from_node) if link.refuses]
         if refusing:
             for link in refusing:
@@ -91,7 +100,11 @@ class Relay:
         self.requests.source = self.responses.target = self.near.transport
         if proxy.follows_frames and self.post.speaks_kafka:
             self._follow_frames(self.requests, self.responses)
-        waiting = [link for link in (to_node, from_node) if link.ignores or (link.holds and link is to_node)]
+        waiting = [
+            link
+            for link in (to_node, from_node)
+            if link.ignores or (link.holds and link is to_node)
+        ]
         for link in waiting:
             link.touch_connect(self.number)
         if not waiting:
@@ -114,17 +127,24 @@ class Relay:
                 on_due=partial(self._proxy.hold, self.post, flow),
             )
 
-    # The far end: connect when the link permits ----------------------------------------------------------------------------------------------
+    # The far end: connect when the link permits
+    # ----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Connect to the node, once, unless a condition leaves new connections unanswered at the moment."""
-        if not self._has_begun and not any(flow is not None and flow.link.ignores for flow in (self.requests, self.responses)):
+        """Connect to the node, once, unless a condition leaves new connections unanswered at the
+        moment.
+        """
+        if not self._has_begun and not any(
+            flow is not None and flow.link.ignores for flow in (self.requests, self.responses)
+        ):
             self._has_begun = True
             self._proxy.spawn(self._connect())
 
     async def _connect(self) -> None:
         try:
-            await self._loop.create_connection(lambda: self.far, self.post.behind_host, self.post.behind_port)
+            await self._loop.create_connection(
+                lambda: self.far, self.post.behind_host, self.post.behind_port
+            )
         except OSError:
             self.reset()
             return
@@ -139,7 +159,9 @@ class Relay:
         near, far = self.near.transport, self.far.transport
         if near is None or far is None or self.requests is None or self.responses is None:
             return False
-        kept, dropped = (self.requests, self.responses) if near_believes else (self.responses, self.requests)
+        kept, dropped = (
+            (self.requests, self.responses) if near_believes else (self.responses, self.requests)
+        )
         gone = self.far if near_believes else self.near
         gone.is_forgotten = True
         dropped.drop()
@@ -147,7 +169,8 @@ class Relay:
         _break(far if near_believes else near)
         return True
 
-    # Ends -----------------------------------------------------------------------------------------------------------------------------------------
+    # Ends
+    # ----------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Reset both ends: pending requests fail, and bytes in flight are lost."""
@@ -173,7 +196,9 @@ class Relay:
 
 
 class _End(asyncio.Protocol, ABC):
-    """What both ends have in common: bytes go into one flow, and write back-pressure applies to the other."""
+    """What both ends have in common: bytes go into one flow, and write back-pressure applies to the
+    other.
+    """
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
@@ -195,7 +220,9 @@ class _End(asyncio.Protocol, ABC):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end is gone: bytes for it are discarded, and bytes that it sent are still delivered."""
+        """The end is gone: bytes for it are discarded, and bytes that it sent are still
+        delivered.
+        """
         if self.is_forgotten:
             return
         into, out_of = self._into(), self._out_of()
@@ -233,7 +260,10 @@ class NearEnd(_End):
     """The end from which the connection was opened."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Identify the client by its address. A client that reset the connection before `accept` has none."""
+        """Identify the client by its address.
+
+        A client that reset the connection before `accept` has none.
+        """
         super().connection_made(transport)
         address = transport.get_extra_info("peername")
         if address is None:
@@ -292,7 +322,9 @@ def _break(transport: asyncio.Transport) -> None:
 
 
 def client_id_of(begin: bytes) -> str | None:
-    """Return the client id in the first bytes of a request; None while more bytes are needed, CLIENTS for bytes that are not a request."""
+    """Return the client id in the first bytes of a request; None while more bytes are needed,
+    CLIENTS for bytes that are not a request.
+    """
     if len(begin) < CLIENT_ID_AT + 2:
         return None
     size = int.from_bytes(begin[CLIENT_ID_AT : CLIENT_ID_AT + 2], "big", signed=True)

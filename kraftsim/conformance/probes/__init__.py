@@ -1,1 +1,3 @@
-"""Probes: short conversations of raw requests that are sent to Apache Kafka and to kraftsim; the responses are compared and published."""
+"""Probes: short conversations of raw requests that are sent to Apache Kafka and to kraftsim; the
+responses are compared and published.
+"""

@@ -13,9 +13,17 @@ Answers = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 def compare(asked: Probe, returned: Mapping[str, Sequence[str]]) -> dict[str, bool]:
-    """Return the differences of one probe: between releases of Apache Kafka, and between kraftsim and the release that it emulates."""
+    """Return the differences of one probe: between releases of Apache Kafka, and between kraftsim
+    and the release that it emulates.
+    """
     theirs = [name for name in returned if not name.startswith(OURS)]
-    pairs = [(name, other) for name in returned if name.startswith(OURS) for other in theirs if line_of(name) == line_of(other)]
+    pairs = [
+        (name, other)
+        for name in returned
+        if name.startswith(OURS)
+        for other in theirs
+        if line_of(name) == line_of(other)
+    ]
     return {
         "since_4": any(not are_alike(returned[theirs[0]], returned[name]) for name in theirs[1:]),
         "ours": any(not are_alike(returned[name], returned[other]) for name, other in pairs),
@@ -23,14 +31,18 @@ def compare(asked: Probe, returned: Mapping[str, Sequence[str]]) -> dict[str, bo
 
 
 def unexplained(chosen: Sequence[tuple[str, Probe]], found: Answers) -> list[str]:
-    """Return the errors: a difference without an explanation, or an explanation without a difference."""
+    """Return the errors: a difference without an explanation, or an explanation without a
+    difference.
+    """
     troubles = []
     for title, asked in chosen:
         returned = {name: answers[title] for name, answers in found.items()}
         for kind, differs in compare(asked, returned).items():
             why = getattr(asked, kind)
             if differs and not why:
-                troubles.append(f"{title}: differs ({kind}) without an explanation: {dict(returned)}")
+                troubles.append(
+                    f"{title}: differs ({kind}) without an explanation: {dict(returned)}"
+                )
             if why and not differs:
                 troubles.append(f"{title}: says why it differs ({kind}), and does not")
     return troubles

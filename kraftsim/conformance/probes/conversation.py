@@ -1,7 +1,8 @@
-"""The conversation of one probe: its clients, their names, and what each of them has received so far.
+"""The conversation of one probe: its clients, their names, and what each of them has received so
+far.
 
-Names are new for each probe, so that probes are independent. All requests go to one address: a single node that
-hosts all coordinators.
+Names are new for each probe, so that probes are independent. All requests go to one address: a
+single node that hosts all coordinators.
 """
 
 import time
@@ -76,16 +77,25 @@ class Conversation:
         self.peer = self.target.peer()
 
     def producer(self, client_name: str) -> Producer:
-        """Return a producer by its short name; the one called nobody has an id that was never allocated."""
+        """Return a producer by its short name; the one called nobody has an id that was never
+        allocated.
+        """
         if client_name not in self.producers:
             self.producers[client_name] = Producer(f"{self.word}-{client_name}")
             if client_name == UNKNOWN_ID:
-                self.producers[client_name].producer_id, self.producers[client_name].producer_epoch = NOBODYS_ID, 0
+                (
+                    self.producers[client_name].producer_id,
+                    self.producers[client_name].producer_epoch,
+                ) = NOBODYS_ID, 0
         return self.producers[client_name]
 
     def member(self, client_name: str) -> Member:
-        """Return a member by its short name; one that never joined has an id unknown to the group."""
-        return self.members.get(client_name) or Member(member_id=f"{self.word}-{client_name}" if client_name else "")
+        """Return a member by its short name; one that never joined has an id unknown to the
+        group.
+        """
+        return self.members.get(client_name) or Member(
+            member_id=f"{self.word}-{client_name}" if client_name else ""
+        )
 
     @property
     def topic(self) -> str:
@@ -110,11 +120,16 @@ class Conversation:
         return self._group
 
     def topic_named(self, word: str) -> str:
-        """Return the probe's topic for the empty name, else a topic of another name, which need not exist."""
+        """Return the probe's topic for the empty name, else a topic of another name, which need not
+        exist.
+        """
         return word or self.topic
 
     def letter(self, producer_id: int) -> str:
-        """Return a letter for a producer id: A for the first one in this probe. Ids themselves differ from run to run."""
+        """Return a letter for a producer id: A for the first one in this probe.
+
+        Ids themselves differ from run to run.
+        """
         if producer_id < 0:
             return str(producer_id)
         if producer_id == NOBODYS_ID:

@@ -1,6 +1,12 @@
 """Probes of transactional batches, markers, and read_committed fetches."""
 
-from kraftsim.conformance.probes.partition_steps import DescribeProducers, ListOffset, Marker, Read, produce
+from kraftsim.conformance.probes.partition_steps import (
+    DescribeProducers,
+    ListOffset,
+    Marker,
+    Read,
+    produce,
+)
 from kraftsim.conformance.probes.probe import Chapter, probe
 from kraftsim.conformance.probes.reasons import OPEN_IN_ITS_EPOCH_ONLY
 from kraftsim.conformance.probes.transaction_steps import Add, Describe, abort, commit, init, once
@@ -12,8 +18,22 @@ FREE = DescribeProducers(until_ended=True)
 CHAPTER = Chapter(
     title="Batches, markers, fetches",
     probes=(
-        *(probe(f"a batch to a partition that was not added, version {version}", init(), produce(version=version)) for version in (3, 8, 9, 10, 11)),
-        probe("a batch to a partition that was not added, version 12", init(), produce(version=12), Describe(), commit(version=5), DONE),
+        *(
+            probe(
+                f"a batch to a partition that was not added, version {version}",
+                init(),
+                produce(version=version),
+            )
+            for version in (3, 8, 9, 10, 11)
+        ),
+        probe(
+            "a batch to a partition that was not added, version 12",
+            init(),
+            produce(version=12),
+            Describe(),
+            commit(version=5),
+            DONE,
+        ),
         probe(
             "a batch to a partition that was not added, after one to an added partition",
             init(),
@@ -22,7 +42,14 @@ CHAPTER = Chapter(
             produce(partition=1),
             produce(version=11, partition=1),
         ),
-        probe("a batch to an added partition, any version", init(), Add(), produce(0, version=3), produce(1, version=8), produce(2, version=11)),
+        probe(
+            "a batch to an added partition, any version",
+            init(),
+            Add(),
+            produce(0, version=3),
+            produce(1, version=8),
+            produce(2, version=11),
+        ),
         probe(
             "version 12 after the partition was added by the leader",
             init(),
@@ -46,7 +73,12 @@ CHAPTER = Chapter(
             produce(version=12, id_of="b"),
             produce(version=12, name="unknown"),
         ),
-        probe("an unknown transactional id", init(), produce(name="unknown"), produce(version=11, name="unknown")),
+        probe(
+            "an unknown transactional id",
+            init(),
+            produce(name="unknown"),
+            produce(version=11, name="unknown"),
+        ),
         probe(
             "another producer's id, an unallocated id",
             init(),
@@ -66,10 +98,23 @@ CHAPTER = Chapter(
             produce(client_name="b"),
             Read(committed=False),
         ),
-        probe("an older epoch", init(), init(), Add(), produce(epoch=-1), produce(version=11, epoch=-1)),
+        probe(
+            "an older epoch",
+            init(),
+            init(),
+            Add(),
+            produce(epoch=-1),
+            produce(version=11, epoch=-1),
+        ),
         probe("a future epoch", init(), Add(), produce(epoch=1), produce(version=11, epoch=1)),
         probe(
-            "an older epoch, after a batch with the current one", init(), init(), Add(), produce(), produce(epoch=-1), produce(version=11, epoch=-1)
+            "an older epoch, after a batch with the current one",
+            init(),
+            init(),
+            Add(),
+            produce(),
+            produce(epoch=-1),
+            produce(version=11, epoch=-1),
         ),
         probe(
             "a future epoch, after a batch with the current one",
@@ -81,10 +126,31 @@ CHAPTER = Chapter(
             since_4=OPEN_IN_ITS_EPOCH_ONLY,
         ),
         probe("an empty transactional id", init(), Add(), produce(name="")),
-        probe("no transactional id, and a transactional batch", init(), Add(), produce(nameless=True)),
-        probe("no transactional id, and a transactional batch after another", init(), Add(), produce(), produce(1, nameless=True)),
-        probe("a transactional id, and a non-transactional batch", init(), Add(), produce(plain=True), Read(until_stable=True)),
-        probe("a non-transactional batch in a transaction", init(), Add(), produce(), produce(1, plain=True), Read(committed=False)),
+        probe(
+            "no transactional id, and a transactional batch", init(), Add(), produce(nameless=True)
+        ),
+        probe(
+            "no transactional id, and a transactional batch after another",
+            init(),
+            Add(),
+            produce(),
+            produce(1, nameless=True),
+        ),
+        probe(
+            "a transactional id, and a non-transactional batch",
+            init(),
+            Add(),
+            produce(plain=True),
+            Read(until_stable=True),
+        ),
+        probe(
+            "a non-transactional batch in a transaction",
+            init(),
+            Add(),
+            produce(),
+            produce(1, plain=True),
+            Read(committed=False),
+        ),
         probe(
             "a non-transactional batch of a transactional producer without a transaction",
             init(),
@@ -100,12 +166,45 @@ CHAPTER = Chapter(
             commit(),
             DONE,
         ),
-        probe("acks 1 and acks 0 in a transaction", init(), Add(), produce(acks=1), produce(1, acks=1), Read(committed=False)),
-        probe("a first batch that does not start at sequence 0", init(), Add(), produce(5), produce(version=11), produce(6)),
-        probe("a sequence gap", init(), Add(), produce(), produce(2), produce(1)),
-        probe("a duplicate batch", init(), Add(), produce(), produce(1), produce(0), produce(1), Read(committed=False)),
         probe(
-            "a duplicate batch of a committed transaction", init(), Add(), produce(), commit(), DONE, FREE, produce(0), Add(), produce(0), produce(1)
+            "acks 1 and acks 0 in a transaction",
+            init(),
+            Add(),
+            produce(acks=1),
+            produce(1, acks=1),
+            Read(committed=False),
+        ),
+        probe(
+            "a first batch that does not start at sequence 0",
+            init(),
+            Add(),
+            produce(5),
+            produce(version=11),
+            produce(6),
+        ),
+        probe("a sequence gap", init(), Add(), produce(), produce(2), produce(1)),
+        probe(
+            "a duplicate batch",
+            init(),
+            Add(),
+            produce(),
+            produce(1),
+            produce(0),
+            produce(1),
+            Read(committed=False),
+        ),
+        probe(
+            "a duplicate batch of a committed transaction",
+            init(),
+            Add(),
+            produce(),
+            commit(),
+            DONE,
+            FREE,
+            produce(0),
+            Add(),
+            produce(0),
+            produce(1),
         ),
         probe(
             "sequences continue after a commit",
@@ -134,10 +233,26 @@ CHAPTER = Chapter(
             Read(committed=False),
         ),
         probe(
-            "a batch after a commit, without being added again", init(), Add(), produce(), commit(), DONE, FREE, produce(1), produce(1, version=11)
+            "a batch after a commit, without being added again",
+            init(),
+            Add(),
+            produce(),
+            commit(),
+            DONE,
+            FREE,
+            produce(1),
+            produce(1, version=11),
         ),
         probe(
-            "a batch after an abort, without being added again", init(), Add(), produce(), abort(), UNDONE, FREE, produce(1), produce(1, version=11)
+            "a batch after an abort, without being added again",
+            init(),
+            Add(),
+            produce(),
+            abort(),
+            UNDONE,
+            FREE,
+            produce(1),
+            produce(1, version=11),
         ),
         probe(
             "a zombie's batch, when its successor's fence has reached the partition",
@@ -148,13 +263,36 @@ CHAPTER = Chapter(
             init(until_free=True),
             produce(1, epoch=-2),
         ),
-        probe("a zombie's batch, when its successor has not written here", init(), init(), Add(), produce(epoch=-1, version=11)),
+        probe(
+            "a zombie's batch, when its successor has not written here",
+            init(),
+            init(),
+            Add(),
+            produce(epoch=-1, version=11),
+        ),
         probe("a control batch in a Produce request", init(), Add(), produce(is_marker=True)),
-        probe("a topic that does not exist", init(), produce(topic="nowhere"), produce(version=11, topic="nowhere")),
-        probe("a partition that does not exist", init(), produce(partition=7), produce(version=11, partition=7)),
+        probe(
+            "a topic that does not exist",
+            init(),
+            produce(topic="nowhere"),
+            produce(version=11, topic="nowhere"),
+        ),
+        probe(
+            "a partition that does not exist",
+            init(),
+            produce(partition=7),
+            produce(version=11, partition=7),
+        ),
         # Markers, which any client may send if there is no authorizer.
         probe(
-            "a commit marker ends the open transaction in the partition", init(), Add(), produce(), Marker(), DescribeProducers(), Read(), Describe()
+            "a commit marker ends the open transaction in the partition",
+            init(),
+            Add(),
+            produce(),
+            Marker(),
+            DescribeProducers(),
+            Read(),
+            Describe(),
         ),
         probe(
             "an abort marker ends the open transaction in the partition",
@@ -167,7 +305,9 @@ CHAPTER = Chapter(
             Describe(),
         ),
         probe("a marker, version 0", init(), Add(), produce(), Marker(version=0)),
-        probe("a marker, version 2", init(), Add(), produce(), Marker(version=2), DescribeProducers()),
+        probe(
+            "a marker, version 2", init(), Add(), produce(), Marker(version=2), DescribeProducers()
+        ),
         probe(
             "a marker, version 2, with transaction.version 2",
             init(),
@@ -176,10 +316,42 @@ CHAPTER = Chapter(
             Marker(version=2, transaction_version=2),
             Marker(version=2, transaction_version=2, epoch=1),
         ),
-        probe("a repeated marker", init(), Add(), produce(), Marker(), Marker(), Marker(commits=False), Read()),
-        probe("a marker of an unknown producer", Marker(client_name="nobody"), Read(), DescribeProducers()),
-        probe("a marker with an older epoch", init(), init(), Add(), produce(), Marker(epoch=-1), DescribeProducers(), Read()),
-        probe("a marker with a future epoch", init(), Add(), produce(), Marker(epoch=1), DescribeProducers(), produce(1), produce(0, epoch=1)),
+        probe(
+            "a repeated marker",
+            init(),
+            Add(),
+            produce(),
+            Marker(),
+            Marker(),
+            Marker(commits=False),
+            Read(),
+        ),
+        probe(
+            "a marker of an unknown producer",
+            Marker(client_name="nobody"),
+            Read(),
+            DescribeProducers(),
+        ),
+        probe(
+            "a marker with an older epoch",
+            init(),
+            init(),
+            Add(),
+            produce(),
+            Marker(epoch=-1),
+            DescribeProducers(),
+            Read(),
+        ),
+        probe(
+            "a marker with a future epoch",
+            init(),
+            Add(),
+            produce(),
+            Marker(epoch=1),
+            DescribeProducers(),
+            produce(1),
+            produce(0, epoch=1),
+        ),
         probe(
             "a marker with an old coordinator epoch",
             init(),
@@ -201,10 +373,27 @@ CHAPTER = Chapter(
             commit(),
             Describe(),
         ),
-        probe("a marker with coordinator epoch -1", init(), Add(), produce(), Marker(coordinator_epoch=-1), DescribeProducers()),
-        probe("a marker for a partition that does not exist", init(), Marker(places=(("", (7,)),)), Marker(places=(("nowhere", (0,)),))),
         probe(
-            "a marker for two partitions, one of which does not exist", init(), Add(), produce(), Marker(places=(("", (0, 7)),)), DescribeProducers()
+            "a marker with coordinator epoch -1",
+            init(),
+            Add(),
+            produce(),
+            Marker(coordinator_epoch=-1),
+            DescribeProducers(),
+        ),
+        probe(
+            "a marker for a partition that does not exist",
+            init(),
+            Marker(places=(("", (7,)),)),
+            Marker(places=(("nowhere", (0,)),)),
+        ),
+        probe(
+            "a marker for two partitions, one of which does not exist",
+            init(),
+            Add(),
+            produce(),
+            Marker(places=(("", (0, 7)),)),
+            DescribeProducers(),
         ),
         probe("a marker for no partition", init(), Marker(places=())),
         probe(
@@ -221,7 +410,14 @@ CHAPTER = Chapter(
             Read(until_stable=True),
         ),
         probe(
-            "a commit after an administrator's abort marker", init(), Add(), produce(), Marker(commits=False), commit(), DONE, Read(until_stable=True)
+            "a commit after an administrator's abort marker",
+            init(),
+            Add(),
+            produce(),
+            Marker(commits=False),
+            commit(),
+            DONE,
+            Read(until_stable=True),
         ),
         # What readers see.
         probe(
@@ -293,8 +489,23 @@ CHAPTER = Chapter(
             Read(until_stable=True),
             Read(offset=2),
         ),
-        probe("a read_uncommitted fetch lists no aborted transactions", init(), Add(), produce(), abort(), UNDONE, FREE, Read(committed=False)),
-        probe("an empty partition", Read(), ListOffset(committed=True), ListOffset(), DescribeProducers()),
+        probe(
+            "a read_uncommitted fetch lists no aborted transactions",
+            init(),
+            Add(),
+            produce(),
+            abort(),
+            UNDONE,
+            FREE,
+            Read(committed=False),
+        ),
+        probe(
+            "an empty partition",
+            Read(),
+            ListOffset(committed=True),
+            ListOffset(),
+            DescribeProducers(),
+        ),
         probe(
             "the offsets of a partition with an open transaction",
             init(),
@@ -323,7 +534,20 @@ CHAPTER = Chapter(
             Read(offset=3),
             Read(committed=False, offset=3),
         ),
-        probe("a producer with an open transaction is described", init(), Add(), produce(0, records=3), DescribeProducers(), commit(), DONE, FREE),
-        probe("producers of partitions that do not exist", DescribeProducers(partition=7), DescribeProducers(topic="nowhere")),
+        probe(
+            "a producer with an open transaction is described",
+            init(),
+            Add(),
+            produce(0, records=3),
+            DescribeProducers(),
+            commit(),
+            DONE,
+            FREE,
+        ),
+        probe(
+            "producers of partitions that do not exist",
+            DescribeProducers(partition=7),
+            DescribeProducers(topic="nowhere"),
+        ),
     ),
 )

@@ -1,7 +1,9 @@
-"""Probes of the last epochs of a producer id: which request returns a new producer id, and which responses are repeated on a retry.
+"""Probes of the last epochs of a producer id: which request returns a new producer id, and which
+responses are repeated on a retry.
 
 32766 is the last epoch that a producer gets, 32767 is the coordinator's own, to fence it with.
-Source: KIP-360, KIP-890; TransactionMetadata.isEpochExhausted; KAFKA-18660, KAFKA-19367, KAFKA-20090.
+Source: KIP-360, KIP-890; TransactionMetadata.isEpochExhausted; KAFKA-18660, KAFKA-19367,
+KAFKA-20090.
 """
 
 from kraftsim.conformance.probes.partition_steps import Read, produce
@@ -26,16 +28,55 @@ LOST = (Twin(), init(keeps=True))
 CHAPTER = Chapter(
     title="The last epochs",
     probes=(
-        probe("repeated InitProducerId at epoch 32765", worn(LAST_BUT_ONE), init(), init(), init(), Describe()),
+        probe(
+            "repeated InitProducerId at epoch 32765",
+            worn(LAST_BUT_ONE),
+            init(),
+            init(),
+            init(),
+            Describe(),
+        ),
         probe("InitProducerId at epoch 32766", worn(LAST), init(), Describe(), init()),
         probe("InitProducerId at epoch 32767", worn(BEYOND), init(), Describe()),
-        probe("InitProducerId at epoch 32767 after a fence", worn(BEYOND, status=ABORTED), init(), Describe()),
-        probe("own id and epoch at 32765", worn(LAST_BUT_ONE), init(keeps=True), init(keeps=True), init(keeps=True), Describe()),
-        probe("own id and epoch at 32766, version 3", worn(LAST), init(version=3, keeps=True), Describe()),
+        probe(
+            "InitProducerId at epoch 32767 after a fence",
+            worn(BEYOND, status=ABORTED),
+            init(),
+            Describe(),
+        ),
+        probe(
+            "own id and epoch at 32765",
+            worn(LAST_BUT_ONE),
+            init(keeps=True),
+            init(keeps=True),
+            init(keeps=True),
+            Describe(),
+        ),
+        probe(
+            "own id and epoch at 32766, version 3",
+            worn(LAST),
+            init(version=3, keeps=True),
+            Describe(),
+        ),
         probe("own id and epoch at 32767", worn(BEYOND), init(keeps=True), Describe()),
-        probe("own id and the epoch before 32766", worn(LAST), init(keeps=True, epoch=-1), Describe()),
-        probe("own id and 32765, and the response is lost", worn(LAST_BUT_ONE), *LOST, init("b", keeps=True), Describe()),
-        probe("own id and 32766, and the response is lost", worn(LAST), *LOST, init("b", keeps=True), init("b", keeps=True), Describe()),
+        probe(
+            "own id and the epoch before 32766", worn(LAST), init(keeps=True, epoch=-1), Describe()
+        ),
+        probe(
+            "own id and 32765, and the response is lost",
+            worn(LAST_BUT_ONE),
+            *LOST,
+            init("b", keeps=True),
+            Describe(),
+        ),
+        probe(
+            "own id and 32766, and the response is lost",
+            worn(LAST),
+            *LOST,
+            init("b", keeps=True),
+            init("b", keeps=True),
+            Describe(),
+        ),
         probe(
             "own id and 32766, and the response is lost; another transaction began",
             worn(LAST),
@@ -46,7 +87,14 @@ CHAPTER = Chapter(
             Describe(),
             since_4=ID_BEFORE_IS_FORGOTTEN,
         ),
-        probe("own id and 32766, after another InitProducerId", worn(LAST), Twin(), init(), init("b", keeps=True), Describe()),
+        probe(
+            "own id and 32766, after another InitProducerId",
+            worn(LAST),
+            Twin(),
+            init(),
+            init("b", keeps=True),
+            Describe(),
+        ),
         probe(
             "an open transaction at 32765 is aborted first",
             worn(LAST_BUT_ONE),
@@ -137,7 +185,8 @@ CHAPTER = Chapter(
             Read(until_stable=True),
         ),
         probe(
-            "the producer at 32766 aborts, version 5, the response is lost, and the next transaction begins",
+            "the producer at 32766 aborts, version 5, the response is lost, and the next "
+            "transaction begins",
             worn(LAST),
             Add(),
             Twin(),
@@ -148,11 +197,43 @@ CHAPTER = Chapter(
             commit("b", version=5),
             Describe(),
         ),
-        probe("no transaction at 32766: abort, version 5", worn(LAST), abort(version=5), once("CompleteAbort"), Describe(), init(), Describe()),
-        probe("no transaction at 32766: commit, version 5", worn(LAST), commit(version=5), Describe()),
-        probe("no transaction at 32767: abort, version 5", worn(BEYOND), abort(version=5), once("CompleteAbort"), init(), Describe()),
-        probe("the producer at 32767 commits, version 5", worn(BEYOND), Add(), commit(version=5), Describe()),
-        probe("the producer at 32767 aborts, version 5", worn(BEYOND), Add(), produce(), abort(version=5), once("CompleteAbort"), Describe(), Read()),
+        probe(
+            "no transaction at 32766: abort, version 5",
+            worn(LAST),
+            abort(version=5),
+            once("CompleteAbort"),
+            Describe(),
+            init(),
+            Describe(),
+        ),
+        probe(
+            "no transaction at 32766: commit, version 5", worn(LAST), commit(version=5), Describe()
+        ),
+        probe(
+            "no transaction at 32767: abort, version 5",
+            worn(BEYOND),
+            abort(version=5),
+            once("CompleteAbort"),
+            init(),
+            Describe(),
+        ),
+        probe(
+            "the producer at 32767 commits, version 5",
+            worn(BEYOND),
+            Add(),
+            commit(version=5),
+            Describe(),
+        ),
+        probe(
+            "the producer at 32767 aborts, version 5",
+            worn(BEYOND),
+            Add(),
+            produce(),
+            abort(version=5),
+            once("CompleteAbort"),
+            Describe(),
+            Read(),
+        ),
         probe(
             "a transaction at 32765 times out",
             worn(LAST_BUT_ONE, timeout_ms=SHORT_MS),

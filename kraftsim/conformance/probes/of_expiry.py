@@ -1,4 +1,5 @@
-"""Probes of transactional ids that are unused for transactional.id.expiration.ms: when they expire, and the errors that their producers get.
+"""Probes of transactional ids that are unused for transactional.id.expiration.ms: when they expire,
+and the errors that their producers get.
 
 Source: KIP-98; TransactionStateManager.enableTransactionalIdExpiration, KAFKA-8710.
 """
@@ -7,7 +8,16 @@ from kraftsim.conformance.probes.group_steps import offsets
 from kraftsim.conformance.probes.of_identities import STUCK_COMMIT
 from kraftsim.conformance.probes.partition_steps import DescribeProducers, Read, produce
 from kraftsim.conformance.probes.probe import Chapter, probe
-from kraftsim.conformance.probes.transaction_steps import Add, AddOffsets, Describe, Verify, abort, commit, init, once
+from kraftsim.conformance.probes.transaction_steps import (
+    Add,
+    AddOffsets,
+    Describe,
+    Verify,
+    abort,
+    commit,
+    init,
+    once,
+)
 from kraftsim.conformance.probes.worn_steps import Gone, Pause, Twin
 
 EXPIRATION_MS = 1_200
@@ -84,6 +94,11 @@ CHAPTER = Chapter(
             Gone(),
             Read(),
         ),
-        probe("a transaction that does not complete: its id does not expire", *STUCK_COMMIT, Pause(ms=LONGER_MS), Describe()),
+        probe(
+            "a transaction that does not complete: its id does not expire",
+            *STUCK_COMMIT,
+            Pause(ms=LONGER_MS),
+            Describe(),
+        ),
     ),
 )

@@ -9,12 +9,32 @@ from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch, build_batch, split_batches
 from protocol.control_records import ControlType, build_transaction_marker, control_type
 from protocol.errors import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.k02_list_offsets import CONSUMER_REPLICA_ID, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from protocol.messages.k02_list_offsets import (
+    CONSUMER_REPLICA_ID,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from protocol.messages.k61_describe_producers import DescribeProducersRequest, DescribeProducersResponse, DescribeProducersTopic
+from protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from protocol.messages.k61_describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopic,
+)
 from protocol.records import Record
 
 NAMES_UNTIL = 12
@@ -26,7 +46,11 @@ READ_COMMITTED = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produce(Identified):
-    """A Produce with one batch. `nameless` omits the transactional id from the request, `plain` the transactional bit from the batch."""
+    """A Produce with one batch.
+
+    `nameless` omits the transactional id from the request, `plain` the transactional bit from the
+    batch.
+    """
 
     sequence: int = 0
     version: int = 9
@@ -42,8 +66,16 @@ class Produce(Identified):
         """Return the request as text."""
         kind = "marker" if self.is_marker else "plain batch" if self.plain else "batch"
         until = f" to {self.sequence + self.records - 1}" if self.records > 1 else ""
-        rest = shown(partition=self.partition or "", topic=self.topic, acks=self.acks if self.acks != ALL else "")
-        return f"Produce {self.version} {kind} {self.sequence}{until}{self.client_text()}{', no transactional id' if self.nameless else ''}{rest}"
+        rest = shown(
+            partition=self.partition or "",
+            topic=self.topic,
+            acks=self.acks if self.acks != ALL else "",
+        )
+        return (
+            f"Produce {self.version} {kind} "
+            f"{self.sequence}{until}{self.client_text()}"
+            f"{', no transactional id' if self.nameless else ''}{rest}"
+        )
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
@@ -55,16 +87,40 @@ class Produce(Identified):
         else:
             data.topic_id = conversation.topic_id
         name = None if self.nameless else self.transactional_id(conversation)
-        asked = ProduceRequest(transactional_id=name, acks=self.acks, timeout_ms=TIMEOUT_MS, topic_data=[data])
-        answer = conversation.peer.ask(asked, version, ProduceResponse).responses[0].partition_responses[0]
-        return f"ok at {answer.base_offset}" if answer.error_code == ErrorCode.NONE else named(answer.error_code)
+        asked = ProduceRequest(
+            transactional_id=name, acks=self.acks, timeout_ms=TIMEOUT_MS, topic_data=[data]
+        )
+        answer = (
+            conversation.peer.ask(asked, version, ProduceResponse)
+            .responses[0]
+            .partition_responses[0]
+        )
+        return (
+            f"ok at {answer.base_offset}"
+            if answer.error_code == ErrorCode.NONE
+            else named(answer.error_code)
+        )
 
     def _batch(self, conversation: Conversation) -> bytes:
         producer_id, epoch = self.identity(conversation)
         if self.is_marker:
-            return build_transaction_marker(commits=True, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=0, timestamp=wall_ms())
-        values = [Record(timestamp=wall_ms(), value=b"record %d" % index) for index in range(self.records)]
-        return build_batch(values, producer_id=producer_id, producer_epoch=epoch, base_sequence=self.sequence, transactional=not self.plain)
+            return build_transaction_marker(
+                commits=True,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                coordinator_epoch=0,
+                timestamp=wall_ms(),
+            )
+        values = [
+            Record(timestamp=wall_ms(), value=b"record %d" % index) for index in range(self.records)
+        ]
+        return build_batch(
+            values,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=self.sequence,
+            transactional=not self.plain,
+        )
 
 
 def produce(sequence: int = 0, **rest: object) -> Produce:
@@ -84,9 +140,19 @@ class Marker(Identified):
 
     def words(self) -> str:
         """Return the request as text."""
-        places = "" if self.places == (("", (0,)),) else " of " + ", ".join(f"{name or 'topic'} {list(rows)}" for name, rows in self.places)
-        rest = shown(coordinator_epoch=self.coordinator_epoch or "", transaction_version=self.transaction_version or "")
-        return f"WriteTxnMarkers {self.version} {'commit' if self.commits else 'abort'}{places}{self.client_text()}{rest}"
+        places = (
+            ""
+            if self.places == (("", (0,)),)
+            else " of " + ", ".join(f"{name or 'topic'} {list(rows)}" for name, rows in self.places)
+        )
+        rest = shown(
+            coordinator_epoch=self.coordinator_epoch or "",
+            transaction_version=self.transaction_version or "",
+        )
+        return (
+            f"WriteTxnMarkers {self.version} "
+            f"{'commit' if self.commits else 'abort'}{places}{self.client_text()}{rest}"
+        )
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
@@ -97,20 +163,33 @@ class Marker(Identified):
             producer_epoch=epoch,
             transaction_result=self.commits,
             coordinator_epoch=self.coordinator_epoch,
-            topics=[WritableTxnMarkerTopic(name=conversation.topic_named(name), partition_indexes=list(rows)) for name, rows in self.places],
+            topics=[
+                WritableTxnMarkerTopic(
+                    name=conversation.topic_named(name), partition_indexes=list(rows)
+                )
+                for name, rows in self.places
+            ],
         )
         if version >= 2:
             marker.transaction_version = self.transaction_version
-        answer = conversation.peer.ask(WriteTxnMarkersRequest(markers=[marker]), version, WriteTxnMarkersResponse)
+        answer = conversation.peer.ask(
+            WriteTxnMarkersRequest(markers=[marker]), version, WriteTxnMarkersResponse
+        )
         rows = sorted(
-            (topic.name, row.partition_index, row.error_code) for found in answer.markers for topic in found.topics for row in topic.partitions
+            (topic.name, row.partition_index, row.error_code)
+            for found in answer.markers
+            for topic in found.topics
+            for row in topic.partitions
         )
         return ", ".join(named(code) for _, _, code in rows) or "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Fetch from offset 0 of a partition: the batches, the aborted transactions, and LSO and HW. With `until_stable`, once LSO is HW."""
+    """Fetch from offset 0 of a partition: the batches, the aborted transactions, and LSO and HW.
+
+    With `until_stable`, once LSO is HW.
+    """
 
     committed: bool = True
     partition: int = 0
@@ -120,12 +199,18 @@ class Read:
     def words(self) -> str:
         """Return the request as text."""
         rest = shown(partition=self.partition or "", from_offset=self.offset or "")
-        return f"Fetch read_{'' if self.committed else 'un'}committed{rest}{', once no transaction is open' if self.until_stable else ''}"
+        return (
+            "Fetch "
+            f"read_{'' if self.committed else 'un'}committed{rest}"
+            f"{', once no transaction is open' if self.until_stable else ''}"
+        )
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.FETCH, FETCH_VERSION)
-        row = FetchPartition(partition=self.partition, fetch_offset=self.offset, partition_max_bytes=1 << 20)
+        row = FetchPartition(
+            partition=self.partition, fetch_offset=self.offset, partition_max_bytes=1 << 20
+        )
         asked = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
@@ -136,20 +221,31 @@ class Read:
         deadline = give_up_at()
         while True:
             found = conversation.peer.ask(asked, version, FetchResponse).responses[0].partitions[0]
-            if found.error_code or not self.until_stable or found.last_stable_offset == found.high_watermark > 0:
+            if (
+                found.error_code
+                or not self.until_stable
+                or found.last_stable_offset == found.high_watermark > 0
+            ):
                 break
             pause_until(deadline, self.words())
         if found.error_code:
             return named(found.error_code)
-        returned = [_batch_text(batch, conversation) for batch in split_batches(found.records or b"")]
-        aborted = [f"{conversation.letter(each.producer_id)} from {each.first_offset}" for each in found.aborted_transactions or ()]
+        returned = [
+            _batch_text(batch, conversation) for batch in split_batches(found.records or b"")
+        ]
+        aborted = [
+            f"{conversation.letter(each.producer_id)} from {each.first_offset}"
+            for each in found.aborted_transactions or ()
+        ]
         skipped = "null" if found.aborted_transactions is None else ", ".join(aborted) or "none"
         ends = f"LSO {found.last_stable_offset}, HW {found.high_watermark}"
         return f"{' '.join(returned) or 'nothing'}; aborted: {skipped}; {ends}"
 
 
 def _batch_text(batch: RecordBatch, conversation: Conversation) -> str:
-    """Return a batch as who[first-last], a commit marker as who!offset, an abort marker as who~offset."""
+    """Return a batch as who[first-last], a commit marker as who!offset, an abort marker as
+    who~offset.
+    """
     client_name = conversation.letter(batch.producer_id) if batch.producer_id >= 0 else "-"
     if not batch.is_control:
         return f"{client_name}[{batch.base_offset}-{batch.last_offset}]"
@@ -159,7 +255,9 @@ def _batch_text(batch: RecordBatch, conversation: Conversation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ListOffset:
-    """ListOffsets with a special timestamp: -1 latest, -2 earliest, -3 the record with the largest timestamp."""
+    """ListOffsets with a special timestamp: -1 latest, -2 earliest, -3 the record with the largest
+    timestamp.
+    """
 
     timestamp: int = -1
     committed: bool = False
@@ -169,7 +267,9 @@ class ListOffset:
     def words(self) -> str:
         """Return the request as text."""
         return (
-            f"ListOffsets {self.version} of {self.timestamp}, read_{'' if self.committed else 'un'}committed{shown(partition=self.partition or '')}"
+            f"ListOffsets {self.version} of {self.timestamp}, "
+            f"read_{'' if self.committed else 'un'}committed"
+            f"{shown(partition=self.partition or '')}"
         )
 
     def put(self, conversation: Conversation) -> str:
@@ -177,9 +277,15 @@ class ListOffset:
         version = conversation.offered(ApiKey.LIST_OFFSETS, self.version)
         row = ListOffsetsPartition(partition_index=self.partition, timestamp=self.timestamp)
         topics = [ListOffsetsTopic(name=conversation.topic, partitions=[row])]
-        asked = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=READ_COMMITTED if self.committed else 0, topics=topics)
+        asked = ListOffsetsRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            isolation_level=READ_COMMITTED if self.committed else 0,
+            topics=topics,
+        )
         found = conversation.peer.ask(asked, version, ListOffsetsResponse).topics[0].partitions[0]
-        return f"ok, {found.offset}" if found.error_code == ErrorCode.NONE else named(found.error_code)
+        return (
+            f"ok, {found.offset}" if found.error_code == ErrorCode.NONE else named(found.error_code)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,22 +299,36 @@ class DescribeProducers:
     def words(self) -> str:
         """Return the request as text."""
         return (
-            f"DescribeProducers{shown(partition=self.partition or '', topic=self.topic)}{', once no transaction is open' if self.until_ended else ''}"
+            f"DescribeProducers{shown(partition=self.partition or '', topic=self.topic)}"
+            f"{', once no transaction is open' if self.until_ended else ''}"
         )
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.DESCRIBE_PRODUCERS, 0)
-        topics = [DescribeProducersTopic(name=conversation.topic_named(self.topic), partition_indexes=[self.partition])]
+        topics = [
+            DescribeProducersTopic(
+                name=conversation.topic_named(self.topic), partition_indexes=[self.partition]
+            )
+        ]
         deadline = give_up_at()
         while True:
-            found = conversation.peer.ask(DescribeProducersRequest(topics=topics), version, DescribeProducersResponse).topics[0].partitions[0]
-            if not self.until_ended or all(row.current_txn_start_offset < 0 for row in found.active_producers):
+            found = (
+                conversation.peer.ask(
+                    DescribeProducersRequest(topics=topics), version, DescribeProducersResponse
+                )
+                .topics[0]
+                .partitions[0]
+            )
+            if not self.until_ended or all(
+                row.current_txn_start_offset < 0 for row in found.active_producers
+            ):
                 break
             pause_until(deadline, self.words())
         rows = [
-            f"{conversation.letter(row.producer_id)} epoch {row.producer_epoch}, last sequence {row.last_sequence},"
-            f" coordinator epoch {row.coordinator_epoch}, open since {row.current_txn_start_offset}"
+            f"{conversation.letter(row.producer_id)} epoch {row.producer_epoch}, last sequence "
+            f"{row.last_sequence}, coordinator epoch {row.coordinator_epoch}, open since "
+            f"{row.current_txn_start_offset}"
             for row in found.active_producers
         ]
         return named(found.error_code) if found.error_code else "; ".join(sorted(rows)) or "nobody"
@@ -228,7 +348,19 @@ class Feature:
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.API_VERSIONS, self.version)
-        answer = conversation.peer.ask(ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1"), version, ApiVersionsResponse)
-        supported = [f"{row.min_version} to {row.max_version}" for row in answer.supported_features if row.name == self.name]
-        finalized = [str(row.max_version_level) for row in answer.finalized_features if row.name == self.name]
-        return f"supported {', '.join(supported) or 'not'}, finalized {', '.join(finalized) or 'not'}"
+        answer = conversation.peer.ask(
+            ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1"),
+            version,
+            ApiVersionsResponse,
+        )
+        supported = [
+            f"{row.min_version} to {row.max_version}"
+            for row in answer.supported_features
+            if row.name == self.name
+        ]
+        finalized = [
+            str(row.max_version_level) for row in answer.finalized_features if row.name == self.name
+        ]
+        return (
+            f"supported {', '.join(supported) or 'not'}, finalized {', '.join(finalized) or 'not'}"
+        )

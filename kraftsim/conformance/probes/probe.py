@@ -1,7 +1,8 @@
 """A probe: a few requests in sequence, written as data, and the response to each.
 
-A requirement says what must be; a probe only records responses. Two nodes of the same release must give the
-same responses; if they do not, the probe has to explain it: an unexplained difference is a bug.
+A requirement says what must be; a probe only records responses. Two nodes of the same release must
+give the same responses; if they do not, the probe has to explain it: an unexplained difference is a
+bug.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,9 @@ from kraftsim.conformance.expect import Unmet
 from kraftsim.conformance.probes.conversation import Conversation, NotOffered
 
 NOT_OFFERED = "not offered"
-"""The prefix of a response where a node does not support the version of an API: ApiVersions lists what it supports, and no explanation is needed."""
+"""The prefix of a response where a node does not support the version of an API: ApiVersions lists
+what it supports, and no explanation is needed.
+"""
 
 
 class Step(Protocol):
@@ -31,8 +34,8 @@ class Step(Protocol):
 class Probe:
     """One conversation. `title` is the question and the name of the probe.
 
-    `since_4` explains why newer releases respond differently than 3.9, `ours` why kraftsim responds differently
-    than Apache Kafka: only differences are explained.
+    `since_4` explains why newer releases respond differently than 3.9, `ours` why kraftsim responds
+    differently than Apache Kafka: only differences are explained.
     """
 
     title: str
@@ -48,7 +51,10 @@ def probe(title: str, *steps: Step, since_4: str = "", ours: str = "") -> Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """Probes of one subject, in order. `settings` are configurations of the node, in addition to those for all probes."""
+    """Probes of one subject, in order.
+
+    `settings` are configurations of the node, in addition to those for all probes.
+    """
 
     title: str
     probes: Sequence[Probe]
@@ -56,10 +62,12 @@ class Chapter:
 
 
 def put(asked: Probe, conversation: Conversation) -> list[str]:
-    """Run the steps of a probe in order, and return the responses. A closed connection, or a missing response, is a response, too.
+    """Run the steps of a probe in order, and return the responses.
 
-    The conversation ends with a version that the node does not support: the following steps would depend on
-    something that did not happen.
+    A closed connection, or a missing response, is a response, too.
+
+    The conversation ends with a version that the node does not support: the following steps would
+    depend on something that did not happen.
     """
     answers: list[str] = []
     for step in asked.steps:
@@ -78,7 +86,9 @@ def put(asked: Probe, conversation: Conversation) -> list[str]:
 
 
 def are_alike(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Return whether two nodes responded alike, as far as both support the requests: after an unsupported step nothing is compared."""
+    """Return whether two nodes responded alike, as far as both support the requests: after an
+    unsupported step nothing is compared.
+    """
     for mine, others in zip(one, other, strict=False):
         if mine.startswith(NOT_OFFERED) or others.startswith(NOT_OFFERED):
             return True

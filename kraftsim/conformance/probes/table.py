@@ -2,7 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 
-from kraftsim.conformance.probes import of_adding_partitions, of_data, of_ends, of_exhausted_epochs, of_expiry, of_identities, of_offsets
+from kraftsim.conformance.probes import (
+    of_adding_partitions,
+    of_data,
+    of_ends,
+    of_exhausted_epochs,
+    of_expiry,
+    of_identities,
+    of_offsets,
+)
 from kraftsim.conformance.probes.conversation import Conversation
 from kraftsim.conformance.probes.probe import Chapter, Probe, put
 from kraftsim.conformance.probes.worn_steps import Worn
@@ -25,19 +33,34 @@ def name_of(chapter: Chapter, asked: Probe) -> str:
 
 
 def probes(only: Iterable[str] = ()) -> list[tuple[str, Probe]]:
-    """Return probes with their names: all of them, or those whose name contains one of some words. Raises KeyError for a word without a match."""
+    """Return probes with their names: all of them, or those whose name contains one of some words.
+
+    Raises KeyError for a word without a match.
+    """
     found = [(name_of(chapter, asked), asked) for chapter in CHAPTERS for asked in chapter.probes]
     assert len({name for name, _ in found}) == len(found), "probe names are unique"
     words = [word.lower() for word in only]
     for word in words:
         if not any(word in name.lower() for name, _ in found):
             raise KeyError(f"no probe name contains {word!r}")
-    return [(name, asked) for name, asked in found if not words or any(word in name.lower() for word in words)]
+    return [
+        (name, asked)
+        for name, asked in found
+        if not words or any(word in name.lower() for word in words)
+    ]
 
 
-def by_settings(chosen: Iterable[tuple[str, Probe]]) -> list[tuple[dict[str, str], list[tuple[str, Probe]]]]:
-    """Return probes by the configurations that they need; those with such configurations come first."""
-    wanted = {name_of(chapter, asked): chapter.settings for chapter in CHAPTERS for asked in chapter.probes}
+def by_settings(
+    chosen: Iterable[tuple[str, Probe]],
+) -> list[tuple[dict[str, str], list[tuple[str, Probe]]]]:
+    """Return probes by the configurations that they need; those with such configurations come
+    first.
+    """
+    wanted = {
+        name_of(chapter, asked): chapter.settings
+        for chapter in CHAPTERS
+        for asked in chapter.probes
+    }
     groups: list[tuple[dict[str, str], list[tuple[str, Probe]]]] = []
     for name, asked in chosen:
         settings = dict(wanted[name])

@@ -1,8 +1,16 @@
-"""Steps for a transaction coordinator: producer ids, partitions, EndTxn, and descriptions of transactions."""
+"""Steps for a transaction coordinator: producer ids, partitions, EndTxn, and descriptions of
+transactions.
+"""
 
 from dataclasses import dataclass
 
-from kraftsim.conformance.probes.conversation import UNKNOWN_ID, Conversation, give_up_at, named, pause_until
+from kraftsim.conformance.probes.conversation import (
+    UNKNOWN_ID,
+    Conversation,
+    give_up_at,
+    named,
+    pause_until,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -16,11 +24,23 @@ from protocol.messages.k24_add_partitions_to_txn import (
 )
 from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from protocol.messages.k65_describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from protocol.messages.k66_list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 
-PASSING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
-"""Transient errors while a block of ids is fetched or a coordinator is loading: retried, and not recorded."""
+PASSING = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Transient errors while a block of ids is fetched or a coordinator is loading: retried, and not
+recorded.
+"""
 EPOCHS_SINCE = 3
 """The first version of InitProducerId with a producer id and epoch."""
 FOR_BROKERS_SINCE = 4
@@ -32,12 +52,18 @@ BUMPS_SINCE = 5
 
 def shown(**parts: object) -> str:
     """Return the non-default arguments, for the text of a step."""
-    return "".join(f", {name.replace('_', ' ')} {value}" for name, value in parts.items() if value not in (None, "", (), False))
+    return "".join(
+        f", {name.replace('_', ' ')} {value}"
+        for name, value in parts.items()
+        if value not in (None, "", (), False)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identified:
-    """The producer, and its deviations: another producer id, an older or newer epoch, another transactional id."""
+    """The producer, and its deviations: another producer id, an older or newer epoch, another
+    transactional id.
+    """
 
     client_name: str = "a"
     id_of: str = ""
@@ -46,11 +72,17 @@ class Identified:
 
     def transactional_id(self, conversation: Conversation) -> str:
         """Return the transactional id to send."""
-        return conversation.producer(self.client_name).transactional_id if self.name is None else self.name
+        return (
+            conversation.producer(self.client_name).transactional_id
+            if self.name is None
+            else self.name
+        )
 
     def identity(self, conversation: Conversation) -> tuple[int, int]:
         """Return the producer id and epoch to send."""
-        return conversation.producer(self.id_of or self.client_name).producer_id, conversation.producer(self.client_name).producer_epoch + self.epoch
+        return conversation.producer(
+            self.id_of or self.client_name
+        ).producer_id, conversation.producer(self.client_name).producer_epoch + self.epoch
 
     def client_text(self) -> str:
         """Return the producer as text."""
@@ -62,7 +94,9 @@ class Identified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Init(Identified):
-    """InitProducerId. `keeps` sends the producer's own id and epoch (KIP-360), which `epoch` and `id_of` may falsify.
+    """InitProducerId.
+
+    `keeps` sends the producer's own id and epoch (KIP-360), which `epoch` and `id_of` may falsify.
 
     `until_free` retries while the previous transaction is completing.
     """
@@ -79,16 +113,27 @@ class Init(Identified):
         """Return the request as text."""
         rest = f", timeout {self.timeout_ms}" if self.timeout_ms != MINUTE_MS else ""
         keeps = (
-            ", own id and epoch" if self.keeps else ", an id without epoch" if self.id_only else ", an epoch without id" if self.epoch_only else ""
+            ", own id and epoch"
+            if self.keeps
+            else ", an id without epoch"
+            if self.id_only
+            else ", an epoch without id"
+            if self.epoch_only
+            else ""
         )
         again = ", until it is not 51" if self.until_free else ""
-        return f"InitProducerId {self.version}{', no transactional id' if self.nameless else ''}{keeps}{self.client_text()}{rest}{again}"
+        return (
+            "InitProducerId "
+            f"{self.version}{', no transactional id' if self.nameless else ''}{keeps}"
+            f"{self.client_text()}{rest}{again}"
+        )
 
     def put(self, conversation: Conversation) -> str:
         """Send the request, and store the producer id and epoch."""
         version = conversation.offered(ApiKey.INIT_PRODUCER_ID, self.version)
         asked = InitProducerIdRequest(
-            transactional_id=None if self.nameless else self.transactional_id(conversation), transaction_timeout_ms=self.timeout_ms
+            transactional_id=None if self.nameless else self.transactional_id(conversation),
+            transaction_timeout_ms=self.timeout_ms,
         )
         producer_id, epoch = self.identity(conversation)
         if version >= EPOCHS_SINCE and (self.keeps or self.id_only):
@@ -97,13 +142,19 @@ class Init(Identified):
             asked.producer_epoch = max(epoch, 0)
         waits = (*PASSING, ErrorCode.CONCURRENT_TRANSACTIONS) if self.until_free else PASSING
         deadline = give_up_at()
-        while (answer := conversation.peer.ask(asked, version, InitProducerIdResponse)).error_code in waits:
+        while (
+            answer := conversation.peer.ask(asked, version, InitProducerIdResponse)
+        ).error_code in waits:
             pause_until(deadline, f"{self.words()}, last {named(answer.error_code)}")
         if answer.error_code == ErrorCode.NONE:
             own = conversation.producer(self.client_name)
             own.producer_id, own.producer_epoch = answer.producer_id, answer.producer_epoch
             return f"ok, {conversation.letter(answer.producer_id)} epoch {answer.producer_epoch}"
-        rest = "" if (answer.producer_id, answer.producer_epoch) == (-1, -1) else f", {answer.producer_id} epoch {answer.producer_epoch}"
+        rest = (
+            ""
+            if (answer.producer_id, answer.producer_epoch) == (-1, -1)
+            else f", {answer.producer_id} epoch {answer.producer_epoch}"
+        )
         return named(answer.error_code) + rest
 
 
@@ -114,7 +165,10 @@ def init(client_name: str = "a", version: int = 4, **rest: object) -> Init:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add(Identified):
-    """AddPartitionsToTxn of producers (up to version 3). `topics` are (name, partitions); the empty name is the probe's own topic."""
+    """AddPartitionsToTxn of producers (up to version 3).
+
+    `topics` are (name, partitions); the empty name is the probe's own topic.
+    """
 
     version: int = 3
     topics: tuple[tuple[str, tuple[int, ...]], ...] = (("", (0,)),)
@@ -131,7 +185,10 @@ class Add(Identified):
             v3_and_below_transactional_id=self.transactional_id(conversation),
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=conversation.topic_named(name), partitions=list(rows)) for name, rows in self.topics],
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=conversation.topic_named(name), partitions=list(rows))
+                for name, rows in self.topics
+            ],
         )
         answer = conversation.peer.ask(asked, version, AddPartitionsToTxnResponse)
         return _codes(answer.results_by_topic_v3_and_below)
@@ -139,7 +196,8 @@ class Add(Identified):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verify(Identified):
-    """AddPartitionsToTxn of brokers (since version 4): verifies that partitions are in the transaction, or with `adds` adds them.
+    """AddPartitionsToTxn of brokers (since version 4): verifies that partitions are in the
+    transaction, or with `adds` adds them.
 
     `beside` are further transactions in the same request, by producer.
     """
@@ -152,12 +210,19 @@ class Verify(Identified):
     def words(self) -> str:
         """Return the request as text."""
         verb = "adds" if self.adds else "verifies"
-        return f"AddPartitionsToTxn {self.version} {verb}{_places(self.topics)}{self.client_text()}{shown(beside=', '.join(self.beside))}"
+        return (
+            f"AddPartitionsToTxn {self.version} "
+            f"{verb}{_places(self.topics)}{self.client_text()}"
+            f"{shown(beside=', '.join(self.beside))}"
+        )
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.ADD_PARTITIONS_TO_TXN, self.version)
-        topics = [AddPartitionsToTxnTopic(name=conversation.topic_named(name), partitions=list(rows)) for name, rows in self.topics]
+        topics = [
+            AddPartitionsToTxnTopic(name=conversation.topic_named(name), partitions=list(rows))
+            for name, rows in self.topics
+        ]
         rows = [(self.transactional_id(conversation), *self.identity(conversation))]
         rows += [
             (
@@ -170,7 +235,11 @@ class Verify(Identified):
         asked = AddPartitionsToTxnRequest(
             transactions=[
                 AddPartitionsToTxnTransaction(
-                    transactional_id=name, producer_id=producer_id, producer_epoch=epoch, verify_only=not self.adds, topics=topics
+                    transactional_id=name,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    verify_only=not self.adds,
+                    topics=topics,
                 )
                 for name, producer_id, epoch in rows
             ]
@@ -192,7 +261,11 @@ class AddOffsets(Identified):
 
     def words(self) -> str:
         """Return the request as text."""
-        return f"AddOffsetsToTxn {self.version}{'' if self.group is None else f', group {self.group!r}'}{self.client_text()}"
+        return (
+            "AddOffsetsToTxn "
+            f"{self.version}{'' if self.group is None else f', group {self.group!r}'}"
+            f"{self.client_text()}"
+        )
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
@@ -219,11 +292,16 @@ class End(Identified):
         return f"EndTxn {self.version} {'commit' if self.commits else 'abort'}{self.client_text()}"
 
     def put(self, conversation: Conversation) -> str:
-        """Send the request, and continue with the producer id and epoch of the response if it contains them."""
+        """Send the request, and continue with the producer id and epoch of the response if it
+        contains them.
+        """
         version = conversation.offered(ApiKey.END_TXN, self.version)
         producer_id, epoch = self.identity(conversation)
         asked = EndTxnRequest(
-            transactional_id=self.transactional_id(conversation), producer_id=producer_id, producer_epoch=epoch, committed=self.commits
+            transactional_id=self.transactional_id(conversation),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            committed=self.commits,
         )
         answer = conversation.peer.ask(asked, version, EndTxnResponse)
         if version < BUMPS_SINCE or answer.error_code:
@@ -245,7 +323,10 @@ def abort(client_name: str = "a", version: int = 3, **rest: object) -> End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Describe(Identified):
-    """DescribeTransactions of one producer's transactional id. With `until`, repeated until it is in that state."""
+    """DescribeTransactions of one producer's transactional id.
+
+    With `until`, repeated until it is in that state.
+    """
 
     until: str = ""
 
@@ -259,7 +340,9 @@ class Describe(Identified):
         asked = DescribeTransactionsRequest(transactional_ids=[self.transactional_id(conversation)])
         deadline = give_up_at()
         while True:
-            row = conversation.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
+            row = conversation.peer.ask(
+                asked, version, DescribeTransactionsResponse
+            ).transaction_states[0]
             if not self.until or row.transaction_state == self.until:
                 break
             pause_until(deadline, f"{self.words()}, last {row.transaction_state}")
@@ -267,7 +350,10 @@ class Describe(Identified):
             return named(row.error_code)
         places = sum(len(topic.partitions) for topic in row.topics)
         started = "started" if row.transaction_start_time_ms >= 0 else "not started"
-        return f"{row.transaction_state}, {conversation.letter(row.producer_id)} epoch {row.producer_epoch}, {places} partitions, {started}"
+        return (
+            f"{row.transaction_state}, {conversation.letter(row.producer_id)} epoch "
+            f"{row.producer_epoch}, {places} partitions, {started}"
+        )
 
 
 def once(state: str, client_name: str = "a") -> Describe:
@@ -287,21 +373,42 @@ class ListThem:
     def words(self) -> str:
         """Return the request as text."""
         lasting = f", longer than {self.longer_than_ms} ms" if self.longer_than_ms >= 0 else ""
-        return f"ListTransactions {self.version}{shown(states=', '.join(self.states), of=', '.join(self.of))}{lasting}"
+        return (
+            "ListTransactions "
+            f"{self.version}{shown(states=', '.join(self.states), of=', '.join(self.of))}"
+            f"{lasting}"
+        )
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.LIST_TRANSACTIONS, self.version)
         asked = ListTransactionsRequest(
-            state_filters=list(self.states), producer_id_filters=[conversation.producer(client_name).producer_id for client_name in self.of]
+            state_filters=list(self.states),
+            producer_id_filters=[
+                conversation.producer(client_name).producer_id for client_name in self.of
+            ],
         )
         if version >= 1:
             asked.duration_filter = self.longer_than_ms
-            pause_until(give_up_at(), self.words())  # what began in this millisecond lasts no longer than 0 ms yet
+            pause_until(
+                give_up_at(), self.words()
+            )  # what began in this millisecond lasts no longer than 0 ms yet
         answer = conversation.peer.ask(asked, version, ListTransactionsResponse)
-        own = {producer.transactional_id: client_name for client_name, producer in conversation.producers.items() if client_name != UNKNOWN_ID}
-        rows = sorted(f"{own[row.transactional_id]} {row.transaction_state}" for row in answer.transaction_states if row.transactional_id in own)
-        strange = f", unknown: {', '.join(answer.unknown_state_filters)}" if answer.unknown_state_filters else ""
+        own = {
+            producer.transactional_id: client_name
+            for client_name, producer in conversation.producers.items()
+            if client_name != UNKNOWN_ID
+        }
+        rows = sorted(
+            f"{own[row.transactional_id]} {row.transaction_state}"
+            for row in answer.transaction_states
+            if row.transactional_id in own
+        )
+        strange = (
+            f", unknown: {', '.join(answer.unknown_state_filters)}"
+            if answer.unknown_state_filters
+            else ""
+        )
         return f"{named(answer.error_code)}, {', '.join(rows) or 'none of these'}{strange}"
 
 
@@ -315,27 +422,46 @@ class FindCoordinator:
 
     def words(self) -> str:
         """Return the request as text."""
-        return f"FindCoordinator {self.version}, type {self.key_type}, of {', '.join(map(repr, self.keys)) or 'nothing'}"
+        return (
+            f"FindCoordinator {self.version}, type {self.key_type}, of "
+            f"{', '.join(map(repr, self.keys)) or 'nothing'}"
+        )
 
     def put(self, conversation: Conversation) -> str:
         """Send the request."""
         version = conversation.offered(ApiKey.FIND_COORDINATOR, self.version)
-        asked = FindCoordinatorRequest(coordinator_keys=list(self.keys)) if version >= 4 else FindCoordinatorRequest(key=self.keys[0])
+        asked = (
+            FindCoordinatorRequest(coordinator_keys=list(self.keys))
+            if version >= 4
+            else FindCoordinatorRequest(key=self.keys[0])
+        )
         if version >= 1:
             asked.key_type = self.key_type
         answer = conversation.peer.ask(asked, version, FindCoordinatorResponse)
         if version < 4:
             return named(answer.error_code) + (", a node" if answer.node_id >= 0 else "")
-        return "; ".join(f"{row.key!r} {named(row.error_code)}{', a node' if row.node_id >= 0 else ''}" for row in answer.coordinators) or "nothing"
+        return (
+            "; ".join(
+                f"{row.key!r} {named(row.error_code)}{', a node' if row.node_id >= 0 else ''}"
+                for row in answer.coordinators
+            )
+            or "nothing"
+        )
 
 
 def _places(topics: tuple[tuple[str, tuple[int, ...]], ...]) -> str:
     if topics == (("", (0,)),):
         return ""
-    return " of " + (", ".join(f"{name or 'topic'} {list(rows)}" for name, rows in topics) or "nothing")
+    return " of " + (
+        ", ".join(f"{name or 'topic'} {list(rows)}" for name, rows in topics) or "nothing"
+    )
 
 
 def _codes(topics: list[AddPartitionsToTxnTopicResult]) -> str:
     """Return the errors in the order of partitions: Kafka's own order is that of a hash table."""
-    rows = sorted((topic.name, row.partition_index, row.partition_error_code) for topic in topics for row in topic.results_by_partition)
+    rows = sorted(
+        (topic.name, row.partition_index, row.partition_error_code)
+        for topic in topics
+        for row in topic.results_by_partition
+    )
     return ", ".join(named(code) for _, _, code in rows) or "nothing"

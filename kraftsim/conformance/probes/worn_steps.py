@@ -1,8 +1,9 @@
-"""Steps for states that only time brings: nearly exhausted epochs, expired transactional ids, another transaction.version.
+"""Steps for states that only time brings: nearly exhausted epochs, expired transactional ids,
+another transaction.version.
 
-32,766 epoch bumps take too long, so the epochs of a name are used up by a record of `__transaction_state` that
-an administrator writes and a coordinator loads when its node restarts: `wear_out` before, `worn` as the first
-step of a probe afterwards.
+32,766 epoch bumps take too long, so the epochs of a name are used up by a record of
+`__transaction_state` that an administrator writes and a coordinator loads when its node restarts:
+`wear_out` before, `worn` as the first step of a probe afterwards.
 Source: KIP-360, KIP-890; TransactionLog, AdminUtils.ADMIN_CLIENT_ID.
 """
 
@@ -15,7 +16,13 @@ from dataclasses import dataclass, replace
 from kraftsim.conformance.batches import ALL, TIMEOUT_MS, wall_ms
 from kraftsim.conformance.expect import Unmet, error_name
 from kraftsim.conformance.peer import request_bytes
-from kraftsim.conformance.probes.conversation import Conversation, NotOffered, give_up_at, named, pause_until
+from kraftsim.conformance.probes.conversation import (
+    Conversation,
+    NotOffered,
+    give_up_at,
+    named,
+    pause_until,
+)
 from kraftsim.conformance.probes.transaction_steps import MINUTE_MS, Identified
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
@@ -23,11 +30,25 @@ from protocol.batches import build_batch
 from protocol.coordinator.registry import build_record
 from protocol.coordinator.t00_transaction_log import TransactionLogKey, TransactionLogValue
 from protocol.errors import ErrorCode
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.k57_update_features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from protocol.messages.k57_update_features import (
+    SAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from protocol.messages.k65_describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from protocol.records import Record
 from protocol.requests import decode_response
 
@@ -43,7 +64,10 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worn(Identified):
-    """A name with a record at an epoch. `status` is that of the record: 0 Empty, 5 CompleteAbort."""
+    """A name with a record at an epoch.
+
+    `status` is that of the record: 0 Empty, 5 CompleteAbort.
+    """
 
     at_epoch: int
     number: int
@@ -65,12 +89,24 @@ class Worn(Identified):
         """Take the name, and get its producer id. Raises NotOffered if there is no such record."""
         version = conversation.offered(ApiKey.DESCRIBE_TRANSACTIONS, 0)
         asked = DescribeTransactionsRequest(transactional_ids=[self.worn_id])
-        row = conversation.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
+        row = conversation.peer.ask(
+            asked, version, DescribeTransactionsResponse
+        ).transaction_states[0]
         if row.error_code or row.producer_epoch != self.at_epoch:
-            raise NotOffered(f"{self.worn_id} has no exhausted epochs here: {named(row.error_code)}, epoch {row.producer_epoch}")
+            raise NotOffered(
+                f"{self.worn_id} has no exhausted epochs here: {named(row.error_code)}, epoch "
+                f"{row.producer_epoch}"
+            )
         own = conversation.producer(self.client_name)
-        own.transactional_id, own.producer_id, own.producer_epoch = self.worn_id, row.producer_id, row.producer_epoch
-        return f"{row.transaction_state}, {conversation.letter(row.producer_id)} epoch {row.producer_epoch}"
+        own.transactional_id, own.producer_id, own.producer_epoch = (
+            self.worn_id,
+            row.producer_id,
+            row.producer_epoch,
+        )
+        return (
+            f"{row.transaction_state}, {conversation.letter(row.producer_id)} epoch "
+            f"{row.producer_epoch}"
+        )
 
 
 def worn(at_epoch: int, **rest: object) -> Worn:
@@ -79,14 +115,27 @@ def worn(at_epoch: int, **rest: object) -> Worn:
 
 
 def wear_out(target: Target, names: Iterable[Worn]) -> None:
-    """Write the records, each with a producer id of its own. The node loads them on its next start. Raises Unmet if it rejects one."""
+    """Write the records, each with a producer id of its own.
+
+    The node loads them on its next start. Raises Unmet if it rejects one.
+    """
     with target.peer() as peer:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
-        partitions = len(peer.ask(asked, target.newest(ApiKey.METADATA, 9), MetadataResponse).topics[0].partitions)
+        partitions = len(
+            peer.ask(asked, target.newest(ApiKey.METADATA, 9), MetadataResponse)
+            .topics[0]
+            .partitions
+        )
         for each in names:
             batch = build_batch([_record(each, target.producer_id()[0])])
-            row = PartitionProduceData(index=abs(_java_hash(each.worn_id)) % partitions, records=batch)
-            produce = ProduceRequest(acks=ALL, timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=TOPIC, partition_data=[row])])
+            row = PartitionProduceData(
+                index=abs(_java_hash(each.worn_id)) % partitions, records=batch
+            )
+            produce = ProduceRequest(
+                acks=ALL,
+                timeout_ms=TIMEOUT_MS,
+                topic_data=[TopicProduceData(name=TOPIC, partition_data=[row])],
+            )
             peer.send_bytes(request_bytes(produce, PRODUCE_VERSION, each.number, ADMIN_CLIENT_ID))
             _, answer = decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, peer.receive_frame())
             assert isinstance(answer, ProduceResponse), "a Produce has the response one"
@@ -105,7 +154,9 @@ def _record(each: Worn, producer_id: int) -> Record:
         transaction_last_update_timestamp_ms=wall_ms(),
         transaction_start_timestamp_ms=-1,
     )
-    key, content = build_record(TransactionLogKey(transactional_id=each.worn_id), value, PLAIN_VALUE)
+    key, content = build_record(
+        TransactionLogKey(transactional_id=each.worn_id), value, PLAIN_VALUE
+    )
     return Record(timestamp=wall_ms(), key=key, value=content)
 
 
@@ -120,7 +171,9 @@ def _java_hash(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twin:
-    """A second producer with the current name, id and epoch of another one, which does not get the later responses."""
+    """A second producer with the current name, id and epoch of another one, which does not get the
+    later responses.
+    """
 
     client_name: str = "b"
     of: str = "a"
@@ -149,7 +202,9 @@ class Gone(Identified):
         asked = DescribeTransactionsRequest(transactional_ids=[self.transactional_id(conversation)])
         deadline = give_up_at()
         while True:
-            row = conversation.peer.ask(asked, version, DescribeTransactionsResponse).transaction_states[0]
+            row = conversation.peer.ask(
+                asked, version, DescribeTransactionsResponse
+            ).transaction_states[0]
             if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return named(row.error_code)
             pause_until(deadline, f"{self.words()}, last {row.transaction_state}")
@@ -173,7 +228,9 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """UpdateFeatures: the cluster changes to another level of transaction.version, and back when the probe is over."""
+    """UpdateFeatures: the cluster changes to another level of transaction.version, and back when
+    the probe is over.
+    """
 
     level: int
 
@@ -182,7 +239,10 @@ class Level:
         return f"UpdateFeatures: {TRANSACTION_VERSION} {self.level}"
 
     def put(self, conversation: Conversation) -> str:
-        """Send the request, and wait until the node reports the level. Raises NotOffered if there is no such level."""
+        """Send the request, and wait until the node reports the level.
+
+        Raises NotOffered if there is no such level.
+        """
         present, highest = _levels(conversation)
         if highest < self.level:
             raise NotOffered(f"{TRANSACTION_VERSION} goes to {highest}")
@@ -195,7 +255,9 @@ def _finalize(conversation: Conversation, present: int, level: int) -> str:
     kind = UPGRADE if level > present else SAFE_DOWNGRADE
     row = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=kind)
     answer = conversation.peer.ask(
-        UpdateFeaturesRequest(feature_updates=[row]), conversation.target.newest(ApiKey.UPDATE_FEATURES), UpdateFeaturesResponse
+        UpdateFeaturesRequest(feature_updates=[row]),
+        conversation.target.newest(ApiKey.UPDATE_FEATURES),
+        UpdateFeaturesResponse,
     )
     if answer.error_code:
         return named(answer.error_code)
@@ -208,7 +270,17 @@ def _finalize(conversation: Conversation, present: int, level: int) -> str:
 def _levels(conversation: Conversation) -> tuple[int, int]:
     """Return the finalized and the highest supported level."""
     version = conversation.target.newest(ApiKey.API_VERSIONS, RANGES_FROM_ZERO_SINCE)
-    answer = conversation.peer.ask(ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1"), version, ApiVersionsResponse)
-    supported = [row.max_version for row in answer.supported_features if row.name == TRANSACTION_VERSION]
-    finalized = [row.max_version_level for row in answer.finalized_features if row.name == TRANSACTION_VERSION]
+    answer = conversation.peer.ask(
+        ApiVersionsRequest(client_software_name="kraftsim", client_software_version="1"),
+        version,
+        ApiVersionsResponse,
+    )
+    supported = [
+        row.max_version for row in answer.supported_features if row.name == TRANSACTION_VERSION
+    ]
+    finalized = [
+        row.max_version_level
+        for row in answer.finalized_features
+        if row.name == TRANSACTION_VERSION
+    ]
     return (finalized or [0])[0], (supported or [0])[0]

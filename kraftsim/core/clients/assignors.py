@@ -1,8 +1,9 @@
 """Client-side assignors, used by the leader of a classic group: range, and cooperative-sticky.
 
-A cooperative assignment never assigns a partition that another member still owns: it is left out, and assigned in the follow-up rebalance
-after the former owner has revoked it.
-Source: org.apache.kafka.clients.consumer.{RangeAssignor, CooperativeStickyAssignor}, KIP-429, KIP-792.
+A cooperative assignment never assigns a partition that another member still owns: it is left out,
+and assigned in the follow-up rebalance after the former owner has revoked it.
+Source: org.apache.kafka.clients.consumer.{RangeAssignor, CooperativeStickyAssignor}, KIP-429,
+KIP-792.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,9 @@ Assignment = dict[str, tuple[TopicPartition, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """A member as the leader knows it. owned_generation_id is the generation in which its owned partitions were assigned."""
+    """A member as the leader knows it. owned_generation_id is the generation in which its owned
+    partitions were assigned.
+    """
 
     member_id: str
     topics: tuple[str, ...]
@@ -28,7 +31,9 @@ class Subscriber:
     versions: Versions | None = None
 
 
-def assign(protocol: str, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
+def assign(
+    protocol: str, members: Sequence[Subscriber], partition_counts: Mapping[str, int]
+) -> Assignment:
     """Assign every partition of the subscribed topics."""
     if protocol == COOPERATIVE_STICKY:
         return _without_owned_by_others(_sticky(members, partition_counts), members)
@@ -37,7 +42,9 @@ def assign(protocol: str, members: Sequence[Subscriber], partition_counts: Mappi
 
 
 def _by_ranges(members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Assign one range of every topic to each member; the first members get one more if the count is not divisible."""
+    """Assign one range of every topic to each member; the first members get one more if the count
+    is not divisible.
+    """
     found: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
     for topic in sorted(partition_counts):
         wanting = sorted(member.member_id for member in members if topic in member.topics)
@@ -47,14 +54,22 @@ def _by_ranges(members: Sequence[Subscriber], partition_counts: Mapping[str, int
         first = 0
         for place, member_id in enumerate(wanting):
             count = size + (place < rest)
-            found[member_id] += [TopicPartition(topic, index) for index in range(first, first + count)]
+            found[member_id] += [
+                TopicPartition(topic, index) for index in range(first, first + count)
+            ]
             first += count
     return {member_id: tuple(partitions) for member_id, partitions in found.items()}
 
 
 def _sticky(members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Keep each member's partitions up to its quota, and assign the rest to the members with the fewest."""
-    everything = [TopicPartition(topic, index) for topic in sorted(partition_counts) for index in range(partition_counts[topic])]
+    """Keep each member's partitions up to its quota, and assign the rest to the members with the
+    fewest.
+    """
+    everything = [
+        TopicPartition(topic, index)
+        for topic in sorted(partition_counts)
+        for index in range(partition_counts[topic])
+    ]
     owner = _owners(members)
     wanting = sorted(members, key=lambda member: member.member_id)
     found: dict[str, list[TopicPartition]] = {member.member_id: [] for member in wanting}
@@ -62,7 +77,11 @@ def _sticky(members: Sequence[Subscriber], partition_counts: Mapping[str, int]) 
     topics = {member.member_id: member.topics for member in wanting}
     for where in everything:
         member_id = owner.get(where)
-        if member_id is not None and where.topic in topics[member_id] and len(found[member_id]) < share:
+        if (
+            member_id is not None
+            and where.topic in topics[member_id]
+            and len(found[member_id]) < share
+        ):
             found[member_id].append(where)
     placed = {where for partitions in found.values() for where in partitions}
     for where in everything:
@@ -75,7 +94,9 @@ def _sticky(members: Sequence[Subscriber], partition_counts: Mapping[str, int]) 
 
 
 def _owners(members: Sequence[Subscriber]) -> dict[TopicPartition, str]:
-    """Return the owner of each partition; of two claims the later generation wins, and neither with the same generation."""
+    """Return the owner of each partition; of two claims the later generation wins, and neither with
+    the same generation.
+    """
     claims: dict[TopicPartition, list[Subscriber]] = {}
     for member in members:
         for where in member.owned:
@@ -91,4 +112,7 @@ def _owners(members: Sequence[Subscriber]) -> dict[TopicPartition, str]:
 
 def _without_owned_by_others(wanted: Assignment, members: Sequence[Subscriber]) -> Assignment:
     owner = {where: member.member_id for member in members for where in member.owned}
-    return {member_id: tuple(where for where in partitions if owner.get(where, member_id) == member_id) for member_id, partitions in wanted.items()}
+    return {
+        member_id: tuple(where for where in partitions if owner.get(where, member_id) == member_id)
+        for member_id, partitions in wanted.items()
+    }

@@ -1,4 +1,5 @@
-"""read_committed filtering on the client: a broker returns all batches up to the last stable offset, with the list of aborted transactions.
+"""read_committed filtering on the client: a broker returns all batches up to the last stable
+offset, with the list of aborted transactions.
 
 Source: KIP-98, org.apache.kafka.clients.consumer.internals.CompletedFetch.
 """
@@ -17,8 +18,13 @@ class Aborted(NamedTuple):
     first_offset: int
 
 
-def committed_batches(batches: Iterable[RecordBatch], aborted: Sequence[Aborted]) -> Iterator[RecordBatch]:
-    """Yield the data batches of committed transactions, in order. The list may be unordered; a marker ends its producer's transaction."""
+def committed_batches(
+    batches: Iterable[RecordBatch], aborted: Sequence[Aborted]
+) -> Iterator[RecordBatch]:
+    """Yield the data batches of committed transactions, in order.
+
+    The list may be unordered; a marker ends its producer's transaction.
+    """
     waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     producers: set[int] = set()  # for membership only
     for batch in batches:
@@ -33,4 +39,7 @@ def committed_batches(batches: Iterable[RecordBatch], aborted: Sequence[Aborted]
 
 
 def _is_abort(batch: RecordBatch) -> bool:
-    return any(control_type(None if record.key is None else bytes(record.key)) is ControlType.ABORT for record in batch.records())
+    return any(
+        control_type(None if record.key is None else bytes(record.key)) is ControlType.ABORT
+        for record in batch.records()
+    )

@@ -1,7 +1,10 @@
-"""The transactional producer of KIP-447's text: an error of the group's fencing is fatal, and offset commits without a member are rejected.
+"""The transactional producer of KIP-447's text: an error of the group's fencing is fatal, and
+offset commits without a member are rejected.
 
-What shipped is milder: a commit that the group rejects is abortable, and the API without group metadata stayed, unfenced.
-Source: KIP-447 ("ProducerFencedException", "will throw if the old API is used"); KIP-588 and KafkaProducer for what shipped.
+What shipped is milder: a commit that the group rejects is abortable, and the API without group
+metadata stayed, unfenced.
+Source: KIP-447 ("ProducerFencedException", "will throw if the old API is used"); KIP-588 and
+KafkaProducer for what shipped.
 """
 
 from kraftsim.core.clients.transaction_errors import Meaning
@@ -18,7 +21,11 @@ from kraftsim.core.clients.transaction_steps import (
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from protocol.errors import ErrorCode
 
-FENCED_BY_ITS_GROUP = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+FENCED_BY_ITS_GROUP = (
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+)
 
 
 class DesignDocumentProducer(TransactionalProducer):
@@ -30,8 +37,14 @@ class DesignDocumentProducer(TransactionalProducer):
             return Meaning.FATAL
         return super().meaning_of(question, error)
 
-    def _on_application(self, happened: InitAsked | BeginAsked | OffsetsGiven | CommitAsked | AbortAsked, now_ms: int) -> None:
+    def _on_application(
+        self,
+        happened: InitAsked | BeginAsked | OffsetsGiven | CommitAsked | AbortAsked,
+        now_ms: int,
+    ) -> None:
         if isinstance(happened, OffsetsGiven) and happened.group.generation_id == NO_GENERATION_ID:
-            self._need_abort(ErrorCode.UNSUPPORTED_VERSION, "offsets are committed for a member of a group")
+            self._need_abort(
+                ErrorCode.UNSUPPORTED_VERSION, "offsets are committed for a member of a group"
+            )
             return
         super()._on_application(happened, now_ms)

@@ -1,8 +1,10 @@
 """Producers that do not wrap sequence numbers: at 2^31-1 they bump the epoch and continue from 0.
 
-KIP-758 considered and rejected this: without wrapping sequences no bound is needed for sequences behind the latest batch. An idempotent
-producer completes the open batches and continues with the next epoch; a transaction that would exceed the maximum is aborted.
-Source: KIP-758 (Rejected Alternatives); Apache Kafka's producer wraps instead (DefaultRecordBatch.incrementSequence).
+KIP-758 considered and rejected this: without wrapping sequences no bound is needed for sequences
+behind the latest batch. An idempotent producer completes the open batches and continues with the
+next epoch; a transaction that would exceed the maximum is aborted.
+Source: KIP-758 (Rejected Alternatives); Apache Kafka's producer wraps instead
+(DefaultRecordBatch.incrementSequence).
 """
 
 from kraftsim.core.clients.gated_producer import GatedProducer
@@ -23,9 +25,16 @@ class EndingQueue(PartitionQueue):
         self._numbers_left = self.sequence_max + 1 - first_sequence
 
     def sendable(self, identity: Identity, now_ms: int) -> OutgoingBatch | None:
-        """Return the batch that may be sent now; one that would exceed the maximum is refused before it is sent."""
+        """Return the batch that may be sent now; one that would exceed the maximum is refused
+        before it is sent.
+        """
         batch = super().sendable(identity, now_ms)
-        if batch is not None and not batch.attempts and self.identity in (identity, None) and len(batch.records) > self._numbers_left:
+        if (
+            batch is not None
+            and not batch.attempts
+            and self.identity in (identity, None)
+            and len(batch.records) > self._numbers_left
+        ):
             self.refuse(batch)
             return None
         return batch
@@ -45,7 +54,9 @@ class EndingQueue(PartitionQueue):
 
 
 class EndingProducer(IdempotentProducer):
-    """An idempotent producer that bumps its epoch for all partitions at the end of the sequence numbers."""
+    """An idempotent producer that bumps its epoch for all partitions at the end of the sequence
+    numbers.
+    """
 
     queue_class = EndingQueue
 
@@ -66,6 +77,8 @@ class EndingSender(GatedProducer):
 
 
 class EndingTransactionalProducer(TransactionalProducer):
-    """Aborts the transaction that would exceed the maximum, and bumps the epoch for the next one."""
+    """Aborts the transaction that would exceed the maximum, and bumps the epoch for the next
+    one.
+    """
 
     sender_class = EndingSender

@@ -1,4 +1,5 @@
-"""The sender of a transactional producer: an idempotent producer whose identity and partitions are controlled from outside.
+"""The sender of a transactional producer: an idempotent producer whose identity and partitions are
+controlled from outside.
 
 A lost sequence does not bump the epoch here: the records fail, and so does the transaction.
 Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{Sender, RecordAccumulator}.
@@ -7,14 +8,22 @@ Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{Sender, Re
 from collections.abc import Callable
 
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
-from kraftsim.core.clients.producer_steps import BatchState, Identity, ProducerEffect, ProducerSettings, TopicPartition
+from kraftsim.core.clients.producer_steps import (
+    BatchState,
+    Identity,
+    ProducerEffect,
+    ProducerSettings,
+    TopicPartition,
+)
 from protocol.errors import ErrorCode
 
 
 class GatedProducer(IdempotentProducer):
     """Sends only to partitions for which `may_send_to` is true."""
 
-    def __init__(self, settings: ProducerSettings, may_send_to: Callable[[TopicPartition], bool]) -> None:
+    def __init__(
+        self, settings: ProducerSettings, may_send_to: Callable[[TopicPartition], bool]
+    ) -> None:
         super().__init__(settings)
         self._gate = may_send_to
 
@@ -54,4 +63,6 @@ class GatedProducer(IdempotentProducer):
         for queue in self._queues.values():
             for batch in [each for each in queue.batches if each.state is BatchState.REFUSED]:
                 queue.remove(batch, sequence_is_used=False)
-                self._give_up(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "its sequence cannot be used")
+                self._give_up(
+                    batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "its sequence cannot be used"
+                )

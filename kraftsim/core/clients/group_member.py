@@ -1,11 +1,13 @@
 """The state machine of a classic group member: join, sync, heartbeat, and revocation.
 
-With the eager protocol (range) a member revokes all partitions before it rejoins; with the cooperative one (sticky) it
-keeps them, learns which ones to revoke, and rejoins afterwards. An expelled member rejoins when the application has
-released its partitions: until then it keeps the former generation, so that its commits are fenced. The leader checks the
-partition counts of its topics periodically, sooner if a topic was unknown, and rejoins if they have changed since the last
+With the eager protocol (range) a member revokes all partitions before it rejoins; with the
+cooperative one (sticky) it keeps them, learns which ones to revoke, and rejoins afterwards. An
+expelled member rejoins when the application has released its partitions: until then it keeps the
+former generation, so that its commits are fenced. The leader checks the partition counts of its
+topics periodically, sooner if a topic was unknown, and rejoins if they have changed since the last
 assignment.
-Source: KIP-62, KIP-345, KIP-394, KIP-429, org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
+Source: KIP-62, KIP-345, KIP-394, KIP-429,
+org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
 """
 
 from collections.abc import Mapping
@@ -39,7 +41,12 @@ from kraftsim.core.clients.membership_steps import (
     Synced,
 )
 from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
-from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorKind, CoordinatorLost, FindCoordinator
+from kraftsim.core.clients.transaction_steps import (
+    CoordinatorFound,
+    CoordinatorKind,
+    CoordinatorLost,
+    FindCoordinator,
+)
 from kraftsim.core.clients.version_probing import VersionProbing
 from protocol.errors import ErrorCode
 
@@ -63,13 +70,17 @@ class GroupMember:
         self._finds_coordinator = False
         self._counts_partitions = False
         self._shared_out: Mapping[str, int] | None = None
-        """By topic: the partition count of the leader's last assignment; None if the member is not the leader."""
+        """By topic: the partition count of the leader's last assignment; None if the member is not
+        the leader.
+        """
         self._count_at_ms = 0
         self._asked: MemberQuestion | None = None
         self._not_before_ms = 0
         self._beat_at_ms = 0
         self._wants_to_leave = False
-        self._probing = None if settings.latest_version is None else VersionProbing(settings.latest_version)
+        self._probing = (
+            None if settings.latest_version is None else VersionProbing(settings.latest_version)
+        )
         self._effects: list[MembershipEffect] = []
 
     @property
@@ -80,10 +91,19 @@ class GroupMember:
     @property
     def wake_at_ms(self) -> int | None:
         """When TimePassed is due without other inputs; None: never."""
-        if not self._has_started or self.state is MemberState.GONE or self._asked is not None or self._finds_coordinator or self._must_wait:
+        if (
+            not self._has_started
+            or self.state is MemberState.GONE
+            or self._asked is not None
+            or self._finds_coordinator
+            or self._must_wait
+        ):
             return None
         if self.state in (MemberState.STABLE, MemberState.RELEASING):
-            return max(min(self._beat_at_ms, self._count_at_ms) if self._recounts else self._beat_at_ms, self._not_before_ms)
+            return max(
+                min(self._beat_at_ms, self._count_at_ms) if self._recounts else self._beat_at_ms,
+                self._not_before_ms,
+            )
         return None if self._counts_partitions else self._not_before_ms
 
     def step(self, happened: MembershipInput, now_ms: int) -> list[MembershipEffect]:
@@ -104,7 +124,10 @@ class GroupMember:
             case CoordinatorFound(broker_id=broker_id):
                 self._finds_coordinator, self._coordinator = False, broker_id
             case CoordinatorLost(error_code=error_code):
-                self._finds_coordinator, self._not_before_ms = False, now_ms + self._settings.retry_backoff_ms
+                self._finds_coordinator, self._not_before_ms = (
+                    False,
+                    now_ms + self._settings.retry_backoff_ms,
+                )
                 if error_code is not None and not error_code.retriable:
                     self._lose(error_code, is_fatal=True)
             case Joined() | Synced() | HeartbeatAnswered() | Left() | MemberQuestionLost():
@@ -120,14 +143,24 @@ class GroupMember:
                 return
             self._shared_out, self.state = counts, MemberState.SYNCING
             self._ask(self._shared(counts))
-        elif self.state is MemberState.STABLE and self._shared_out is not None and counts not in (None, self._shared_out):
+        elif (
+            self.state is MemberState.STABLE
+            and self._shared_out is not None
+            and counts not in (None, self._shared_out)
+        ):
             self._rebalance()
         is_complete = counts is not None and all(topic in counts for topic in self._topics)
-        self._count_at_ms = now_ms + (self._settings.metadata_max_age_ms if is_complete else self._settings.retry_backoff_ms)
+        self._count_at_ms = now_ms + (
+            self._settings.metadata_max_age_ms if is_complete else self._settings.retry_backoff_ms
+        )
 
     @property
     def _recounts(self) -> bool:
-        return self._shared_out is not None and self.state is MemberState.STABLE and not self._counts_partitions
+        return (
+            self._shared_out is not None
+            and self.state is MemberState.STABLE
+            and not self._counts_partitions
+        )
 
     @property
     def _must_wait(self) -> bool:
@@ -138,10 +171,13 @@ class GroupMember:
         """The subscribed topics of all members, as the leader knows them."""
         return tuple(sorted({topic for member in self._members for topic in member.topics}))
 
-    # Responses --------------------------------------------------------------------------------------------------------
-    # -----------------------------
+    # Responses
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
-    def _answered(self, answer: Joined | Synced | HeartbeatAnswered | Left | MemberQuestionLost, now_ms: int) -> None:
+    def _answered(
+        self, answer: Joined | Synced | HeartbeatAnswered | Left | MemberQuestionLost, now_ms: int
+    ) -> None:
         question, self._asked = self._asked, None
         assert question is not None, "a response without a request"
         self._beat_at_ms = now_ms + self._settings.heartbeat_interval_ms
@@ -165,7 +201,11 @@ class GroupMember:
     def _on_joined(self, answer: Joined, now_ms: int) -> None:
         match answer.error_code:
             case ErrorCode.NONE:
-                self.member_id, self.generation_id, self._protocol = answer.member_id, answer.generation_id, answer.protocol
+                self.member_id, self.generation_id, self._protocol = (
+                    answer.member_id,
+                    answer.generation_id,
+                    answer.protocol,
+                )
                 self._shared_out = None
                 if answer.is_leader:
                     self._members, self.state = answer.members, MemberState.ASSIGNING
@@ -181,13 +221,24 @@ class GroupMember:
         if answer.error_code is not ErrorCode.NONE:
             self._out(answer.error_code, now_ms)
             return
-        if self._probing is not None and answer.versions is not None and self._probing.on_assigned(answer.versions):
+        if (
+            self._probing is not None
+            and answer.versions is not None
+            and self._probing.on_assigned(answer.versions)
+        ):
             self.state = MemberState.OUTSIDE
             return
         held, given = self.assigned, answer.partitions
         self.state, self.assigned = MemberState.STABLE, given
         added = tuple(where for where in given if where not in held)
-        self._effects.append(AssignmentChanged(member_id=self.member_id, generation_id=self.generation_id, partitions=self.assigned, added=added))
+        self._effects.append(
+            AssignmentChanged(
+                member_id=self.member_id,
+                generation_id=self.generation_id,
+                partitions=self.assigned,
+                added=added,
+            )
+        )
         gone = tuple(where for where in held if where not in given)
         if gone:
             self.state = MemberState.RELEASING
@@ -230,15 +281,18 @@ class GroupMember:
             self._coordinator = None
         elif not error.retriable and error is not ErrorCode.REBALANCE_IN_PROGRESS:
             self._lose(error, is_fatal=True)
-        self._not_before_ms = now_ms + (0 if error is ErrorCode.REBALANCE_IN_PROGRESS else self._settings.retry_backoff_ms)
+        self._not_before_ms = now_ms + (
+            0 if error is ErrorCode.REBALANCE_IN_PROGRESS else self._settings.retry_backoff_ms
+        )
 
     def _lose(self, error: ErrorCode, *, is_fatal: bool) -> None:
         self.assigned, self.generation_id = (), -1
         self.state = MemberState.GONE if is_fatal else MemberState.OUTSIDE
         self._effects.append(MemberLost(error_code=error, is_fatal=is_fatal))
 
-    # Next action ------------------------------------------------------------------------------------------------------
-    # -----------------------------
+    # Next action
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def _go_on(self, now_ms: int) -> None:
         if not self._has_started or self.state is MemberState.GONE or self._asked is not None:
@@ -250,14 +304,23 @@ class GroupMember:
             return
         if self._coordinator is None:
             self._finds_coordinator = True
-            self._effects.append(FindCoordinator(kind=CoordinatorKind.GROUP, key=self._settings.group_id))
+            self._effects.append(
+                FindCoordinator(kind=CoordinatorKind.GROUP, key=self._settings.group_id)
+            )
         elif self._wants_to_leave:
             self.state = MemberState.LEAVING
             self._ask(Leave(self.member_id))
         elif self.state is MemberState.OUTSIDE:
             self.state = MemberState.JOINING
             own = self._probing.own if self._probing else None
-            self._ask(Join(member_id=self.member_id, owned=self.assigned, generation_id=self.generation_id, versions=own))
+            self._ask(
+                Join(
+                    member_id=self.member_id,
+                    owned=self.assigned,
+                    generation_id=self.generation_id,
+                    versions=own,
+                )
+            )
         elif self.state is MemberState.ASSIGNING and not self._counts_partitions:
             self._counts_partitions = True
             self._effects.append(CountPartitions(self._topics))
@@ -273,20 +336,38 @@ class GroupMember:
             self._ask(MemberHeartbeat(member_id=self.member_id, generation_id=self.generation_id))
 
     def _shared(self, counts: Mapping[str, int]) -> Sync:
-        """Compute the assignment. A member with a version that this leader does not support gets no partitions (KIP-268)."""
+        """Compute the assignment.
+
+        A member with a version that this leader does not support gets no partitions (KIP-268).
+        """
         versions = [each.versions for each in self._members if each.versions is not None]
         if self._probing is None or not versions:
             return self._sync(assign(self._protocol, self._members, counts))
-        understood = [each for each in self._members if each.versions is None or not self._probing.is_beyond(each.versions)]
-        shares: dict[str, tuple[TopicPartition, ...]] = {each.member_id: () for each in self._members}
+        understood = [
+            each
+            for each in self._members
+            if each.versions is None or not self._probing.is_beyond(each.versions)
+        ]
+        shares: dict[str, tuple[TopicPartition, ...]] = {
+            each.member_id: () for each in self._members
+        }
         shares |= assign(self._protocol, understood, counts)
-        return msgspec.structs.replace(self._sync(shares), versions=self._probing.decide_assignment(versions))
+        return msgspec.structs.replace(
+            self._sync(shares), versions=self._probing.decide_assignment(versions)
+        )
 
     def _sync(self, assignment: dict[str, tuple[TopicPartition, ...]]) -> Sync:
-        return Sync(member_id=self.member_id, generation_id=self.generation_id, protocol=self._protocol, assignment=assignment)
+        return Sync(
+            member_id=self.member_id,
+            generation_id=self.generation_id,
+            protocol=self._protocol,
+            assignment=assignment,
+        )
 
     def _ask(self, question: MemberQuestion) -> None:
-        if self._coordinator is None:  # lost while partition counts were requested: the group continues without it
+        if (
+            self._coordinator is None
+        ):  # lost while partition counts were requested: the group continues without it
             self.state = MemberState.OUTSIDE
             return
         self._asked = question

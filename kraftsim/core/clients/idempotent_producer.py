@@ -1,6 +1,8 @@
-"""The state machine of an idempotent producer with acks=all: what is sent next, and the result of each record.
+"""The state machine of an idempotent producer with acks=all: what is sent next, and the result of
+each record.
 
-Inputs are events, outputs are effects. All decisions about identities, sequences, order and retries are here; the caller does the I/O.
+Inputs are events, outputs are effects. All decisions about identities, sequences, order and retries
+are here; the caller does the I/O.
 Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{Sender, TransactionManager}.
 """
 
@@ -49,7 +51,11 @@ With an earlier batch unresolved this may be temporary; otherwise the log has lo
 
 
 class IdempotentProducer:
-    """One producer. Call `step` for every input and execute its effects in order; call it again no later than `wake_at_ms`."""
+    """One producer.
+
+    Call `step` for every input and execute its effects in order; call it again no later than
+    `wake_at_ms`.
+    """
 
     queue_class = PartitionQueue
 
@@ -72,7 +78,9 @@ class IdempotentProducer:
 
     @property
     def identity(self) -> Identity | None:
-        """The producer id and epoch of new batches; None before the first InitProducerId response."""
+        """The producer id and epoch of new batches; None before the first InitProducerId
+        response.
+        """
         return self._identity
 
     @property
@@ -89,7 +97,10 @@ class IdempotentProducer:
     def wake_at_ms(self) -> int | None:
         """When TimePassed is due without other inputs; None: never."""
         moments = [self._ask_identity_at_ms, self._metadata_moment(), *self._queue_moments()]
-        return min((moment for moment in moments if moment is not None and moment > self._now_ms), default=None)
+        return min(
+            (moment for moment in moments if moment is not None and moment > self._now_ms),
+            default=None,
+        )
 
     def step(self, happened: ProducerInput, now_ms: int) -> list[ProducerEffect]:
         """Handle an input and return the effects, in order."""
@@ -128,7 +139,8 @@ class IdempotentProducer:
         effects, self._effects = self._effects, []
         return effects
 
-    # Identity -------------------------------------------------------------------------------------------------------------------------------------
+    # Identity
+    # ----------------------------------------------------------------------------------------------
 
     def _ask_identity(self) -> None:
         if not self._asks_for_identity:
@@ -149,7 +161,9 @@ class IdempotentProducer:
             self._fatal = (error_code, "InitProducerId was refused")
 
     def _renew_identities(self) -> None:
-        """Restart partitions with a lost sequence under the next epoch; with epochs exhausted, under a new producer id (KIP-360)."""
+        """Restart partitions with a lost sequence under the next epoch; with epochs exhausted,
+        under a new producer id (KIP-360).
+        """
         for queue in self._queues.values():
             if not queue.needs_new_identity():
                 continue
@@ -158,26 +172,36 @@ class IdempotentProducer:
             if self._identity is None or self._identity != old:
                 continue
             if self._identity.producer_epoch < MAX_PRODUCER_EPOCH:
-                self._identity = Identity(self._identity.producer_id, self._identity.producer_epoch + 1)
+                self._identity = Identity(
+                    self._identity.producer_id, self._identity.producer_epoch + 1
+                )
                 self._effects.append(IdentityTaken(self._identity))
             else:
                 self._identity = None
                 self._ask_identity()
 
-    # Records --------------------------------------------------------------------------------------------------------------------------------------
+    # Records
+    # ----------------------------------------------------------------------------------------------
 
     def _give(self, record: OutgoingRecord, now_ms: int) -> bool:
-        """Add a record; return whether something can be sent now. Mostly it only joins an open batch."""
+        """Add a record; return whether something can be sent now.
+
+        Mostly it only joins an open batch.
+        """
         self._record_count += 1
         queue = self._queues.get(record.where)
         is_new = queue is None
         if queue is None:
-            queue = self._queues[record.where] = self.queue_class(record.where, self._settings.first_sequence)
+            queue = self._queues[record.where] = self.queue_class(
+                record.where, self._settings.first_sequence
+            )
             self._metadata_is_stale = self._metadata_is_stale or record.where not in self._leaders
         has_closed = queue.add(record, self._settings.batch_size_bytes, now_ms)
         return has_closed or is_new or self._settings.linger_ms == 0 or self._fatal is not None
 
-    def _settle_request(self, request_id: int, answers: tuple[PartitionAnswer, ...], now_ms: int) -> None:
+    def _settle_request(
+        self, request_id: int, answers: tuple[PartitionAnswer, ...], now_ms: int
+    ) -> None:
         said = {answer.where: answer for answer in answers}
         for batch in self._requests.pop(request_id).batches:
             answer = said.get(batch.where)
@@ -215,12 +239,21 @@ class IdempotentProducer:
     def _deliver(self, batch: OutgoingBatch, base_offset: int) -> None:
         self._record_count -= len(batch.records)
         for index, record in enumerate(batch.records):
-            self._effects.append(RecordDelivered(record=record, offset=NO_OFFSET if base_offset < 0 else base_offset + index))
+            self._effects.append(
+                RecordDelivered(
+                    record=record, offset=NO_OFFSET if base_offset < 0 else base_offset + index
+                )
+            )
 
     def _deliver_duplicate(self, batch: OutgoingBatch) -> None:
         self._record_count -= len(batch.records)
         for record in batch.records:
-            delivered = RecordDelivered(record=record, offset=NO_OFFSET, duplicate_of=batch.identity, base_sequence=batch.base_sequence)
+            delivered = RecordDelivered(
+                record=record,
+                offset=NO_OFFSET,
+                duplicate_of=batch.identity,
+                base_sequence=batch.base_sequence,
+            )
             self._effects.append(delivered)
 
     def _give_up(self, batch: OutgoingBatch, error_code: ErrorCode, reason: str) -> None:
@@ -228,8 +261,9 @@ class IdempotentProducer:
         for record in batch.records:
             self._effects.append(RecordGivenUp(record=record, error_code=error_code, reason=reason))
 
-    # Next actions -----------------------------------------------------------------------------------------------------
-    # -----------------------------
+    # Next actions
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def _go_on(self, now_ms: int) -> None:
         self._expire(now_ms)
@@ -237,18 +271,28 @@ class IdempotentProducer:
         if self._ask_identity_at_ms is not None and self._ask_identity_at_ms <= now_ms:
             self._ask_identity()
         for queue in self._queues.values():
-            if queue.gathering is not None and queue.gathering.created_ms + self._settings.linger_ms <= now_ms:
+            if (
+                queue.gathering is not None
+                and queue.gathering.created_ms + self._settings.linger_ms <= now_ms
+            ):
                 queue.close_open_batch()
         if self._identity is not None:
             self._send_all(self._identity, now_ms)
         moment = self._metadata_moment()
         if moment is not None and moment <= now_ms:
             self._asks_for_metadata = True
-            self._effects.append(SendMetadataRequest(tuple(dict.fromkeys(where.topic for where in self._queues))))
+            self._effects.append(
+                SendMetadataRequest(tuple(dict.fromkeys(where.topic for where in self._queues)))
+            )
 
     def _expire(self, now_ms: int) -> None:
-        """Fail batches older than delivery.timeout.ms, or all waiting ones after a fatal error of InitProducerId."""
-        error, reason = self._fatal or (ErrorCode.REQUEST_TIMED_OUT, "not acknowledged within delivery.timeout.ms")
+        """Fail batches older than delivery.timeout.ms, or all waiting ones after a fatal error of
+        InitProducerId.
+        """
+        error, reason = self._fatal or (
+            ErrorCode.REQUEST_TIMED_OUT,
+            "not acknowledged within delivery.timeout.ms",
+        )
         created_before_ms = NEVER_MS if self._fatal else now_ms - self._settings.delivery_timeout_ms
         for queue in self._queues.values():
             if queue.is_empty:
@@ -266,18 +310,28 @@ class IdempotentProducer:
                 batches = self._next_batches(broker_id, identity, now_ms)
                 if not batches:
                     break
-                request = SendProduce(request_id=self._next_request_id, broker_id=broker_id, batches=batches)
+                request = SendProduce(
+                    request_id=self._next_request_id, broker_id=broker_id, batches=batches
+                )
                 self._next_request_id += 1
                 self._requests[request.request_id] = request
                 in_flight[broker_id] = in_flight.get(broker_id, 0) + 1
                 self._effects.append(request)
 
-    def _next_batches(self, broker_id: int, identity: Identity, now_ms: int) -> tuple[OutgoingBatch, ...]:
-        """Take at most one batch per partition led by the broker, up to max.request.size, and mark them as in flight."""
+    def _next_batches(
+        self, broker_id: int, identity: Identity, now_ms: int
+    ) -> tuple[OutgoingBatch, ...]:
+        """Take at most one batch per partition led by the broker, up to max.request.size, and mark
+        them as in flight.
+        """
         chosen: list[OutgoingBatch] = []
         room_bytes = self._settings.max_request_size_bytes
         for queue in self._queues.values():
-            if not queue.batches or self._leaders.get(queue.where) != broker_id or not self._may_send_to(queue.where):
+            if (
+                not queue.batches
+                or self._leaders.get(queue.where) != broker_id
+                or not self._may_send_to(queue.where)
+            ):
                 continue
             batch = queue.sendable(identity, now_ms)
             if batch is not None and (batch.size_bytes <= room_bytes or not chosen):
@@ -297,18 +351,24 @@ class IdempotentProducer:
         """Return whether a partition may be written to: always, without transactions."""
         return True
 
-    # Timers -----------------------------------------------------------------------------------------------------------
-    # ------------------------------
+    # Timers
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def _metadata_moment(self) -> int | None:
         """When metadata has to be requested: only while records wait for unknown leaders."""
         if self._asks_for_metadata or not self._record_count:
             return None
-        is_needed = self._metadata_is_stale or any(queue.batches and where not in self._leaders for where, queue in self._queues.items())
+        is_needed = self._metadata_is_stale or any(
+            queue.batches and where not in self._leaders for where, queue in self._queues.items()
+        )
         return self._ask_metadata_at_ms if is_needed else None
 
     def _queue_moments(self) -> Iterator[int]:
-        """When linger, retry backoff or delivery timeout end. Times in the past do not count: `step` has handled them."""
+        """When linger, retry backoff or delivery timeout end.
+
+        Times in the past do not count: `step` has handled them.
+        """
         for queue in self._queues.values():
             if queue.gathering is not None:
                 yield queue.gathering.created_ms + self._settings.linger_ms

@@ -1,6 +1,7 @@
 """The inputs, effects and settings of a group member's state machine.
 
-Source: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}, KIP-62, KIP-345, KIP-429.
+Source: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator},
+KIP-62, KIP-345, KIP-429.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,11 @@ import msgspec
 
 from kraftsim.core.clients.assignors import RANGE, Subscriber
 from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
-from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorLost, FindCoordinator
+from kraftsim.core.clients.transaction_steps import (
+    CoordinatorFound,
+    CoordinatorLost,
+    FindCoordinator,
+)
 from kraftsim.core.clients.version_probing import Versions
 from protocol.errors import ErrorCode
 
@@ -46,13 +51,16 @@ class MemberState(Enum):
     RELEASING = auto()
     """The application has to release partitions; the member rejoins afterwards."""
     EXPELLED = auto()
-    """The application still processes partitions that other members may own; the member rejoins once the application has released them."""
+    """The application still processes partitions that other members may own; the member rejoins
+    once the application has released them.
+    """
     LEAVING = auto()
     GONE = auto()
 
 
-# Requests -------------------------------------------------------------------------------------------------------------
-# --------------------------
+# Requests
+# --------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +98,8 @@ class Leave(msgspec.Struct, frozen=True):
 MemberQuestion = Join | Sync | MemberHeartbeat | Leave
 
 
-# Inputs -----------------------------------------------------------------------------------------------------------------------------------------
+# Inputs
+# --------------------------------------------------------------------------------------------------
 
 
 class MemberStarted(msgspec.Struct, frozen=True):
@@ -160,7 +169,8 @@ MembershipInput = (
 )
 
 
-# Effects ----------------------------------------------------------------------------------------------------------------------------------------
+# Effects
+# --------------------------------------------------------------------------------------------------
 
 
 class SendMemberRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,10 +202,20 @@ class ReleaseWanted(msgspec.Struct, frozen=True):
 
 
 class MemberLost(msgspec.Struct, frozen=True, kw_only=True):
-    """The member was expelled, or has failed: other members may own its partitions. If it had any, send Released."""
+    """The member was expelled, or has failed: other members may own its partitions.
+
+    If it had any, send Released.
+    """
 
     error_code: ErrorCode
     is_fatal: bool
 
 
-MembershipEffect = FindCoordinator | SendMemberRequest | CountPartitions | AssignmentChanged | ReleaseWanted | MemberLost
+MembershipEffect = (
+    FindCoordinator
+    | SendMemberRequest
+    | CountPartitions
+    | AssignmentChanged
+    | ReleaseWanted
+    | MemberLost
+)

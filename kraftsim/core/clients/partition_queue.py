@@ -1,26 +1,39 @@
 """The unacknowledged records of one partition, in order, with their sequences.
 
-Three rules give exactly-once delivery. A batch keeps its sequence while its result is unknown. A batch is retried only when all earlier ones are
-resolved. A batch gets a new identity only once it is certain that it is not in the log.
-Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{RecordAccumulator, TransactionManager, TxnPartitionEntry}.
+Three rules give exactly-once delivery. A batch keeps its sequence while its result is unknown. A
+batch is retried only when all earlier ones are resolved. A batch gets a new identity only once it
+is certain that it is not in the log.
+Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{RecordAccumulator,
+TransactionManager, TxnPartitionEntry}.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from itertools import takewhile
 
-from kraftsim.core.clients.producer_steps import BatchState, Identity, OutgoingBatch, OutgoingRecord, TopicPartition
+from kraftsim.core.clients.producer_steps import (
+    BatchState,
+    Identity,
+    OutgoingBatch,
+    OutgoingRecord,
+    TopicPartition,
+)
 from kraftsim.producer_state.rules_entries import increment_sequence, sequences_between
 
 RECORD_OVERHEAD_BYTES = 21
 """Kafka's upper bound of the record overhead: lengths and deltas around key and value."""
 BATCH_HEADER_BYTES = 61
 REMEMBERED_BATCHES = 5
-"""The number of batches in the broker's duplicate detection: an unresolved batch must be among the last that many when it is retried."""
+"""The number of batches in the broker's duplicate detection: an unresolved batch must be among the
+last that many when it is retried.
+"""
 
 
 class PartitionQueue:
-    """The queue of one partition. `batches` are closed and in order of their sequences; `gathering` is still open."""
+    """The queue of one partition.
+
+    `batches` are closed and in order of their sequences; `gathering` is still open.
+    """
 
     def __init__(self, where: TopicPartition, first_sequence: int = 0) -> None:
         self.where = where
@@ -31,16 +44,26 @@ class PartitionQueue:
         self._first_sequence = first_sequence
         self._sent_count = 0
         self.has_lost_sequence = False
-        """A used sequence is missing in the log for good: the identity cannot continue in this partition."""
+        """A used sequence is missing in the log for good: the identity cannot continue in this
+        partition.
+        """
 
     def add(self, record: OutgoingRecord, batch_size_bytes: int, now_ms: int) -> bool:
-        """Add a record to the open batch; a batch that would exceed batch_size_bytes is closed first. Returns whether one was closed."""
+        """Add a record to the open batch; a batch that would exceed batch_size_bytes is closed
+        first.
+
+        Returns whether one was closed.
+        """
         size_bytes = len(record.key) + len(record.value) + RECORD_OVERHEAD_BYTES
-        has_closed = self.gathering is not None and self.gathering.size_bytes + size_bytes > batch_size_bytes
+        has_closed = (
+            self.gathering is not None and self.gathering.size_bytes + size_bytes > batch_size_bytes
+        )
         if has_closed:
             self.close_open_batch()
         if self.gathering is None:
-            self.gathering = OutgoingBatch(where=self.where, records=[], size_bytes=BATCH_HEADER_BYTES, created_ms=now_ms)
+            self.gathering = OutgoingBatch(
+                where=self.where, records=[], size_bytes=BATCH_HEADER_BYTES, created_ms=now_ms
+            )
         self.gathering.records.append(record)
         self.gathering.size_bytes += size_bytes
         return has_closed
@@ -54,12 +77,17 @@ class PartitionQueue:
     def sendable(self, identity: Identity, now_ms: int) -> OutgoingBatch | None:
         """Return the batch that may be sent now with the producer's identity, or None.
 
-        A retry may be sent only if it is the first unresolved batch. A new batch only if everything before it is in flight,
-        so that sequences reach the broker in order, and no batch of an older identity is unresolved.
+        A retry may be sent only if it is the first unresolved batch. A new batch only if everything
+        before it is in flight, so that sequences reach the broker in order, and no batch of an
+        older identity is unresolved.
         """
         for batch in self.batches:
             if batch.state is BatchState.READY:
-                may_go = self.is_first_open(batch) if batch.attempts else self._may_begin(identity, batch)
+                may_go = (
+                    self.is_first_open(batch)
+                    if batch.attempts
+                    else self._may_begin(identity, batch)
+                )
                 return batch if may_go and batch.not_before_ms <= now_ms else None
         return None
 
@@ -70,9 +98,9 @@ class PartitionQueue:
     def has_room_for(self, batch: OutgoingBatch) -> bool:
         """Return whether a batch may join the unresolved ones.
 
-        Batches acknowledged after the first unresolved one count as well: while that one is sent to a stale leader, the new
-        leader appends later ones, and must still retain the first one when it is retried. Apache Kafka's producer counts
-        the requests of a connection only.
+        Batches acknowledged after the first unresolved one count as well: while that one is sent to
+        a stale leader, the new leader appends later ones, and must still retain the first one when
+        it is retried. Apache Kafka's producer counts the requests of a connection only.
         """
         first = next(self.sent_batches(), None)
         return first is None or self._sent_count - first.number < REMEMBERED_BATCHES
@@ -82,11 +110,16 @@ class PartitionQueue:
         return takewhile(lambda batch: batch.attempts > 0, self.batches)
 
     def send(self, batch: OutgoingBatch, identity: Identity) -> None:
-        """Mark a batch as in flight; a new one gets the next sequence. A newer identity is adopted only when nothing is unresolved."""
+        """Mark a batch as in flight; a new one gets the next sequence.
+
+        A newer identity is adopted only when nothing is unresolved.
+        """
         assert batch.state is BatchState.READY, "only a waiting batch is sent"
         if batch.identity is None:
             if self.identity != identity:
-                assert not any(self.sent_batches()), "a new identity starts without an unresolved batch of the old one"
+                assert not any(self.sent_batches()), (
+                    "a new identity starts without an unresolved batch of the old one"
+                )
                 self.identity, self.next_sequence = identity, self._first_sequence
                 self._first_sequence = 0
             batch.identity = identity
@@ -113,7 +146,10 @@ class PartitionQueue:
         raise AssertionError("unknown batch")
 
     def retry(self, batch: OutgoingBatch, not_before_ms: int) -> None:
-        """Retry: the result is unknown, or the error is retriable. The same bytes are sent again."""
+        """Retry: the result is unknown, or the error is retriable.
+
+        The same bytes are sent again.
+        """
         batch.state = BatchState.READY
         batch.not_before_ms = not_before_ms
 
@@ -123,17 +159,26 @@ class PartitionQueue:
         self.has_lost_sequence = True
 
     def remove(self, batch: OutgoingBatch, *, sequence_is_used: bool) -> None:
-        """The batch is resolved. If its sequence may be missing in the log, the identity cannot continue in this partition."""
+        """The batch is resolved.
+
+        If its sequence may be missing in the log, the identity cannot continue in this partition.
+        """
         self.batches.remove(batch)
         if batch.identity is not None and not sequence_is_used:
             self.has_lost_sequence = True
 
     def needs_new_identity(self) -> bool:
-        """Return whether the partition waits for a new identity: a sequence is lost and no batch is unresolved."""
-        return self.has_lost_sequence and not any(batch.state is not BatchState.REFUSED for batch in self.sent_batches())
+        """Return whether the partition waits for a new identity: a sequence is lost and no batch is
+        unresolved.
+        """
+        return self.has_lost_sequence and not any(
+            batch.state is not BatchState.REFUSED for batch in self.sent_batches()
+        )
 
     def restart_sequences(self) -> None:
-        """Reset the sequences of the refused batches: they are renumbered from 0 with the next identity."""
+        """Reset the sequences of the refused batches: they are renumbered from 0 with the next
+        identity.
+        """
         assert self.needs_new_identity(), "no batch may be renumbered while it may be in the log"
         for batch in self.batches:
             batch.state = BatchState.READY

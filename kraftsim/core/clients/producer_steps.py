@@ -54,8 +54,8 @@ class BatchState(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OutgoingBatch:
-    """The records of one partition that are sent and resolved together. `identity`, `base_sequence` and `number` are set at
-    the first send: `number` batches of the partition were sent before.
+    """The records of one partition that are sent and resolved together. `identity`, `base_sequence`
+    and `number` are set at the first send: `number` batches of the partition were sent before.
     """
 
     where: TopicPartition
@@ -84,10 +84,13 @@ class ProducerSettings:
     buffered_records_max: int = 10_000
     """kraftsim only: the maximum number of buffered records before `send` waits."""
     first_sequence: int = 0
-    """kraftsim only: the first sequence of the first producer id in each partition; near 2^31 it wraps within a run."""
+    """kraftsim only: the first sequence of the first producer id in each partition; near 2^31 it
+    wraps within a run.
+    """
 
 
-# Inputs -----------------------------------------------------------------------------------------------------------------------------------------
+# Inputs
+# --------------------------------------------------------------------------------------------------
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -147,13 +150,18 @@ class ProduceAnswered(msgspec.Struct, frozen=True):
 
 
 class ProduceLost(msgspec.Struct, frozen=True):
-    """No response to a Produce request: disconnected or timed out. Whether it was appended is unknown."""
+    """No response to a Produce request: disconnected or timed out.
+
+    Whether it was appended is unknown.
+    """
 
     request_id: int
 
 
 class WindowAnnounced(msgspec.Struct, frozen=True):
-    """The Produce response of a broker has announced the sequence window (KIP-758); None: it has none."""
+    """The Produce response of a broker has announced the sequence window (KIP-758); None: it has
+    none.
+    """
 
     broker_id: int
     sequences: int | None
@@ -174,7 +182,8 @@ ProducerInput = (
 )
 
 
-# Effects ----------------------------------------------------------------------------------------------------------------------------------------
+# Effects
+# --------------------------------------------------------------------------------------------------
 
 
 class SendInitProducerId(msgspec.Struct, frozen=True):
@@ -182,13 +191,17 @@ class SendInitProducerId(msgspec.Struct, frozen=True):
 
 
 class SendMetadataRequest(msgspec.Struct, frozen=True):
-    """Send Metadata for these topics to any broker; the response is MetadataArrived or MetadataLost."""
+    """Send Metadata for these topics to any broker; the response is MetadataArrived or
+    MetadataLost.
+    """
 
     topics: tuple[str, ...]
 
 
 class SendProduce(msgspec.Struct, frozen=True, kw_only=True):
-    """Send these batches (at most one per partition) to a broker; the response is ProduceAnswered or ProduceLost."""
+    """Send these batches (at most one per partition) to a broker; the response is ProduceAnswered
+    or ProduceLost.
+    """
 
     request_id: int
     broker_id: int
@@ -204,7 +217,8 @@ class IdentityTaken(msgspec.Struct, frozen=True):
 class RecordDelivered(msgspec.Struct, frozen=True, kw_only=True):
     """A record is in the log. NO_OFFSET: the broker did not return the offset.
 
-    `duplicate_of` and `base_sequence` are those of its batch if the response was DUPLICATE_SEQUENCE_NUMBER.
+    `duplicate_of` and `base_sequence` are those of its batch if the response was
+    DUPLICATE_SEQUENCE_NUMBER.
     """
 
     record: OutgoingRecord
@@ -221,4 +235,11 @@ class RecordGivenUp(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-ProducerEffect = SendInitProducerId | SendMetadataRequest | SendProduce | IdentityTaken | RecordDelivered | RecordGivenUp
+ProducerEffect = (
+    SendInitProducerId
+    | SendMetadataRequest
+    | SendProduce
+    | IdentityTaken
+    | RecordDelivered
+    | RecordGivenUp
+)

@@ -1,7 +1,9 @@
 """The positions of a consumer with manual assignment, up to the end offsets.
 
-A consumer without a group: it reads each partition from its start to the end offset at the time of ListOffsets, then it is done.
-Source: org.apache.kafka.clients.consumer.internals.SubscriptionState (positions), KIP-79 (ListOffsets).
+A consumer without a group: it reads each partition from its start to the end offset at the time of
+ListOffsets, then it is done.
+Source: org.apache.kafka.clients.consumer.internals.SubscriptionState (positions), KIP-79
+(ListOffsets).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,9 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(slots=True)
 class Position:
-    """The next offset of a partition, and its end offset (exclusive); both unknown until ListOffsets is answered."""
+    """The next offset of a partition, and its end offset (exclusive); both unknown until
+    ListOffsets is answered.
+    """
 
     next_offset: int = UNKNOWN_OFFSET
     end_offset: int = UNKNOWN_OFFSET
@@ -47,11 +51,19 @@ class ReaderPositions:
 
     def without_first_offset(self) -> list[TopicPartition]:
         """Return the partitions whose start offset is unknown."""
-        return [where for where, position in self._positions.items() if position.next_offset == UNKNOWN_OFFSET]
+        return [
+            where
+            for where, position in self._positions.items()
+            if position.next_offset == UNKNOWN_OFFSET
+        ]
 
     def without_end_offset(self) -> list[TopicPartition]:
         """Return the partitions whose end offset is unknown."""
-        return [where for where, position in self._positions.items() if position.end_offset == UNKNOWN_OFFSET]
+        return [
+            where
+            for where, position in self._positions.items()
+            if position.end_offset == UNKNOWN_OFFSET
+        ]
 
     def unfinished(self, leaders: Mapping[TopicPartition, int]) -> dict[int, list[TopicPartition]]:
         """Return the unfinished partitions by leader; those without a leader are left out."""
@@ -75,11 +87,16 @@ class ReaderPositions:
         self._positions[where].next_offset = next_offset
 
     def found_nothing(self, where: TopicPartition, high_watermark: int) -> None:
-        """A fetch was empty: if the log now ends here, it was truncated and the partition is done."""
+        """A fetch was empty: if the log now ends here, it was truncated and the partition is
+        done.
+        """
         position = self._positions[where]
         if high_watermark <= position.next_offset:
             position.end_offset = min(position.end_offset, position.next_offset)
 
     def start_over(self, where: TopicPartition) -> None:
-        """The position is out of range: the log was truncated. Both offsets are unknown again; the records read stay read."""
+        """The position is out of range: the log was truncated.
+
+        Both offsets are unknown again; the records read stay read.
+        """
         self._positions[where] = Position()

@@ -1,12 +1,20 @@
 """How a transactional producer handles an error, by request: a table.
 
-Source: the handlers in org.apache.kafka.clients.producer.internals.TransactionManager; KIP-360, KIP-588, KIP-890.
+Source: the handlers in org.apache.kafka.clients.producer.internals.TransactionManager; KIP-360,
+KIP-588, KIP-890.
 """
 
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from kraftsim.core.clients.transaction_steps import AddOffsets, AddPartitions, CommitOffsets, EndTransaction, InitProducerId, Question
+from kraftsim.core.clients.transaction_steps import (
+    AddOffsets,
+    AddPartitions,
+    CommitOffsets,
+    EndTransaction,
+    InitProducerId,
+    Question,
+)
 from protocol.errors import ErrorCode
 
 
@@ -34,11 +42,18 @@ OF_ALL: Mapping[ErrorCode, Meaning] = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Meaning.FATAL,
     ErrorCode.TRANSACTION_ABORTABLE: Meaning.ABORT,
 }
-LOST_ID = {ErrorCode.UNKNOWN_PRODUCER_ID: Meaning.ABORT_AND_BUMP, ErrorCode.INVALID_PRODUCER_ID_MAPPING: Meaning.ABORT_AND_BUMP}
+LOST_ID = {
+    ErrorCode.UNKNOWN_PRODUCER_ID: Meaning.ABORT_AND_BUMP,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Meaning.ABORT_AND_BUMP,
+}
 OWN: Mapping[type, Mapping[ErrorCode, Meaning]] = {
     InitProducerId: {},
     AddPartitions: {**LOST_ID, ErrorCode.INVALID_TXN_STATE: Meaning.FATAL},
-    AddOffsets: {**LOST_ID, ErrorCode.INVALID_TXN_STATE: Meaning.FATAL, ErrorCode.GROUP_AUTHORIZATION_FAILED: Meaning.ABORT},
+    AddOffsets: {
+        **LOST_ID,
+        ErrorCode.INVALID_TXN_STATE: Meaning.FATAL,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: Meaning.ABORT,
+    },
     CommitOffsets: {
         ErrorCode.REQUEST_TIMED_OUT: Meaning.FIND_COORDINATOR,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: Meaning.ABORT,

@@ -1,6 +1,8 @@
-"""The states, requests, inputs and effects of a transactional producer, besides those of every producer.
+"""The states, requests, inputs and effects of a transactional producer, besides those of every
+producer.
 
-Source: KIP-98, KIP-360, KIP-447, KIP-890, org.apache.kafka.clients.producer.internals.TransactionManager.
+Source: KIP-98, KIP-360, KIP-447, KIP-890,
+org.apache.kafka.clients.producer.internals.TransactionManager.
 """
 
 from collections.abc import Mapping
@@ -37,7 +39,9 @@ class ProducerState(Enum):
 
     UNINITIALISED = auto()
     INITIALISING = auto()
-    """InitProducerId is in flight: the first one, or one that bumps the epoch after a lost sequence (KIP-360)."""
+    """InitProducerId is in flight: the first one, or one that bumps the epoch after a lost sequence
+    (KIP-360).
+    """
     READY = auto()
     IN_TRANSACTION = auto()
     COMMITTING = auto()
@@ -64,7 +68,10 @@ class Outcome(Enum):
 
 
 class GroupIdentity(NamedTuple):
-    """The group of an offset commit. Without a member (generation -1) the coordinator checks the producer only (KIP-447)."""
+    """The group of an offset commit.
+
+    Without a member (generation -1) the coordinator checks the producer only (KIP-447).
+    """
 
     group_id: str
     generation_id: int = NO_GENERATION_ID
@@ -80,18 +87,25 @@ class TransactionalSettings:
     transaction_timeout_ms: int = 60_000
     producer: ProducerSettings = field(default_factory=ProducerSettings)
     busy_backoff_ms: int = 20
-    """The backoff of AddPartitionsToTxn while the coordinator completes the previous transaction."""
+    """The backoff of AddPartitionsToTxn while the coordinator completes the previous
+    transaction.
+    """
     downgrades_commits: bool = True
-    """kraftsim only: whether offsets are committed without member data if a pre-2.5 broker does not support it; False: the error is fatal.
+    """kraftsim only: whether offsets are committed without member data if a pre-2.5 broker does not
+    support it; False: the error is fatal.
 
-    Kafka's producers have both; that of Kafka Streams uses the first (internal.auto.downgrade.txn.commit).
+    Kafka's producers have both; that of Kafka Streams uses the first
+    (internal.auto.downgrade.txn.commit).
     """
     uses_implicit_adding: bool = True
-    """kraftsim only: whether transaction.version 2 is used if the cluster has it; False: an older client."""
+    """kraftsim only: whether transaction.version 2 is used if the cluster has it; False: an older
+    client.
+    """
 
 
-# Requests -------------------------------------------------------------------------------------------------------------
-# --------------------------
+# Requests
+# --------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 class InitProducerId(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +152,8 @@ class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
 Question = InitProducerId | AddPartitions | AddOffsets | CommitOffsets | EndTransaction
 
 
-# Inputs -----------------------------------------------------------------------------------------------------------------------------------------
+# Inputs
+# --------------------------------------------------------------------------------------------------
 
 
 class InitAsked(msgspec.Struct, frozen=True):
@@ -180,7 +195,10 @@ class CoordinatorLost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """The response to the request in flight. `errors` if there is one per partition; `identity` if the response has one."""
+    """The response to the request in flight.
+
+    `errors` if there is one per partition; `identity` if the response has one.
+    """
 
     error_code: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode] = {}
@@ -211,7 +229,8 @@ TransactionalInput = (
 )
 
 
-# Effects ----------------------------------------------------------------------------------------------------------------------------------------
+# Effects
+# --------------------------------------------------------------------------------------------------
 
 
 class FindCoordinator(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,12 +241,17 @@ class FindCoordinator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Send a request to a coordinator; the response is Answered or QuestionLost. One is in flight at a time."""
+    """Send a request to a coordinator; the response is Answered or QuestionLost.
+
+    One is in flight at a time.
+    """
 
     broker_id: int
     question: Question
     is_implicit: bool
-    """Whether this is a transaction of transaction.version 2, with the latest request versions; else the earlier ones are used."""
+    """Whether this is a transaction of transaction.version 2, with the latest request versions;
+    else the earlier ones are used.
+    """
 
 
 class TransactionSettled(msgspec.Struct, frozen=True, kw_only=True):

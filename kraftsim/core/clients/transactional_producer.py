@@ -1,9 +1,12 @@
-"""The state machine of a transactional producer: the next request, error handling, and completion of transactions.
+"""The state machine of a transactional producer: the next request, error handling, and completion
+of transactions.
 
-It wraps the sender. One coordinator request is in flight at a time; the next one follows from the state, so that no queue is needed.
-With transaction.version 1 a partition is added before it is written to and the epoch stays; with version 2
-brokers add partitions themselves, and every EndTxn bumps the epoch.
-Source: KIP-98, KIP-360, KIP-588, KIP-890, org.apache.kafka.clients.producer.internals.{TransactionManager, Sender}.
+It wraps the sender. One coordinator request is in flight at a time; the next one follows from the
+state, so that no queue is needed. With transaction.version 1 a partition is added before it is
+written to and the epoch stays; with version 2 brokers add partitions themselves, and every EndTxn
+bumps the epoch.
+Source: KIP-98, KIP-360, KIP-588, KIP-890,
+org.apache.kafka.clients.producer.internals.{TransactionManager, Sender}.
 """
 
 from collections.abc import Mapping
@@ -60,12 +63,22 @@ from kraftsim.core.clients.transaction_steps import (
 from protocol.errors import ErrorCode
 
 IMPLICIT_SINCE = 2
-"""The transaction.version since which brokers add partitions themselves and EndTxn bumps the epoch (KIP-890)."""
-IN_DOUBT = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING, ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR)
+"""The transaction.version since which brokers add partitions themselves and EndTxn bumps the epoch
+(KIP-890).
+"""
+IN_DOUBT = (
+    ProducerState.IN_TRANSACTION,
+    ProducerState.COMMITTING,
+    ProducerState.ABORTING,
+    ProducerState.ABORTABLE_ERROR,
+)
 
 
 class TransactionalProducer:
-    """One producer with one transactional id. Call `step` for every input, and again no later than `wake_at_ms`."""
+    """One producer with one transactional id.
+
+    Call `step` for every input, and again no later than `wake_at_ms`.
+    """
 
     sender_class: type[GatedProducer] = GatedProducer
 
@@ -119,33 +132,57 @@ class TransactionalProducer:
                 self._on_coordinator(happened, now_ms)
             case RecordGiven(record):
                 self._give(record, now_ms)
-            case FlushAsked() | TimePassed() | MetadataArrived() | MetadataLost() | ProduceAnswered() | ProduceLost():
+            case (
+                FlushAsked()
+                | TimePassed()
+                | MetadataArrived()
+                | MetadataLost()
+                | ProduceAnswered()
+                | ProduceLost()
+            ):
                 self._pass_on(happened, now_ms)
         self._go_on(now_ms)
         effects, self._effects = self._effects, []
         return effects
 
-    # Application calls ------------------------------------------------------------------------------------------------
-    # -----------------------------
+    # Application calls
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
-    def _on_application(self, happened: InitAsked | BeginAsked | OffsetsGiven | CommitAsked | AbortAsked, now_ms: int) -> None:
+    def _on_application(
+        self,
+        happened: InitAsked | BeginAsked | OffsetsGiven | CommitAsked | AbortAsked,
+        now_ms: int,
+    ) -> None:
         match happened:
             case InitAsked():
                 assert self.state is ProducerState.UNINITIALISED, "a producer is initialised once"
                 self.state = ProducerState.INITIALISING
             case BeginAsked():
-                assert self.state is ProducerState.READY, f"no transaction begins while the producer is {self.state.name}"
+                assert self.state is ProducerState.READY, (
+                    f"no transaction begins while the producer is {self.state.name}"
+                )
                 self.state = ProducerState.IN_TRANSACTION
-                self.is_implicit = self._settings.uses_implicit_adding and self._transaction_version >= IMPLICIT_SINCE
+                self.is_implicit = (
+                    self._settings.uses_implicit_adding
+                    and self._transaction_version >= IMPLICIT_SINCE
+                )
             case OffsetsGiven(group=group, offsets=offsets):
-                assert self.state is ProducerState.IN_TRANSACTION and not self._offsets, "offsets are sent in a transaction, one group at a time"
+                assert self.state is ProducerState.IN_TRANSACTION and not self._offsets, (
+                    "offsets are sent in a transaction, one group at a time"
+                )
                 self._group, self._offsets = group, dict(offsets)
             case CommitAsked():
-                assert self.state is ProducerState.IN_TRANSACTION, f"no commit while the producer is {self.state.name}"
+                assert self.state is ProducerState.IN_TRANSACTION, (
+                    f"no commit while the producer is {self.state.name}"
+                )
                 self.state = ProducerState.COMMITTING
                 self._pass_on(FlushAsked(), now_ms)
             case AbortAsked():
-                assert self.state in (ProducerState.IN_TRANSACTION, ProducerState.ABORTABLE_ERROR), f"no abort while {self.state.name}"
+                assert self.state in (
+                    ProducerState.IN_TRANSACTION,
+                    ProducerState.ABORTABLE_ERROR,
+                ), f"no abort while {self.state.name}"
                 self.state = ProducerState.ABORTING
                 self._drop_unsent()
                 self._offsets, self._new_partitions = {}, {}
@@ -160,15 +197,18 @@ class TransactionalProducer:
     def _may_send_to(self, where: TopicPartition) -> bool:
         return where in self._partitions and self.state is not ProducerState.FATAL_ERROR
 
-    # Sender -----------------------------------------------------------------------------------------------------------
-    # ------------------------------
+    # Sender
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def _pass_on(self, happened: ProducerInput, now_ms: int) -> None:
         self._take(self._sender.step(happened, now_ms))
 
     def _take(self, effects: list[ProducerEffect]) -> None:
         for effect in effects:
-            assert not isinstance(effect, SendInitProducerId | IdentityTaken), "the identity is set by the coordinator"
+            assert not isinstance(effect, SendInitProducerId | IdentityTaken), (
+                "the identity is set by the coordinator"
+            )
             self._effects.append(effect)
             if isinstance(effect, RecordGivenUp):
                 self._on_given_up(effect)
@@ -176,7 +216,8 @@ class TransactionalProducer:
     def _on_given_up(self, given_up: RecordGivenUp) -> None:
         """A failed record aborts its transaction.
 
-        INVALID_PRODUCER_EPOCH does too, as only the coordinator can tell that the producer is fenced (KIP-588).
+        INVALID_PRODUCER_EPOCH does too, as only the coordinator can tell that the producer is
+        fenced (KIP-588).
         """
         if given_up.error_code in FATAL_FOR_BATCHES:
             self._fail(given_up.error_code, given_up.reason)
@@ -186,11 +227,16 @@ class TransactionalProducer:
     def _drop_unsent(self) -> None:
         self._take(self._sender.drop_unsent(ErrorCode.TRANSACTION_ABORTABLE))
 
-    # Coordinators ---------------------------------------------------------------------------------------------------------------------------------
+    # Coordinators
+    # ----------------------------------------------------------------------------------------------
 
-    def _on_coordinator(self, happened: CoordinatorFound | CoordinatorLost | Answered | QuestionLost, now_ms: int) -> None:
+    def _on_coordinator(
+        self, happened: CoordinatorFound | CoordinatorLost | Answered | QuestionLost, now_ms: int
+    ) -> None:
         match happened:
-            case CoordinatorFound(kind=kind, broker_id=broker_id, transaction_version=transaction_version):
+            case CoordinatorFound(
+                kind=kind, broker_id=broker_id, transaction_version=transaction_version
+            ):
                 self._finding = None
                 self._coordinators[kind] = broker_id
                 if kind is CoordinatorKind.TRANSACTION:
@@ -215,15 +261,27 @@ class TransactionalProducer:
     def _answer(self, question: Question, answer: Answered, now_ms: int) -> None:
         error = self._decisive(question, answer)
         meaning = self.meaning_of(question, error)
-        if isinstance(question, EndTransaction) and self.state is ProducerState.ABORTING and meaning is Meaning.ABORT_AND_BUMP:
+        if (
+            isinstance(question, EndTransaction)
+            and self.state is ProducerState.ABORTING
+            and meaning is Meaning.ABORT_AND_BUMP
+        ):
             self._needs_next_epoch, meaning = True, Meaning.DONE
         match meaning:
             case Meaning.DONE:
                 self._done(question, answer, now_ms)
             case Meaning.RETRY:
                 self._keep_accepted(question, answer.errors)
-                is_busy = isinstance(question, AddPartitions) and error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._partitions
-                self._not_before_ms = now_ms + (self._settings.busy_backoff_ms if is_busy else self._settings.producer.retry_backoff_ms)
+                is_busy = (
+                    isinstance(question, AddPartitions)
+                    and error is ErrorCode.CONCURRENT_TRANSACTIONS
+                    and not self._partitions
+                )
+                self._not_before_ms = now_ms + (
+                    self._settings.busy_backoff_ms
+                    if is_busy
+                    else self._settings.producer.retry_backoff_ms
+                )
             case Meaning.FIND_COORDINATOR:
                 self._keep_accepted(question, answer.errors)
                 self._coordinators.pop(_kind_of(question), None)
@@ -239,9 +297,18 @@ class TransactionalProducer:
         return meaning_of(question, error)
 
     def _decisive(self, question: Question, answer: Answered) -> ErrorCode:
-        """Return the deciding error: the first fatal one, else the first retriable one, else any."""
+        """Return the deciding error: the first fatal one, else the first retriable one, else
+        any.
+        """
         errors = [answer.error_code, *answer.errors.values()]
-        rank = {Meaning.FATAL: 0, Meaning.FIND_COORDINATOR: 1, Meaning.RETRY: 2, Meaning.ABORT_AND_BUMP: 3, Meaning.ABORT: 3, Meaning.DONE: 4}
+        rank = {
+            Meaning.FATAL: 0,
+            Meaning.FIND_COORDINATOR: 1,
+            Meaning.RETRY: 2,
+            Meaning.ABORT_AND_BUMP: 3,
+            Meaning.ABORT: 3,
+            Meaning.DONE: 4,
+        }
         return min(errors, key=lambda error: rank[self.meaning_of(question, error)])
 
     def _done(self, question: Question, answer: Answered, now_ms: int) -> None:
@@ -262,21 +329,32 @@ class TransactionalProducer:
                 self._added_groups[group_id] = None
             case CommitOffsets():
                 self._has_begun_at_coordinator = True
-                self._keep_accepted(question, {where: ErrorCode.NONE for where, _ in question.offsets})
+                self._keep_accepted(
+                    question, {where: ErrorCode.NONE for where, _ in question.offsets}
+                )
             case EndTransaction(is_commit=is_commit):
                 self._settle(Outcome.COMMITTED if is_commit else Outcome.ABORTED, answer.identity)
 
-    def _keep_accepted(self, question: Question, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+    def _keep_accepted(
+        self, question: Question, errors: Mapping[TopicPartition, ErrorCode]
+    ) -> None:
         """Remove the accepted offsets from those to be sent."""
         if not isinstance(question, CommitOffsets):
             return
-        accepted = tuple((where, offset) for where, offset in question.offsets if errors.get(where) is ErrorCode.NONE)
+        accepted = tuple(
+            (where, offset)
+            for where, offset in question.offsets
+            if errors.get(where) is ErrorCode.NONE
+        )
         for where, _ in accepted:
             self._offsets.pop(where, None)
         if accepted:
-            self._effects.append(OffsetsAccepted(identity=question.identity, group=question.group, offsets=accepted))
+            self._effects.append(
+                OffsetsAccepted(identity=question.identity, group=question.group, offsets=accepted)
+            )
 
-    # States ---------------------------------------------------------------------------------------------------------------------------------------
+    # States
+    # ----------------------------------------------------------------------------------------------
 
     def _use(self, identity: Identity) -> None:
         if identity != self.identity:
@@ -285,9 +363,13 @@ class TransactionalProducer:
         self._sender.use(identity)
 
     def _settle(self, outcome: Outcome, identity: Identity | None) -> None:
-        """The transaction is completed; after a lost sequence the epoch is bumped next, unless EndTxn has done so."""
+        """The transaction is completed; after a lost sequence the epoch is bumped next, unless
+        EndTxn has done so.
+        """
         assert self.identity is not None, "a transaction has an identity"
-        self._effects.append(TransactionSettled(outcome=outcome, identity=self.identity, error_code=self.error_code))
+        self._effects.append(
+            TransactionSettled(outcome=outcome, identity=self.identity, error_code=self.error_code)
+        )
         self.error_code = ErrorCode.NONE
         self._partitions, self._new_partitions, self._offsets, self._added_groups = {}, {}, {}, {}
         self._has_begun_at_coordinator = False
@@ -304,7 +386,9 @@ class TransactionalProducer:
         if self.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING):
             self.state, self.error_code = ProducerState.ABORTABLE_ERROR, error_code
             self._offsets = {}
-            self._effects.append(ProducerErred(error_code=error_code, reason=reason, is_fatal=False))
+            self._effects.append(
+                ProducerErred(error_code=error_code, reason=reason, is_fatal=False)
+            )
 
     def _fail(self, error_code: ErrorCode, reason: str) -> None:
         if self.state is ProducerState.FATAL_ERROR:
@@ -313,7 +397,11 @@ class TransactionalProducer:
         self.state, self.error_code = ProducerState.FATAL_ERROR, error_code
         self._effects.append(ProducerErred(error_code=error_code, reason=reason, is_fatal=True))
         if was_open and self.identity is not None:
-            self._effects.append(TransactionSettled(outcome=Outcome.UNKNOWN, identity=self.identity, error_code=error_code))
+            self._effects.append(
+                TransactionSettled(
+                    outcome=Outcome.UNKNOWN, identity=self.identity, error_code=error_code
+                )
+            )
         self._drop_unsent()
 
     def _fail_by_meaning(self, kind: CoordinatorKind, error_code: ErrorCode) -> None:
@@ -322,8 +410,9 @@ class TransactionalProducer:
         else:
             self._fail(error_code, "FindCoordinator was refused")
 
-    # Next action ------------------------------------------------------------------------------------------------------
-    # ------------------------------
+    # Next action
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def _go_on(self, now_ms: int) -> None:
         while self._asked is None and self._finding is None:
@@ -331,16 +420,30 @@ class TransactionalProducer:
             if question is None:
                 if not self._is_over_without_asking():
                     return
-                self._settle(Outcome.COMMITTED if self.state is ProducerState.COMMITTING else Outcome.ABORTED, None)
+                self._settle(
+                    Outcome.COMMITTED
+                    if self.state is ProducerState.COMMITTING
+                    else Outcome.ABORTED,
+                    None,
+                )
                 continue
             if self._not_before_ms > now_ms:
                 return
             kind = _kind_of(question)
             if kind in self._coordinators:
                 self._asked = question
-                # Without AddPartitionsToTxn, a lost response may hide that the transaction was started.
-                self._has_begun_at_coordinator = self._has_begun_at_coordinator or isinstance(question, CommitOffsets)
-                self._effects.append(SendQuestion(broker_id=self._coordinators[kind], question=question, is_implicit=self.is_implicit))
+                # Without AddPartitionsToTxn, a lost response may hide that the transaction was
+                # started.
+                self._has_begun_at_coordinator = self._has_begun_at_coordinator or isinstance(
+                    question, CommitOffsets
+                )
+                self._effects.append(
+                    SendQuestion(
+                        broker_id=self._coordinators[kind],
+                        question=question,
+                        is_implicit=self.is_implicit,
+                    )
+                )
             else:
                 self._finding = kind
                 self._effects.append(FindCoordinator(kind=kind, key=self._key_of(question)))
@@ -349,25 +452,60 @@ class TransactionalProducer:
         transactional_id = self._settings.transactional_id
         if self.state is ProducerState.INITIALISING:
             timeout_ms = self._settings.transaction_timeout_ms
-            return InitProducerId(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, identity=self.identity)
-        if self.state not in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING, ProducerState.ABORTING):
+            return InitProducerId(
+                transactional_id=transactional_id,
+                transaction_timeout_ms=timeout_ms,
+                identity=self.identity,
+            )
+        if self.state not in (
+            ProducerState.IN_TRANSACTION,
+            ProducerState.COMMITTING,
+            ProducerState.ABORTING,
+        ):
             return None
         assert self.identity is not None, "a transaction has an identity"
         if self._new_partitions:
-            return AddPartitions(transactional_id=transactional_id, identity=self.identity, partitions=tuple(self._new_partitions))
+            return AddPartitions(
+                transactional_id=transactional_id,
+                identity=self.identity,
+                partitions=tuple(self._new_partitions),
+            )
         if self._offsets:
             assert self._group is not None, "offsets belong to a group"
             if not self.is_implicit and self._group.group_id not in self._added_groups:
-                return AddOffsets(transactional_id=transactional_id, identity=self.identity, group_id=self._group.group_id)
+                return AddOffsets(
+                    transactional_id=transactional_id,
+                    identity=self.identity,
+                    group_id=self._group.group_id,
+                )
             offsets = tuple(self._offsets.items())
-            return CommitOffsets(transactional_id=transactional_id, identity=self.identity, group=self._group, offsets=offsets)
-        if self.state is ProducerState.IN_TRANSACTION or not self._may_end() or not self._has_begun_at_coordinator:
+            return CommitOffsets(
+                transactional_id=transactional_id,
+                identity=self.identity,
+                group=self._group,
+                offsets=offsets,
+            )
+        if (
+            self.state is ProducerState.IN_TRANSACTION
+            or not self._may_end()
+            or not self._has_begun_at_coordinator
+        ):
             return None
-        return EndTransaction(transactional_id=transactional_id, identity=self.identity, is_commit=self.state is ProducerState.COMMITTING)
+        return EndTransaction(
+            transactional_id=transactional_id,
+            identity=self.identity,
+            is_commit=self.state is ProducerState.COMMITTING,
+        )
 
     def _may_end(self) -> bool:
-        """A commit waits until all records are acknowledged, an abort until all sent batches are resolved."""
-        return not self._sender.record_count if self.state is ProducerState.COMMITTING else not self._sender.has_sent
+        """A commit waits until all records are acknowledged, an abort until all sent batches are
+        resolved.
+        """
+        return (
+            not self._sender.record_count
+            if self.state is ProducerState.COMMITTING
+            else not self._sender.has_sent
+        )
 
     def _is_over_without_asking(self) -> bool:
         """Whether a transaction ends that the coordinator does not know of."""
@@ -375,8 +513,16 @@ class TransactionalProducer:
         return is_ending and self._may_end() and not self._has_begun_at_coordinator
 
     def _key_of(self, question: Question) -> str:
-        return question.group.group_id if isinstance(question, CommitOffsets) else self._settings.transactional_id
+        return (
+            question.group.group_id
+            if isinstance(question, CommitOffsets)
+            else self._settings.transactional_id
+        )
 
 
 def _kind_of(question: Question) -> CoordinatorKind:
-    return CoordinatorKind.GROUP if isinstance(question, CommitOffsets) else CoordinatorKind.TRANSACTION
+    return (
+        CoordinatorKind.GROUP
+        if isinstance(question, CommitOffsets)
+        else CoordinatorKind.TRANSACTION
+    )

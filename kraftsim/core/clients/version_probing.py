@@ -1,10 +1,13 @@
-"""Version probing: members of different releases agree on the latest version that all support, without an operator (KIP-268).
+"""Version probing: members of different releases agree on the latest version that all support,
+without an operator (KIP-268).
 
-Each member sends, in the user data of its subscription, the version in use and its latest supported version. The leader
-returns, in the user data of each assignment, the lowest version in use and the latest version that all members support.
-A leader that meets a member with a later version than it supports assigns no partitions to it. A member that receives a lower version
-than it sent, or a later commonly supported version than it uses, switches and rejoins.
-Source: KIP-268; org.apache.kafka.streams.processor.internals.StreamsPartitionAssignor (assign, maybeUpdateSubscriptionVersion).
+Each member sends, in the user data of its subscription, the version in use and its latest supported
+version. The leader returns, in the user data of each assignment, the lowest version in use and the
+latest version that all members support. A leader that meets a member with a later version than it
+supports assigns no partitions to it. A member that receives a lower version than it sent, or a
+later commonly supported version than it uses, switches and rejoins.
+Source: KIP-268; org.apache.kafka.streams.processor.internals.StreamsPartitionAssignor (assign,
+maybeUpdateSubscriptionVersion).
 """
 
 from collections.abc import Collection
@@ -17,7 +20,9 @@ OF_THREADS: Final = 2
 
 
 class Versions(NamedTuple):
-    """The user data, two int32. To the leader: the version in use and the member's latest supported version.
+    """The user data, two int32.
+
+    To the leader: the version in use and the member's latest supported version.
 
     From the leader: the version of the assignment and the latest commonly supported version.
     """
@@ -27,7 +32,10 @@ class Versions(NamedTuple):
 
 
 class VersionProbing:
-    """The versions of one member. `latest`: its latest supported version, used until the leader returns another one."""
+    """The versions of one member.
+
+    `latest`: its latest supported version, used until the leader returns another one.
+    """
 
     def __init__(self, latest: int) -> None:
         self.own = Versions(latest, latest)
@@ -37,14 +45,19 @@ class VersionProbing:
     def decide_assignment(self, members: Collection[Versions]) -> Versions:
         """As the leader: return the versions for all members."""
         understood = [each for each in members if not self.is_beyond(each)]
-        return Versions(min(each.used for each in understood), min(self.own.latest, *(each.latest for each in members)))
+        return Versions(
+            min(each.used for each in understood),
+            min(self.own.latest, *(each.latest for each in members)),
+        )
 
     def is_beyond(self, member: Versions) -> bool:
         """As the leader: return whether a member uses an unsupported version."""
         return member.used > self.own.latest
 
     def on_assigned(self, versions: Versions) -> bool:
-        """Handle the leader's versions; return whether the member has to rejoin with another version."""
+        """Handle the leader's versions; return whether the member has to rejoin with another
+        version.
+        """
         common = min(versions.latest, self.own.latest)
         if common > self.own.used or versions.used < self.own.used:
             self.own = Versions(common, self.own.latest)

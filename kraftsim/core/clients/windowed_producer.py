@@ -1,13 +1,20 @@
-"""The producer of KIP-758's second phase: not limited by in-flight requests, but by the leader's window of sequence numbers.
+"""The producer of KIP-758's second phase: not limited by in-flight requests, but by the leader's
+window of sequence numbers.
 
-A leader without an announced window is an existing broker: at most five requests are in flight to it. The same holds after each leader change, until
-the first response of the new leader. A batch with DUPLICATE_SEQUENCE_NUMBER is in the log and resolved; an out-of-order one is retried as usual.
+A leader without an announced window is an existing broker: at most five requests are in flight to
+it. The same holds after each leader change, until the first response of the new leader. A batch
+with DUPLICATE_SEQUENCE_NUMBER is in the log and resolved; an out-of-order one is retried as usual.
 Source: KIP-758 (never adopted).
 """
 
 from kraftsim.core.clients.idempotent_producer import IdempotentProducer
 from kraftsim.core.clients.partition_queue import REMEMBERED_BATCHES, PartitionQueue
-from kraftsim.core.clients.producer_steps import OutgoingBatch, ProducerSettings, TopicPartition, WindowAnnounced
+from kraftsim.core.clients.producer_steps import (
+    OutgoingBatch,
+    ProducerSettings,
+    TopicPartition,
+    WindowAnnounced,
+)
 
 REQUESTS_MAX = 1000
 """Not a protocol limit: the maximum of in-flight requests per connection."""
@@ -29,7 +36,9 @@ class WindowedQueue(PartitionQueue):
 
 
 class LiteralQueue(WindowedQueue):
-    """Falls back to five sequence numbers, as in the text: a batch of six records waits until it is alone."""
+    """Falls back to five sequence numbers, as in the text: a batch of six records waits until it is
+    alone.
+    """
 
     def has_room_for(self, batch: OutgoingBatch) -> bool:
         """Return whether a batch may join the unresolved ones."""
@@ -55,7 +64,11 @@ class WindowedProducer(IdempotentProducer):
             self._windows[announced.broker_id] = announced.sequences
 
     def _requests_max(self, broker_id: int) -> int:
-        return REQUESTS_MAX if broker_id in self._windows else min(super()._requests_max(broker_id), REMEMBERED_BATCHES)
+        return (
+            REQUESTS_MAX
+            if broker_id in self._windows
+            else min(super()._requests_max(broker_id), REMEMBERED_BATCHES)
+        )
 
     def _may_send_to(self, where: TopicPartition) -> bool:
         queue = self._queues[where]

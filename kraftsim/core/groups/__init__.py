@@ -1,1 +1,4 @@
-"""Consumer groups as the group coordinator keeps them: members, generations, committed offsets.   Source: kafka.coordinator.group."""
+"""Consumer groups as the group coordinator keeps them: members, generations, committed offsets.
+
+Source: kafka.coordinator.group.
+"""

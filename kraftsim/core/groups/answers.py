@@ -19,7 +19,11 @@ class MemberRow(Struct, frozen=True):
 
 
 class JoinAnswer(Struct, frozen=True, kw_only=True):
-    """The new generation. `members` is filled for the leader only. With an error all fields but the member id are at their defaults."""
+    """The new generation.
+
+    `members` is filled for the leader only. With an error all fields but the member id are at their
+    defaults.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = NO_MEMBER_ID

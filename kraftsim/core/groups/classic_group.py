@@ -1,4 +1,6 @@
-"""A classic group: its state, members and protocol. The transitions are in `rebalance`, `joining` and `membership`.
+"""A classic group: its state, members and protocol.
+
+The transitions are in `rebalance`, `joining` and `membership`.
 
 Source: kafka.coordinator.group.GroupMetadata, KIP-345, KIP-394.
 """
@@ -29,7 +31,11 @@ class GroupState(Enum):
 
 FORMER_STATES: Final = {
     GroupState.EMPTY: (GroupState.PREPARING_REBALANCE,),
-    GroupState.PREPARING_REBALANCE: (GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY),
+    GroupState.PREPARING_REBALANCE: (
+        GroupState.STABLE,
+        GroupState.COMPLETING_REBALANCE,
+        GroupState.EMPTY,
+    ),
     GroupState.COMPLETING_REBALANCE: (GroupState.PREPARING_REBALANCE,),
     GroupState.STABLE: (GroupState.COMPLETING_REBALANCE,),
     GroupState.DEAD: tuple(GroupState),
@@ -37,7 +43,10 @@ FORMER_STATES: Final = {
 
 
 class ClassicGroup:
-    """Members are kept in the order in which they joined. A group without members may still hold offsets."""
+    """Members are kept in the order in which they joined.
+
+    A group without members may still hold offsets.
+    """
 
     def __init__(self, group_id: str, wall_ms: int = NO_STATE_TIMESTAMP) -> None:
         self.group_id = group_id
@@ -51,17 +60,22 @@ class ClassicGroup:
         self.members: dict[str, Member] = {}
         self.static_member_ids: dict[str, str] = {}
         self.pending_members: dict[str, None] = {}
-        """Member ids that were returned with MEMBER_ID_REQUIRED and have not joined yet (KIP-394)."""
+        """Member ids that were returned with MEMBER_ID_REQUIRED and have not joined yet
+        (KIP-394).
+        """
         self.unsynced_members: dict[str, None] = {}
         """Members of this generation that have not sent SyncGroup yet."""
         self.subscribed_topics: frozenset[str] | None = None
-        """The topics that the members subscribe to, if they are consumers with parseable subscriptions."""
+        """The topics that the members subscribe to, if they are consumers with parseable
+        subscriptions.
+        """
         self.initial_remaining_ms: int | None = None
         """During the initial rebalance delay: by how much it may still be extended."""
         self.has_new_member = False
         self.offsets = GroupOffsets()
 
-    # Queries ------------------------------------------------------------------------------------------------------------------------------
+    # Queries
+    # ----------------------------------------------------------------------------------------------
 
     def is_in(self, *states: GroupState) -> bool:
         """Return whether the group is in one of these states."""
@@ -92,7 +106,9 @@ class ClassicGroup:
         return self.leader_id == member_id
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
-        """Validate a member id against a group instance id: return FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID; None if valid."""
+        """Validate a member id against a group instance id: return FENCED_INSTANCE_ID or
+        UNKNOWN_MEMBER_ID; None if valid.
+        """
         if group_instance_id is not None:
             owner = self.static_member_ids.get(group_instance_id)
             if owner is None:
@@ -105,7 +121,9 @@ class ClassicGroup:
         """Return whether a member with these protocols is compatible with the current members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
-        return protocol_type == self.protocol_type and not {name for name, _ in protocols}.isdisjoint(self.candidates())
+        return protocol_type == self.protocol_type and not {
+            name for name, _ in protocols
+        }.isdisjoint(self.candidates())
 
     def candidates(self) -> list[str]:
         """Return the protocols that all members support, in the order of the first member."""
@@ -128,7 +146,10 @@ class ClassicGroup:
         """Return all members, as reported to the group leader."""
         assert self.protocol_name is not None, "a protocol is selected before members are reported"
         return tuple(
-            MemberRow(member.member_id, member.group_instance_id, member.metadata_for(self.protocol_name)) for member in self.members.values()
+            MemberRow(
+                member.member_id, member.group_instance_id, member.metadata_for(self.protocol_name)
+            )
+            for member in self.members.values()
         )
 
     def join_answer(self, member_id: str, *, with_members: bool = True) -> JoinAnswer:
@@ -142,11 +163,14 @@ class ClassicGroup:
             members=self.member_rows() if with_members and self.is_leader(member_id) else (),
         )
 
-    # Changes ------------------------------------------------------------------------------------------------------------------------------
+    # Changes
+    # ----------------------------------------------------------------------------------------------
 
     def enter(self, state: GroupState, wall_ms: int) -> None:
         """Transition to another state."""
-        assert self.state in FORMER_STATES[state], f"group {self.group_id}: {self.state.value} -> {state.value}"
+        assert self.state in FORMER_STATES[state], (
+            f"group {self.group_id}: {self.state.value} -> {state.value}"
+        )
         self.state = state
         self.state_since_ms = wall_ms
 
@@ -156,14 +180,19 @@ class ClassicGroup:
         if not self.members:
             self.protocol_type = member.protocol_type
         if member.group_instance_id is not None:
-            assert member.group_instance_id not in self.static_member_ids, f"{member.group_instance_id} is already a member"
+            assert member.group_instance_id not in self.static_member_ids, (
+                f"{member.group_instance_id} is already a member"
+            )
             self.static_member_ids[member.group_instance_id] = member.member_id
         self.leader_id = self.leader_id or member.member_id
         self.members[member.member_id] = member
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, or a pending member id. If the leader is removed, the first remaining member becomes leader."""
+        """Remove a member, or a pending member id.
+
+        If the leader is removed, the first remaining member becomes leader.
+        """
         member = self.members.pop(member_id, None)
         if member is not None and member.group_instance_id is not None:
             self.static_member_ids.pop(member.group_instance_id, None)
@@ -189,7 +218,14 @@ class ClassicGroup:
             return False
         if self.members[self.leader_id].join_waiter is not None:
             return True
-        joined = next((member.member_id for member in self.members.values() if member.join_waiter is not None), None)
+        joined = next(
+            (
+                member.member_id
+                for member in self.members.values()
+                if member.join_waiter is not None
+            ),
+            None,
+        )
         self.leader_id = joined or self.leader_id
         return joined is not None
 
@@ -202,7 +238,9 @@ class ClassicGroup:
         self.enter(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, wall_ms)
 
     def read_subscriptions(self) -> frozenset[str] | None:
-        """Return the topics that the members subscribe to; None if they are not consumers or a subscription cannot be parsed."""
+        """Return the topics that the members subscribe to; None if they are not consumers or a
+        subscription cannot be parsed.
+        """
         if self.protocol_type != CONSUMER_PROTOCOL:
             return None
         if not self.members:
@@ -210,7 +248,10 @@ class ClassicGroup:
         if self.protocol_name is None:
             return None
         try:
-            wanted = [parse_subscription(member.metadata_for(self.protocol_name)) for member in self.members.values()]
+            wanted = [
+                parse_subscription(member.metadata_for(self.protocol_name))
+                for member in self.members.values()
+            ]
         except MalformedMessage:
             return None
         return frozenset(topic for subscription in wanted for topic in subscription.topics)

@@ -1,6 +1,8 @@
-"""Offset commits outside of transactions: validation of the committer, and the states of a commit (pending, appended, replicated, visible).
+"""Offset commits outside of transactions: validation of the committer, and the states of a commit
+(pending, appended, replicated, visible).
 
-Source: kafka.coordinator.group.GroupCoordinator.{handleCommitOffsets, validateOffsetCommit}, GroupMetadataManager.storeOffsets.
+Source: kafka.coordinator.group.GroupCoordinator.{handleCommitOffsets, validateOffsetCommit},
+GroupMetadataManager.storeOffsets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +14,12 @@ from kraftsim.core.groups.answers import CommitAnswer
 from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
 from kraftsim.core.groups.consumer.topics_view import TopicsView
-from kraftsim.core.groups.group_offsets import NO_EXPIRY, CommittedOffset, OffsetHolder, TopicPartition
+from kraftsim.core.groups.group_offsets import (
+    NO_EXPIRY,
+    CommittedOffset,
+    OffsetHolder,
+    TopicPartition,
+)
 from kraftsim.core.groups.group_records import offset_record
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.moment import Moment
@@ -36,7 +43,10 @@ class OffsetToCommit(Struct, frozen=True, kw_only=True):
 
 
 class OffsetCommitInput(Struct, frozen=True, kw_only=True):
-    """An offset commit request. `generation_id` is negative and `member_id` empty if the committer is not a member."""
+    """An offset commit request.
+
+    `generation_id` is negative and `member_id` empty if the committer is not a member.
+    """
 
     group_id: str
     generation_id: int
@@ -49,14 +59,23 @@ class OffsetCommitInput(Struct, frozen=True, kw_only=True):
 class Committing:
     """Validation and append of offset commits for the groups of one coordinator partition."""
 
-    def __init__(self, settings: GroupSettings, outbox: Outbox, rebalance: Rebalance, events: OffsetEvents, topics: TopicsView) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        outbox: Outbox,
+        rebalance: Rebalance,
+        events: OffsetEvents,
+        topics: TopicsView,
+    ) -> None:
         self._settings = settings
         self._outbox = outbox
         self._rebalance = rebalance
         self._events = events
         self._topics = topics
 
-    def commit(self, group: ClassicGroup, waiter: int, asked: OffsetCommitInput, now: Moment) -> None:
+    def commit(
+        self, group: ClassicGroup, waiter: int, asked: OffsetCommitInput, now: Moment
+    ) -> None:
         """Commit offsets, or reply with an error. A commit renews the member's session."""
         error = self._refuse(group, asked)
         if error is None and group.is_in(GroupState.COMPLETING_REBALANCE):
@@ -72,7 +91,9 @@ class Committing:
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if asked.generation_id < 0 and group.is_in(GroupState.EMPTY):
-            return None  # an admin client, or a consumer that is not a group member (simple consumer)
+            return (
+                None  # an admin client, or a consumer that is not a group member (simple consumer)
+            )
         if asked.generation_id < 0 and not asked.member_id and asked.group_instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.validate_member(asked.member_id, asked.group_instance_id)
@@ -80,8 +101,17 @@ class Committing:
             return error
         return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
-    def commit_of_epoch(self, group: ConsumerGroup, waiter: int, asked: OffsetCommitInput, api_version: int, now: Moment) -> None:
-        """Commit offsets of a consumer group member, which sends its member epoch, or reply with an error."""
+    def commit_of_epoch(
+        self,
+        group: ConsumerGroup,
+        waiter: int,
+        asked: OffsetCommitInput,
+        api_version: int,
+        now: Moment,
+    ) -> None:
+        """Commit offsets of a consumer group member, which sends its member epoch, or reply with an
+        error.
+        """
         partitions = by_topic_id(asked.offsets, self._topics, self._settings)
         error = group.refuse_commit(asked.member_id, asked.generation_id, api_version, partitions)
         if error is not None:
@@ -89,7 +119,9 @@ class Committing:
             return
         self._store(group, waiter, asked, now)
 
-    def _store(self, group: OffsetHolder, waiter: int, asked: OffsetCommitInput, now: Moment) -> None:
+    def _store(
+        self, group: OffsetHolder, waiter: int, asked: OffsetCommitInput, now: Moment
+    ) -> None:
         errors: list[ErrorCode] = []
         sent: list[tuple[TopicPartition, CommittedOffset]] = []
         for each in asked.offsets:
@@ -131,22 +163,30 @@ class Committing:
         self._outbox.store_offsets(records, on_stored)
 
 
-def by_topic_id(asked: Sequence[OffsetToCommit], topics: TopicsView, settings: GroupSettings) -> Iterator[tuple[bytes, int]]:
-    """Yield the partitions of a commit whose metadata is within the size limit, by topic id; the id is None if the topic does not exist."""
+def by_topic_id(
+    asked: Sequence[OffsetToCommit], topics: TopicsView, settings: GroupSettings
+) -> Iterator[tuple[bytes, int]]:
+    """Yield the partitions of a commit whose metadata is within the size limit, by topic id; the id
+    is None if the topic does not exist.
+    """
     for each in asked:
         if len(each.metadata) <= settings.offset_metadata_max_bytes:
             found = topics.find(each.topic)
             yield (b"" if found is None else found[0], each.partition)
 
 
-def offset_of(asked: OffsetToCommit, now: Moment, retention_ms: int = NO_RETENTION_MS) -> CommittedOffset:
+def offset_of(
+    asked: OffsetToCommit, now: Moment, retention_ms: int = NO_RETENTION_MS
+) -> CommittedOffset:
     """Return the committed offset, without its position in the log."""
     return CommittedOffset(
         offset=asked.offset,
         leader_epoch=asked.leader_epoch,
         metadata=asked.metadata,
         commit_timestamp=now.wall_ms if asked.commit_timestamp < 0 else asked.commit_timestamp,
-        expire_timestamp=NO_EXPIRY if retention_ms == NO_RETENTION_MS else now.wall_ms + retention_ms,
+        expire_timestamp=NO_EXPIRY
+        if retention_ms == NO_RETENTION_MS
+        else now.wall_ms + retention_ms,
     )
 
 

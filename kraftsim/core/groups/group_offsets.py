@@ -1,8 +1,10 @@
 """The offsets of a group: committed, in flight, and pending in a transaction.
 
-An offset becomes visible once its record is replicated. Of two records for a partition the one with the higher log offset wins, in whatever order
-they are replicated or their transactions complete (KAFKA-5247).
-Source: kafka.coordinator.group.GroupMetadata, org.apache.kafka.coordinator.group.OffsetMetadataManager, KIP-98, KIP-447.
+An offset becomes visible once its record is replicated. Of two records for a partition the one with
+the higher log offset wins, in whatever order they are replicated or their transactions complete
+(KAFKA-5247).
+Source: kafka.coordinator.group.GroupMetadata,
+org.apache.kafka.coordinator.group.OffsetMetadataManager, KIP-98, KIP-447.
 """
 
 from collections.abc import Iterable
@@ -15,7 +17,10 @@ NO_EXPIRY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """One committed offset. `record_offset` is the log offset of its record; -1 while the append is in flight."""
+    """One committed offset.
+
+    `record_offset` is the log offset of its record; -1 while the append is in flight.
+    """
 
     offset: int
     leader_epoch: int
@@ -27,7 +32,10 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class EndedOffset:
-    """The result of a pending offset when its transaction completes. It becomes visible unless aborted or superseded."""
+    """The result of a pending offset when its transaction completes.
+
+    It becomes visible unless aborted or superseded.
+    """
 
     partition: TopicPartition
     stored: CommittedOffset
@@ -38,7 +46,9 @@ Offsets = dict[TopicPartition, CommittedOffset]
 
 
 class GroupOffsets:
-    """By topic and partition, in the order of the first commit; transactional ones also by producer id."""
+    """By topic and partition, in the order of the first commit; transactional ones also by producer
+    id.
+    """
 
     def __init__(self) -> None:
         self.committed: Offsets = {}
@@ -50,7 +60,9 @@ class GroupOffsets:
     @property
     def is_empty(self) -> bool:
         """Whether no offset is committed, in flight or pending."""
-        return not (self.committed or self._on_the_way or self._on_the_way_of_producers or self._pending)
+        return not (
+            self.committed or self._on_the_way or self._on_the_way_of_producers or self._pending
+        )
 
     @property
     def pending(self) -> dict[int, Offsets]:
@@ -63,16 +75,26 @@ class GroupOffsets:
 
     def is_pending(self, partition: TopicPartition) -> bool:
         """Return whether a commit of the partition belongs to an open transaction."""
-        return any(partition in offsets for of in (self._pending, self._on_the_way_of_producers) for offsets in of.values())
+        return any(
+            partition in offsets
+            for of in (self._pending, self._on_the_way_of_producers)
+            for offsets in of.values()
+        )
 
-    # Commits outside of transactions -----------------------------------------------------------------------------------------------------
+    # Commits outside of transactions
+    # ----------------------------------------------------------------------------------------------
 
     def send(self, partition: TopicPartition, offset: CommittedOffset) -> None:
         """The append of a commit is in flight."""
         self._on_the_way[partition] = offset
 
-    def commit(self, partition: TopicPartition, sent: CommittedOffset, stored: CommittedOffset) -> bool:
-        """A commit is replicated; `sent` is its in-flight value. Return whether it is visible: not if it was deleted or superseded."""
+    def commit(
+        self, partition: TopicPartition, sent: CommittedOffset, stored: CommittedOffset
+    ) -> bool:
+        """A commit is replicated; `sent` is its in-flight value.
+
+        Return whether it is visible: not if it was deleted or superseded.
+        """
         counts = partition in self._on_the_way and self.replay(partition, stored)
         self.fail(partition, sent)
         return counts
@@ -90,58 +112,98 @@ class GroupOffsets:
         self.committed[partition] = stored
         return True
 
-    # Transactional commits ---------------------------------------------------------------------------------------------------------------
+    # Transactional commits
+    # ----------------------------------------------------------------------------------------------
 
-    def send_of_producer(self, producer_id: int, partition: TopicPartition, offset: CommittedOffset) -> None:
+    def send_of_producer(
+        self, producer_id: int, partition: TopicPartition, offset: CommittedOffset
+    ) -> None:
         """The append of a transactional commit is in flight."""
         self._on_the_way_of_producers.setdefault(producer_id, {})[partition] = offset
 
-    def pend(self, producer_id: int, partition: TopicPartition, sent: CommittedOffset, stored: CommittedOffset) -> bool:
-        """A transactional commit is replicated and waits for the marker; return whether it does: not if it was deleted."""
+    def pend(
+        self,
+        producer_id: int,
+        partition: TopicPartition,
+        sent: CommittedOffset,
+        stored: CommittedOffset,
+    ) -> bool:
+        """A transactional commit is replicated and waits for the marker; return whether it does:
+        not if it was deleted.
+        """
         is_wanted = partition in self._on_the_way_of_producers.get(producer_id, {})
         if is_wanted:
             self.replay_pending(producer_id, partition, stored)
         self.fail_of_producer(producer_id, partition, sent)
         return is_wanted
 
-    def fail_of_producer(self, producer_id: int, partition: TopicPartition, sent: CommittedOffset) -> None:
+    def fail_of_producer(
+        self, producer_id: int, partition: TopicPartition, sent: CommittedOffset
+    ) -> None:
         """A transactional commit failed; a later one of the same partition stays in flight."""
         offsets = self._on_the_way_of_producers.get(producer_id, {})
         if offsets.get(partition) is sent:
             _remove(self._on_the_way_of_producers, producer_id, partition)
 
-    def replay_pending(self, producer_id: int, partition: TopicPartition, stored: CommittedOffset) -> None:
-        """Apply a transactional commit from the log, without marker yet. The producer's latest commit wins."""
+    def replay_pending(
+        self, producer_id: int, partition: TopicPartition, stored: CommittedOffset
+    ) -> None:
+        """Apply a transactional commit from the log, without marker yet.
+
+        The producer's latest commit wins.
+        """
         known = self._pending.setdefault(producer_id, {}).get(partition)
         if known is None or known.record_offset < stored.record_offset:
             self._pending[producer_id][partition] = stored
 
-    def end_transaction(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> list[EndedOffset]:
-        """The marker of a producer's transaction is replicated: return the result of each pending offset.
+    def end_transaction(
+        self, producer_id: int, marker_offset: int, *, is_commit: bool
+    ) -> list[EndedOffset]:
+        """The marker of a producer's transaction is replicated: return the result of each pending
+        offset.
 
         Offsets behind the marker belong to the producer's next transaction, and stay pending.
         """
         offsets = self._pending.get(producer_id, {})
-        ended = [(partition, stored) for partition, stored in offsets.items() if stored.record_offset < marker_offset]
+        ended = [
+            (partition, stored)
+            for partition, stored in offsets.items()
+            if stored.record_offset < marker_offset
+        ]
         for partition, _ in ended:
             _remove(self._pending, producer_id, partition)
-        return [EndedOffset(partition, stored, is_commit and self.materialise(partition, stored)) for partition, stored in ended]
+        return [
+            EndedOffset(partition, stored, is_commit and self.materialise(partition, stored))
+            for partition, stored in ended
+        ]
 
     def materialise(self, partition: TopicPartition, stored: CommittedOffset) -> bool:
-        """Make a pending offset visible unless a later commit is in the log; return whether it is."""
+        """Make a pending offset visible unless a later commit is in the log; return whether it
+        is.
+        """
         return self.replay(partition, stored)
 
-    # Deletion -----------------------------------------------------------------------------------------------------------------------------
+    # Deletion
+    # ----------------------------------------------------------------------------------------------
 
     def known(self) -> list[TopicPartition]:
         """Return every partition with a committed or pending offset."""
-        return list(dict.fromkeys((*self.committed, *(partition for offsets in self._pending.values() for partition in offsets))))
+        return list(
+            dict.fromkeys(
+                (
+                    *self.committed,
+                    *(partition for offsets in self._pending.values() for partition in offsets),
+                )
+            )
+        )
 
     def forget(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Delete offsets, in-flight ones too; return those that are in the log."""
         gone = []
         for partition in partitions:
-            is_in_log = partition in self.committed or any(partition in offsets for offsets in self._pending.values())
+            is_in_log = partition in self.committed or any(
+                partition in offsets for offsets in self._pending.values()
+            )
             self._on_the_way.pop(partition, None)
             self.committed.pop(partition, None)
             for of_producers in (self._on_the_way_of_producers, self._pending):
@@ -151,15 +213,20 @@ class GroupOffsets:
                 gone.append(partition)
         return gone
 
-    def expired(self, now_ms: int, retention_ms: int, *, since_ms: int | None, kept_topics: frozenset[str]) -> list[TopicPartition]:
+    def expired(
+        self, now_ms: int, retention_ms: int, *, since_ms: int | None, kept_topics: frozenset[str]
+    ) -> list[TopicPartition]:
         """Return the expired offsets: retention since a common timestamp, or since each commit.
 
-        Offsets of kept topics do not expire, nor do unstable ones: the next commit is in flight, or pending in a transaction.
+        Offsets of kept topics do not expire, nor do unstable ones: the next commit is in flight, or
+        pending in a transaction.
         """
         return [
             partition
             for partition, offset in self.committed.items()
-            if partition[0] not in kept_topics and not self.is_unstable(partition) and _is_over(offset, now_ms, retention_ms, since_ms)
+            if partition[0] not in kept_topics
+            and not self.is_unstable(partition)
+            and _is_over(offset, now_ms, retention_ms, since_ms)
         ]
 
 

@@ -1,4 +1,7 @@
-"""Groups and offsets as records of `__consumer_offsets`, and back.   Source: kafka.coordinator.group.GroupMetadataManager."""
+"""Groups and offsets as records of `__consumer_offsets`, and back.
+
+Source: kafka.coordinator.group.GroupMetadataManager.
+"""
 
 from typing import Final
 
@@ -7,16 +10,24 @@ from kraftsim.core.groups.group_offsets import NO_EXPIRY, CommittedOffset, Topic
 from kraftsim.core.groups.member import Member
 from kraftsim.core.groups.outbox import CoordinatorRecord
 from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
-from protocol.coordinator.g02_group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from protocol.coordinator.g02_group_metadata import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
 from protocol.coordinator.registry import build_record
 
 OFFSET_VERSION: Final = 3
 OFFSET_VERSION_WITH_EXPIRY: Final = 1
-"""The only version with an expire timestamp; written where the client set a retention time (OffsetCommit 2 to 4)."""
+"""The only version with an expire timestamp; written where the client set a retention time
+(OffsetCommit 2 to 4).
+"""
 GROUP_VERSION: Final = 3
 
 
-def offset_record(group_id: str, partition: TopicPartition, offset: CommittedOffset) -> CoordinatorRecord:
+def offset_record(
+    group_id: str, partition: TopicPartition, offset: CommittedOffset
+) -> CoordinatorRecord:
     """Return the record of a committed offset."""
     value = OffsetCommitValue(
         offset=offset.offset,
@@ -36,7 +47,11 @@ def offset_tombstone(group_id: str, partition: TopicPartition) -> CoordinatorRec
 
 def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
     """Return the record of a group with the assignment of each member."""
-    return CoordinatorRecord(*build_record(GroupMetadataKey(group=group.group_id), group_value(group, assignments), GROUP_VERSION))
+    return CoordinatorRecord(
+        *build_record(
+            GroupMetadataKey(group=group.group_id), group_value(group, assignments), GROUP_VERSION
+        )
+    )
 
 
 def group_value(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupMetadataValue:
@@ -88,7 +103,9 @@ def restore_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
     for each in value.members:
-        rebalance_timeout_ms = each.session_timeout if each.rebalance_timeout < 0 else each.rebalance_timeout
+        rebalance_timeout_ms = (
+            each.session_timeout if each.rebalance_timeout < 0 else each.rebalance_timeout
+        )
         group.add(
             Member(
                 group_id=group_id,
@@ -105,7 +122,9 @@ def restore_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         )
     group.leader_id = value.leader
     group.state = GroupState.STABLE if value.members else GroupState.EMPTY
-    group.state_since_ms = value.current_state_timestamp if value.current_state_timestamp >= 0 else NO_STATE_TIMESTAMP
+    group.state_since_ms = (
+        value.current_state_timestamp if value.current_state_timestamp >= 0 else NO_STATE_TIMESTAMP
+    )
     group.subscribed_topics = group.read_subscriptions()
     return group
 

@@ -1,6 +1,8 @@
-"""The groups of one `__consumer_offsets` partition: requests to its coordinator, and load from the log.
+"""The groups of one `__consumer_offsets` partition: requests to its coordinator, and load from the
+log.
 
-Every input has the time at which it arrives. Effects go to `outbox`; `timers.next_ms` is when `on_wake` is due.
+Every input has the time at which it arrives. Effects go to `outbox`; `timers.next_ms` is when
+`on_wake` is due.
 Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}.
 """
 
@@ -10,7 +12,12 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import CommitAnswer, JoinAnswer, SyncAnswer
-from kraftsim.core.groups.classic_group import CONSUMER_PROTOCOL, NO_STATE_TIMESTAMP, ClassicGroup, GroupState
+from kraftsim.core.groups.classic_group import (
+    CONSUMER_PROTOCOL,
+    NO_STATE_TIMESTAMP,
+    ClassicGroup,
+    GroupState,
+)
 from kraftsim.core.groups.committing import Committing, OffsetCommitInput
 from kraftsim.core.groups.consumer.classic_members import ClassicMembers
 from kraftsim.core.groups.consumer.consumer_group import FIRST_COMMIT_WITH_EPOCHS, ConsumerGroup
@@ -18,10 +25,26 @@ from kraftsim.core.groups.consumer.consumer_groups import ConsumerGroups, Heartb
 from kraftsim.core.groups.consumer.consumer_records import Change, group_tombstones
 from kraftsim.core.groups.consumer.consumer_replay import KEYS as CONSUMER_KEYS
 from kraftsim.core.groups.consumer.consumer_replay import replay_change
-from kraftsim.core.groups.consumer.conversion import classic_of, consumer_changes, members_of_classic, tombstones_of
+from kraftsim.core.groups.consumer.conversion import (
+    classic_of,
+    consumer_changes,
+    members_of_classic,
+    tombstones_of,
+)
 from kraftsim.core.groups.consumer.topics_view import NoTopics, TopicsView
-from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets, OffsetHolder, TopicPartition
-from kraftsim.core.groups.group_records import group_tombstone, group_value, offset_tombstone, read_offset, restore_group
+from kraftsim.core.groups.group_offsets import (
+    CommittedOffset,
+    GroupOffsets,
+    OffsetHolder,
+    TopicPartition,
+)
+from kraftsim.core.groups.group_records import (
+    group_tombstone,
+    group_value,
+    offset_tombstone,
+    read_offset,
+    restore_group,
+)
 from kraftsim.core.groups.group_settings import GroupSettings
 from kraftsim.core.groups.joining import Joining, JoinInput
 from kraftsim.core.groups.membership import Membership, SyncInput
@@ -30,7 +53,10 @@ from kraftsim.core.groups.offset_events import OffsetEvents, discard
 from kraftsim.core.groups.outbox import CoordinatorRecord, Outbox, coordinator_record
 from kraftsim.core.groups.rebalance import Rebalance
 from kraftsim.core.groups.timers import TimerKind, Timers
-from kraftsim.core.groups.transactional_committing import TransactionalCommitInput, TransactionalCommitting
+from kraftsim.core.groups.transactional_committing import (
+    TransactionalCommitInput,
+    TransactionalCommitting,
+)
 from kraftsim.events.event import Event
 from protocol.batches import RecordBatch
 from protocol.control_records import ControlType, control_type
@@ -45,7 +71,9 @@ OLDEST_COMMIT: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """OffsetFetch result of a partition; `offset` is None if none is committed or an error withholds it."""
+    """OffsetFetch result of a partition; `offset` is None if none is committed or an error
+    withholds it.
+    """
 
     partition: TopicPartition
     offset: CommittedOffset | None
@@ -60,7 +88,13 @@ class GroupShard:
     transactional_committing_class: type[TransactionalCommitting] = TransactionalCommitting
     """The class that validates and appends transactional commits."""
 
-    def __init__(self, settings: GroupSettings, number: int = 0, emit: Callable[[Event], None] = discard, topics: TopicsView | None = None) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        number: int = 0,
+        emit: Callable[[Event], None] = discard,
+        topics: TopicsView | None = None,
+    ) -> None:
         self._events = events = OffsetEvents(emit, number)
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
@@ -73,7 +107,9 @@ class GroupShard:
         self._joining = Joining(settings, self.outbox, self.timers, self._rebalance)
         self._membership = Membership(self.outbox, self.timers, self._rebalance)
         self._committing = Committing(settings, self.outbox, self._rebalance, events, self._topics)
-        self._transactional = self.transactional_committing_class(settings, self.outbox, events, self._topics)
+        self._transactional = self.transactional_committing_class(
+            settings, self.outbox, events, self._topics
+        )
         self._consumers = ConsumerGroups(
             settings,
             self.outbox,
@@ -84,7 +120,9 @@ class GroupShard:
             admit=self._create_consumers,
             to_classic=self._downgrade,
         )
-        self._classic_members = ClassicMembers(settings, self.outbox, self.timers, self._topics, self._consumers, self._to_classic)
+        self._classic_members = ClassicMembers(
+            settings, self.outbox, self.timers, self._topics, self._consumers, self._to_classic
+        )
 
     def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
         """Return a group of either protocol."""
@@ -95,12 +133,23 @@ class GroupShard:
         yield from list(self.groups.values())
         yield from list(self.consumer_groups.values())
 
-    # Members -------------------------------------------------------------------------------------------------------------------------------
+    # Members
+    # ----------------------------------------------------------------------------------------------
 
     def join(self, waiter: int, asked: JoinInput, now: Moment) -> None:
-        """Reply with a JoinAnswer, usually later. A join without member id creates the group if it does not exist."""
-        if not self._settings.min_session_timeout_ms <= asked.session_timeout_ms <= self._settings.max_session_timeout_ms:
-            self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=asked.member_id))
+        """Reply with a JoinAnswer, usually later.
+
+        A join without member id creates the group if it does not exist.
+        """
+        if (
+            not self._settings.min_session_timeout_ms
+            <= asked.session_timeout_ms
+            <= self._settings.max_session_timeout_ms
+        ):
+            self.outbox.reply(
+                waiter,
+                JoinAnswer(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=asked.member_id),
+            )
             return
         group = self.groups.get(asked.group_id)
         if group is None:
@@ -109,9 +158,15 @@ class GroupShard:
                 self._classic_members.join(consumers, waiter, asked, now)
                 return
             if asked.member_id:
-                self.outbox.reply(waiter, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id))
+                self.outbox.reply(
+                    waiter, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id)
+                )
                 return
-            group = self._new_group(asked.group_id, now.wall_ms) if consumers is None else self._create_classic(consumers, now)
+            group = (
+                self._new_group(asked.group_id, now.wall_ms)
+                if consumers is None
+                else self._create_classic(consumers, now)
+            )
         self._joining.join(group, waiter, asked, now)
 
     def sync(self, waiter: int, asked: SyncInput, now: Moment) -> None:
@@ -126,17 +181,28 @@ class GroupShard:
             return
         self._membership.sync(group, waiter, asked, now)
 
-    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, now: Moment) -> ErrorCode:
+    def heartbeat(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        now: Moment,
+    ) -> ErrorCode:
         """Renew a session, and return the state of the group as an error code."""
         consumers = self.consumer_groups.get(group_id)
         if consumers is not None:
-            return self._classic_members.heartbeat(consumers, member_id, group_instance_id, generation_id, now)
+            return self._classic_members.heartbeat(
+                consumers, member_id, group_instance_id, generation_id, now
+            )
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return self._membership.heartbeat(group, member_id, group_instance_id, generation_id, now)
 
-    def leave(self, group_id: str, members: Sequence[tuple[str, str | None]], now: Moment) -> list[ErrorCode] | ErrorCode:
+    def leave(
+        self, group_id: str, members: Sequence[tuple[str, str | None]], now: Moment
+    ) -> list[ErrorCode] | ErrorCode:
         """Remove members, by id and instance id; return one error each, or one for the request."""
         consumers = self.consumer_groups.get(group_id)
         if consumers is not None:
@@ -146,10 +212,16 @@ class GroupShard:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return [self._membership.leave(group, member_id, instance_id, now) for member_id, instance_id in members]
+        return [
+            self._membership.leave(group, member_id, instance_id, now)
+            for member_id, instance_id in members
+        ]
 
     def consumer_heartbeat(self, waiter: int, asked: HeartbeatInput, now: Moment) -> None:
-        """Reply with a HeartbeatAnswer (KIP-848). A join creates the group if it does not exist, or converts a classic one."""
+        """Reply with a HeartbeatAnswer (KIP-848).
+
+        A join creates the group if it does not exist, or converts a classic one.
+        """
         self._consumers.heartbeat(waiter, asked, now)
 
     def _create_consumers(self, group_id: str, now: Moment) -> list[Change] | Refusal:
@@ -164,13 +236,25 @@ class GroupShard:
         return changes
 
     def _upgrade(self, classic: ClassicGroup, now: Moment) -> list[Change] | Refusal:
-        """Convert a classic group with members, which stay in it; pending requests get an error so that their members rejoin."""
-        may_upgrade = self._settings.upgrades_groups and len(classic.members) <= self._settings.consumer_max_size
+        """Convert a classic group with members, which stay in it; pending requests get an error so
+        that their members rejoin.
+        """
+        may_upgrade = (
+            self._settings.upgrades_groups
+            and len(classic.members) <= self._settings.consumer_max_size
+        )
         members = members_of_classic(classic, self._topics) if may_upgrade else None
         if members is None:
-            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is not a consumer group.")
+            return Refusal(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is not a consumer group."
+            )
         self._rebalance.forget(classic)
-        changes = consumer_changes(classic, members, self._topics, with_epochs=self._settings.consumer_keeps_assignment_epochs)
+        changes = consumer_changes(
+            classic,
+            members,
+            self._topics,
+            with_epochs=self._settings.consumer_keeps_assignment_epochs,
+        )
         self._make_consumers(classic.group_id)
         for change in changes:
             self._replay_change(*change)
@@ -185,10 +269,15 @@ class GroupShard:
         return changes
 
     def _to_classic(self, consumers: ConsumerGroup, now: Moment) -> list[Change]:
-        """Convert a consumer group whose members all use the classic protocol; each one is assigned its target."""
+        """Convert a consumer group whose members all use the classic protocol; each one is assigned
+        its target.
+        """
         classic = classic_of(consumers, self._topics, now.wall_ms)
         shares = {member.member_id: member.assignment for member in classic.members.values()}
-        changes = [*tombstones_of(consumers), (GroupMetadataKey(group=classic.group_id), group_value(classic, shares))]
+        changes = [
+            *tombstones_of(consumers),
+            (GroupMetadataKey(group=classic.group_id), group_value(classic, shares)),
+        ]
         del self.consumer_groups[consumers.group_id]
         self.groups[classic.group_id] = classic
         for member in classic.members.values():
@@ -202,12 +291,20 @@ class GroupShard:
         for change in changes:
             self._replay_change(*change)
         self.outbox.write([coordinator_record(*change) for change in changes])
-        return self.groups.get(consumers.group_id) or self._new_group(consumers.group_id, now.wall_ms)
+        return self.groups.get(consumers.group_id) or self._new_group(
+            consumers.group_id, now.wall_ms
+        )
 
-    # Offsets -------------------------------------------------------------------------------------------------------------------------------
+    # Offsets
+    # ----------------------------------------------------------------------------------------------
 
-    def commit(self, waiter: int, asked: OffsetCommitInput, now: Moment, api_version: int = OLDEST_COMMIT) -> None:
-        """Reply with a CommitAnswer once the offsets are replicated. An unknown group is created for a committer that is not a member."""
+    def commit(
+        self, waiter: int, asked: OffsetCommitInput, now: Moment, api_version: int = OLDEST_COMMIT
+    ) -> None:
+        """Reply with a CommitAnswer once the offsets are replicated.
+
+        An unknown group is created for a committer that is not a member.
+        """
         consumers = self.consumer_groups.get(asked.group_id)
         if consumers is not None:
             self._committing.commit_of_epoch(consumers, waiter, asked, api_version, now)
@@ -215,37 +312,63 @@ class GroupShard:
         group = self.groups.get(asked.group_id)
         if group is None:
             if asked.generation_id >= 0:
-                knows_epochs = not self._settings.makes_group_unjudged and api_version >= FIRST_COMMIT_WITH_EPOCHS
-                unknown = ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
+                knows_epochs = (
+                    not self._settings.makes_group_unjudged
+                    and api_version >= FIRST_COMMIT_WITH_EPOCHS
+                )
+                unknown = (
+                    ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
+                )
                 self.outbox.reply(waiter, CommitAnswer((unknown,) * len(asked.offsets)))
                 return
             group = self._new_group(asked.group_id, now.wall_ms)
         self._committing.commit(group, waiter, asked, now)
 
-    def commit_in_transaction(self, waiter: int, asked: TransactionalCommitInput, now: Moment) -> None:
-        """Reply with a CommitAnswer once the offsets are replicated: validate and append in one step. An unknown group is created."""
+    def commit_in_transaction(
+        self, waiter: int, asked: TransactionalCommitInput, now: Moment
+    ) -> None:
+        """Reply with a CommitAnswer once the offsets are replicated: validate and append in one
+        step.
+
+        An unknown group is created.
+        """
         group = self._group_of_transaction(asked, now)
         if isinstance(group, ErrorCode):
             self.outbox.reply(waiter, CommitAnswer((group,) * len(asked.offsets)))
         else:
             self._transactional.commit(group, waiter, asked, now)
 
-    def refuse_in_transaction(self, asked: TransactionalCommitInput, now: Moment) -> ErrorCode | None:
+    def refuse_in_transaction(
+        self, asked: TransactionalCommitInput, now: Moment
+    ) -> ErrorCode | None:
         """Return the error that a transactional commit would have now, without writing."""
         group = self._group_of_transaction(asked, now)
         return group if isinstance(group, ErrorCode) else self._transactional.refuse(group, asked)
 
-    def _group_of_transaction(self, asked: TransactionalCommitInput, now: Moment) -> ClassicGroup | ConsumerGroup | ErrorCode:
-        """Return the group of a transactional commit. Up to 3.9 an unknown group is created even if the commit is then refused."""
+    def _group_of_transaction(
+        self, asked: TransactionalCommitInput, now: Moment
+    ) -> ClassicGroup | ConsumerGroup | ErrorCode:
+        """Return the group of a transactional commit.
+
+        Up to 3.9 an unknown group is created even if the commit is then refused.
+        """
         group = self.find(asked.group_id)
         if group is None and asked.generation_id >= 0 and not self._settings.makes_group_unjudged:
-            return ErrorCode.GROUP_ID_NOT_FOUND if asked.knows_epochs else ErrorCode.ILLEGAL_GENERATION
+            return (
+                ErrorCode.GROUP_ID_NOT_FOUND if asked.knows_epochs else ErrorCode.ILLEGAL_GENERATION
+            )
         return group or self._new_group(asked.group_id, now.wall_ms)
 
-    def end_transaction(self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool) -> None:
-        """The marker of a producer's transaction is replicated: make its pending offsets visible, or drop them."""
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool
+    ) -> None:
+        """The marker of a producer's transaction is replicated: make its pending offsets visible,
+        or drop them.
+        """
         for group in self.all():
-            for ended in group.offsets.end_transaction(producer_id, marker_offset, is_commit=is_commit):
+            for ended in group.offsets.end_transaction(
+                producer_id, marker_offset, is_commit=is_commit
+            ):
                 self._events.ended(
                     group.group_id,
                     ended,
@@ -255,12 +378,18 @@ class GroupShard:
                     is_commit=is_commit,
                 )
 
-    def refuse_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode | None:
-        """Return the error of an offset fetch for a consumer group: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (KIP-848)."""
+    def refuse_fetch(
+        self, group_id: str, member_id: str | None, member_epoch: int
+    ) -> ErrorCode | None:
+        """Return the error of an offset fetch for a consumer group: UNKNOWN_MEMBER_ID,
+        STALE_MEMBER_EPOCH (KIP-848).
+        """
         consumers = self.consumer_groups.get(group_id)
         return None if consumers is None else consumers.refuse_fetch(member_id, member_epoch)
 
-    def fetch_offsets(self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool) -> list[FoundOffset]:
+    def fetch_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+    ) -> list[FoundOffset]:
         """Return the committed offsets of partitions, or (None) of all partitions that have one."""
         group = self.find(group_id)
         if group is None or group.is_dead:
@@ -273,31 +402,58 @@ class GroupShard:
             for partition in (list(offsets.committed) if partitions is None else partitions)
         ]
         for each in found:
-            self._events.returned(group_id, each.partition, each.offset, each.error, require_stable=require_stable)
+            self._events.returned(
+                group_id, each.partition, each.offset, each.error, require_stable=require_stable
+            )
         return found
 
-    def withholds(self, group: OffsetHolder, partition: TopicPartition, *, require_stable: bool) -> bool:
-        """Return whether an unstable offset is withheld (KIP-447); without `require_stable` the former offset is returned."""
+    def withholds(
+        self, group: OffsetHolder, partition: TopicPartition, *, require_stable: bool
+    ) -> bool:
+        """Return whether an unstable offset is withheld (KIP-447); without `require_stable` the
+        former offset is returned.
+        """
         return require_stable and group.offsets.is_unstable(partition)
 
-    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition], now: Moment) -> list[ErrorCode] | ErrorCode:
-        """Delete offsets of topics without subscribers; return one error for each partition, or one for the request (OffsetDelete)."""
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition], now: Moment
+    ) -> list[ErrorCode] | ErrorCode:
+        """Delete offsets of topics without subscribers; return one error for each partition, or one
+        for the request (OffsetDelete).
+        """
         group = self.find(group_id)
         if group is None or group.is_dead:
             return ErrorCode.GROUP_ID_NOT_FOUND
         errors = [ErrorCode.NONE] * len(partitions)
         if isinstance(group, ConsumerGroup):
             read = [group.is_subscribed_to(topic) for topic, _ in partitions]
-            errors = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE for is_read in read]
+            errors = [
+                ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+                for is_read in read
+            ]
         elif not group.is_in(GroupState.EMPTY):
             if group.protocol_type != CONSUMER_PROTOCOL:
                 return ErrorCode.NON_EMPTY_GROUP
             topics = group.subscribed_topics
-            errors = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topics is None or topic in topics else ErrorCode.NONE for topic, _ in partitions]
-        self._forget(group, [partition for partition, error in zip(partitions, errors, strict=True) if error is ErrorCode.NONE], now)
+            errors = [
+                ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                if topics is None or topic in topics
+                else ErrorCode.NONE
+                for topic, _ in partitions
+            ]
+        self._forget(
+            group,
+            [
+                partition
+                for partition, error in zip(partitions, errors, strict=True)
+                if error is ErrorCode.NONE
+            ],
+            now,
+        )
         return errors
 
-    # Whole groups --------------------------------------------------------------------------------------------------------------------------
+    # Whole groups
+    # ----------------------------------------------------------------------------------------------
 
     def delete(self, group_id: str, now: Moment) -> ErrorCode:
         """Delete a group without members, with its offsets (DeleteGroups)."""
@@ -317,19 +473,30 @@ class GroupShard:
         """Delete expired offsets, and groups that have neither members nor offsets (KIP-211)."""
         for group in self.all():
             self._forget(group, self._expired(group, now.wall_ms), now)
-            if isinstance(group, ConsumerGroup) and not group.members and group.offsets.is_empty and not group.is_over:
+            if (
+                isinstance(group, ConsumerGroup)
+                and not group.members
+                and group.offsets.is_empty
+                and not group.is_over
+            ):
                 group.is_over = True
                 self._forget(group, (), now)
 
     def forget_topics(self, is_there: Callable[[str], bool], now: Moment) -> None:
         """Delete the offsets of deleted topics."""
         for group in self.all():
-            self._forget(group, [partition for partition in group.offsets.known() if not is_there(partition[0])], now)
+            self._forget(
+                group,
+                [partition for partition in group.offsets.known() if not is_there(partition[0])],
+                now,
+            )
 
     def _expired(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> list[TopicPartition]:
         retention_ms, offsets = self._settings.offsets_retention_ms, group.offsets
         if isinstance(group, ConsumerGroup):
-            kept = frozenset(name for member in group.members.values() for name in group.topics_of(member))
+            kept = frozenset(
+                name for member in group.members.values() for name in group.topics_of(member)
+            )
             return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=kept)
         if group.protocol_type is None:
             return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=frozenset())
@@ -337,19 +504,27 @@ class GroupShard:
             since_ms = group.state_since_ms if group.state_since_ms >= 0 else None
             return offsets.expired(now_ms, retention_ms, since_ms=since_ms, kept_topics=frozenset())
         if group.is_in(GroupState.STABLE) and group.subscribed_topics is not None:
-            return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=group.subscribed_topics)
+            return offsets.expired(
+                now_ms, retention_ms, since_ms=None, kept_topics=group.subscribed_topics
+            )
         return []
 
-    def _forget(self, group: ClassicGroup | ConsumerGroup, partitions: Sequence[TopicPartition], now: Moment) -> None:
+    def _forget(
+        self, group: ClassicGroup | ConsumerGroup, partitions: Sequence[TopicPartition], now: Moment
+    ) -> None:
         """Delete offsets, and the group if it becomes empty; the tombstones are not awaited."""
         forgotten = group.offsets.forget(partitions)
-        records: list[CoordinatorRecord] = [offset_tombstone(group.group_id, partition) for partition in forgotten]
+        records: list[CoordinatorRecord] = [
+            offset_tombstone(group.group_id, partition) for partition in forgotten
+        ]
         for partition in forgotten:
             self._events.deleted(group.group_id, partition)
         if isinstance(group, ConsumerGroup):
             if group.is_over:
                 del self.consumer_groups[group.group_id]
-                records += [coordinator_record(*change) for change in group_tombstones(group.group_id)]
+                records += [
+                    coordinator_record(*change) for change in group_tombstones(group.group_id)
+                ]
         else:
             if group.is_in(GroupState.EMPTY) and group.offsets.is_empty:
                 group.enter(GroupState.DEAD, now.wall_ms)
@@ -360,7 +535,8 @@ class GroupShard:
         if records:
             self.outbox.write(records)
 
-    # Timers -------------------------------------------------------------------------------------------------------------------------------
+    # Timers
+    # ----------------------------------------------------------------------------------------------
 
     def on_wake(self, now: Moment) -> None:
         """Run every expired timer."""
@@ -383,23 +559,44 @@ class GroupShard:
                 case TimerKind.SYNC:
                     self._rebalance.on_sync_deadline(group, now)
 
-    # Load and unload ----------------------------------------------------------------------------------------------------------------------
+    # Load and unload
+    # ----------------------------------------------------------------------------------------------
 
     def replay(self, batch: RecordBatch) -> None:
-        """Replay a batch of the log. Raises MalformedMessage. Transactional offsets become visible with their marker."""
+        """Replay a batch of the log.
+
+        Raises MalformedMessage. Transactional offsets become visible with their marker.
+        """
         if batch.is_control:
             for record in batch.records():
                 for group in self.all():
-                    group.offsets.end_transaction(batch.producer_id, record.offset, is_commit=control_type(record.key) is ControlType.COMMIT)
+                    group.offsets.end_transaction(
+                        batch.producer_id,
+                        record.offset,
+                        is_commit=control_type(record.key) is ControlType.COMMIT,
+                    )
             return
         for record in batch.records():
-            parsed = None if record.key is None else parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value)
+            parsed = (
+                None
+                if record.key is None
+                else parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value)
+            )
             match parsed:
                 case (OffsetCommitKey() as key, value):
-                    assert value is None or isinstance(value, OffsetCommitValue), "the value type matches the key type"
-                    self._replay_offset(key, value, record.offset, batch.producer_id if batch.is_transactional else None)
+                    assert value is None or isinstance(value, OffsetCommitValue), (
+                        "the value type matches the key type"
+                    )
+                    self._replay_offset(
+                        key,
+                        value,
+                        record.offset,
+                        batch.producer_id if batch.is_transactional else None,
+                    )
                 case (GroupMetadataKey() as key, value):
-                    assert value is None or isinstance(value, GroupMetadataValue), "the value type matches the key type"
+                    assert value is None or isinstance(value, GroupMetadataValue), (
+                        "the value type matches the key type"
+                    )
                     self._replay_group(key.group, value)
                 case (key, value) if isinstance(key, CONSUMER_KEYS):
                     self._replay_change(key, value)
@@ -408,14 +605,22 @@ class GroupShard:
         """Replay a record of a consumer group, or of a classic group that is converted."""
         if isinstance(key, GroupMetadataKey):
             return  # its tombstone: the group is already converted
-        replay_change(key, value, find=self.consumer_groups.get, make=self._make_consumers, drop=self._drop_consumers)
+        replay_change(
+            key,
+            value,
+            find=self.consumer_groups.get,
+            make=self._make_consumers,
+            drop=self._drop_consumers,
+        )
 
     def _make_consumers(self, group_id: str) -> ConsumerGroup:
         """Return a consumer group; a new one keeps the offsets of a classic one."""
         group = self.consumer_groups.get(group_id)
         if group is None:
             keeps = self._settings.consumer_keeps_assignment_epochs
-            group = self.consumer_groups[group_id] = ConsumerGroup(group_id, keeps_assignment_epochs=keeps)
+            group = self.consumer_groups[group_id] = ConsumerGroup(
+                group_id, keeps_assignment_epochs=keeps
+            )
             classic = self.groups.pop(group_id, None)
             group.offsets = self.offsets_class() if classic is None else classic.offsets
         return group
@@ -426,7 +631,13 @@ class GroupShard:
         if not offsets.is_empty:
             self._new_group(group_id).offsets = offsets
 
-    def _replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int | None) -> None:
+    def _replay_offset(
+        self,
+        key: OffsetCommitKey,
+        value: OffsetCommitValue | None,
+        record_offset: int,
+        producer_id: int | None,
+    ) -> None:
         partition = (key.topic, key.partition)
         group = self.find(key.group)
         if value is None:
@@ -486,7 +697,9 @@ class GroupShard:
         """Another broker becomes coordinator of these groups: fail the pending requests."""
         for group in self.groups.values():
             for member in group.members.values():
-                self._rebalance.answer_join(member, JoinAnswer(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id))
+                self._rebalance.answer_join(
+                    member, JoinAnswer(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
+                )
                 self._rebalance.answer_sync(member, SyncAnswer(error=ErrorCode.NOT_COORDINATOR))
             group.enter(GroupState.DEAD, now.wall_ms)
         for consumers in self.consumer_groups.values():

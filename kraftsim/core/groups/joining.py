@@ -18,10 +18,12 @@ from protocol.errors import ErrorCode
 
 
 class JoinInput(Struct, frozen=True, kw_only=True):
-    """A JoinGroup request. `fresh_id` is the random suffix of the member id if the coordinator generates one.
+    """A JoinGroup request.
 
-    `takes_id_first`: the version supports MEMBER_ID_REQUIRED for a member without an id (KIP-394). `skips_assignment`: it
-    lets a returning static leader skip the assignment (KIP-814).
+    `fresh_id` is the random suffix of the member id if the coordinator generates one.
+
+    `takes_id_first`: the version supports MEMBER_ID_REQUIRED for a member without an id (KIP-394).
+    `skips_assignment`: it lets a returning static leader skip the assignment (KIP-814).
     """
 
     group_id: str
@@ -41,14 +43,18 @@ class JoinInput(Struct, frozen=True, kw_only=True):
 class Joining:
     """JoinGroup handling for the groups of one coordinator partition."""
 
-    def __init__(self, settings: GroupSettings, outbox: Outbox, timers: Timers, rebalance: Rebalance) -> None:
+    def __init__(
+        self, settings: GroupSettings, outbox: Outbox, timers: Timers, rebalance: Rebalance
+    ) -> None:
         self._settings = settings
         self._outbox = outbox
         self._timers = timers
         self._rebalance = rebalance
 
     def join(self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment) -> None:
-        """Add a member, or reply with an error; the response usually waits for the end of the rebalance."""
+        """Add a member, or reply with an error; the response usually waits for the end of the
+        rebalance.
+        """
         if not self._has_room(group, asked.member_id):
             group.remove(asked.member_id)
             self._refuse(waiter, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -66,30 +72,45 @@ class Joining:
         self._rebalance.complete_if_all_joined(group, now)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Return whether the group has room for one more, or already counts this member (KIP-389)."""
+        """Return whether the group has room for one more, or already counts this member
+        (KIP-389).
+        """
         match group.state:
             case GroupState.EMPTY | GroupState.DEAD:
                 return True
             case GroupState.PREPARING_REBALANCE:
                 member = group.members.get(member_id)
-                return (member is not None and member.join_waiter is not None) or group.joined_count < self._settings.max_size
+                return (
+                    member is not None and member.join_waiter is not None
+                ) or group.joined_count < self._settings.max_size
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 return member_id in group.members or len(group.members) < self._settings.max_size
 
-    def _join_without_id(self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment) -> None:
+    def _join_without_id(
+        self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment
+    ) -> None:
         """A join without a member id: a new member, or the next incarnation of a static one."""
         member_id = f"{asked.group_instance_id or asked.client_id}-{asked.fresh_id}"
-        former = None if asked.group_instance_id is None else group.static_member_ids.get(asked.group_instance_id)
+        former = (
+            None
+            if asked.group_instance_id is None
+            else group.static_member_ids.get(asked.group_instance_id)
+        )
         if former is not None:
             self._replace_static(group, waiter, asked, group.members[former], member_id, now)
         elif asked.takes_id_first and asked.group_instance_id is None:
             group.pending_members[member_id] = None
-            self._timers.set(TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id), now.monotonic_ms + asked.session_timeout_ms)
+            self._timers.set(
+                TimerKey(TimerKind.PENDING_MEMBER, group.group_id, member_id),
+                now.monotonic_ms + asked.session_timeout_ms,
+            )
             self._refuse(waiter, member_id, ErrorCode.MEMBER_ID_REQUIRED)
         else:
             self._add(group, waiter, asked, member_id, now)
 
-    def _join_with_id(self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment) -> None:
+    def _join_with_id(
+        self, group: ClassicGroup, waiter: int, asked: JoinInput, now: Moment
+    ) -> None:
         """A join with a member id: a rejoin, or a retry whose response was lost."""
         error = group.validate_member(asked.member_id, asked.group_instance_id)
         if error is not None:
@@ -109,7 +130,9 @@ class Joining:
             case _:
                 self._refuse(waiter, asked.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def _add(self, group: ClassicGroup, waiter: int, asked: JoinInput, member_id: str, now: Moment) -> None:
+    def _add(
+        self, group: ClassicGroup, waiter: int, asked: JoinInput, member_id: str, now: Moment
+    ) -> None:
         member = Member(
             group_id=group.group_id,
             member_id=member_id,
@@ -128,7 +151,9 @@ class Joining:
         self._rebalance.begin_first_wait(member, now)
         self._rebalance.prepare(group, now)
 
-    def _update(self, group: ClassicGroup, waiter: int, asked: JoinInput, member: Member, now: Moment) -> None:
+    def _update(
+        self, group: ClassicGroup, waiter: int, asked: JoinInput, member: Member, now: Moment
+    ) -> None:
         """Update a member, and let it wait for the next generation."""
         self._take_over(member, waiter, asked)
         self._rebalance.prepare(group, now)
@@ -142,12 +167,22 @@ class Joining:
         member.session_timeout_ms = asked.session_timeout_ms
         member.join_waiter = waiter
 
-    def _replace_static(self, group: ClassicGroup, waiter: int, asked: JoinInput, member: Member, member_id: str, now: Moment) -> None:
+    def _replace_static(
+        self,
+        group: ClassicGroup,
+        waiter: int,
+        asked: JoinInput,
+        member: Member,
+        member_id: str,
+        now: Moment,
+    ) -> None:
         """Replace a static member by its next incarnation, and fence the former one."""
         former = member.member_id
         former_leader = group.leader_id or ""
         undo = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        self._rebalance.answer_join(member, JoinAnswer(error=ErrorCode.FENCED_INSTANCE_ID, member_id=former))
+        self._rebalance.answer_join(
+            member, JoinAnswer(error=ErrorCode.FENCED_INSTANCE_ID, member_id=former)
+        )
         self._rebalance.answer_sync(member, SyncAnswer(error=ErrorCode.FENCED_INSTANCE_ID))
         self._rebalance.end_session(member)
         group.replace_static(member, member_id)
@@ -164,20 +199,38 @@ class Joining:
             if group.members.get(member_id) is not member:
                 return
             if stored.error is ErrorCode.NONE:
-                self._rebalance.answer_join(member, self._answer_to_static(group, member, former_leader, skips=asked.skips_assignment))
+                self._rebalance.answer_join(
+                    member,
+                    self._answer_to_static(
+                        group, member, former_leader, skips=asked.skips_assignment
+                    ),
+                )
                 return
             member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = undo
-            self._rebalance.answer_join(member, JoinAnswer(error=stored.error, leader_id=former_leader, generation_id=group.generation_id))
+            self._rebalance.answer_join(
+                member,
+                JoinAnswer(
+                    error=stored.error, leader_id=former_leader, generation_id=group.generation_id
+                ),
+            )
             self._rebalance.end_session(member)
             group.replace_static(member, former)
             self._rebalance.renew_session(member, stored.now)
 
-        self._outbox.store_group(group_record(group, {each.member_id: each.assignment for each in group.members.values()}), on_stored)
+        self._outbox.store_group(
+            group_record(
+                group, {each.member_id: each.assignment for each in group.members.values()}
+            ),
+            on_stored,
+        )
 
-    def _answer_to_static(self, group: ClassicGroup, member: Member, former_leader: str, *, skips: bool) -> JoinAnswer:
+    def _answer_to_static(
+        self, group: ClassicGroup, member: Member, former_leader: str, *, skips: bool
+    ) -> JoinAnswer:
         """Reply with the unchanged generation.
 
-        A leader too old to skip the assignment gets its former id as leader, so that it does not assign.
+        A leader too old to skip the assignment gets its former id as leader, so that it does not
+        assign.
         """
         answer = group.join_answer(member.member_id, with_members=skips)
         return JoinAnswer(

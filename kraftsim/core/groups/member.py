@@ -1,4 +1,7 @@
-"""One member of a classic group: ids, protocols, timeouts, pending requests.   Source: kafka.coordinator.group.MemberMetadata."""
+"""One member of a classic group: ids, protocols, timeouts, pending requests.
+
+Source: kafka.coordinator.group.MemberMetadata.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field

@@ -1,6 +1,7 @@
 """Requests of current members: SyncGroup, Heartbeat, LeaveGroup.
 
-Source: kafka.coordinator.group.GroupCoordinator.{handleSyncGroup, handleHeartbeat, handleLeaveGroup}, KIP-345, KIP-559.
+Source: kafka.coordinator.group.GroupCoordinator.{handleSyncGroup, handleHeartbeat,
+handleLeaveGroup}, KIP-345, KIP-559.
 """
 
 from collections.abc import Mapping
@@ -37,10 +38,13 @@ class Membership:
         self._timers = timers
         self._rebalance = rebalance
 
-    # Sync ----------------------------------------------------------------------------------------------------------------------------------
+    # Sync
+    # ----------------------------------------------------------------------------------------------
 
     def sync(self, group: ClassicGroup, waiter: int, asked: SyncInput, now: Moment) -> None:
-        """Reply with the assignment now, or once the leader's assignment is replicated; or with an error."""
+        """Reply with the assignment now, or once the leader's assignment is replicated; or with an
+        error.
+        """
         error = self._refuse_sync(group, asked)
         if error is not None:
             self._outbox.reply(waiter, SyncAnswer(error=error))
@@ -48,11 +52,17 @@ class Membership:
         member = group.members[asked.member_id]
         self._has_synced(group, asked.member_id)
         if group.is_in(GroupState.STABLE):
-            answer = SyncAnswer(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)
+            answer = SyncAnswer(
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                assignment=member.assignment,
+            )
             self._outbox.reply(waiter, answer)
             self._rebalance.renew_session(member, now)
             return
-        self._rebalance.answer_sync(member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))  # the member's earlier request
+        self._rebalance.answer_sync(
+            member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS)
+        )  # the member's earlier request
         member.sync_waiter = waiter
         if group.is_leader(asked.member_id):
             self._store_shares(group, asked)
@@ -83,10 +93,15 @@ class Membership:
 
         Only once replicated is the group stable, and are members answered.
         """
-        assignments = {member_id: asked.assignments.get(member_id, b"") for member_id in group.members}
+        assignments = {
+            member_id: asked.assignments.get(member_id, b"") for member_id in group.members
+        }
 
         def on_stored(stored: Stored) -> None:
-            if not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation_id != asked.generation_id:
+            if (
+                not group.is_in(GroupState.COMPLETING_REBALANCE)
+                or group.generation_id != asked.generation_id
+            ):
                 return  # a new rebalance started meanwhile
             if stored.error is ErrorCode.NONE:
                 self._rebalance.give_shares(group, assignments, stored.now)
@@ -97,10 +112,22 @@ class Membership:
 
         self._outbox.store_group(group_record(group, assignments), on_stored)
 
-    # Heartbeat -----------------------------------------------------------------------------------------------------------------------------
+    # Heartbeat
+    # ----------------------------------------------------------------------------------------------
 
-    def heartbeat(self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, now: Moment) -> ErrorCode:
-        """Renew a member's session. REBALANCE_IN_PROGRESS is not a failure: the session is renewed, and the member has to rejoin."""
+    def heartbeat(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        now: Moment,
+    ) -> ErrorCode:
+        """Renew a member's session.
+
+        REBALANCE_IN_PROGRESS is not a failure: the session is renewed, and the member has to
+        rejoin.
+        """
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = group.validate_member(member_id, group_instance_id)
@@ -111,14 +138,25 @@ class Membership:
         if group.is_in(GroupState.EMPTY):
             return ErrorCode.UNKNOWN_MEMBER_ID
         self._rebalance.renew_session(group.members[member_id], now)
-        return ErrorCode.REBALANCE_IN_PROGRESS if group.is_in(GroupState.PREPARING_REBALANCE) else ErrorCode.NONE
+        return (
+            ErrorCode.REBALANCE_IN_PROGRESS
+            if group.is_in(GroupState.PREPARING_REBALANCE)
+            else ErrorCode.NONE
+        )
 
-    # Leave ---------------------------------------------------------------------------------------------------------------------------------
+    # Leave
+    # ----------------------------------------------------------------------------------------------
 
-    def leave(self, group: ClassicGroup, member_id: str, group_instance_id: str | None, now: Moment) -> ErrorCode:
+    def leave(
+        self, group: ClassicGroup, member_id: str, group_instance_id: str | None, now: Moment
+    ) -> ErrorCode:
         """Remove a member. Without a member id a static one is removed by an administrator."""
         if not member_id:
-            found = None if group_instance_id is None else group.static_member_ids.get(group_instance_id)
+            found = (
+                None
+                if group_instance_id is None
+                else group.static_member_ids.get(group_instance_id)
+            )
             if found is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             member_id = found

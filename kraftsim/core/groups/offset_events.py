@@ -31,7 +31,14 @@ class OffsetEvents:
         self._coordinator_partition = coordinator_partition
 
     def committed(
-        self, group_id: str, partition: TopicPartition, placed: CommittedOffset, *, member_id: str, generation_id: int, is_current: bool
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        placed: CommittedOffset,
+        *,
+        member_id: str,
+        generation_id: int,
+        is_current: bool,
     ) -> None:
         """A commit outside of transactions is replicated."""
         self._emit(
@@ -77,7 +84,16 @@ class OffsetEvents:
             )
         )
 
-    def ended(self, group_id: str, ended: EndedOffset, *, producer_id: int, producer_epoch: int, marker_offset: int, is_commit: bool) -> None:
+    def ended(
+        self,
+        group_id: str,
+        ended: EndedOffset,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        marker_offset: int,
+        is_commit: bool,
+    ) -> None:
         """The transaction of a pending commit is completed."""
         if not is_commit:
             self._emit(
@@ -109,7 +125,13 @@ class OffsetEvents:
             )
         )
 
-    def loaded(self, group_id: str, partition: TopicPartition, stored: CommittedOffset, producer_id: int = NO_PRODUCER_ID) -> None:
+    def loaded(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        stored: CommittedOffset,
+        producer_id: int = NO_PRODUCER_ID,
+    ) -> None:
         """An offset is loaded from the log."""
         self._emit(
             OffsetLoaded(
@@ -123,7 +145,15 @@ class OffsetEvents:
             )
         )
 
-    def returned(self, group_id: str, partition: TopicPartition, stored: CommittedOffset | None, error: ErrorCode, *, require_stable: bool) -> None:
+    def returned(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        stored: CommittedOffset | None,
+        error: ErrorCode,
+        *,
+        require_stable: bool,
+    ) -> None:
         """An offset fetch returned an offset, no offset, or an error."""
         self._emit(
             OffsetReturned(
@@ -140,4 +170,11 @@ class OffsetEvents:
 
     def deleted(self, group_id: str, partition: TopicPartition) -> None:
         """An offset is deleted."""
-        self._emit(OffsetForgotten(coordinator_partition=self._coordinator_partition, group_id=group_id, topic=partition[0], partition=partition[1]))
+        self._emit(
+            OffsetForgotten(
+                coordinator_partition=self._coordinator_partition,
+                group_id=group_id,
+                topic=partition[0],
+                partition=partition[1],
+            )
+        )

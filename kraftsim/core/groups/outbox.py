@@ -1,4 +1,6 @@
-"""Effects of a coordinator: replies and appends. The caller executes them in order, and reports the result of each append.
+"""Effects of a coordinator: replies and appends.
+
+The caller executes them in order, and reports the result of each append.
 
 Source: kafka.coordinator.group.GroupMetadataManager.appendForGroup.
 """
@@ -69,7 +71,10 @@ class Reply(Struct, frozen=True):
 
 
 class WritingProducer(Struct, frozen=True):
-    """The producer whose transaction the records belong to. `guard` is its verification guard, if the transaction was verified."""
+    """The producer whose transaction the records belong to.
+
+    `guard` is its verification guard, if the transaction was verified.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -77,7 +82,8 @@ class WritingProducer(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """Append records to the coordinator's partition in one batch, in a producer's transaction if there is one.
+    """Append records to the coordinator's partition in one batch, in a producer's transaction if
+    there is one.
 
     With a token, report the result with `Outbox.stored`; with None the result is not awaited.
     """
@@ -86,17 +92,21 @@ class Append(Struct, frozen=True):
     token: int | None
     producer: WritingProducer | None = None
     holds_already: bool = False
-    """Already applied in memory: if the append fails, the groups are reloaded from the log. Ignores min.insync.replicas."""
+    """Already applied in memory: if the append fails, the groups are reloaded from the log.
+
+    Ignores min.insync.replicas.
+    """
 
 
 Effect = Reply | Append
 
 
 class Stored(Struct, frozen=True):
-    """The result of an append: NONE once it is on all in-sync replicas, with the offset of its first record; else the error.
+    """The result of an append: NONE once it is on all in-sync replicas, with the offset of its
+    first record; else the error.
 
-    `is_replicated`: the records are committed, possibly with an error, too: the ISR has shrunk below min.insync.replicas. `is_late`: the request has
-    already failed with a timeout.
+    `is_replicated`: the records are committed, possibly with an error, too: the ISR has shrunk
+    below min.insync.replicas. `is_late`: the request has already failed with a timeout.
     """
 
     error: ErrorCode
@@ -131,20 +141,36 @@ class Outbox:
         self._effects.append(Reply(waiter, answer))
 
     def store_group(self, record: CoordinatorRecord, on_stored: OnStored) -> None:
-        """Append the record of a group, and call `on_stored` once it is replicated or has failed."""
+        """Append the record of a group, and call `on_stored` once it is replicated or has
+        failed.
+        """
         self._store((record,), Awaited(on_stored, OF_GROUPS, outlasts_answer=False))
 
-    def store_offsets(self, records: Sequence[CoordinatorRecord], on_stored: OnStored, producer: WritingProducer | None = None) -> None:
-        """Append the records of offsets, and call `on_stored` with the result; possibly twice, as a timed-out append may still succeed."""
+    def store_offsets(
+        self,
+        records: Sequence[CoordinatorRecord],
+        on_stored: OnStored,
+        producer: WritingProducer | None = None,
+    ) -> None:
+        """Append the records of offsets, and call `on_stored` with the result; possibly twice, as a
+        timed-out append may still succeed.
+        """
         self._store(records, Awaited(on_stored, OF_OFFSETS, outlasts_answer=True), producer)
 
     def store_changes(self, records: Sequence[CoordinatorRecord], on_stored: OnStored) -> None:
-        """Append changes that are already applied in memory, and call `on_stored` once they are replicated or have failed."""
+        """Append changes that are already applied in memory, and call `on_stored` once they are
+        replicated or have failed.
+        """
         self._token_count += 1
         self._waiting[self._token_count] = Awaited(on_stored, OF_CHANGES, outlasts_answer=False)
         self._effects.append(Append(tuple(records), self._token_count, holds_already=True))
 
-    def _store(self, records: Sequence[CoordinatorRecord], awaited: Awaited, producer: WritingProducer | None = None) -> None:
+    def _store(
+        self,
+        records: Sequence[CoordinatorRecord],
+        awaited: Awaited,
+        producer: WritingProducer | None = None,
+    ) -> None:
         self._token_count += 1
         self._waiting[self._token_count] = awaited
         self._effects.append(Append(tuple(records), self._token_count, producer))
@@ -159,7 +185,10 @@ class Outbox:
         return effects
 
     def stored(self, token: int, stored: Stored) -> None:
-        """Continue after an append. A timed-out append of offsets may be reported a second time with its final result."""
+        """Continue after an append.
+
+        A timed-out append of offsets may be reported a second time with its final result.
+        """
         waiting = self._waiting[token]
         is_late = waiting.is_answered
         if stored.error is ErrorCode.REQUEST_TIMED_OUT and waiting.outlasts_answer:

@@ -1,6 +1,8 @@
-"""The partition of a coordinator topic that a group or transactional id maps to; the leader of that partition is the coordinator.
+"""The partition of a coordinator topic that a group or transactional id maps to; the leader of that
+partition is the coordinator.
 
-Source: GroupMetadataManager.partitionFor, TransactionStateManager.partitionFor, java.lang.String.hashCode, Utils.abs.
+Source: GroupMetadataManager.partitionFor, TransactionStateManager.partitionFor,
+java.lang.String.hashCode, Utils.abs.
 """
 
 from struct import iter_unpack

@@ -1,6 +1,8 @@
-"""Rebalances of classic groups: the join phase and its deadline, and the removal of members that do not rejoin.
+"""Rebalances of classic groups: the join phase and its deadline, and the removal of members that do
+not rejoin.
 
-Source: kafka.coordinator.group.GroupCoordinator.{prepareRebalance, onCompleteJoin, onExpirePendingSync}, DelayedJoin, InitialDelayedJoin, KIP-134.
+Source: kafka.coordinator.group.GroupCoordinator.{prepareRebalance, onCompleteJoin,
+onExpirePendingSync}, DelayedJoin, InitialDelayedJoin, KIP-134.
 """
 
 from kraftsim.core.groups.answers import JoinAnswer, SyncAnswer
@@ -22,14 +24,17 @@ class Rebalance:
         self._outbox = outbox
         self._timers = timers
 
-    # Sessions ------------------------------------------------------------------------------------------------------------------------------
+    # Sessions
+    # ----------------------------------------------------------------------------------------------
 
     def renew_session(self, member: Member, now: Moment) -> None:
         """Restart the session timeout of a member."""
         self._timers.set(member.timer, now.monotonic_ms + member.session_timeout_ms)
 
     def begin_first_wait(self, member: Member, now: Moment) -> None:
-        """Start the timeout of a new member's first join: a client that is gone delays the rebalance no longer than this."""
+        """Start the timeout of a new member's first join: a client that is gone delays the
+        rebalance no longer than this.
+        """
         member.is_new = True
         self._timers.set(member.timer, now.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
 
@@ -37,10 +42,13 @@ class Rebalance:
         """Cancel the session timeout of a removed member."""
         self._timers.cancel(member.timer)
 
-    # A rebalance ---------------------------------------------------------------------------------------------------------------------------
+    # A rebalance
+    # ----------------------------------------------------------------------------------------------
 
     def prepare(self, group: ClassicGroup, now: Moment) -> None:
-        """Start a rebalance, unless its join phase is running; members with a pending SyncGroup have to rejoin."""
+        """Start a rebalance, unless its join phase is running; members with a pending SyncGroup
+        have to rejoin.
+        """
         if group.is_in(GroupState.PREPARING_REBALANCE, GroupState.DEAD):
             return
         if group.is_in(GroupState.COMPLETING_REBALANCE):
@@ -57,8 +65,14 @@ class Rebalance:
         self.complete_if_all_joined(group, now)
 
     def complete_if_all_joined(self, group: ClassicGroup, now: Moment) -> None:
-        """Complete the join phase early if all members have joined; the initial rebalance delay is always waited for."""
-        if group.is_in(GroupState.PREPARING_REBALANCE) and group.initial_remaining_ms is None and group.has_all_joined:
+        """Complete the join phase early if all members have joined; the initial rebalance delay is
+        always waited for.
+        """
+        if (
+            group.is_in(GroupState.PREPARING_REBALANCE)
+            and group.initial_remaining_ms is None
+            and group.has_all_joined
+        ):
             self._complete(group, now)
 
     def on_deadline(self, group: ClassicGroup, now: Moment) -> None:
@@ -78,14 +92,22 @@ class Rebalance:
         self._timers.set(TimerKey(TimerKind.REBALANCE, group.group_id), now.monotonic_ms + delay_ms)
 
     def _complete(self, group: ClassicGroup, now: Moment) -> None:
-        """Start the next generation with the members that have joined; static members stay until their sessions expire."""
+        """Start the next generation with the members that have joined; static members stay until
+        their sessions expire.
+        """
         group.initial_remaining_ms = None
         group.has_new_member = False
-        for member in [each for each in group.members.values() if each.join_waiter is None and not each.is_static]:
+        for member in [
+            each
+            for each in group.members.values()
+            if each.join_waiter is None and not each.is_static
+        ]:
             self.end_session(member)
             group.remove(member.member_id)
         if not group.elect_joined_leader() and group.members:
-            self._wait(group, group.rebalance_timeout_ms, now)  # only static members, and none rejoined: their session timeouts decide
+            self._wait(
+                group, group.rebalance_timeout_ms, now
+            )  # only static members, and none rejoined: their session timeouts decide
             return
         self._timers.cancel(TimerKey(TimerKind.REBALANCE, group.group_id))
         group.begin_generation(now.wall_ms)
@@ -97,12 +119,19 @@ class Rebalance:
             self.renew_session(member, now)
             member.is_new = False
             group.unsynced_members[member.member_id] = None
-        self._timers.set(TimerKey(TimerKind.SYNC, group.group_id), now.monotonic_ms + group.rebalance_timeout_ms)
+        self._timers.set(
+            TimerKey(TimerKind.SYNC, group.group_id), now.monotonic_ms + group.rebalance_timeout_ms
+        )
 
     def forget(self, group: ClassicGroup) -> None:
-        """The group is converted to the other protocol: fail pending requests so that members rejoin, and cancel all timers."""
+        """The group is converted to the other protocol: fail pending requests so that members
+        rejoin, and cancel all timers.
+        """
         for member in group.members.values():
-            self.answer_join(member, JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
+            self.answer_join(
+                member,
+                JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id),
+            )
             self.answer_sync(member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
             self.end_session(member)
         for member_id in group.pending_members:
@@ -110,7 +139,8 @@ class Rebalance:
         for kind in (TimerKind.REBALANCE, TimerKind.SYNC):
             self._timers.cancel(TimerKey(kind, group.group_id))
 
-    # Assignments --------------------------------------------------------------------------------------------------------------------------
+    # Assignments
+    # ----------------------------------------------------------------------------------------------
 
     def refuse_shares(self, group: ClassicGroup, error: ErrorCode, now: Moment) -> None:
         """Fail all pending SyncGroup requests."""
@@ -123,13 +153,22 @@ class Rebalance:
         """Answer all pending SyncGroup requests with their assignments."""
         for member in group.members.values():
             member.assignment = assignments[member.member_id]
-            answer = SyncAnswer(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)
+            answer = SyncAnswer(
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                assignment=member.assignment,
+            )
             if self.answer_sync(member, answer):
                 self.renew_session(member, now)
 
     def on_sync_deadline(self, group: ClassicGroup, now: Moment) -> None:
-        """The sync phase has timed out: remove members that have not sent SyncGroup, and start another rebalance (KAFKA-12453)."""
-        if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.unsynced_members:
+        """The sync phase has timed out: remove members that have not sent SyncGroup, and start
+        another rebalance (KAFKA-12453).
+        """
+        if (
+            not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+            or not group.unsynced_members
+        ):
             return
         for member_id in list(group.unsynced_members):
             member = group.members[member_id]
@@ -137,10 +176,14 @@ class Rebalance:
             group.remove(member_id)
         self.prepare(group, now)
 
-    # Removal -------------------------------------------------------------------------------------------------------------------------------
+    # Removal
+    # ----------------------------------------------------------------------------------------------
 
     def remove(self, group: ClassicGroup, member: Member, now: Moment) -> None:
-        """Remove a member from its group. Its pending JoinGroup is answered, so that a live client retries."""
+        """Remove a member from its group.
+
+        Its pending JoinGroup is answered, so that a live client retries.
+        """
         self.end_session(member)
         self.answer_join(member, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
         self.answer_sync(member, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -165,7 +208,8 @@ class Rebalance:
         if member.is_new or not waits:
             self.remove(group, member, now)
 
-    # Replies ------------------------------------------------------------------------------------------------------------------------------
+    # Replies
+    # ----------------------------------------------------------------------------------------------
 
     def answer_join(self, member: Member, answer: JoinAnswer) -> bool:
         """Answer the pending JoinGroup, if any, and return whether there was one."""

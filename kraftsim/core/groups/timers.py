@@ -1,4 +1,5 @@
-"""Deadlines that are often moved and rarely expire: a heartbeat extends its member's session without touching the queue.
+"""Deadlines that are often moved and rarely expire: a heartbeat extends its member's session
+without touching the queue.
 
 Source: kafka.server.DelayedOperationPurgatory, as the group coordinator uses it.
 """
@@ -32,7 +33,10 @@ class TimerKey(NamedTuple):
 
 
 class Timers:
-    """Deadlines by key, on the monotonic clock. Those of the same millisecond expire in the order in which they were set."""
+    """Deadlines by key, on the monotonic clock.
+
+    Those of the same millisecond expire in the order in which they were set.
+    """
 
     def __init__(self) -> None:
         self._deadlines: dict[TimerKey, int] = {}

@@ -1,9 +1,12 @@
-"""Offset commits in transactions: validation of the member, and the append, which stays pending until the marker.
+"""Offset commits in transactions: validation of the member, and the append, which stays pending
+until the marker.
 
-The log validates the producer and the transaction coordinator has validated the transaction before; only the group is validated here. Validation and
-append are one step: a rebalance in between would accept offsets of a member that has lost its partitions (KAFKA-15784). A request without a member id
+The log validates the producer and the transaction coordinator has validated the transaction before;
+only the group is validated here. Validation and append are one step: a rebalance in between would
+accept offsets of a member that has lost its partitions (KAFKA-15784). A request without a member id
 is not fenced: an old client, or a producer whose consumer has no group.
-Source: kafka.coordinator.group.GroupCoordinator.{doTxnCommitOffsets, validateOffsetCommit}, KIP-98, KIP-447.
+Source: kafka.coordinator.group.GroupCoordinator.{doTxnCommitOffsets, validateOffsetCommit}, KIP-98,
+KIP-447.
 """
 
 from collections.abc import Sequence
@@ -25,7 +28,10 @@ from protocol.errors import ErrorCode
 
 
 class TransactionalCommitInput(Struct, frozen=True, kw_only=True):
-    """A TxnOffsetCommit request. `generation_id` is negative and `member_id` empty if the client sends no member."""
+    """A TxnOffsetCommit request.
+
+    `generation_id` is negative and `member_id` empty if the client sends no member.
+    """
 
     transactional_id: str
     group_id: str
@@ -39,15 +45,25 @@ class TransactionalCommitInput(Struct, frozen=True, kw_only=True):
 
 
 class TransactionalCommitting:
-    """Validation and append of transactional commits for the groups of one coordinator partition."""
+    """Validation and append of transactional commits for the groups of one coordinator
+    partition.
+    """
 
-    def __init__(self, settings: GroupSettings, outbox: Outbox, events: OffsetEvents, topics: TopicsView) -> None:
+    def __init__(
+        self, settings: GroupSettings, outbox: Outbox, events: OffsetEvents, topics: TopicsView
+    ) -> None:
         self._settings = settings
         self._outbox = outbox
         self._events = events
         self._topics = topics
 
-    def commit(self, group: ClassicGroup | ConsumerGroup, waiter: int, asked: TransactionalCommitInput, now: Moment) -> None:
+    def commit(
+        self,
+        group: ClassicGroup | ConsumerGroup,
+        waiter: int,
+        asked: TransactionalCommitInput,
+        now: Moment,
+    ) -> None:
         """Commit offsets, or reply with an error. The session of a member is not renewed."""
         error = self.refuse(group, asked)
         if error is not None:
@@ -55,30 +71,51 @@ class TransactionalCommitting:
             return
         self._store(group, waiter, asked, now)
 
-    def refuse(self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitInput) -> ErrorCode | None:
-        """Return the error of a commit. A member of a consumer group sends its member epoch; a stale one is ILLEGAL_GENERATION, too.
+    def refuse(
+        self, group: ClassicGroup | ConsumerGroup, asked: TransactionalCommitInput
+    ) -> ErrorCode | None:
+        """Return the error of a commit.
 
-        Returns COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION. A rebalance in
-        progress refuses no commit: a member that has to rejoin may still commit what it has read.
+        A member of a consumer group sends its member epoch; a stale one is ILLEGAL_GENERATION, too.
+
+        Returns COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or
+        ILLEGAL_GENERATION. A rebalance in progress refuses no commit: a member that has to rejoin
+        may still commit what it has read.
         """
         if isinstance(group, ConsumerGroup):
             partitions = by_topic_id(asked.offsets, self._topics, self._settings)
             stale = group.refuse_commit(asked.member_id, asked.generation_id, None, partitions)
-            return ErrorCode.ILLEGAL_GENERATION if stale is ErrorCode.STALE_MEMBER_EPOCH and not asked.knows_epochs else stale
+            return (
+                ErrorCode.ILLEGAL_GENERATION
+                if stale is ErrorCode.STALE_MEMBER_EPOCH and not asked.knows_epochs
+                else stale
+            )
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if asked.generation_id < 0 and (group.is_in(GroupState.EMPTY) or (not asked.member_id and asked.group_instance_id is None)):
+        if asked.generation_id < 0 and (
+            group.is_in(GroupState.EMPTY)
+            or (not asked.member_id and asked.group_instance_id is None)
+        ):
             return None
         error = group.validate_member(asked.member_id, asked.group_instance_id)
         if error is not None:
             return error
         return None if asked.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
-    def _store(self, group: OffsetHolder, waiter: int, asked: TransactionalCommitInput, now: Moment) -> None:
+    def _store(
+        self, group: OffsetHolder, waiter: int, asked: TransactionalCommitInput, now: Moment
+    ) -> None:
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        errors = [too_large if len(each.metadata) > self._settings.offset_metadata_max_bytes else ErrorCode.NONE for each in asked.offsets]
+        errors = [
+            too_large
+            if len(each.metadata) > self._settings.offset_metadata_max_bytes
+            else ErrorCode.NONE
+            for each in asked.offsets
+        ]
         sent: list[tuple[TopicPartition, CommittedOffset]] = [
-            ((each.topic, each.partition), offset_of(each, now)) for each, error in zip(asked.offsets, errors, strict=True) if error is ErrorCode.NONE
+            ((each.topic, each.partition), offset_of(each, now))
+            for each, error in zip(asked.offsets, errors, strict=True)
+            if error is ErrorCode.NONE
         ]
         if not sent:
             self._outbox.reply(waiter, CommitAnswer(tuple(errors)))
@@ -105,7 +142,9 @@ class TransactionalCommitting:
         records = [offset_record(group.group_id, partition, offset) for partition, offset in sent]
         self._outbox.store_offsets(records, on_stored, asked.producer)
 
-    def _emit_pending(self, asked: TransactionalCommitInput, partition: TopicPartition, placed: CommittedOffset) -> None:
+    def _emit_pending(
+        self, asked: TransactionalCommitInput, partition: TopicPartition, placed: CommittedOffset
+    ) -> None:
         self._events.pending(
             asked.group_id,
             partition,

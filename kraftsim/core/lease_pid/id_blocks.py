@@ -1,8 +1,9 @@
 """Allocation of leased ids: one counter in ZooKeeper, from which servers take a hundred at a time.
 
-The counter only grows; an id is the counter truncated to `id_bits` bits, without 0 (not idempotent) and without all ones
-(-1, a request for a new id). So an id repeats after four billion. Ids that a server has taken and not allocated are lost
-when it stops.   Source: the lease_pid draft.
+The counter only grows; an id is the counter truncated to `id_bits` bits, without 0 (not idempotent)
+and without all ones (-1, a request for a new id). So an id repeats after four billion. Ids that a
+server has taken and not allocated are lost when it stops.
+Source: the lease_pid draft.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,10 @@
-"""One snapshot for all partitions of a server: the producers, and the vector of offsets up to which they are recorded.
+"""One snapshot for all partitions of a server: the producers, and the vector of offsets up to which
+they are recorded.
 
-After a crash each log is replayed from its offset in the vector. A log that ends before this offset was truncated
-meanwhile: then the partition's part of the snapshot is ignored, and its log is replayed from the beginning.   Source: the
-lease_pid draft.
+After a crash each log is replayed from its offset in the vector. A log that ends before this offset
+was truncated meanwhile: then the partition's part of the snapshot is ignored, and its log is
+replayed from the beginning.
+Source: the lease_pid draft.
 """
 
 from collections.abc import Mapping
@@ -19,7 +21,9 @@ def snapshot_of(partitions: Mapping[Where, tuple[LeasedPartition, int]]) -> Stor
     """Return the state of all partitions, each with its offset (exclusive)."""
     snapshot = StoredSnapshot()
     for index, ((topic, partition), (leased, next_offset)) in enumerate(partitions.items()):
-        snapshot.partitions.append(StoredPartition(topic=topic, partition=partition, next_offset=next_offset))
+        snapshot.partitions.append(
+            StoredPartition(topic=topic, partition=partition, next_offset=next_offset)
+        )
         for entry in leased.entries():
             snapshot.producers.append(
                 StoredProducer(
@@ -34,15 +38,23 @@ def snapshot_of(partitions: Mapping[Where, tuple[LeasedPartition, int]]) -> Stor
     return snapshot
 
 
-def restore(snapshot: StoredSnapshot | None, where: Where, leased: LeasedPartition, end_offset: int) -> int:
-    """Restore a partition from the snapshot; return the offset from which its log has to be replayed."""
+def restore(
+    snapshot: StoredSnapshot | None, where: Where, leased: LeasedPartition, end_offset: int
+) -> int:
+    """Restore a partition from the snapshot; return the offset from which its log has to be
+    replayed.
+    """
     leased.restore(())
     for index, stored in enumerate(snapshot.partitions if snapshot is not None else ()):
         if (stored.topic, stored.partition) == where and stored.next_offset <= end_offset:
             assert snapshot is not None, "it has this partition"
             leased.restore(
                 LeasedProducerEntry(
-                    producer.producer_id, producer.generation, producer.sequence_high_watermark, producer.first_seen_ms, producer.last_seen_ms
+                    producer.producer_id,
+                    producer.generation,
+                    producer.sequence_high_watermark,
+                    producer.first_seen_ms,
+                    producer.last_seen_ms,
                 )
                 for producer in snapshot.producers
                 if producer.partition_index == index

@@ -1,9 +1,11 @@
-"""Three representations of a partition's producers: an ordered list, the list that the draft describes literally, and a hash table.
+"""Three representations of a partition's producers: an ordered list, the list that the draft
+describes literally, and a hash table.
 
-A list with new producers appended at one end and expired ones removed from the other supports binary search if ids arrive
-in order; but they do not. A server allocates 101 to 105 in order, and 105 may write first; a new leader continues with a
-block of smaller ids. The repaired list inserts each entry in order. The literal rule, that all ids above an expired one
-expire too, removes the youngest: as ids are allocated upward, the smaller ones are older.
+A list with new producers appended at one end and expired ones removed from the other supports
+binary search if ids arrive in order; but they do not. A server allocates 101 to 105 in order, and
+105 may write first; a new leader continues with a block of smaller ids. The repaired list inserts
+each entry in order. The literal rule, that all ids above an expired one expire too, removes the
+youngest: as ids are allocated upward, the smaller ones are older.
 Source: the lease_pid draft.
 """
 
@@ -17,7 +19,10 @@ from kraftsim.core.lease_pid.readings import Lookup
 
 
 class LeasedProducerEntry(msgspec.Struct, gc=False, eq=True):
-    """The state of one producer in one partition. Times are of the wall clock of the server that recorded them."""
+    """The state of one producer in one partition.
+
+    Times are of the wall clock of the server that recorded them.
+    """
 
     producer_id: int
     generation: int
@@ -54,7 +59,10 @@ class LeaseTable(Protocol):
 
 
 class RepairedList:
-    """Ordered by id. Expires from the front; an entry that is not due keeps all behind it, which costs memory only."""
+    """Ordered by id.
+
+    Expires from the front; an entry that is not due keeps all behind it, which costs memory only.
+    """
 
     def __init__(self) -> None:
         self._ids: list[int] = []
@@ -63,7 +71,11 @@ class RepairedList:
     def get(self, producer_id: int) -> LeasedProducerEntry | None:
         """Binary search."""
         place = bisect_left(self._ids, producer_id)
-        return self._entries[place] if place < len(self._ids) and self._ids[place] == producer_id else None
+        return (
+            self._entries[place]
+            if place < len(self._ids) and self._ids[place] == producer_id
+            else None
+        )
 
     def add(self, entry: LeasedProducerEntry) -> None:
         """Insert in order: mostly at the end."""
@@ -89,7 +101,9 @@ class RepairedList:
 
 
 class LiteralList(RepairedList):
-    """Literal: appended in the order of arrival, still searched by bisection, and one expired entry removes all above it."""
+    """Literal: appended in the order of arrival, still searched by bisection, and one expired entry
+    removes all above it.
+    """
 
     def add(self, entry: LeasedProducerEntry) -> None:
         """Append it."""
@@ -98,7 +112,10 @@ class LiteralList(RepairedList):
 
     def expire(self, is_due: IsDue) -> list[int]:
         """Remove the first that is due, and all behind it."""
-        place = next((number for number, entry in enumerate(self._entries) if is_due(entry)), len(self._entries))
+        place = next(
+            (number for number, entry in enumerate(self._entries) if is_due(entry)),
+            len(self._entries),
+        )
         gone = self._ids[place:]
         del self._ids[place:], self._entries[place:]
         return gone

@@ -1,6 +1,9 @@
-"""The lease_pid request on the partition leader. It reads the partition's producer state, and does not change it.
+"""The lease_pid request on the partition leader.
 
-As a lease is not recorded, two requests for the same id before either producer has written get the same generation: neither fences the other.
+It reads the partition's producer state, and does not change it.
+
+As a lease is not recorded, two requests for the same id before either producer has written get the
+same generation: neither fences the other.
 Source: the lease_pid draft.
 """
 
@@ -28,7 +31,10 @@ NEEDS_IDS = NeedsIds.NEEDS_IDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The lease response. `sequence_number` is the next one of the partition, or (a reading) its last one."""
+    """The lease response.
+
+    `sequence_number` is the next one of the partition, or (a reading) its last one.
+    """
 
     producer_id: int
     generation: int
@@ -47,23 +53,40 @@ def decide_lease(
 ) -> Lease | Refusal | NeedsIds:
     """Grant a lease of a new id, or of a known one; only the reserve changes.
 
-    Fails with UNKNOWN_PRODUCER_ID for an id without messages, or an expired one, and INVALID_REQUEST for id 0.
+    Fails with UNKNOWN_PRODUCER_ID for an id without messages, or an expired one, and
+    INVALID_REQUEST for id 0.
     """
     readings = partition.readings
     granted_ms = granted_expiry(readings, expire_ms)
     if producer_id == NOT_IDEMPOTENT:
-        return Refusal(ErrorCode.INVALID_REQUEST, "id 0 is for messages without sequence numbers and cannot be leased")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            "id 0 is for messages without sequence numbers and cannot be leased",
+        )
     if producer_id == ASKS_FOR_ONE:
         claimed = reserve.claim()
         if claimed is None:
             return NEEDS_IDS
-        return Lease(producer_id=claimed, generation=drawn_generation(), sequence_number=0, expire_ms=granted_ms)
+        return Lease(
+            producer_id=claimed,
+            generation=drawn_generation(),
+            sequence_number=0,
+            expire_ms=granted_ms,
+        )
     entry = partition.known(producer_id)
     if entry is None:
-        return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} has written nothing here, or has expired")
+        return Refusal(
+            ErrorCode.UNKNOWN_PRODUCER_ID,
+            f"producer {producer_id} has written nothing here, or has expired",
+        )
     leased_sequence = _leased_sequence(readings, entry.sequence_high_watermark)
     if is_check:
-        return Lease(producer_id=producer_id, generation=entry.generation, sequence_number=leased_sequence, expire_ms=granted_ms)
+        return Lease(
+            producer_id=producer_id,
+            generation=entry.generation,
+            sequence_number=leased_sequence,
+            expire_ms=granted_ms,
+        )
     begins_at_zero = readings.next_generation is NextGeneration.BEGINS_AT_ZERO
     return Lease(
         producer_id=producer_id,

@@ -1,8 +1,9 @@
-"""The state machine of a producer that leases an id per partition, numbers its messages, and retries those without a response.
+"""The state machine of a producer that leases an id per partition, numbers its messages, and
+retries those without a response.
 
-After any error nothing new is sent until everything in flight is answered; then the producer requests the partition's
-state, or resends from the first unacknowledged message. A renewed lease has the next sequence number, so it also tells
-which messages have arrived.
+After any error nothing new is sent until everything in flight is answered; then the producer
+requests the partition's state, or resends from the first unacknowledged message. A renewed lease
+has the next sequence number, so it also tells which messages have arrived.
 Source: the lease_pid draft.
 """
 
@@ -44,7 +45,10 @@ RENEW_AT = 2 / 3
 
 @dataclass(slots=True)
 class _Partition:
-    """The state of one partition. `waiting`: unacknowledged messages, the first of them has sequence `first_sequence`."""
+    """The state of one partition.
+
+    `waiting`: unacknowledged messages, the first of them has sequence `first_sequence`.
+    """
 
     number: int
     wanted_id: int
@@ -104,7 +108,10 @@ class LeasingProducer:
                 yield each.waiting[0].timestamp_ms + self._settings.delivery_timeout_ms
 
     def step(self, happened: LeasingInput, now_ms: int) -> list[LeasingEffect]:
-        """Handle an input and return the effects, in order. `timestamp_ms` of messages is of the same clock as `now_ms`."""
+        """Handle an input and return the effects, in order.
+
+        `timestamp_ms` of messages is of the same clock as `now_ms`.
+        """
         self._effects, self._now_ms = [], now_ms
         match happened:
             case MessageQueued():
@@ -134,7 +141,8 @@ class LeasingProducer:
             found = self._partitions[number] = _Partition(number, self._settings.known_id(number))
         return found
 
-    # Leases -------------------------------------------------------------------------------------------------------------------------------
+    # Leases
+    # ----------------------------------------------------------------------------------------------
 
     def _take(self, each: _Partition, lease: Lease) -> None:
         assert not each.under_way, "a lease is requested only with nothing in flight"
@@ -143,11 +151,17 @@ class LeasingProducer:
             lease = replace(lease, sequence_number=increment_sequence(lease.sequence_number, 1))
         is_new_id = each.lease is None or each.lease.producer_id != lease.producer_id
         arrived = (lease.sequence_number - each.first_sequence) % SEQUENCES if not is_new_id else 0
-        if each.lease is not None and not is_new_id and _is_of_another(each.lease, lease, arrived, len(each.waiting)):
+        if (
+            each.lease is not None
+            and not is_new_id
+            and _is_of_another(each.lease, lease, arrived, len(each.waiting))
+        ):
             self._end(each)
             return
         if arrived > len(each.waiting):
-            self._request_new_id(each)  # acknowledged messages are lost: waiting ones must not be taken for duplicates
+            self._request_new_id(
+                each
+            )  # acknowledged messages are lost: waiting ones must not be taken for duplicates
             return
         for _ in range(arrived):
             self._effects.append(Acknowledged(each.waiting.popleft()))
@@ -165,17 +179,25 @@ class LeasingProducer:
             self._give_up(each, error)
 
     def _request_new_id(self, each: _Partition) -> None:
-        """Request another id; waiting messages are renumbered from 0. Those that had arrived without a response will be duplicated."""
+        """Request another id; waiting messages are renumbered from 0.
+
+        Those that had arrived without a response will be duplicated.
+        """
         each.lease, each.wanted_id, each.first_sequence = None, ASKS_FOR_ONE, 0
         each.needs_request, each.renew_at_ms = True, None
 
-    # Messages -----------------------------------------------------------------------------------------------------------------------------
+    # Messages
+    # ----------------------------------------------------------------------------------------------
 
     def _settle(self, answer: Written) -> None:
         request = self._requests.pop(answer.request_id)
         each = self._of(request.partition)
         each.under_way -= 1
-        if not each.must_rewind and each.lease is not None and request.first_sequence == each.first_sequence:
+        if (
+            not each.must_rewind
+            and each.lease is not None
+            and request.first_sequence == each.first_sequence
+        ):
             for _ in range(answer.taken):
                 self._effects.append(Acknowledged(each.waiting.popleft()))
             each.first_sequence = increment_sequence(each.first_sequence, answer.taken)
@@ -216,13 +238,18 @@ class LeasingProducer:
         each.sent = 0
         each.must_rewind = True
 
-    # Next action --------------------------------------------------------------------------------------------------------------------------
+    # Next action
+    # ----------------------------------------------------------------------------------------------
 
     def _go_on(self, each: _Partition) -> None:
         if each.is_shut_out:
             self._give_up(each, ErrorCode.INVALID_PRODUCER_EPOCH)
             return
-        if each.waiting and each.waiting[0].timestamp_ms + self._settings.delivery_timeout_ms <= self._now_ms and not each.under_way:
+        if (
+            each.waiting
+            and each.waiting[0].timestamp_ms + self._settings.delivery_timeout_ms <= self._now_ms
+            and not each.under_way
+        ):
             self._give_up(each, ErrorCode.REQUEST_TIMED_OUT)
             each.needs_request = True  # they may be in the log: request the next sequence number
         if each.renew_at_ms is not None and each.renew_at_ms <= self._now_ms:
@@ -239,7 +266,12 @@ class LeasingProducer:
         if each.needs_request:
             each.asks = True
             self._effects.append(
-                SendLeaseRequest(partition=each.number, producer_id=each.wanted_id, expire_ms=self._settings.expire_ms, is_check=False)
+                SendLeaseRequest(
+                    partition=each.number,
+                    producer_id=each.wanted_id,
+                    expire_ms=self._settings.expire_ms,
+                    is_check=False,
+                )
             )
             return None
         return self._send(each)
@@ -248,7 +280,11 @@ class LeasingProducer:
         assert each.lease is not None, "sending requires a lease"
         while each.sent < len(each.waiting) and each.under_way < self._settings.requests_max:
             messages = tuple(
-                each.waiting[place] for place in range(each.sent, min(each.sent + self._settings.messages_per_request, len(each.waiting)))
+                each.waiting[place]
+                for place in range(
+                    each.sent,
+                    min(each.sent + self._settings.messages_per_request, len(each.waiting)),
+                )
             )
             request = SendMessages(
                 request_id=self._next_request_id,
@@ -266,9 +302,11 @@ class LeasingProducer:
 
 
 def _is_of_another(held: Lease, granted: Lease, arrived: int, waiting: int) -> bool:
-    """Return whether another producer has written with this id: in a generation that this producer never had, or more than it has sent.
+    """Return whether another producer has written with this id: in a generation that this producer
+    never had, or more than it has sent.
 
-    A zombie that resumes late renews first, and would otherwise fence its successor. The draft does not say how a producer handles this.
+    A zombie that resumes late renews first, and would otherwise fence its successor. The draft does
+    not say how a producer handles this.
     """
     is_ours = granted.generation in (held.generation, generation_after(held.generation))
     return not is_ours or waiting < arrived < HALF_OF_SEQUENCES

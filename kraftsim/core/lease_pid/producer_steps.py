@@ -12,7 +12,9 @@ from protocol.lease_pid.leasing import ASKS_FOR_ONE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasingSettings:
-    """`renews`: the same id with the next generation before the lease ends, else a new id (the draft says both)."""
+    """`renews`: the same id with the next generation before the lease ends, else a new id (the
+    draft says both).
+    """
 
     expire_ms: int = 86_400_000
     requests_max: int = 5
@@ -60,7 +62,9 @@ class LeaseRefused(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """The write response: this many messages are in the log; `error` is the reason of the next one's failure."""
+    """The write response: this many messages are in the log; `error` is the reason of the next
+    one's failure.
+    """
 
     request_id: int
     taken: int
@@ -123,9 +127,13 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FencedInPartition(msgspec.Struct, frozen=True):
-    """Another producer writes to this partition with the next generation: this producer is a fenced zombie, and stops."""
+    """Another producer writes to this partition with the next generation: this producer is a fenced
+    zombie, and stops.
+    """
 
     partition: int
 
 
-LeasingEffect = SendLeaseRequest | SendMessages | LeaseTaken | Acknowledged | GivenUp | FencedInPartition
+LeasingEffect = (
+    SendLeaseRequest | SendMessages | LeaseTaken | Acknowledged | GivenUp | FencedInPartition
+)

@@ -1,4 +1,5 @@
-"""The readings of the draft where it contradicts itself or is incomplete; each can be selected by its name.
+"""The readings of the draft where it contradicts itself or is incomplete; each can be selected by
+its name.
 
 The first of each keeps the draft's guarantees; the others are for comparison.
 Source: the lease_pid draft, compared with KIP-98.
@@ -16,9 +17,13 @@ class Lookup(Enum):
     """The representation of a partition's producers."""
 
     REPAIRED_LIST = "repaired list"
-    """Ordered by id, with insertion in order; the smallest ids expire first, one by one, as long as they are due."""
+    """Ordered by id, with insertion in order; the smallest ids expire first, one by one, as long as
+    they are due.
+    """
     LITERAL_LIST = "literal list"
-    """Appended regardless of id; searched as if ordered; if id N expires, all above N expire, as the draft says."""
+    """Appended regardless of id; searched as if ordered; if id N expires, all above N expire, as
+    the draft says.
+    """
     TABLE = "table"
     """Unordered."""
 
@@ -59,7 +64,9 @@ class AnswerToRepeat(Enum):
 
 
 class AnswerToUnknown(Enum):
-    """The response to an unknown producer that does not start with 0: its lease has expired, or the state was lost."""
+    """The response to an unknown producer that does not start with 0: its lease has expired, or the
+    state was lost.
+    """
 
     UNKNOWN = "59"
     OUT_OF_ORDER = "45"
@@ -86,7 +93,10 @@ class EndsWith(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """The readings of one server. `expire_ms`: unused ids expire after this time. `id_bits` below 32 makes ids repeat soon."""
+    """The readings of one server.
+
+    `expire_ms`: unused ids expire after this time. `id_bits` below 32 makes ids repeat soon.
+    """
 
     lookup: Lookup = Lookup.REPAIRED_LIST
     counts_from: CountsFrom = CountsFrom.LAST_SEEN

@@ -1,4 +1,5 @@
-"""The cluster metadata: brokers, topics, configurations and features on the controllers, and the brokers' image of it.
+"""The cluster metadata: brokers, topics, configurations and features on the controllers, and the
+brokers' image of it.
 
 Source: KIP-500, KIP-631.
 """

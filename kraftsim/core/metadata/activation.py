@@ -14,7 +14,13 @@ from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
 from protocol.config_resources import ConfigResourceType
 from protocol.metadata.m04_config import ConfigRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION, ZkMigrationStateRecord
+from protocol.metadata.m21_zk_migration_state import (
+    MIGRATION,
+    NONE,
+    POST_MIGRATION,
+    PRE_MIGRATION,
+    ZkMigrationStateRecord,
+)
 from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
 from protocol.metadata.m24_end_transaction import EndTransactionRecord
 from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
@@ -27,7 +33,9 @@ NOTHING_ELSE: Final[Mapping[str, tuple[int, int]]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """The bootstrap metadata of a cluster: its first records, and the metadata.version among them."""
+    """The bootstrap metadata of a cluster: its first records, and the metadata.version among
+    them.
+    """
 
     records: tuple[Message, ...]
     metadata_version: int
@@ -35,10 +43,16 @@ class Bootstrap:
     """The error if no log can start with these records."""
 
 
-def bootstrap_at(metadata_version: int, supported: Mapping[str, tuple[int, int]] = NOTHING_ELSE) -> Bootstrap:
-    """Return the bootstrap metadata for a metadata.version: this level, and the default levels of the `supported` features."""
+def bootstrap_at(
+    metadata_version: int, supported: Mapping[str, tuple[int, int]] = NOTHING_ELSE
+) -> Bootstrap:
+    """Return the bootstrap metadata for a metadata.version: this level, and the default levels of
+    the `supported` features.
+    """
     levels = {FEATURE: metadata_version, **default_levels(metadata_version, supported)}
-    records = tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items())
+    records = tuple(
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()
+    )
     return Bootstrap(records=records, metadata_version=metadata_version)
 
 
@@ -57,9 +71,11 @@ class ActivationRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationBehavior:
-    """How a release starts and completes a migration from ZooKeeper.   Source: KIP-866, KAFKA-14805, ActivationRecordsGenerator.
+    """How a release starts and completes a migration from ZooKeeper.
+    Source: KIP-866, KAFKA-14805, ActivationRecordsGenerator.
 
-    `is_enabled`: zookeeper.metadata.migration.enable of this controller. `state_before`: the recorded state until all metadata is copied.
+    `is_enabled`: zookeeper.metadata.migration.enable of this controller. `state_before`: the
+    recorded state until all metadata is copied.
     """
 
     is_enabled: bool = False
@@ -83,48 +99,84 @@ def bootstrap_records(
     min_in_sync_replicas: str = "1",
     migration: MigrationBehavior = NO_MIGRATION,
 ) -> list[Message]:
-    """Return the first records of an empty log: the bootstrap metadata and, depending on the release, the ZkMigrationStateRecord.
+    """Return the first records of an empty log: the bootstrap metadata and, depending on the
+    release, the ZkMigrationStateRecord.
 
-    With eligible leader replicas the static min.insync.replicas becomes the dynamic cluster default (KIP-966).
-    Raises ActivationRefused if a migration is enabled and the metadata.version does not support it.
+    With eligible leader replicas the static min.insync.replicas becomes the dynamic cluster default
+    (KIP-966). Raises ActivationRefused if a migration is enabled and the metadata.version does not
+    support it.
     """
     level = MetadataLevel(bootstrap.metadata_version)
-    if migration.is_enabled and not (level.has_transactions if migration.needs_transactions else level.has_migration_state):
+    if migration.is_enabled and not (
+        level.has_transactions if migration.needs_transactions else level.has_migration_state
+    ):
         name = METADATA_VERSIONS[level.level].name
-        raise ActivationRefused(f"The bootstrap metadata.version {name} does not support ZK migrations. Cannot continue with ZK migrations enabled.")
+        raise ActivationRefused(
+            f"The bootstrap metadata.version {name} does not support ZK migrations. Cannot "
+            "continue with ZK migrations enabled."
+        )
     records = list(bootstrap.records)
     says_past = {
         MigrationStatePolicy.WHERE_IT_CAN_BE: level.has_migration_state,
         MigrationStatePolicy.IN_TRANSACTIONS: level.has_transactions,
         MigrationStatePolicy.NEVER: False,
     }
-    if any(isinstance(record, FeatureLevelRecord) and record.name == ELIGIBLE_LEADER_REPLICAS_VERSION and record.feature_level for record in records):
+    if any(
+        isinstance(record, FeatureLevelRecord)
+        and record.name == ELIGIBLE_LEADER_REPLICAS_VERSION
+        and record.feature_level
+        for record in records
+    ):
         broker = int(ConfigResourceType.BROKER)
-        records.append(ConfigRecord(resource_type=broker, resource_name="", name="min.insync.replicas", value=min_in_sync_replicas))
+        records.append(
+            ConfigRecord(
+                resource_type=broker,
+                resource_name="",
+                name="min.insync.replicas",
+                value=min_in_sync_replicas,
+            )
+        )
     if migration.is_enabled:
         records.append(ZkMigrationStateRecord(zk_migration_state=migration.state_before))
     elif says_past[migration_state_policy]:
         records.append(ZkMigrationStateRecord(zk_migration_state=NONE))
-    return [BeginTransactionRecord(name=BOOTSTRAP), *records, EndTransactionRecord()] if level.has_transactions else records
+    return (
+        [BeginTransactionRecord(name=BOOTSTRAP), *records, EndTransactionRecord()]
+        if level.has_transactions
+        else records
+    )
 
 
 def takeover_records(
-    *, is_in_transaction: bool, migration_state: int = NONE, level: MetadataLevel | None = None, migration: MigrationBehavior = NO_MIGRATION
+    *,
+    is_in_transaction: bool,
+    migration_state: int = NONE,
+    level: MetadataLevel | None = None,
+    migration: MigrationBehavior = NO_MIGRATION,
 ) -> list[Message]:
-    """Return the records that a new active controller adds to a non-empty log: the end of an open metadata transaction, or of a migration.
+    """Return the records that a new active controller adds to a non-empty log: the end of an open
+    metadata transaction, or of a migration.
 
     Raises ActivationRefused if the log and the configuration contradict each other.
     """
     records: list[Message] = [AbortTransactionRecord(reason=FAILOVER)] if is_in_transaction else []
     if not migration.is_known and migration_state in (PRE_MIGRATION, MIGRATION):
-        raise ActivationRefused("The metadata log is in the middle of a migration from ZooKeeper, which this release does not support.")
+        raise ActivationRefused(
+            "The metadata log is in the middle of a migration from ZooKeeper, which this release "
+            "does not support."
+        )
     if level is not None and not level.has_migration_state:
         if migration.is_enabled:
             name = METADATA_VERSIONS[level.level].name
-            raise ActivationRefused(f"Should not have ZK migrations enabled on a cluster running metadata.version {name}")
+            raise ActivationRefused(
+                "Should not have ZK migrations enabled on a cluster running metadata.version "
+                f"{name}"
+            )
         return records
     if migration_state == NONE and migration.is_enabled:
-        raise ActivationRefused("Should not have ZK migrations enabled on a cluster that was created in KRaft mode.")
+        raise ActivationRefused(
+            "Should not have ZK migrations enabled on a cluster that was created in KRaft mode."
+        )
     if migration_state == MIGRATION and migration.finishes and not migration.is_enabled:
         records.append(ZkMigrationStateRecord(zk_migration_state=POST_MIGRATION))
     return records

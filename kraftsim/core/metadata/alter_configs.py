@@ -1,8 +1,11 @@
-"""Alters configurations of topics, brokers and client metrics: incrementally, or all of a resource at once.
+"""Alters configurations of topics, brokers and client metrics: incrementally, or all of a resource
+at once.
 
-Each resource succeeds or fails by itself; all changes are one batch. A broker record is written even if nothing changes, so that the broker
-reloads its files (KAFKA-14136). Broker values are validated by the broker that forwards the request.
-Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManager, kafka.server.{ControllerApis, ControllerConfigurationValidator}.
+Each resource succeeds or fails by itself; all changes are one batch. A broker record is written
+even if nothing changes, so that the broker reloads its files (KAFKA-14136). Broker values are
+validated by the broker that forwards the request.
+Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManager,
+kafka.server.{ControllerApis, ControllerConfigurationValidator}.
 """
 
 from collections import Counter
@@ -20,7 +23,14 @@ from protocol.config_resources import ConfigResourceType
 from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
 from protocol.messages.k33_alter_configs import AlterConfigsRequest
-from protocol.messages.k44_incremental_alter_configs import APPEND, DELETE, SET, SUBTRACT, AlterableConfig, IncrementalAlterConfigsRequest
+from protocol.messages.k44_incremental_alter_configs import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    AlterableConfig,
+    IncrementalAlterConfigsRequest,
+)
 from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
 from protocol.metadata.m28_clear_elr import ClearElrRecord
 from protocol.schema import Message
@@ -33,12 +43,17 @@ RefuseMissing: TypeAlias = Callable[[ConfigResourceType, str], Refusal | None]
 RECORDS_MAX: Final = 10_000
 TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
 UNFORESEEN: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
-TOO_LARGE: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+TOO_LARGE: Final = Refusal(
+    ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigView:
-    """The state that validation reads. `refuse_missing` returns the error of a resource that does not exist."""
+    """The state that validation reads.
+
+    `refuse_missing` returns the error of a resource that does not exist.
+    """
 
     configs: ConfigControl
     resource_types: frozenset[ConfigResourceType]
@@ -47,15 +62,25 @@ class ConfigView:
     """Whether leader eligibility depends on min.insync.replicas (KIP-966)."""
 
 
-def decide_alter_configs(view: ConfigView, request: IncrementalAlterConfigsRequest) -> Decision[Results] | Refusal:
-    """Apply incremental changes. Fails as a whole where Kafka's controller does, or with POLICY_VIOLATION if the request is too large."""
+def decide_alter_configs(
+    view: ConfigView, request: IncrementalAlterConfigsRequest
+) -> Decision[Results] | Refusal:
+    """Apply incremental changes.
+
+    Fails as a whole where Kafka's controller does, or with POLICY_VIOLATION if the request is too
+    large.
+    """
     return whole(alter_configs_steps(view, request))
 
 
-def alter_configs_steps(view: ConfigView, request: IncrementalAlterConfigsRequest) -> Steps[Decision[Results] | Refusal]:
+def alter_configs_steps(
+    view: ConfigView, request: IncrementalAlterConfigsRequest
+) -> Steps[Decision[Results] | Refusal]:
     """Like `decide_alter_configs`, in steps."""
     asked = {(each.resource_type, each.resource_name): each.configs for each in request.resources}
-    results, resources = _sorted_out(view, [(each.resource_type, each.resource_name) for each in request.resources])
+    results, resources = _sorted_out(
+        view, [(each.resource_type, each.resource_name) for each in request.resources]
+    )
     proposed = []
     for index, resource in enumerate(resources):
         altered = _altered(view, resource, asked[resource])
@@ -67,37 +92,62 @@ def alter_configs_steps(view: ConfigView, request: IncrementalAlterConfigsReques
     return (yield from _decided(view, results, proposed, validate_only=request.validate_only))
 
 
-def decide_replace_configs(view: ConfigView, request: AlterConfigsRequest) -> Decision[Results] | Refusal:
-    """Replace all configurations of the resources. Fails as a whole with POLICY_VIOLATION if the request is too large."""
+def decide_replace_configs(
+    view: ConfigView, request: AlterConfigsRequest
+) -> Decision[Results] | Refusal:
+    """Replace all configurations of the resources.
+
+    Fails as a whole with POLICY_VIOLATION if the request is too large.
+    """
     return whole(replace_configs_steps(view, request))
 
 
-def replace_configs_steps(view: ConfigView, request: AlterConfigsRequest) -> Steps[Decision[Results] | Refusal]:
+def replace_configs_steps(
+    view: ConfigView, request: AlterConfigsRequest
+) -> Steps[Decision[Results] | Refusal]:
     """Like `decide_replace_configs`, in steps."""
     asked = {(each.resource_type, each.resource_name): each.configs for each in request.resources}
-    results, resources = _sorted_out(view, [(each.resource_type, each.resource_name) for each in request.resources])
+    results, resources = _sorted_out(
+        view, [(each.resource_type, each.resource_name) for each in request.resources]
+    )
     proposed: list[tuple[Resource, Values | Refusal, Sequence[str]]] = []
     for index, resource in enumerate(resources):
         if ends_step(index):
             yield
         if resource[0] == ConfigResourceType.BROKER_LOGGER:
-            results.append((resource, Refusal(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")))
+            results.append(
+                (
+                    resource,
+                    Refusal(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER."),
+                )
+            )
             continue
         present = view.configs.configs_of(*resource)
         named = {config.name: config.value for config in asked[resource]}
-        changed = {name: value for name, value in named.items() if _is_written(resource, present.get(name), value)}
+        changed = {
+            name: value
+            for name, value in named.items()
+            if _is_written(resource, present.get(name), value)
+        }
         proposed.append((resource, changed, [name for name in present if name not in named]))
     return (yield from _decided(view, results, proposed, validate_only=request.validate_only))
 
 
 def _sorted_out(view: ConfigView, asked: Sequence[Resource]) -> tuple[Results, list[Resource]]:
-    """Return the resources that fail before any value is checked, and the remaining ones without duplicates."""
+    """Return the resources that fail before any value is checked, and the remaining ones without
+    duplicates.
+    """
     refused: Results = []
     twice: dict[Resource, None] = {}
     left: dict[Resource, None] = {}
     for resource in asked:
         if resource[0] not in view.resource_types:
-            refused.append((resource, Refusal(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource[0]}.")))
+            refused.append(
+                (
+                    resource,
+                    Refusal(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource[0]}."),
+                )
+            )
         elif resource in left:
             del left[resource]
             twice[resource] = None
@@ -107,8 +157,13 @@ def _sorted_out(view: ConfigView, asked: Sequence[Resource]) -> tuple[Results, l
     return refused, list(left)
 
 
-def _altered(view: ConfigView, resource: Resource, operations: Sequence[AlterableConfig]) -> Values | Refusal:
-    """Return the changed values by name; None deletes the value. Of several operations on one name the last one wins."""
+def _altered(
+    view: ConfigView, resource: Resource, operations: Sequence[AlterableConfig]
+) -> Values | Refusal:
+    """Return the changed values by name; None deletes the value.
+
+    Of several operations on one name the last one wins.
+    """
     present = view.configs.configs_of(*resource)
     changed: dict[str, str | None] = {}
     for name, operation in {operation.name: operation for operation in operations}.items():
@@ -120,26 +175,45 @@ def _altered(view: ConfigView, resource: Resource, operations: Sequence[Alterabl
     return changed
 
 
-def _altered_value(definition: ConfigDefinition | None, present: str | None, operation: AlterableConfig) -> str | Refusal | None:
+def _altered_value(
+    definition: ConfigDefinition | None, present: str | None, operation: AlterableConfig
+) -> str | Refusal | None:
     """Return the value after an operation; None: the resource has no value of its own."""
     if operation.config_operation in (SET, DELETE):
         return operation.value if operation.config_operation == SET else None
     if operation.config_operation not in (APPEND, SUBTRACT):
         return UNFORESEEN
-    verb, change = ("APPEND", _appended) if operation.config_operation == APPEND else ("SUBTRACT", _subtracted)
+    verb, change = (
+        ("APPEND", _appended) if operation.config_operation == APPEND else ("SUBTRACT", _subtracted)
+    )
     if definition is None or not definition.is_list:
-        return Refusal(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {operation.name} because its type is not LIST.")
-    return UNFORESEEN if operation.value is None else change(definition.default if present is None else present, operation.value)
+        return Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {verb} to key {operation.name} because its type is not LIST.",
+        )
+    return (
+        UNFORESEEN
+        if operation.value is None
+        else change(definition.default if present is None else present, operation.value)
+    )
 
 
 def _decided(
-    view: ConfigView, results: Results, proposed: Sequence[tuple[Resource, Values | Refusal, Sequence[str]]], *, validate_only: bool
+    view: ConfigView,
+    results: Results,
+    proposed: Sequence[tuple[Resource, Values | Refusal, Sequence[str]]],
+    *,
+    validate_only: bool,
 ) -> Steps[Decision[Results] | Refusal]:
     records: list[Message] = []
     for index, (resource, changed, dropped) in enumerate(proposed):
         if ends_step(index):
             yield
-        refusal = changed if isinstance(changed, Refusal) else _refuse_values(view, resource, changed, dropped)
+        refusal = (
+            changed
+            if isinstance(changed, Refusal)
+            else _refuse_values(view, resource, changed, dropped)
+        )
         results.append((resource, refusal))
         if refusal is None and not isinstance(changed, Refusal):
             records += _records(resource, {**changed, **dict.fromkeys(dropped)})
@@ -148,10 +222,16 @@ def _decided(
     if validate_only:
         return Decision([], results)
     facts = tuple(_fact(view, record) for record in records if isinstance(record, ConfigRecord))
-    return Decision([*records, *(clear_elr_records(records) if view.has_eligible_leaders else ())], results, facts)
+    return Decision(
+        [*records, *(clear_elr_records(records) if view.has_eligible_leaders else ())],
+        results,
+        facts,
+    )
 
 
-def _refuse_values(view: ConfigView, resource: Resource, changed: Values, dropped: Sequence[str]) -> Refusal | None:
+def _refuse_values(
+    view: ConfigView, resource: Resource, changed: Values, dropped: Sequence[str]
+) -> Refusal | None:
     """Return the error of the resulting configuration, or None."""
     resource_type, name = ConfigResourceType(resource[0]), resource[1]
     together: dict[str, str | None] = {**view.configs.configs_of(*resource), **changed}
@@ -161,24 +241,47 @@ def _refuse_values(view: ConfigView, resource: Resource, changed: Values, droppe
         refusal = _refuse_min_in_sync(name, {**changed, **dict.fromkeys(dropped)})
         if refusal is not None:
             return refusal
-    return refuse_resource(resource_type, name) or _refuse_configs(view, resource_type, name, then) or view.refuse_missing(resource_type, name)
+    return (
+        refuse_resource(resource_type, name)
+        or _refuse_configs(view, resource_type, name, then)
+        or view.refuse_missing(resource_type, name)
+    )
 
 
 def _refuse_min_in_sync(broker: str, changed: Values) -> Refusal | None:
-    """Return why min.insync.replicas of a broker or of all brokers cannot change while ELR is enabled, or None."""
+    """Return why min.insync.replicas of a broker or of all brokers cannot change while ELR is
+    enabled, or None.
+    """
     if MIN_IN_SYNC_CONFIG not in changed:
         return None
     if broker:
-        return Refusal(ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled.")
+        return Refusal(
+            ErrorCode.INVALID_CONFIG,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        )
     if changed[MIN_IN_SYNC_CONFIG] is None:
-        return Refusal(ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")
+        return Refusal(
+            ErrorCode.INVALID_CONFIG,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        )
     return None
 
 
 def clear_elr_records(records: Sequence[Message]) -> list[Message]:
-    """Return the records for a changed min.insync.replicas: they clear the eligible leader replicas of these topics, or of all."""
-    changed = [record for record in records if isinstance(record, ConfigRecord) and record.name == MIN_IN_SYNC_CONFIG]
-    return [ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else "") for record in changed]
+    """Return the records for a changed min.insync.replicas: they clear the eligible leader replicas
+    of these topics, or of all.
+    """
+    changed = [
+        record
+        for record in records
+        if isinstance(record, ConfigRecord) and record.name == MIN_IN_SYNC_CONFIG
+    ]
+    return [
+        ClearElrRecord(
+            topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else ""
+        )
+        for record in changed
+    ]
 
 
 def refuse_resource(resource_type: ConfigResourceType, name: str) -> Refusal | None:
@@ -192,15 +295,25 @@ def refuse_resource(resource_type: ConfigResourceType, name: str) -> Refusal | N
         try:
             broker_id = parse_int32(name)
         except ValueError:
-            return Refusal(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
-        return Refusal(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.") if broker_id < 0 else None
+            return Refusal(
+                ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number."
+            )
+        return (
+            Refusal(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+            if broker_id < 0
+            else None
+        )
     return None
 
 
-def _refuse_configs(view: ConfigView, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]) -> Refusal | None:
+def _refuse_configs(
+    view: ConfigView, resource_type: ConfigResourceType, name: str, configs: Mapping[str, str]
+) -> Refusal | None:
     match resource_type:
         case ConfigResourceType.TOPIC:
-            complaint = view.configs.tables.complaint_about_topic(configs, view.configs.behind_topics(), view.configs.configs_of(resource_type, name))
+            complaint = view.configs.tables.complaint_about_topic(
+                configs, view.configs.behind_topics(), view.configs.configs_of(resource_type, name)
+            )
             return None if complaint is None else Refusal(ErrorCode.INVALID_CONFIG, complaint)
         case ConfigResourceType.CLIENT_METRICS:
             return refuse_client_metrics(name, configs, view.configs.tables.client_metrics)
@@ -247,12 +360,16 @@ def _parts(text: str | None) -> list[str]:
 
 def _records(resource: Resource, values: Values) -> Iterator[ConfigRecord]:
     for name, value in values.items():
-        yield ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
+        yield ConfigRecord(
+            resource_type=resource[0], resource_name=resource[1], name=name, value=value
+        )
 
 
 def _fact(view: ConfigView, record: ConfigRecord) -> ConfigChanged:
     definition = _definition(view, (record.resource_type, record.resource_name), record.name)
-    is_secret = record.resource_type == ConfigResourceType.BROKER and (definition is None or definition.is_sensitive)
+    is_secret = record.resource_type == ConfigResourceType.BROKER and (
+        definition is None or definition.is_sensitive
+    )
     return ConfigChanged(
         resource_type=record.resource_type,
         resource_name=record.resource_name,

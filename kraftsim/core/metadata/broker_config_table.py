@@ -38,7 +38,12 @@ class BrokerConfig(ConfigDefinition):
         return self.mode in (UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE)
 
 
-def _row(kind: ConfigType, default: str | None, mode: UpdateMode = UpdateMode.READ_ONLY, check: Check | None = None) -> BrokerConfig:
+def _row(
+    kind: ConfigType,
+    default: str | None,
+    mode: UpdateMode = UpdateMode.READ_ONLY,
+    check: Check | None = None,
+) -> BrokerConfig:
     return BrokerConfig(kind, default, check, mode)
 
 
@@ -46,8 +51,14 @@ LONG: Final = ConfigType.LONG
 CLUSTER_WIDE: Final = UpdateMode.CLUSTER_WIDE
 
 DYNAMIC_ONLY: Final[Mapping[str, BrokerConfig]] = {
-    "follower.replication.throttled.rate": _row(LONG, "9223372036854775807", CLUSTER_WIDE, at_least(0)),
-    "leader.replication.throttled.rate": _row(LONG, "9223372036854775807", CLUSTER_WIDE, at_least(0)),
-    "replica.alter.log.dirs.io.max.bytes.per.second": _row(LONG, "9223372036854775807", CLUSTER_WIDE, at_least(0)),
+    "follower.replication.throttled.rate": _row(
+        LONG, "9223372036854775807", CLUSTER_WIDE, at_least(0)
+    ),
+    "leader.replication.throttled.rate": _row(
+        LONG, "9223372036854775807", CLUSTER_WIDE, at_least(0)
+    ),
+    "replica.alter.log.dirs.io.max.bytes.per.second": _row(
+        LONG, "9223372036854775807", CLUSTER_WIDE, at_least(0)
+    ),
 }
 """Dynamic-only configurations, which are not described until they are set."""

@@ -1,4 +1,5 @@
-"""The effective configuration of a broker: dynamic values of the broker and of the cluster, static properties, and defaults.
+"""The effective configuration of a broker: dynamic values of the broker and of the cluster, static
+properties, and defaults.
 
 Some configurations have synonyms in other units, which apply if the preferred names are not set.
 Source: kafka.server.DynamicBrokerConfig, kafka.server.DynamicConfig, KIP-226.
@@ -39,7 +40,10 @@ MS_PER_UNIT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The layers of a broker's configuration in order of precedence. `static` are its properties."""
+    """The layers of a broker's configuration in order of precedence.
+
+    `static` are its properties.
+    """
 
     static: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, str] = field(default_factory=dict)
@@ -61,14 +65,22 @@ class BrokerSettings:
 
     def names(self) -> list[str]:
         """Return the names of all configurations to describe."""
-        set_here = (name for layer in (self.static, self.cluster, self.own) for name in layer if not name.startswith(OWN_PREFIX))
+        set_here = (
+            name
+            for layer in (self.static, self.cluster, self.own)
+            for name in layer
+            if not name.startswith(OWN_PREFIX)
+        )
         return list(dict.fromkeys((*self.tables.broker, *set_here)))
 
     def for_topics(self) -> dict[str, str]:
         """Return the defaults of topic configurations, by the preferred broker name of each."""
         found = {}
         for name in self.tables.broker_keys_of_topics:
-            value = next((each for each in map(self._in_its_unit, synonyms_of(name)) if each is not None), None)
+            value = next(
+                (each for each in map(self._in_its_unit, synonyms_of(name)) if each is not None),
+                None,
+            )
             if value is not None:
                 found[name] = value
         tiering = self.value(SYSTEM_ENABLE)
@@ -85,9 +97,11 @@ class BrokerSettings:
 
 
 def in_milliseconds(name: str, value: str) -> str:
-    """Return a broker value in the unit of the topic configuration that it is the default of: hours and minutes become milliseconds.
+    """Return a broker value in the unit of the topic configuration that it is the default of: hours
+    and minutes become milliseconds.
 
-    A value that is not a 32-bit number counts as 0.   Source: org.apache.kafka.server.config.ConfigSynonym.
+    A value that is not a 32-bit number counts as 0.
+    Source: org.apache.kafka.server.config.ConfigSynonym.
     """
     if name not in MS_PER_UNIT:
         return value

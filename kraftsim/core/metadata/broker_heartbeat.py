@@ -20,7 +20,10 @@ class BrokerControlState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReply:
-    """The heartbeat response. A broker that must wait with its shutdown sends further heartbeats."""
+    """The heartbeat response.
+
+    A broker that must wait with its shutdown sends further heartbeats.
+    """
 
     is_caught_up: bool
     is_fenced: bool
@@ -31,8 +34,9 @@ class HeartbeatReply:
 class HeartbeatTransition:
     """The input of a state transition: fields of the heartbeat, and state of the controller.
 
-    is_caught_up: the broker has replayed its own registration. others_are_caught_up: all active brokers have replayed the
-    changes of its shutdown; this and leads_partitions matter only for a broker in, or requesting, a controlled shutdown.
+    is_caught_up: the broker has replayed its own registration. others_are_caught_up: all active
+    brokers have replayed the changes of its shutdown; this and leads_partitions matter only for a
+    broker in, or requesting, a controlled shutdown.
     """
 
     wants_fence: bool
@@ -43,9 +47,12 @@ class HeartbeatTransition:
 
 
 def control_state(broker: BrokerRegistration, *, is_leaving: bool) -> BrokerControlState:
-    """Return the state of a broker. `is_leaving`: its controlled shutdown began under this controller and this registration.
+    """Return the state of a broker.
 
-    The registration's in_controlled_shutdown is not used: a broker requests its shutdown from every new controller.
+    `is_leaving`: its controlled shutdown began under this controller and this registration.
+
+    The registration's in_controlled_shutdown is not used: a broker requests its shutdown from every
+    new controller.
     """
     if broker.fenced:
         return BrokerControlState.FENCED
@@ -66,7 +73,11 @@ def next_state(current: BrokerControlState, wish: HeartbeatTransition) -> Broker
         case BrokerControlState.UNFENCED, True, False:
             return BrokerControlState.FENCED
         case BrokerControlState.UNFENCED, False, True:
-            return BrokerControlState.CONTROLLED_SHUTDOWN if wish.leads_partitions else BrokerControlState.SHUTDOWN_NOW
+            return (
+                BrokerControlState.CONTROLLED_SHUTDOWN
+                if wish.leads_partitions
+                else BrokerControlState.SHUTDOWN_NOW
+            )
         case BrokerControlState.UNFENCED, _, _:
             return BrokerControlState.UNFENCED
         case _ if wish.leads_partitions or not wish.others_are_caught_up:

@@ -1,4 +1,6 @@
-"""Broker sessions: the time of each broker's last heartbeat. Not replicated: a new active controller starts all sessions afresh.
+"""Broker sessions: the time of each broker's last heartbeat.
+
+Not replicated: a new active controller starts all sessions afresh.
 
 Source: KIP-631, org.apache.kafka.controller.BrokerHeartbeatManager.
 """
@@ -52,9 +54,11 @@ class BrokerSessions:
             session.metadata_offset = session.controlled_shutdown_offset = NO_OFFSET
 
     def begin_change(self, broker_id: int, *, is_fenced: bool) -> None:
-        """Reset the metadata offset of a broker whose state changes, so that only its next heartbeat counts.
+        """Reset the metadata offset of a broker whose state changes, so that only its next
+        heartbeat counts.
 
-        Fencing ends its controlled shutdown.   Source: BrokerHeartbeatManager.register; compared with Apache Kafka 3.9.1.
+        Fencing ends its controlled shutdown.
+        Source: BrokerHeartbeatManager.register; compared with Apache Kafka 3.9.1.
         """
         session = self._sessions.get(broker_id)
         if session is not None:
@@ -63,7 +67,9 @@ class BrokerSessions:
                 session.controlled_shutdown_offset = NO_OFFSET
 
     def begin_controlled_shutdown(self, broker_id: int, last_offset: int) -> None:
-        """Set the offset that the other brokers must have reached before this broker may shut down."""
+        """Set the offset that the other brokers must have reached before this broker may shut
+        down.
+        """
         self._sessions[broker_id].controlled_shutdown_offset = last_offset
 
     def is_leaving(self, broker_id: int) -> bool:
@@ -83,10 +89,15 @@ class BrokerSessions:
     def lowest_metadata_offset(self, broker_ids: Iterable[int]) -> int | None:
         """Return the lowest metadata offset of these brokers; None if there are none."""
         sessions = (self._sessions.get(broker_id) for broker_id in broker_ids)
-        return min((NO_OFFSET if session is None else session.metadata_offset for session in sessions), default=None)
+        return min(
+            (NO_OFFSET if session is None else session.metadata_offset for session in sessions),
+            default=None,
+        )
 
     def longest_silent(self, broker_ids: Iterable[int]) -> tuple[int, int] | None:
-        """Return (broker id, last contact) of the broker with the oldest heartbeat; None if there are none."""
+        """Return (broker id, last contact) of the broker with the oldest heartbeat; None if there
+        are none.
+        """
         contacts = ((self._last_contact_ms(broker_id), broker_id) for broker_id in broker_ids)
         oldest = min(contacts, default=None)
         return None if oldest is None else (oldest[1], oldest[0])

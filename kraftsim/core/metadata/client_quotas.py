@@ -1,6 +1,7 @@
 """Client quotas of users, client ids and IPs: alteration and description.
 
-Source: KIP-546, KIP-612, org.apache.kafka.controller.ClientQuotaControlManager, org.apache.kafka.image.ClientQuotasImage.
+Source: KIP-546, KIP-612, org.apache.kafka.controller.ClientQuotaControlManager,
+org.apache.kafka.image.ClientQuotasImage.
 """
 
 import ipaddress
@@ -21,7 +22,11 @@ from protocol.messages.k48_describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
 )
-from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, OpData, QuotaAlteration
+from protocol.messages.k49_alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    QuotaAlteration,
+)
 from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -49,14 +54,22 @@ class DescribedQuotas:
     values: tuple[tuple[str, float], ...]
 
 
-def decide_alter_quotas(registries: Registries, request: AlterClientQuotasRequest) -> Decision[Results]:
+def decide_alter_quotas(
+    registries: Registries, request: AlterClientQuotasRequest
+) -> Decision[Results]:
     """Alter quotas; each entity succeeds or fails by itself, one result per entity."""
     results: dict[QuotaEntity, Refusal | None] = {}
     records: dict[QuotaEntity, list[ClientQuotaRecord]] = {}
     for alteration in request.entries:
         entity = _entity_of(alteration)
-        if len({operation.key for operation in alteration.ops}) < len(alteration.ops) or entity in results:
-            results[entity] = Refusal(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity ClientQuotaEntity(entries={_as_map(entity)})")
+        if (
+            len({operation.key for operation in alteration.ops}) < len(alteration.ops)
+            or entity in results
+        ):
+            results[entity] = Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"Ignoring duplicate entity ClientQuotaEntity(entries={_as_map(entity)})",
+            )
             continue
         changed = _refuse_entity(entity) or _changed(registries, entity, alteration.ops)
         results[entity] = changed if isinstance(changed, Refusal) else None
@@ -67,8 +80,13 @@ def decide_alter_quotas(registries: Registries, request: AlterClientQuotasReques
     return Decision(proposed, list(results.items()), tuple(map(_fact, proposed)))
 
 
-def describe_quotas(registries: Registries, request: DescribeClientQuotasRequest) -> list[DescribedQuotas] | Refusal:
-    """Return the quotas that match all components. Fails with INVALID_REQUEST, or UNSUPPORTED_VERSION for an unknown entity type."""
+def describe_quotas(
+    registries: Registries, request: DescribeClientQuotasRequest
+) -> list[DescribedQuotas] | Refusal:
+    """Return the quotas that match all components.
+
+    Fails with INVALID_REQUEST, or UNSUPPORTED_VERSION for an unknown entity type.
+    """
     exact: dict[str, str | None] = {}
     any_name: dict[str, None] = {}
     for component in request.components:
@@ -81,12 +99,16 @@ def describe_quotas(registries: Registries, request: DescribeClientQuotasRequest
             exact[component.entity_type] = component.match
     asked = {*exact, *any_name}
     if IP in asked and len(asked) > 1:
-        why = "Invalid entity filter component combination. IP filter component should not be used with user or clientId filter component."
+        why = (
+            "Invalid entity filter component combination. IP filter component should not be used "
+            "with user or clientId filter component."
+        )
         return Refusal(ErrorCode.INVALID_REQUEST, why)
     return [
         DescribedQuotas(entity, values)
         for entity, values in _by_entity(registries)
-        if _meets(dict(entity), exact, any_name) and (not request.strict or len(entity) == len(asked))
+        if _meets(dict(entity), exact, any_name)
+        and (not request.strict or len(entity) == len(asked))
     ]
 
 
@@ -108,10 +130,16 @@ def _refuse_entity(entity: QuotaEntity) -> Refusal | None:
     if IP not in names:
         return None
     if len(names) > 1:
-        return Refusal(ErrorCode.INVALID_REQUEST, "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or "
+            "ClientId",
+        )
     address = names[IP]
     return (
-        None if address is None or _may_be_host(address) else Refusal(ErrorCode.INVALID_REQUEST, f"{address} is not a valid IP or resolvable host.")
+        None
+        if address is None or _may_be_host(address)
+        else Refusal(ErrorCode.INVALID_REQUEST, f"{address} is not a valid IP or resolvable host.")
     )
 
 
@@ -124,20 +152,26 @@ def _may_be_host(text: str) -> bool:
     return True
 
 
-def _changed(registries: Registries, entity: QuotaEntity, operations: Sequence[OpData]) -> list[ClientQuotaRecord] | Refusal:
+def _changed(
+    registries: Registries, entity: QuotaEntity, operations: Sequence[OpData]
+) -> list[ClientQuotaRecord] | Refusal:
     known = IP_QUOTAS if IP in dict(entity) else QUOTAS
     records = []
     for operation in operations:
         present = registries.quotas.get((entity, operation.key))
         if operation.remove:
             if present is not None:
-                records.append(ClientQuotaRecord(entity=_parts(entity), key=operation.key, remove=True))
+                records.append(
+                    ClientQuotaRecord(entity=_parts(entity), key=operation.key, remove=True)
+                )
             continue
         refusal = _refuse_quota(known, operation.key, operation.value)
         if refusal is not None:
             return refusal
         if present is None or present.value != operation.value:
-            records.append(ClientQuotaRecord(entity=_parts(entity), key=operation.key, value=operation.value))
+            records.append(
+                ClientQuotaRecord(entity=_parts(entity), key=operation.key, value=operation.value)
+            )
     return records
 
 
@@ -151,7 +185,10 @@ def _refuse_quota(known: Mapping[str, ConfigType], key: str, value: float) -> Re
         return None
     if value > HIGHEST[kind]:
         article = "an" if kind is ConfigType.INT else "a"
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Proposed value for {key} is too large for {article} {kind.name}.")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Proposed value for {key} is too large for {article} {kind.name}.",
+        )
     if value % 1 > FRACTION_MAX:
         return Refusal(ErrorCode.INVALID_REQUEST, f"{key} cannot be a fractional value.")
     return None
@@ -162,22 +199,47 @@ def _refuse_component(component: ComponentData, seen: set[str]) -> Refusal | Non
     if not kind:
         return Refusal(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
     if kind in seen:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter.")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Entity type {kind} cannot appear more than once in the filter.",
+        )
     if kind not in TYPES:
         return Refusal(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
     if component.match_type == EXACT_NAME:
-        return None if match is not None else Refusal(ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        return (
+            None
+            if match is not None
+            else Refusal(
+                ErrorCode.INVALID_REQUEST,
+                "Request specified MATCH_TYPE_EXACT, but set match string to null.",
+            )
+        )
     if component.match_type not in (DEFAULT_ENTITY, ANY_NAME):
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
-    match_type = "MATCH_TYPE_DEFAULT" if component.match_type == DEFAULT_ENTITY else "MATCH_TYPE_SPECIFIED"
-    return None if match is None else Refusal(ErrorCode.INVALID_REQUEST, f"Request specified {match_type}, but also specified a match string.")
+    match_type = (
+        "MATCH_TYPE_DEFAULT" if component.match_type == DEFAULT_ENTITY else "MATCH_TYPE_SPECIFIED"
+    )
+    return (
+        None
+        if match is None
+        else Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Request specified {match_type}, but also specified a match string.",
+        )
+    )
 
 
-def _meets(names: Mapping[str, str | None], exact: Mapping[str, str | None], any_name: Mapping[str, None]) -> bool:
-    return all(kind in names and names[kind] == name for kind, name in exact.items()) and all(kind in names for kind in any_name)
+def _meets(
+    names: Mapping[str, str | None], exact: Mapping[str, str | None], any_name: Mapping[str, None]
+) -> bool:
+    return all(kind in names and names[kind] == name for kind, name in exact.items()) and all(
+        kind in names for kind in any_name
+    )
 
 
-def _by_entity(registries: Registries) -> Iterator[tuple[QuotaEntity, tuple[tuple[str, float], ...]]]:
+def _by_entity(
+    registries: Registries,
+) -> Iterator[tuple[QuotaEntity, tuple[tuple[str, float], ...]]]:
     """Yield entities with their quotas, in an order independent of their insertion."""
     found: dict[QuotaEntity, list[tuple[str, float]]] = {}
     for record in registries.quotas.records():
@@ -192,9 +254,16 @@ def _parts(entity: QuotaEntity) -> list[EntityData]:
 
 def _as_map(entity: QuotaEntity) -> str:
     """Return an entity in the format of a printed Java map."""
-    return "{" + ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity) + "}"
+    return (
+        "{" + ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity) + "}"
+    )
 
 
 def _fact(record: ClientQuotaRecord) -> ClientQuotaChanged:
     entity = ",".join(f"{part.entity_type}={part.entity_name or ''}" for part in record.entity)
-    return ClientQuotaChanged(entity=entity, key=record.key, value=None if record.remove else repr(record.value), is_removed=record.remove)
+    return ClientQuotaChanged(
+        entity=entity,
+        key=record.key,
+        value=None if record.remove else repr(record.value),
+        is_removed=record.remove,
+    )

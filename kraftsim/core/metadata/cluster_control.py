@@ -1,6 +1,7 @@
 """Broker registration and fencing.
 
-A broker registers and gets an epoch, replays the metadata log up to its registration, is unfenced, and is fenced again when its session expires.
+A broker registers and gets an epoch, replays the metadata log up to its registration, is unfenced,
+and is fenced again when its session expires.
 Source: KIP-631, org.apache.kafka.controller.ClusterControlManager.
 """
 
@@ -17,11 +18,20 @@ from kraftsim.core.timeline import Journal, TimelineDict
 from kraftsim.events.metadata import BrokerRegistered
 from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
-from protocol.metadata.m00_register_broker import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from protocol.metadata.m00_register_broker import (
+    BrokerEndpoint,
+    BrokerFeature,
+    RegisterBrokerRecord,
+)
 from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
 from protocol.metadata.m07_fence_broker import FenceBrokerRecord
 from protocol.metadata.m08_unfence_broker import UnfenceBrokerRecord
-from protocol.metadata.m17_broker_registration_change import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE, BrokerRegistrationChangeRecord
+from protocol.metadata.m17_broker_registration_change import (
+    FENCE,
+    IN_CONTROLLED_SHUTDOWN,
+    UNFENCE,
+    BrokerRegistrationChangeRecord,
+)
 from protocol.metadata.m21_zk_migration_state import NONE
 from protocol.uuids import uuid_text
 
@@ -32,12 +42,22 @@ RESERVED_DIRECTORY_IDS: Final = 100
 class ClusterControl:
     """The registered brokers. Registrations are replicated; `sessions` are not."""
 
-    def __init__(self, journal: Journal, features: FeatureControl, *, cluster_id: str, session_timeout_ms: int, has_sessions_of_epochs: bool) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        features: FeatureControl,
+        *,
+        cluster_id: str,
+        session_timeout_ms: int,
+        has_sessions_of_epochs: bool,
+    ) -> None:
         self._features = features
         self.standing = MigrationStatus(features, lambda: NONE)
         """The state of a migration from ZooKeeper."""
         self._has_sessions_of_epochs = has_sessions_of_epochs
-        """Whether a session belongs to one incarnation, and is valid also while the broker is fenced (since 4.0)."""
+        """Whether a session belongs to one incarnation, and is valid also while the broker is
+        fenced (since 4.0).
+        """
         self._cluster_id = cluster_id
         self._brokers: TimelineDict[int, BrokerRegistration] = TimelineDict(journal)
         self._register_offsets: TimelineDict[int, int] = TimelineDict(journal)
@@ -52,8 +72,14 @@ class ClusterControl:
         return (self._brokers[broker_id] for broker_id in sorted(self._brokers))
 
     def usable_brokers(self) -> Iterator[BrokerRegistration]:
-        """Yield the brokers that may get new partitions, by broker id: fenced ones too, but none in controlled shutdown."""
-        return (broker for broker in self.brokers() if broker.takes_partitions and not self.sessions.is_leaving(broker.broker_id))
+        """Yield the brokers that may get new partitions, by broker id: fenced ones too, but none in
+        controlled shutdown.
+        """
+        return (
+            broker
+            for broker in self.brokers()
+            if broker.takes_partitions and not self.sessions.is_leaving(broker.broker_id)
+        )
 
     def is_active(self, broker_id: int) -> bool:
         """Return whether a broker is active, so that it may lead partitions."""
@@ -66,21 +92,34 @@ class ClusterControl:
         return broker is not None and broker.broker_epoch == broker_epoch
 
     def register_offset(self, broker_id: int) -> int | None:
-        """Return the offset of a broker's latest registration record: it must have replayed it to be unfenced."""
+        """Return the offset of a broker's latest registration record: it must have replayed it to
+        be unfenced.
+        """
         return self._register_offsets.get(broker_id)
 
-    def decide_register(self, request: BrokerRegistrationRequest, broker_epoch: int, now_ms: int) -> Decision[int] | Refusal:
-        """Register a broker; the result is its epoch. `broker_epoch` is the offset that the record will get.
+    def decide_register(
+        self, request: BrokerRegistrationRequest, broker_epoch: int, now_ms: int
+    ) -> Decision[int] | Refusal:
+        """Register a broker; the result is its epoch.
 
-        The same incarnation may register again: it keeps its epoch and state, and only its own properties change.
-        Fails with INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED (a migrating ZooKeeper broker where none is
-        expected, or a KRaft broker before the migration is complete), INVALID_REGISTRATION or UNSUPPORTED_VERSION.
+        `broker_epoch` is the offset that the record will get.
+
+        The same incarnation may register again: it keeps its epoch and state, and only its own
+        properties change. Fails with INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION,
+        BROKER_ID_NOT_REGISTERED (a migrating ZooKeeper broker where none is expected, or a KRaft
+        broker before the migration is complete), INVALID_REGISTRATION or UNSUPPORTED_VERSION.
         """
-        refusal = self._refuse_identity(request, now_ms) or self._refuse_directories(request) or self._refuse_features(request)
+        refusal = (
+            self._refuse_identity(request, now_ms)
+            or self._refuse_directories(request)
+            or self._refuse_features(request)
+        )
         if refusal is not None:
             return refusal
         known = self._brokers.get(request.broker_id)
-        amended = known if known is not None and known.incarnation_id == request.incarnation_id else None
+        amended = (
+            known if known is not None and known.incarnation_id == request.incarnation_id else None
+        )
         epoch = broker_epoch if amended is None else amended.broker_epoch
         record = RegisterBrokerRecord(
             broker_id=request.broker_id,
@@ -88,7 +127,12 @@ class ClusterControl:
             incarnation_id=request.incarnation_id,
             broker_epoch=epoch,
             end_points=[
-                BrokerEndpoint(name=listener.name, host=listener.host, port=listener.port, security_protocol=listener.security_protocol)
+                BrokerEndpoint(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=listener.security_protocol,
+                )
                 for listener in request.listeners
             ],
             features=[
@@ -98,33 +142,58 @@ class ClusterControl:
             rack=request.rack,
             fenced=True if amended is None else amended.fenced,
             in_controlled_shutdown=False if amended is None else amended.in_controlled_shutdown,
-            log_dirs=list(request.log_dirs) if self._features.metadata_level.has_directories else [],
+            log_dirs=list(request.log_dirs)
+            if self._features.metadata_level.has_directories
+            else [],
         )
         incarnation_id = uuid_text(request.incarnation_id)
-        fact = BrokerRegistered(broker_id=request.broker_id, broker_epoch=epoch, incarnation_id=incarnation_id, fenced=record.fenced)
+        fact = BrokerRegistered(
+            broker_id=request.broker_id,
+            broker_epoch=epoch,
+            incarnation_id=incarnation_id,
+            fenced=record.fenced,
+        )
         return Decision([record], epoch, (fact,))
 
     def stale_broker(self, now_ms: int) -> BrokerRegistration | None:
         """Return the unfenced broker with the oldest heartbeat, if its session has expired."""
         silent = self.sessions.longest_silent(self._unfenced_ids())
-        return None if silent is None or self.sessions.is_valid(silent[0], now_ms) else self._brokers[silent[0]]
+        return (
+            None
+            if silent is None or self.sessions.is_valid(silent[0], now_ms)
+            else self._brokers[silent[0]]
+        )
 
     def next_stale_at_ms(self) -> int | None:
-        """Return when the next session expires without further heartbeats; None if no broker is unfenced."""
+        """Return when the next session expires without further heartbeats; None if no broker is
+        unfenced.
+        """
         silent = self.sessions.longest_silent(self._unfenced_ids())
         return None if silent is None else silent[1] + self.sessions.session_timeout_ms + 1
 
     def others_are_caught_up(self, broker_id: int) -> bool:
-        """Return whether every active broker has replayed the changes of this broker's controlled shutdown."""
-        active = (broker for broker in self.brokers() if not broker.fenced and not self.sessions.is_leaving(broker.broker_id))
+        """Return whether every active broker has replayed the changes of this broker's controlled
+        shutdown.
+        """
+        active = (
+            broker
+            for broker in self.brokers()
+            if not broker.fenced and not self.sessions.is_leaving(broker.broker_id)
+        )
         lowest = self.sessions.lowest_metadata_offset(broker.broker_id for broker in active)
         return lowest is None or self.sessions.controlled_shutdown_offset(broker_id) <= lowest
 
     def replay_register(self, record: RegisterBrokerRecord, offset: int) -> None:
         """Replay a registration."""
         before = self._brokers.get(record.broker_id)
-        if self._has_sessions_of_epochs and before is not None and before.broker_epoch != record.broker_epoch:
-            self.sessions.forget(record.broker_id)  # the session of the new epoch starts with its first heartbeat
+        if (
+            self._has_sessions_of_epochs
+            and before is not None
+            and before.broker_epoch != record.broker_epoch
+        ):
+            self.sessions.forget(
+                record.broker_id
+            )  # the session of the new epoch starts with its first heartbeat
         self._brokers[record.broker_id] = registration_of(record)
         self._register_offsets[record.broker_id] = offset
         self.sessions.begin_registration(record.broker_id)
@@ -139,7 +208,9 @@ class ClusterControl:
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
         """Replay the fencing, unfencing or controlled shutdown of a broker."""
         assert record.broker_id in self._brokers, f"broker {record.broker_id} is not registered"
-        changed = self._brokers[record.broker_id] = self._brokers[record.broker_id].changed_by(record)
+        changed = self._brokers[record.broker_id] = self._brokers[record.broker_id].changed_by(
+            record
+        )
         self.sessions.begin_change(record.broker_id, is_fenced=changed.fenced)
 
     def _unfenced_ids(self) -> list[int]:
@@ -147,10 +218,15 @@ class ClusterControl:
 
     def _refuse_identity(self, request: BrokerRegistrationRequest, now_ms: int) -> Refusal | None:
         if request.cluster_id != self._cluster_id:
-            return Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}")
+            return Refusal(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}",
+            )
         known = self._brokers.get(request.broker_id)
         is_another = known is not None and known.incarnation_id != request.incarnation_id
-        is_another = is_another and (self._has_sessions_of_epochs or (known is not None and not known.fenced))
+        is_another = is_another and (
+            self._has_sessions_of_epochs or (known is not None and not known.fenced)
+        )
         if is_another and self.sessions.is_valid(request.broker_id, now_ms):
             why = f"another incarnation of broker {request.broker_id} has a valid session"
             return Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, why)
@@ -167,9 +243,15 @@ class ClusterControl:
         if len(dict.fromkeys(directories)) != len(directories):
             return Refusal(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
         for broker in self.brokers():
-            shared = next((directory for directory in directories if directory in broker.directories), None)
+            shared = next(
+                (directory for directory in directories if directory in broker.directories), None
+            )
             if shared is not None and broker.broker_id != request.broker_id:
-                return Refusal(ErrorCode.INVALID_REGISTRATION, f"Broker {broker.broker_id} is already registered with directory {uuid_text(shared)}")
+                return Refusal(
+                    ErrorCode.INVALID_REGISTRATION,
+                    f"Broker {broker.broker_id} is already registered with directory "
+                    f"{uuid_text(shared)}",
+                )
         return None
 
     def _refuse_features(self, request: BrokerRegistrationRequest) -> Refusal | None:
@@ -177,30 +259,52 @@ class ClusterControl:
         for name, level in self._features.finalized.items():
             first, last = supported.get(name, (0, 0))
             if not first <= level <= last:
-                return Refusal(ErrorCode.UNSUPPORTED_VERSION, f"{name} is at level {level}, the broker supports {first} to {last}")
+                return Refusal(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"{name} is at level {level}, the broker supports {first} to {last}",
+                )
         return None
 
 
 def _features(request: BrokerRegistrationRequest) -> dict[str, tuple[int, int]]:
-    """Return feature -> (min, max level); a broker without metadata.version supports the first KRaft level."""
-    features = {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features}
-    return features if FEATURE in features else {**features, FEATURE: (MINIMUM_LEVEL, MINIMUM_LEVEL)}
+    """Return feature -> (min, max level); a broker without metadata.version supports the first
+    KRaft level.
+    """
+    features = {
+        feature.name: (feature.min_supported_version, feature.max_supported_version)
+        for feature in request.features
+    }
+    return (
+        features if FEATURE in features else {**features, FEATURE: (MINIMUM_LEVEL, MINIMUM_LEVEL)}
+    )
 
 
-def fence_record(broker: BrokerRegistration, level: MetadataLevel) -> BrokerRegistrationChangeRecord | FenceBrokerRecord:
+def fence_record(
+    broker: BrokerRegistration, level: MetadataLevel
+) -> BrokerRegistrationChangeRecord | FenceBrokerRecord:
     """Return the record that fences a broker."""
     if not level.has_registration_changes:
         return FenceBrokerRecord(id=broker.broker_id, epoch=broker.broker_epoch)
-    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=FENCE)
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=FENCE
+    )
 
 
-def unfence_record(broker: BrokerRegistration, level: MetadataLevel) -> BrokerRegistrationChangeRecord | UnfenceBrokerRecord:
+def unfence_record(
+    broker: BrokerRegistration, level: MetadataLevel
+) -> BrokerRegistrationChangeRecord | UnfenceBrokerRecord:
     """Return the record that unfences a broker."""
     if not level.has_registration_changes:
         return UnfenceBrokerRecord(id=broker.broker_id, epoch=broker.broker_epoch)
-    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=UNFENCE)
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=UNFENCE
+    )
 
 
 def controlled_shutdown_record(broker: BrokerRegistration) -> BrokerRegistrationChangeRecord:
     """Return the record that starts the controlled shutdown of a broker."""
-    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN,
+    )

@@ -1,4 +1,7 @@
-"""Dynamic configurations of topics and brokers.   Source: org.apache.kafka.controller.ConfigurationControlManager."""
+"""Dynamic configurations of topics and brokers.
+
+Source: org.apache.kafka.controller.ConfigurationControlManager.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,15 +33,22 @@ class EffectiveConfig:
 
 
 class ConfigControl:
-    """(resource type, resource name) -> its own values by name. `node` is the controller, whose static properties are the last layer."""
+    """(resource type, resource name) -> its own values by name.
+
+    `node` is the controller, whose static properties are the last layer.
+    """
 
     def __init__(self, journal: Journal, node: ControllerNode | None = None) -> None:
         self._configs: TimelineDict[tuple[int, str], Mapping[str, str]] = TimelineDict(journal)
         self._node = node or ControllerNode()
         self.tables = self._node.config_tables
         """The configuration definitions of the node's release."""
-        self._behind_topics: tuple[tuple[Mapping[str, str], Mapping[str, str]], Mapping[str, str]] | None = None
-        """Cache: the immutable mappings of this broker's and all brokers' configurations, and the topic defaults derived from them."""
+        self._behind_topics: (
+            tuple[tuple[Mapping[str, str], Mapping[str, str]], Mapping[str, str]] | None
+        ) = None
+        """Cache: the immutable mappings of this broker's and all brokers' configurations, and the
+        topic defaults derived from them.
+        """
 
     def configs_of(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """Return the values set on a resource itself; read-only."""
@@ -54,55 +64,95 @@ class ConfigControl:
 
     def static_min_in_sync_replicas(self) -> str:
         """Return min.insync.replicas of the static properties, or its default."""
-        return self._node.static_configs.get(MIN_IN_SYNC_CONFIG) or self.tables.topic[MIN_IN_SYNC_CONFIG].default or "1"
+        return (
+            self._node.static_configs.get(MIN_IN_SYNC_CONFIG)
+            or self.tables.topic[MIN_IN_SYNC_CONFIG].default
+            or "1"
+        )
 
     def broker_settings(self) -> BrokerSettings:
         """Return the configuration of this node, as the default of topic configurations."""
         return BrokerSettings(
             static=self._node.static_configs,
-            own=self.tables.applicable(self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)), is_for_all=False),
-            cluster=self.tables.applicable(self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS), is_for_all=True),
+            own=self.tables.applicable(
+                self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)),
+                is_for_all=False,
+            ),
+            cluster=self.tables.applicable(
+                self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS), is_for_all=True
+            ),
             tables=self.tables,
         )
 
     def behind_topics(self) -> Mapping[str, str]:
-        """Return the defaults of topic configurations; recomputed only after broker configurations have changed.
+        """Return the defaults of topic configurations; recomputed only after broker configurations
+        have changed.
 
         Called for each topic of a request. Read-only.
         """
-        layers = (self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)), self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS))
-        if self._behind_topics is None or any(before is not now for before, now in zip(self._behind_topics[0], layers, strict=True)):
+        layers = (
+            self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)),
+            self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS),
+        )
+        if self._behind_topics is None or any(
+            before is not now for before, now in zip(self._behind_topics[0], layers, strict=True)
+        ):
             self._behind_topics = (layers, self.broker_settings().for_topics())
         return self._behind_topics[1]
 
     def effective_topic_config(self, topic: str, name: str) -> str:
-        """Return the effective value of a topic: topic override, dynamic broker, dynamic cluster default, static broker, or Kafka's default."""
+        """Return the effective value of a topic: topic override, dynamic broker, dynamic cluster
+        default, static broker, or Kafka's default.
+        """
         own = self.configs_of(TOPIC_RESOURCE, topic).get(name)
-        return self.tables.effective_topic_configs({}, self.behind_topics())[name] if own is None else own
+        return (
+            self.tables.effective_topic_configs({}, self.behind_topics())[name]
+            if own is None
+            else own
+        )
 
     def configs_of_new_topic(self, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
-        """Return the configurations of a topic with these overrides, sorted by name, as in a CreateTopics response.
+        """Return the configurations of a topic with these overrides, sorted by name, as in a
+        CreateTopics response.
 
-        Unlike DescribeConfigs it uses the configuration of this controller, and no defaults but those of topics.
+        Unlike DescribeConfigs it uses the configuration of this controller, and no defaults but
+        those of topics.
         Source: KIP-525, org.apache.kafka.metadata.KafkaConfigSchema.resolveEffectiveTopicConfigs.
         """
         layers = (
-            (ConfigSource.DYNAMIC_BROKER_CONFIG, self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id))),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS)),
+            (
+                ConfigSource.DYNAMIC_BROKER_CONFIG,
+                self.configs_of(ConfigResourceType.BROKER, str(self._node.node_id)),
+            ),
+            (
+                ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+                self.configs_of(ConfigResourceType.BROKER, ALL_BROKERS),
+            ),
             (ConfigSource.STATIC_BROKER_CONFIG, self._node.static_configs),
         )
-        return [_described(name, config, overrides, layers) for name, config in sorted(self.tables.topic.items())]
+        return [
+            _described(name, config, overrides, layers)
+            for name, config in sorted(self.tables.topic.items())
+        ]
 
-    def decide_topic_configs(self, topic: str, configs: Sequence[CreatableTopicConfig]) -> list[ConfigRecord] | Refusal:
+    def decide_topic_configs(
+        self, topic: str, configs: Sequence[CreatableTopicConfig]
+    ) -> list[ConfigRecord] | Refusal:
         """Validate the configurations of a new topic. Fails with INVALID_CONFIG."""
         without_value = [config.name for config in configs if config.value is None]
         if without_value:
-            return Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(without_value)}")
+            return Refusal(
+                ErrorCode.INVALID_CONFIG,
+                f"Null value not supported for topic configs: {','.join(without_value)}",
+            )
         values = {config.name: config.value for config in configs if config.value is not None}
         complaint = self.tables.complaint_about_topic(values, self.behind_topics())
         if complaint is not None:
             return Refusal(ErrorCode.INVALID_CONFIG, complaint)
-        return [ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value) for name, value in values.items()]
+        return [
+            ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
+            for name, value in values.items()
+        ]
 
     def replay(self, record: ConfigRecord) -> None:
         """Replay a value; null deletes it."""
@@ -117,7 +167,10 @@ class ConfigControl:
 
 
 def _described(
-    name: str, config: TopicConfig, overrides: Mapping[str, str], layers: Sequence[tuple[ConfigSource, Mapping[str, str]]]
+    name: str,
+    config: TopicConfig,
+    overrides: Mapping[str, str],
+    layers: Sequence[tuple[ConfigSource, Mapping[str, str]]],
 ) -> EffectiveConfig:
     if name in overrides:
         return EffectiveConfig(name=name, value=overrides[name], source=ConfigSource.TOPIC_CONFIG)

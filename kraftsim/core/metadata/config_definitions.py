@@ -15,7 +15,9 @@ from protocol.disk.java_integers import parse_int32, parse_int64
 
 Value = bool | int | float | str | tuple[str, ...]
 Check = Callable[[Value], "str | tuple[str | None, str] | None"]
-"""A value -> its error, or None; for one element of a list (element, error); (None, message) replaces the whole message."""
+"""A value -> its error, or None; for one element of a list (element, error); (None, message)
+replaces the whole message.
+"""
 
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 PLAIN_NOTATION: Final = (1e-3, 1e7)
@@ -51,7 +53,11 @@ class ConfigDefinition:
             return None
         shown, why = found if isinstance(found, tuple) else (shown_value(value), found)
         sentence = why.format(name=name)
-        return sentence if shown is None else f"Invalid value {shown} for configuration {name}: {sentence}"
+        return (
+            sentence
+            if shown is None
+            else f"Invalid value {shown} for configuration {name}: {sentence}"
+        )
 
 
 def parse_value(kind: ConfigType, text: str) -> Value:
@@ -67,7 +73,9 @@ def parse_value(kind: ConfigType, text: str) -> Value:
         case ConfigType.DOUBLE:
             if _DOUBLE.fullmatch(plain) is None:
                 raise ValueError(f"Not a number of type {kind.name}")
-            return float(plain.rstrip("fFdD") if plain[-1] in "fFdD" else plain.replace("Infinity", "inf"))
+            return float(
+                plain.rstrip("fFdD") if plain[-1] in "fFdD" else plain.replace("Infinity", "inf")
+            )
         case ConfigType.LIST:
             return tuple(part.strip() for part in plain.split(",")) if plain else ()
         case _:
@@ -93,8 +101,9 @@ def plain_text(kind: ConfigType, text: str) -> str:
     return ",".join(value) if isinstance(value, tuple) else shown_value(value)
 
 
-# Validators -----------------------------------------------------------------------------------------------------------
-# ---------------------------
+# Validators
+# --------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def at_least(lowest: float) -> Check:
@@ -116,13 +125,19 @@ def between(lowest: float, highest: float) -> Check:
 
 def one_of(*choices: str) -> Check:
     """One of some strings."""
-    return lambda value: None if value in choices else f"String must be one of: {', '.join(choices)}"
+    return lambda value: (
+        None if value in choices else f"String must be one of: {', '.join(choices)}"
+    )
 
 
 def any_case_of(*choices: str) -> Check:
     """One of some strings, case-insensitive."""
     lower = [choice.lower() for choice in choices]
-    return lambda value: None if str(value).lower() in lower else f"String must be one of (case insensitive): {', '.join(choices)}"
+    return lambda value: (
+        None
+        if str(value).lower() in lower
+        else f"String must be one of (case insensitive): {', '.join(choices)}"
+    )
 
 
 def non_empty(value: Value) -> str | None:
@@ -159,7 +174,9 @@ def java_split(text: str, separator: str = ",") -> list[str]:
 
 
 def non_empty_some_of(*choices: str) -> Check:
-    """Like `some_of` since 4.2: no element may be empty (KIP-1161); the first invalid one is reported."""
+    """Like `some_of` since 4.2: no element may be empty (KIP-1161); the first invalid one is
+    reported.
+    """
     any_of = some_of(*choices)
 
     def check(value: Value) -> str | tuple[str | None, str] | None:
@@ -172,7 +189,11 @@ def non_empty_some_of(*choices: str) -> Check:
 
 def gzip_level(value: Value) -> str | None:
     """A gzip level; -1 is gzip's own default."""
-    return None if isinstance(value, int) and (value == -1 or 1 <= value <= 9) else "Value must be between 1 and 9 or equal to -1"
+    return (
+        None
+        if isinstance(value, int) and (value == -1 or 1 <= value <= 9)
+        else "Value must be between 1 and 9 or equal to -1"
+    )
 
 
 def throttled_replicas(value: Value) -> str | None:
@@ -180,7 +201,10 @@ def throttled_replicas(value: Value) -> str | None:
     assert isinstance(value, tuple), "this check is for lists"
     if all(re.fullmatch(r"([0-9]+:[0-9]+)?", part) for part in value) or "".join(value) == "*":
         return None
-    return "{name} must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    return (
+        "{name} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
 
 
 def _integer(kind: ConfigType, plain: str) -> int:

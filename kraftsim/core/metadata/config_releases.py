@@ -1,7 +1,8 @@
 """The configurations of each release line: the generated rows of config_facts, up to that line.
 
 The tables of a line are created on first use.
-Source: kafka.server.KafkaConfig.configDef, DynamicBrokerConfig, LogConfig of each release; written by tests/apache_kafka/config_facts.py.
+Source: kafka.server.KafkaConfig.configDef, DynamicBrokerConfig, LogConfig of each release; written
+by tests/apache_kafka/config_facts.py.
 """
 
 import re
@@ -52,13 +53,30 @@ def config_tables(line: str) -> ConfigTables:
     """Return the configurations of a release line; those of 3.9 for an unknown line."""
     if line not in LINES:
         return config_tables(DEFAULT_LINE)
-    brokers, of_topics = rows_until(BROKER_ROWS, BROKER_GONE, line), rows_until(topics.CHANGED, topics.GONE, line)
-    order = next((topics.ORDERS[each] for each in reversed(LINES[: LINES.index(line) + 1]) if each in topics.ORDERS), ())
-    names = [*(name for name in order if name in of_topics), *(name for name in of_topics if name not in order)]
+    brokers, of_topics = (
+        rows_until(BROKER_ROWS, BROKER_GONE, line),
+        rows_until(topics.CHANGED, topics.GONE, line),
+    )
+    order = next(
+        (
+            topics.ORDERS[each]
+            for each in reversed(LINES[: LINES.index(line) + 1])
+            if each in topics.ORDERS
+        ),
+        (),
+    )
+    names = [
+        *(name for name in order if name in of_topics),
+        *(name for name in of_topics if name not in order),
+    ]
     known = {name: _broker_config(brokers[name], line) for name in sorted(brokers)}
     return ConfigTables(
         {name: config for name, config in known.items() if config.mode is not UpdateMode.INTERNAL},
-        {name: _topic_config(of_topics[name], line) for name in names if of_topics[name][3:4] != (INTERNAL,)},
+        {
+            name: _topic_config(of_topics[name], line)
+            for name in names
+            if of_topics[name][3:4] != (INTERNAL,)
+        },
         {name: config for name, config in known.items() if config.mode is UpdateMode.INTERNAL},
         _client_metrics(line),
         LINES.index(line) >= LINES.index(FIRST_WITH_DESCRIBED_CLIENT_METRICS),
@@ -68,7 +86,11 @@ def config_tables(line: str) -> ConfigTables:
 def _client_metrics(line: str) -> Mapping[str, ConfigDefinition]:
     if LINES.index(line) < LINES.index(FIRST_WITH_TYPED_CLIENT_METRICS):
         return {}
-    return DEFINITIONS if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_ELEMENTS) else WITHOUT_EMPTY_ELEMENTS
+    return (
+        DEFINITIONS
+        if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_ELEMENTS)
+        else WITHOUT_EMPTY_ELEMENTS
+    )
 
 
 @cache
@@ -77,7 +99,11 @@ def all_broker_settings() -> frozenset[str]:
     return frozenset(str(row[0]) for rows in BROKER_ROWS.values() for row in rows)
 
 
-def rows_until(changed: dict[str, tuple[tuple[str | None, ...], ...]], gone: dict[str, tuple[str, ...]], line: str) -> Rows:
+def rows_until(
+    changed: dict[str, tuple[tuple[str | None, ...], ...]],
+    gone: dict[str, tuple[str, ...]],
+    line: str,
+) -> Rows:
     """Return the rows that apply to a release line, by name."""
     found: Rows = {}
     for each in LINES[: LINES.index(line) + 1]:
@@ -95,7 +121,9 @@ def _fields(row: tuple[str | None, ...]) -> Iterator[str]:
 def _broker_config(row: tuple[str | None, ...], line: str) -> BrokerConfig:
     mode, valid = _fields(row)
     kind, default = ConfigType[str(row[1])], _default(row)
-    return BrokerConfig(kind, default, _check(kind, valid, line), UpdateMode(mode) if mode else UpdateMode.READ_ONLY)
+    return BrokerConfig(
+        kind, default, _check(kind, valid, line), UpdateMode(mode) if mode else UpdateMode.READ_ONLY
+    )
 
 
 def _topic_config(row: tuple[str | None, ...], line: str) -> TopicConfig:
@@ -130,7 +158,11 @@ def _check(kind: ConfigType, valid: str, line: str) -> Check | None:
     assert "..." not in valid, f"unknown format of a range: {valid}"
     if kind is not ConfigType.LIST:
         return one_of(*_elements(valid))
-    some = some_of if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_ELEMENTS) else non_empty_some_of
+    some = (
+        some_of
+        if LINES.index(line) < LINES.index(FIRST_WITHOUT_EMPTY_ELEMENTS)
+        else non_empty_some_of
+    )
     return some(*_elements(valid))
 
 

@@ -1,4 +1,7 @@
-"""The finalized feature levels of the cluster.   Source: KIP-584, KIP-778, org.apache.kafka.controller.FeatureControlManager."""
+"""The finalized feature levels of the cluster.
+
+Source: KIP-584, KIP-778, org.apache.kafka.controller.FeatureControlManager.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,7 +15,10 @@ NO_LEVEL: Final = 0
 
 
 class FeatureControl:
-    """feature -> level; a feature at level 0 is absent. `default_level` of metadata.version applies until the log has one."""
+    """feature -> level; a feature at level 0 is absent.
+
+    `default_level` of metadata.version applies until the log has one.
+    """
 
     def __init__(self, journal: Journal, default_level: int) -> None:
         self._levels: TimelineDict[str, int] = TimelineDict(journal)
@@ -26,7 +32,11 @@ class FeatureControl:
 
     def level_of(self, feature: str) -> int:
         """Return the finalized level of a feature; 0 if it is not finalized."""
-        return self.metadata_level.level if feature == FEATURE else self._levels.get(feature) or NO_LEVEL
+        return (
+            self.metadata_level.level
+            if feature == FEATURE
+            else self._levels.get(feature) or NO_LEVEL
+        )
 
     @property
     def has_eligible_leaders(self) -> bool:

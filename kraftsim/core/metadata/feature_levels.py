@@ -1,7 +1,9 @@
-"""The features besides metadata.version: the dependencies of each level, and the default levels of a new cluster.
+"""The features besides metadata.version: the dependencies of each level, and the default levels of
+a new cluster.
 
-Source: KIP-584, KIP-1022, org.apache.kafka.server.common.{Feature, TransactionVersion, GroupVersion, EligibleLeaderReplicasVersion, ShareVersion,
-StreamsVersion} (4.4), `kafka-storage version-mapping` and `feature-dependencies`.
+Source: KIP-584, KIP-1022, org.apache.kafka.server.common.{Feature, TransactionVersion,
+GroupVersion, EligibleLeaderReplicasVersion, ShareVersion, StreamsVersion} (4.4), `kafka-storage
+version-mapping` and `feature-dependencies`.
 """
 
 from collections.abc import Mapping
@@ -21,7 +23,8 @@ STREAMS_VERSION: Final = "streams.version"
 class FeatureLevel:
     """One level of a feature.
 
-    It is the default of new clusters since a metadata.version (`since`); `needs`: feature -> lowest required level.
+    It is the default of new clusters since a metadata.version (`since`); `needs`: feature -> lowest
+    required level.
     """
 
     level: int
@@ -36,15 +39,25 @@ FEATURE_LEVELS: Final[Mapping[str, tuple[FeatureLevel, ...]]] = {
     STREAMS_VERSION: (FeatureLevel(level=1, since=29),),
     TRANSACTION_VERSION: (FeatureLevel(level=1, since=24), FeatureLevel(level=2, since=24)),
 }
-"""Level 0 is the absence of a feature. kraft.version is not here: it is stored in the quorum state, not in a metadata record."""
+"""Level 0 is the absence of a feature. kraft.version is not here: it is stored in the quorum state,
+not in a metadata record.
+"""
 
 
-def default_levels(metadata_version: int, supported: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """Return feature -> default level for a metadata.version, sorted by name; those with level 0 are left out."""
+def default_levels(
+    metadata_version: int, supported: Mapping[str, tuple[int, int]]
+) -> dict[str, int]:
+    """Return feature -> default level for a metadata.version, sorted by name; those with level 0
+    are left out.
+    """
     found = {}
     for name, levels in FEATURE_LEVELS.items():
         _, highest = supported.get(name, (0, 0))
-        had = [each.level for each in levels if each.since <= metadata_version and each.level <= highest]
+        had = [
+            each.level
+            for each in levels
+            if each.since <= metadata_version and each.level <= highest
+        ]
         if had:
             found[name] = max(had)
     return found

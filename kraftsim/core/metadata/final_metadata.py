@@ -1,6 +1,8 @@
-"""The final state of the controllers' disks after a run: metadata logs and snapshots, decoded from their bytes, as input of invariants.
+"""The final state of the controllers' disks after a run: metadata logs and snapshots, decoded from
+their bytes, as input of invariants.
 
-Independent of the nodes' memory and code: records are applied to the unmodified image, whatever bugs the nodes had.
+Independent of the nodes' memory and code: records are applied to the unmodified image, whatever
+bugs the nodes had.
 Source: KIP-630, org.apache.kafka.image.MetadataImage.
 """
 
@@ -46,18 +48,29 @@ class _Disk:
 
 
 def final_metadata_events(files: Mapping[str, bytes]) -> Iterator[FinalMetadata | FinalMetadataLog]:
-    """Yield the end of each log, and the image at its end and at each snapshot's end: from the log, and from each snapshot plus the log after it.
+    """Yield the end of each log, and the image at its end and at each snapshot's end: from the log,
+    and from each snapshot plus the log after it.
 
     `files` maps 'NODE/__cluster_metadata-0/FILE' to bytes; other paths are ignored.
     """
     disks = _disks(files)
-    places = {end_offset for disk in disks.values() for end_offset in disk.snapshots}  # for membership only, never iterated
+    places = {
+        end_offset for disk in disks.values() for end_offset in disk.snapshots
+    }  # for membership only, never iterated
     for node, disk in disks.items():
         batches = disk.batches()
         if disk.segments:
-            first_offset = batches[0].base_offset if batches else int(min(disk.segments)[0].removesuffix(".log"))
-            end_offset = max(batches[-1].next_offset if batches else first_offset, *disk.snapshots, BEGINNING)
-            yield FinalMetadataLog(controller=node, first_offset=first_offset, end_offset=end_offset)
+            first_offset = (
+                batches[0].base_offset
+                if batches
+                else int(min(disk.segments)[0].removesuffix(".log"))
+            )
+            end_offset = max(
+                batches[-1].next_offset if batches else first_offset, *disk.snapshots, BEGINNING
+            )
+            yield FinalMetadataLog(
+                controller=node, first_offset=first_offset, end_offset=end_offset
+            )
         for from_offset in (BEGINNING, *sorted(disk.snapshots)):
             snapshot = disk.snapshots.get(from_offset)
             if snapshot is not None or (batches and batches[0].base_offset == BEGINNING):
@@ -80,7 +93,11 @@ def _disks(files: Mapping[str, bytes]) -> dict[str, _Disk]:
 
 
 def _said(
-    node: str, from_offset: int, snapshot: tuple[int, bytes] | None, batches: Sequence[RecordBatch], places: Collection[int]
+    node: str,
+    from_offset: int,
+    snapshot: tuple[int, bytes] | None,
+    batches: Sequence[RecordBatch],
+    places: Collection[int],
 ) -> Iterator[FinalMetadata]:
     image, epoch, next_offset, timestamp = MetadataImage(), NO_EPOCH, from_offset, NO_TIMESTAMP
     if snapshot is not None:
@@ -102,7 +119,11 @@ def _said(
                 image.skip(offset)
             else:
                 image.replay(parse_record(record), offset)
-            next_offset, epoch, timestamp = offset + 1, batch.partition_leader_epoch, batch.max_timestamp
+            next_offset, epoch, timestamp = (
+                offset + 1,
+                batch.partition_leader_epoch,
+                batch.max_timestamp,
+            )
             if next_offset in places and not image.is_in_transaction:
                 reported_offset = next_offset
                 yield _event(node, from_offset, next_offset, epoch, _digest(image, timestamp))
@@ -111,11 +132,15 @@ def _said(
 
 
 def _event(node: str, from_offset: int, end_offset: int, epoch: int, digest: str) -> FinalMetadata:
-    return FinalMetadata(controller=node, from_offset=from_offset, end_offset=end_offset, epoch=epoch, digest=digest)
+    return FinalMetadata(
+        controller=node, from_offset=from_offset, end_offset=end_offset, epoch=epoch, digest=digest
+    )
 
 
 def _digest(image: MetadataImage, timestamp: int) -> str:
-    """Digest the contents of a snapshot; `timestamp` is that of the last contained record, which is in its header."""
+    """Digest the contents of a snapshot; `timestamp` is that of the last contained record, which is
+    in its header.
+    """
     level = image.metadata_level
     digest = hashlib.sha256(str(timestamp).encode())
     for record in snapshot_records(image):
@@ -127,12 +152,18 @@ def _header_timestamp(snapshot: bytes) -> int:
     for batch in _intact(snapshot):
         for record in batch.records():
             header = parse_control_record(record.key, record.value)
-            return header.last_contained_log_timestamp if isinstance(header, SnapshotHeaderRecord) else NO_TIMESTAMP
+            return (
+                header.last_contained_log_timestamp
+                if isinstance(header, SnapshotHeaderRecord)
+                else NO_TIMESTAMP
+            )
     return NO_TIMESTAMP
 
 
 def _entries(batch: RecordBatch) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the offsets of a batch with their records; None stands for control records and the like."""
+    """Yield the offsets of a batch with their records; None stands for control records and the
+    like.
+    """
     if batch.is_control:
         yield from ((offset, None) for offset in range(batch.base_offset, batch.next_offset))
         return

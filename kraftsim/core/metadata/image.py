@@ -1,16 +1,26 @@
-"""A broker's metadata image: the state of the committed metadata log, and the changes since they were last taken.
+"""A broker's metadata image: the state of the committed metadata log, and the changes since they
+were last taken.
 
-Records of a metadata transaction become visible at its end.   Source: org.apache.kafka.image.MetadataImage, MetadataBatchLoader.
+Records of a metadata transaction become visible at its end.
+Source: org.apache.kafka.image.MetadataImage, MetadataBatchLoader.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftsim.core.metadata.broker_registration import BrokerRegistration, as_registration_change, registration_of
+from kraftsim.core.metadata.broker_registration import (
+    BrokerRegistration,
+    as_registration_change,
+    registration_of,
+)
 from kraftsim.core.metadata.config_control import NO_CONFIGS, changed_configs
 from kraftsim.core.metadata.metadata_level import FEATURE, MINIMUM_LEVEL, MetadataLevel
-from kraftsim.core.metadata.partition_registration import NO_ELIGIBLE_LEADERS, PartitionRegistration, partition_of
+from kraftsim.core.metadata.partition_registration import (
+    NO_ELIGIBLE_LEADERS,
+    PartitionRegistration,
+    partition_of,
+)
 from kraftsim.core.metadata.record_kinds import MetadataRecord
 from kraftsim.core.metadata.registries import Registries
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
@@ -46,7 +56,9 @@ class TopicImage:
 
 @dataclass(slots=True)
 class ImageChanges:
-    """The keys that the log changed, in order of their first change; the values are in the image."""
+    """The keys that the log changed, in order of their first change; the values are in the
+    image.
+    """
 
     topics: dict[bytes, None] = field(default_factory=dict)
     partitions: dict[tuple[bytes, int], None] = field(default_factory=dict)
@@ -57,7 +69,14 @@ class ImageChanges:
     """Whether controllers, quotas, credentials, tokens, ACLs or the migration state changed."""
 
     def __bool__(self) -> bool:
-        return bool(self.topics or self.partitions or self.brokers or self.configs or self.features or self.registries)
+        return bool(
+            self.topics
+            or self.partitions
+            or self.brokers
+            or self.configs
+            or self.features
+            or self.registries
+        )
 
 
 class MetadataImage:
@@ -135,11 +154,20 @@ class MetadataImage:
         return self.configs_of(TOPIC_RESOURCE, topic)
 
     def configs(self) -> Iterator[tuple[tuple[int, str], Mapping[str, str]]]:
-        """Yield ((resource type, resource name), its values), by resource; resources without any are left out."""
-        return ((resource, self._configs[resource]) for resource in sorted(self._configs) if self._configs[resource])
+        """Yield ((resource type, resource name), its values), by resource; resources without any
+        are left out.
+        """
+        return (
+            (resource, self._configs[resource])
+            for resource in sorted(self._configs)
+            if self._configs[resource]
+        )
 
     def name_topic(self, name: str, topic_id: bytes) -> None:
-        """Set the id of an existing topic. Topics created in ZooKeeper mode may have none until a newer controller assigns one."""
+        """Set the id of an existing topic.
+
+        Topics created in ZooKeeper mode may have none until a newer controller assigns one.
+        """
         topic = self._topics.pop(self._topic_ids[name])
         topic.topic_id = topic_id
         self._topics[topic_id] = topic
@@ -153,7 +181,9 @@ class MetadataImage:
 
     @property
     def has_changes(self) -> bool:
-        """Whether there were changes since `take_changes`: mostly not, as an idle controller writes NoOpRecords."""
+        """Whether there were changes since `take_changes`: mostly not, as an idle controller writes
+        NoOpRecords.
+        """
         return bool(self._changes)
 
     def take_changes(self) -> ImageChanges:
@@ -166,7 +196,9 @@ class MetadataImage:
         self._reach(offset)
 
     def load(self, record: Message) -> None:
-        """Apply a record of a snapshot, which has no offset; afterwards `skip` to the snapshot's last contained offset."""
+        """Apply a record of a snapshot, which has no offset; afterwards `skip` to the snapshot's
+        last contained offset.
+        """
         self._apply(record)
 
     def replay(self, record: Message, offset: int) -> None:
@@ -190,7 +222,9 @@ class MetadataImage:
         self._reach(offset)
 
     def _reach(self, offset: int) -> None:
-        assert offset > self.highest_offset, f"offset {offset} is replayed after {self.highest_offset}"
+        assert offset > self.highest_offset, (
+            f"offset {offset} is replayed after {self.highest_offset}"
+        )
         self.highest_offset = offset
 
     def _apply(self, record: MetadataRecord) -> None:
@@ -252,11 +286,16 @@ class MetadataImage:
                     self._changes.partitions[topic.topic_id, number] = None
 
     def _remove_topic(self, topic_id: bytes) -> None:
-        """Remove a topic with its partitions and configurations. Topic and partitions count as changed."""
+        """Remove a topic with its partitions and configurations.
+
+        Topic and partitions count as changed.
+        """
         removed = self._topics.pop(topic_id)
         del self._topic_ids[removed.name]
         self._changes.topics[topic_id] = None
-        self._changes.partitions.update(((topic_id, partition), None) for partition in removed.partitions)
+        self._changes.partitions.update(
+            ((topic_id, partition), None) for partition in removed.partitions
+        )
         self._configs.pop((TOPIC_RESOURCE, removed.name), None)
 
     def _apply_feature(self, record: FeatureLevelRecord) -> None:

@@ -1,6 +1,7 @@
 """What a metadata.version enables in the metadata log: record types, and the version of each.
 
-The one place in core that compares levels.   Source: org.apache.kafka.server.common.MetadataVersion.
+The one place in core that compares levels.
+Source: org.apache.kafka.server.common.MetadataVersion.
 """
 
 from typing import Final
@@ -16,14 +17,18 @@ from protocol.schema import Message
 FEATURE: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 MINIMUM_LEVEL: Final = 1
-"""3.0-IV1, the first KRaft level; a broker that does not report metadata.version supports just this."""
+"""3.0-IV1, the first KRaft level; a broker that does not report metadata.version supports just
+this.
+"""
 
 SINCE_LEVEL: Final = {
     RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (7, 1)),
     PartitionRecord: ((23, 2), (17, 1)),
     PartitionChangeRecord: ((23, 2), (17, 1)),
 }
-"""record -> (level, record version from this level on), newest first; below all of them, and for every other record: 0."""
+"""record -> (level, record version from this level on), newest first; below all of them, and for
+every other record: 0.
+"""
 
 
 class MetadataLevel(Struct, frozen=True):
@@ -43,7 +48,9 @@ class MetadataLevel(Struct, frozen=True):
 
     @property
     def has_registration_changes(self) -> bool:
-        """Since 3.3-IV2 one record type has all changes of a registration (before: one to fence, one to unfence)."""
+        """Since 3.3-IV2 one record type has all changes of a registration (before: one to fence,
+        one to unfence).
+        """
         return self.level >= 6
 
     @property
@@ -63,7 +70,9 @@ class MetadataLevel(Struct, frozen=True):
 
     @property
     def has_transactions(self) -> bool:
-        """Since 3.6-IV1 there are metadata transactions, between BeginTransaction and EndTransaction (KIP-868)."""
+        """Since 3.6-IV1 there are metadata transactions, between BeginTransaction and
+        EndTransaction (KIP-868).
+        """
         return self.level >= 13
 
     @property
@@ -97,12 +106,23 @@ class MetadataLevel(Struct, frozen=True):
         return self.level >= 3
 
     def record_version(self, record: Message) -> int:
-        """Return the version of a record. A BrokerRegistrationChange uses the lowest version that has its changed fields.
+        """Return the version of a record.
 
-        If it changes neither fencing, controlled shutdown nor cordons, it changes directories, possibly to none.
+        A BrokerRegistrationChange uses the lowest version that has its changed fields.
+
+        If it changes neither fencing, controlled shutdown nor cordons, it changes directories,
+        possibly to none.
         """
         if isinstance(record, BrokerRegistrationChangeRecord):
-            return 3 if record.cordoned_log_dirs is not None else 0 if record.fenced else 1 if record.in_controlled_shutdown else 2
+            return (
+                3
+                if record.cordoned_log_dirs is not None
+                else 0
+                if record.fenced
+                else 1
+                if record.in_controlled_shutdown
+                else 2
+            )
         for since_level, version in SINCE_LEVEL.get(type(record), ()):
             if self.level >= since_level:
                 return version

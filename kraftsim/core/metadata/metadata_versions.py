@@ -1,6 +1,7 @@
 """The metadata.version levels by name, and which of them changed the metadata format.
 
-A downgrade is lossless only if no level in between changed the format.   Source: org.apache.kafka.server.common.MetadataVersion (3.9, 4.4).
+A downgrade is lossless only if no level in between changed the format.
+Source: org.apache.kafka.server.common.MetadataVersion (3.9, 4.4).
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class MetadataVersion:
-    """`changes_metadata`: from this level on the log may have records that older nodes cannot read."""
+    """`changes_metadata`: from this level on the log may have records that older nodes cannot
+    read.
+    """
 
     name: str
     changes_metadata: bool
@@ -55,21 +58,33 @@ METADATA_VERSIONS: Final[Mapping[int, MetadataVersion]] = {
 FIRST_WITH_FEATURE_RECORDS: Final = 4
 """3.3-IV0, the lowest level that can be set: the first with a FeatureLevelRecord."""
 BEFORE_KRAFT: Final = (
-    "0.8.0 0.8.1 0.8.2 0.9.0 0.10.0-IV0 0.10.0-IV1 0.10.1-IV0 0.10.1-IV1 0.10.1-IV2 0.10.2-IV0 0.11.0-IV0 0.11.0-IV1 0.11.0-IV2 1.0-IV0 1.1-IV0 "
-    "2.0-IV0 2.0-IV1 2.1-IV0 2.1-IV1 2.1-IV2 2.2-IV0 2.2-IV1 2.3-IV0 2.3-IV1 2.4-IV0 2.4-IV1 2.5-IV0 2.6-IV0 2.7-IV0 2.7-IV1 2.7-IV2 2.8-IV0 2.8-IV1 "
-    "3.0-IV0"
+    "0.8.0 0.8.1 0.8.2 0.9.0 0.10.0-IV0 0.10.0-IV1 0.10.1-IV0 0.10.1-IV1 0.10.1-IV2 0.10.2-IV0 "
+    "0.11.0-IV0 0.11.0-IV1 0.11.0-IV2 1.0-IV0 1.1-IV0 2.0-IV0 2.0-IV1 2.1-IV0 2.1-IV1 2.1-IV2 "
+    "2.2-IV0 2.2-IV1 2.3-IV0 2.3-IV1 2.4-IV0 2.4-IV1 2.5-IV0 2.6-IV0 2.7-IV0 2.7-IV1 2.7-IV2 "
+    "2.8-IV0 2.8-IV1 3.0-IV0"
 )
 """Versions of ZooKeeper mode, which have no level."""
 LAST_OF_3_9: Final = 23
 
 
 def is_lossless(current_level: int, lower_level: int) -> bool:
-    """Return whether a downgrade is lossless: whether no level above the lower one changed the metadata."""
-    return not any(version.changes_metadata for level, version in METADATA_VERSIONS.items() if lower_level < level <= current_level)
+    """Return whether a downgrade is lossless: whether no level above the lower one changed the
+    metadata.
+    """
+    return not any(
+        version.changes_metadata
+        for level, version in METADATA_VERSIONS.items()
+        if lower_level < level <= current_level
+    )
 
 
 @cache
 def known_version_names() -> frozenset[str]:
-    """Return the names that 3.9 accepts as message format: full ones, and short ones for the last level of a release."""
-    full = [*BEFORE_KRAFT.split(), *(version.name for level, version in METADATA_VERSIONS.items() if level <= LAST_OF_3_9)]
+    """Return the names that 3.9 accepts as message format: full ones, and short ones for the last
+    level of a release.
+    """
+    full = [
+        *BEFORE_KRAFT.split(),
+        *(version.name for level, version in METADATA_VERSIONS.items() if level <= LAST_OF_3_9),
+    ]
     return frozenset([*full, *(name.partition("-")[0] for name in full)])

@@ -1,4 +1,7 @@
-"""The records of new partitions, for CreateTopics and CreatePartitions.   Source: ReplicationControlManager."""
+"""The records of new partitions, for CreateTopics and CreatePartitions.
+
+Source: ReplicationControlManager.
+"""
 
 from collections.abc import Iterator
 
@@ -13,15 +16,24 @@ FIRST_EPOCH = 0
 
 
 def refuse_unled(view: ReplicationView, placement: Placement) -> Refusal | None:
-    """Return the error of a placement without an active replica: brokers in controlled shutdown under a former controller count as usable."""
+    """Return the error of a placement without an active replica: brokers in controlled shutdown
+    under a former controller count as usable.
+    """
     if all(view.active_of(replicas) for replicas in placement):
         return None
-    why = f"Unable to replicate the partition {len(placement[0])} time(s): All brokers are currently fenced or in controlled shutdown."
+    why = (
+        f"Unable to replicate the partition {len(placement[0])} time(s): All brokers are "
+        "currently fenced or in controlled shutdown."
+    )
     return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, why)
 
 
-def partition_records(view: ReplicationView, topic_id: bytes, placement: Placement, first_partition: int = 0) -> Iterator[PartitionRecord]:
-    """Yield the records of partitions from a number on: the leader is the first active replica, the ISR are all active replicas."""
+def partition_records(
+    view: ReplicationView, topic_id: bytes, placement: Placement, first_partition: int = 0
+) -> Iterator[PartitionRecord]:
+    """Yield the records of partitions from a number on: the leader is the first active replica, the
+    ISR are all active replicas.
+    """
     level = view.level
     for partition_id, replicas in enumerate(placement, start=first_partition):
         isr = view.active_of(replicas)

@@ -27,7 +27,9 @@ def partition_events(records: Sequence[Message], topics: TopicTable) -> tuple[Ev
             case TopicRecord():
                 made[record.topic_id] = record.name
             case PartitionRecord():
-                facts.append(_created(record, made.get(record.topic_id) or _name(record.topic_id, topics)))
+                facts.append(
+                    _created(record, made.get(record.topic_id) or _name(record.topic_id, topics))
+                )
             case PartitionChangeRecord():
                 key = (record.topic_id, record.partition_id)
                 before = changed.get(key) or topics.partition(key)
@@ -37,7 +39,13 @@ def partition_events(records: Sequence[Message], topics: TopicTable) -> tuple[Ev
             case RemoveTopicRecord():
                 topic = topics.topic(record.topic_id)
                 assert topic is not None, "the removed topic exists"
-                facts.append(TopicDeleted(topic=topic.name, topic_id=uuid_text(topic.topic_id), partition_count=len(topic.partitions)))
+                facts.append(
+                    TopicDeleted(
+                        topic=topic.name,
+                        topic_id=uuid_text(topic.topic_id),
+                        partition_count=len(topic.partitions),
+                    )
+                )
     return tuple(facts)
 
 
@@ -58,7 +66,9 @@ def _created(record: PartitionRecord, topic: str) -> PartitionCreated:
     )
 
 
-def partition_changed_event(key: PartitionKey, topic: str, partition: PartitionRegistration) -> PartitionChanged:
+def partition_changed_event(
+    key: PartitionKey, topic: str, partition: PartitionRegistration
+) -> PartitionChanged:
     """Return the event of a partition's current state."""
     return PartitionChanged(
         topic=topic,

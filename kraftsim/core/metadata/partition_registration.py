@@ -8,19 +8,27 @@ from typing import Final
 
 from kraftsim.core.metadata.metadata_level import MetadataLevel
 from protocol.metadata.m03_partition import PartitionRecord
-from protocol.metadata.m05_partition_change import NO_LEADER, NO_LEADER_CHANGE, NO_RECOVERY_STATE_CHANGE, PartitionChangeRecord
+from protocol.metadata.m05_partition_change import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_STATE_CHANGE,
+    PartitionChangeRecord,
+)
 from protocol.uuids import MIGRATING_DIRECTORY_ID
 
 NO_ELIGIBLE_LEADERS: Final = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
-"""The effect of a ClearElrRecord on a partition with an ELR: a change like any other, so that the partition epoch is bumped."""
+"""The effect of a ClearElrRecord on a partition with an ELR: a change like any other, so that the
+partition epoch is bumped.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRegistration:
-    """replicas are in order of preference; directories correspond to them (all zero if not recorded: below level 17).
+    """replicas are in order of preference; directories correspond to them (all zero if not
+    recorded: below level 17).
 
-    eligible_leader_replicas left the ISR and may still lead; last_known_elr is the last leader of a leaderless partition.
-    Both are empty up to 4.0 (KIP-966).
+    eligible_leader_replicas left the ISR and may still lead; last_known_elr is the last leader of a
+    leaderless partition. Both are empty up to 4.0 (KIP-966).
     """
 
     replicas: tuple[int, ...]
@@ -57,22 +65,30 @@ class PartitionRegistration:
     def changed_by(self, record: PartitionChangeRecord) -> "PartitionRegistration":
         """Return the partition after a change.
 
-        A record with a leader, even the same one, bumps the leader epoch; any record bumps the partition epoch.
+        A record with a leader, even the same one, bumps the leader epoch; any record bumps the
+        partition epoch.
         """
         names_leader = record.leader != NO_LEADER_CHANGE
         recovers = record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE
         replicas = _changed(self.replicas, record.replicas)
         return PartitionRegistration(
             replicas=replicas,
-            directories=_known_directories(self.directories if record.directories is None else tuple(record.directories), len(replicas)),
+            directories=_known_directories(
+                self.directories if record.directories is None else tuple(record.directories),
+                len(replicas),
+            ),
             isr=_changed(self.isr, record.isr),
             removing_replicas=_changed(self.removing_replicas, record.removing_replicas),
             adding_replicas=_changed(self.adding_replicas, record.adding_replicas),
             leader=record.leader if names_leader else self.leader,
-            leader_recovery_state=record.leader_recovery_state if recovers else self.leader_recovery_state,
+            leader_recovery_state=record.leader_recovery_state
+            if recovers
+            else self.leader_recovery_state,
             leader_epoch=self.leader_epoch + names_leader,
             partition_epoch=self.partition_epoch + 1,
-            eligible_leader_replicas=_changed(self.eligible_leader_replicas, record.eligible_leader_replicas),
+            eligible_leader_replicas=_changed(
+                self.eligible_leader_replicas, record.eligible_leader_replicas
+            ),
             last_known_elr=_changed(self.last_known_elr, record.last_known_elr),
         )
 
@@ -94,7 +110,9 @@ def partition_of(record: PartitionRecord) -> PartitionRegistration:
     )
 
 
-def partition_record(topic_id: bytes, partition_id: int, partition: PartitionRegistration, level: MetadataLevel) -> PartitionRecord:
+def partition_record(
+    topic_id: bytes, partition_id: int, partition: PartitionRegistration, level: MetadataLevel
+) -> PartitionRecord:
     """Return the full partition as a record, in the version of a metadata.version."""
     return PartitionRecord(
         partition_id=partition_id,
@@ -108,8 +126,12 @@ def partition_record(topic_id: bytes, partition_id: int, partition: PartitionReg
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         directories=list(partition.directories) if level.has_directories else [],
-        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None if level.has_eligible_leaders else None,
-        last_known_elr=list(partition.last_known_elr) or None if level.has_eligible_leaders else None,
+        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None
+        if level.has_eligible_leaders
+        else None,
+        last_known_elr=list(partition.last_known_elr) or None
+        if level.has_eligible_leaders
+        else None,
     )
 
 

@@ -1,7 +1,7 @@
 """inter.broker.protocol.version: the levels by name, their order, and what each enables.
 
-A ZooKeeper-mode cluster has no finalized level: each broker uses its own setting, and they differ during a rolling upgrade. Levels before 3.0-IV1
-have no number.
+A ZooKeeper-mode cluster has no finalized level: each broker uses its own setting, and they differ
+during a rolling upgrade. Levels before 3.0-IV1 have no number.
 Source: org.apache.kafka.server.common.MetadataVersion, kafka.api.ApiVersion (2.3 to 2.8).
 """
 
@@ -35,7 +35,10 @@ class ProtocolVersion:
 
     @classmethod
     def parse(cls, text: str) -> "ProtocolVersion":
-        """Return a level by its name, or the last one of a release ("2.8", "2.8.1"). Raises UnknownProtocolVersion."""
+        """Return a level by its name, or the last one of a release ("2.8", "2.8.1").
+
+        Raises UnknownProtocolVersion.
+        """
         key = _looked_up_by(text)
         name = key if key in RANKS else _last_of_releases().get(key)
         if name is None or RANKS[name] > LAST_RANK_OF_3_9:
@@ -58,12 +61,16 @@ class ProtocolVersion:
 
     @property
     def has_feature_znode(self) -> bool:
-        """Whether the controller stores finalized features in /feature, and brokers register their supported features (KIP-584)."""
+        """Whether the controller stores finalized features in /feature, and brokers register their
+        supported features (KIP-584).
+        """
         return self.is_at_least("2.7-IV0")
 
     @property
     def uses_alter_partition(self) -> bool:
-        """Whether a leader sends AlterPartition to change the ISR (KIP-497; before: it writes the state znode and an ISR change notification)."""
+        """Whether a leader sends AlterPartition to change the ISR (KIP-497; before: it writes the
+        state znode and an ISR change notification).
+        """
         return self.is_at_least("2.7-IV2")
 
     @property
@@ -73,7 +80,9 @@ class ProtocolVersion:
 
     @property
     def allocates_producer_ids(self) -> bool:
-        """Whether a broker gets producer ids from the controller (KIP-730; before: from ZooKeeper)."""
+        """Whether a broker gets producer ids from the controller (KIP-730; before: from
+        ZooKeeper).
+        """
         return self.is_at_least("3.0-IV0")
 
     @property

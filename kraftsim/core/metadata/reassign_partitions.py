@@ -1,7 +1,9 @@
 """Partition reassignments: start, cancel, list.
 
-A reassignment completes by itself: the leader sends AlterPartition with the new replicas in the ISR, and this change completes it.
-Source: KIP-455, ReplicationControlManager.{alterPartitionReassignments, listPartitionReassignments}.
+A reassignment completes by itself: the leader sends AlterPartition with the new replicas in the
+ISR, and this change completes it.
+Source: KIP-455, ReplicationControlManager.{alterPartitionReassignments,
+listPartitionReassignments}.
 """
 
 from collections.abc import Iterable
@@ -17,7 +19,10 @@ from kraftsim.core.metadata.replica_assignment import refuse_assignment
 from kraftsim.core.metadata.replication_view import RECORDS_PER_OPERATION_MAX, ReplicationView
 from kraftsim.core.metadata.topic_table import PartitionKey, Topic
 from protocol.errors import ErrorCode
-from protocol.messages.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition
+from protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+)
 from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsTopics
 from protocol.metadata.m05_partition_change import PartitionChangeRecord
 from protocol.schema import Message
@@ -47,12 +52,19 @@ class OngoingMoves:
     partitions: tuple[tuple[int, PartitionRegistration], ...]
 
 
-def decide_reassignments(view: ReplicationView, request: AlterPartitionReassignmentsRequest) -> Decision[list[MovedTopic]]:
-    """Start or cancel reassignments, each partition by itself, in one batch. If no new replica has to catch up, it completes at once."""
+def decide_reassignments(
+    view: ReplicationView, request: AlterPartitionReassignmentsRequest
+) -> Decision[list[MovedTopic]]:
+    """Start or cancel reassignments, each partition by itself, in one batch.
+
+    If no new replica has to catch up, it completes at once.
+    """
     return whole(reassignment_steps(view, request))
 
 
-def reassignment_steps(view: ReplicationView, request: AlterPartitionReassignmentsRequest) -> Steps[Decision[list[MovedTopic]]]:
+def reassignment_steps(
+    view: ReplicationView, request: AlterPartitionReassignmentsRequest
+) -> Steps[Decision[list[MovedTopic]]]:
     """Like `decide_reassignments`, in steps."""
     results: list[MovedTopic] = []
     records: list[Message] = []
@@ -63,18 +75,32 @@ def reassignment_steps(view: ReplicationView, request: AlterPartitionReassignmen
         for asked in row.partitions:
             if ends_step(next(looked_at)):
                 yield
-            outcome = _decide_partition(view, row.name, topic, asked, changes_factor=request.allow_replication_factor_change)
-            if isinstance(outcome, PartitionChangeRecord) and len(records) == RECORDS_PER_OPERATION_MAX:
+            outcome = _decide_partition(
+                view, row.name, topic, asked, changes_factor=request.allow_replication_factor_change
+            )
+            if (
+                isinstance(outcome, PartitionChangeRecord)
+                and len(records) == RECORDS_PER_OPERATION_MAX
+            ):
                 outcome = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
             if isinstance(outcome, PartitionChangeRecord):
                 records.append(outcome)
-            partitions.append(MovedPartition(partition=asked.partition_index, refusal=outcome if isinstance(outcome, Refusal) else None))
+            partitions.append(
+                MovedPartition(
+                    partition=asked.partition_index,
+                    refusal=outcome if isinstance(outcome, Refusal) else None,
+                )
+            )
         results.append(MovedTopic(topic=row.name, partitions=tuple(partitions)))
     return Decision(records, results, partition_events(records, view.topics))
 
 
-def ongoing_moves(view: ReplicationView, asked: Iterable[ListPartitionReassignmentsTopics] | None) -> list[OngoingMoves]:
-    """Return the ongoing reassignments of some partitions or (None) of all; unknown ones are skipped."""
+def ongoing_moves(
+    view: ReplicationView, asked: Iterable[ListPartitionReassignmentsTopics] | None
+) -> list[OngoingMoves]:
+    """Return the ongoing reassignments of some partitions or (None) of all; unknown ones are
+    skipped.
+    """
     if asked is None:
         numbers: dict[bytes, list[int]] = {}
         for topic_id, number in view.topics.reassigning():
@@ -90,27 +116,46 @@ def _moves_of(topic: Topic, numbers: Iterable[int]) -> OngoingMoves:
     known = [(number, topic.partitions.get(number)) for number in numbers]
     return OngoingMoves(
         topic=topic.name,
-        partitions=tuple((number, partition) for number, partition in known if partition is not None and partition.is_reassigning),
+        partitions=tuple(
+            (number, partition)
+            for number, partition in known
+            if partition is not None and partition.is_reassigning
+        ),
     )
 
 
 def _decide_partition(
-    view: ReplicationView, name: str, topic: Topic | None, asked: ReassignablePartition, *, changes_factor: bool
+    view: ReplicationView,
+    name: str,
+    topic: Topic | None,
+    asked: ReassignablePartition,
+    *,
+    changes_factor: bool,
 ) -> PartitionChangeRecord | Refusal | None:
     if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        return Refusal(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
+        )
     partition = topic.partitions.get(asked.partition_index)
     if partition is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{asked.partition_index}.")
+        return Refusal(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Unable to find partition {name}:{asked.partition_index}.",
+        )
     key = (topic.topic_id, asked.partition_index)
     if asked.replicas is None:
         return _called_off(view, topic, key, partition)
     refusal = refuse_assignment(asked.replicas, view.cluster)
     if refusal is not None:
         return refusal
-    present = len([replica for replica in partition.replicas if replica not in partition.removing_replicas])
+    present = len(
+        [replica for replica in partition.replicas if replica not in partition.removing_replicas]
+    )
     if not changes_factor and len(asked.replicas) != present:
-        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {present} to {len(asked.replicas)}")
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {present} to {len(asked.replicas)}",
+        )
     move = reassignment_to(asked.replicas, partition.replicas)
     target = PartitionTarget(
         replicas=move.replicas,
@@ -120,13 +165,20 @@ def _decide_partition(
     return view.change(key, partition, target, Election.ONLINE)
 
 
-def _called_off(view: ReplicationView, topic: Topic, key: PartitionKey, partition: PartitionRegistration) -> PartitionChangeRecord | Refusal | None:
+def _called_off(
+    view: ReplicationView, topic: Topic, key: PartitionKey, partition: PartitionRegistration
+) -> PartitionChangeRecord | Refusal | None:
     if not partition.is_reassigning:
         return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     back = reverted(partition)
     election = view.election_of(topic.name)
     if back.is_unclean and election is not Election.UNCLEAN:
-        why = f"Unable to revert partition assignment for {topic.name}:{key[1]} because it would require an unclean leader election."
+        why = (
+            f"Unable to revert partition assignment for {topic.name}:{key[1]} because it would "
+            "require an unclean leader election."
+        )
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-    target = PartitionTarget(isr=back.isr, replicas=back.replicas, removing_replicas=(), adding_replicas=())
+    target = PartitionTarget(
+        isr=back.isr, replicas=back.replicas, removing_replicas=(), adding_replicas=()
+    )
     return view.change(key, partition, target, election)

@@ -1,6 +1,7 @@
 """All record types of the metadata log since 3.0.
 
-An unknown record type is fatal for a node, as it cannot be skipped.   Source: KIP-631, MetadataRecordType.
+An unknown record type is fatal for a node, as it cannot be skipped.
+Source: KIP-631, MetadataRecordType.
 """
 
 from kraftsim.core.metadata.registries import RegistryRecord

@@ -1,8 +1,10 @@
-"""Key-value state of the metadata log: controllers, quotas, credentials, tokens, ACLs, the migration state.
+"""Key-value state of the metadata log: controllers, quotas, credentials, tokens, ACLs, the
+migration state.
 
-No rules here; the latest record of a key is its value. The controller stores them in timeline tables, a broker's image in plain ones, and both write
-the same records into a snapshot.
-Source: org.apache.kafka.image.{ClusterImage, ClientQuotasImage, ScramImage, DelegationTokenImage, AclsImage, FeaturesImage}.
+No rules here; the latest record of a key is its value. The controller stores them in timeline
+tables, a broker's image in plain ones, and both write the same records into a snapshot.
+Source: org.apache.kafka.image.{ClusterImage, ClientQuotasImage, ScramImage, DelegationTokenImage,
+AclsImage, FeaturesImage}.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -60,13 +62,15 @@ class NewTable(Protocol):
 class Registry(Generic[K, R]):
     """The latest record of each key. Stored records are immutable.
 
-    Records are also indexed by `group_of`, so that a lookup costs the size of its result. The index is built on first use;
-    `forget_groups` has to be called when the table changes by other means.
+    Records are also indexed by `group_of`, so that a lookup costs the size of its result. The index
+    is built on first use; `forget_groups` has to be called when the table changes by other means.
     """
 
     __slots__ = ("_group_of", "_groups", "_table")
 
-    def __init__(self, table: Table[K, R], group_of: Callable[[R], Hashable] = lambda record: None) -> None:
+    def __init__(
+        self, table: Table[K, R], group_of: Callable[[R], Hashable] = lambda record: None
+    ) -> None:
         self._table = table
         self._group_of = group_of
         self._groups: dict[Hashable, dict[K, None]] | None = None
@@ -119,15 +123,20 @@ class Registries:
 
     def __init__(self, new_table: NewTable) -> None:
         self.controllers: Registry[int, RegisterControllerRecord] = Registry(new_table())
-        self.quotas: Registry[tuple[QuotaEntity, str], ClientQuotaRecord] = Registry(new_table(), lambda record: quota_entity(record.entity))
+        self.quotas: Registry[tuple[QuotaEntity, str], ClientQuotaRecord] = Registry(
+            new_table(), lambda record: quota_entity(record.entity)
+        )
         """Grouped by entity."""
         self.quota_changes = 0
         """Incremented whenever quotas may have changed."""
-        self.scram_credentials: Registry[tuple[str, int], UserScramCredentialRecord] = Registry(new_table(), lambda record: record.name)
+        self.scram_credentials: Registry[tuple[str, int], UserScramCredentialRecord] = Registry(
+            new_table(), lambda record: record.name
+        )
         """Grouped by user."""
         self.delegation_tokens: Registry[str, DelegationTokenRecord] = Registry(new_table())
         self.access_rules: Registry[bytes, AccessControlEntryRecord] = Registry(
-            new_table(), lambda record: (record.resource_type, record.pattern_type, record.resource_name)
+            new_table(),
+            lambda record: (record.resource_type, record.pattern_type, record.resource_name),
         )
         """Grouped by resource: type, pattern type, name."""
         self.rule_changes = 0
@@ -185,4 +194,6 @@ class Registries:
 
 def quota_entity(entity: list[EntityData]) -> QuotaEntity:
     """Return the entity of a quota, independent of the order of its parts."""
-    return tuple(sorted(((part.entity_type, part.entity_name) for part in entity), key=lambda part: part[0]))
+    return tuple(
+        sorted(((part.entity_type, part.entity_name) for part in entity), key=lambda part: part[0])
+    )

@@ -1,4 +1,5 @@
-"""Validation of manual replica assignments.   Source: ReplicationControlManager.validateManualPartitionAssignment.
+"""Validation of manual replica assignments.
+Source: ReplicationControlManager.validateManualPartitionAssignment.
 
 The error messages are Kafka's, because clients show them.
 """
@@ -10,7 +11,9 @@ from kraftsim.core.metadata.cluster_control import ClusterControl
 from protocol.errors import ErrorCode
 
 
-def refuse_assignment(replicas: Sequence[int], cluster: ClusterControl, expected_count: int | None = None) -> Refusal | None:
+def refuse_assignment(
+    replicas: Sequence[int], cluster: ClusterControl, expected_count: int | None = None
+) -> Refusal | None:
     """Return the error of a replica list. Fails with INVALID_REPLICA_ASSIGNMENT.
 
     expected_count: the replication factor of the topic's other partitions, if it matters.
@@ -21,22 +24,34 @@ def refuse_assignment(replicas: Sequence[int], cluster: ClusterControl, expected
     for index, replica in enumerate(ordered):
         broker = cluster.broker(replica)
         if broker is None:
-            return _refused(f"The manual partition assignment includes broker {replica}, but no such broker is registered.")
+            return _refused(
+                f"The manual partition assignment includes broker {replica}, but no such broker "
+                "is registered."
+            )
         if not broker.takes_partitions:
-            return _refused(f"The manual partition assignment includes broker {replica}, but all its log directories are cordoned.")
+            return _refused(
+                f"The manual partition assignment includes broker {replica}, but all its log "
+                "directories are cordoned."
+            )
         if index and replica == ordered[index - 1]:
-            return _refused(f"The manual partition assignment includes the broker {replica} more than once.")
+            return _refused(
+                f"The manual partition assignment includes the broker {replica} more than once."
+            )
     if expected_count is not None and len(replicas) != expected_count:
         return _refused(
-            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not consistent with previous "
-            f"partitions, which have {expected_count} replica(s)."
+            f"The manual partition assignment includes a partition with {len(replicas)} "
+            "replica(s), but this is not consistent with previous partitions, which have "
+            f"{expected_count} replica(s)."
         )
     return None
 
 
 def refuse_inactive(partition_id: int) -> Refusal:
     """Return the error of a partition without an active replica."""
-    return _refused(f"All brokers specified in the manual partition assignment for partition {partition_id} are fenced or in controlled shutdown.")
+    return _refused(
+        f"All brokers specified in the manual partition assignment for partition {partition_id} "
+        "are fenced or in controlled shutdown."
+    )
 
 
 def _refused(why: str) -> Refusal:

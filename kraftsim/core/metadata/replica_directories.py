@@ -29,8 +29,11 @@ class AssignedReplicas:
     partitions: tuple[tuple[int, ErrorCode], ...]
 
 
-def decide_assign_replicas(view: ReplicationView, request: AssignReplicasToDirsRequest) -> Decision[list[list[AssignedReplicas]]] | Refusal:
-    """Assign replicas of a broker to directories; results by directory, then topic, in the order of the request.
+def decide_assign_replicas(
+    view: ReplicationView, request: AssignReplicasToDirsRequest
+) -> Decision[list[list[AssignedReplicas]]] | Refusal:
+    """Assign replicas of a broker to directories; results by directory, then topic, in the order of
+    the request.
 
     A replica in an unregistered directory is offline: it loses leadership and leaves the ISR.
     Fails as a whole with UNSUPPORTED_VERSION (metadata.version) or STALE_BROKER_EPOCH.
@@ -39,19 +42,30 @@ def decide_assign_replicas(view: ReplicationView, request: AssignReplicasToDirsR
         return Refusal(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = view.cluster.broker(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
-        return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {request.broker_id} is not at epoch {request.broker_epoch}")
+        return Refusal(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {request.broker_id} is not at epoch {request.broker_epoch}",
+        )
     results: list[list[AssignedReplicas]] = []
     records: list[Message] = []
     lost: dict[PartitionKey, None] = {}
     for directory in request.directories:
         lost_here = {} if is_online(directory.id, broker) else lost
-        results.append([_assign(view, broker, directory.id, row, records, lost_here) for row in directory.topics])
+        results.append(
+            [
+                _assign(view, broker, directory.id, row, records, lost_here)
+                for row in directory.topics
+            ]
+        )
     records += membership_records(view, sorted(lost), leaving=broker.broker_id)
     return Decision(records, results, partition_events(records, view.topics))
 
 
-def offline_directory_records(view: ReplicationView, broker: BrokerRegistration, offline: Collection[bytes]) -> list[Message]:
-    """Return the changes for the replicas in newly offline directories of a broker, and its remaining directories.
+def offline_directory_records(
+    view: ReplicationView, broker: BrokerRegistration, offline: Collection[bytes]
+) -> list[Message]:
+    """Return the changes for the replicas in newly offline directories of a broker, and its
+    remaining directories.
 
     Visits all partitions: directory failures are rare.
     """
@@ -60,16 +74,32 @@ def offline_directory_records(view: ReplicationView, broker: BrokerRegistration,
         return []
     records: list[Message] = []
     for directory in failed:
-        keys = [key for key, partition in view.topics.partitions() if _is_in(partition, broker.broker_id, directory)]
+        keys = [
+            key
+            for key, partition in view.topics.partitions()
+            if _is_in(partition, broker.broker_id, directory)
+        ]
         records += membership_records(view, keys, leaving=broker.broker_id)
     remaining = [directory for directory in broker.directories if directory not in offline]
-    return [*records, BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, log_dirs=remaining)]
+    return [
+        *records,
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, log_dirs=remaining
+        ),
+    ]
 
 
 def _assign(
-    view: ReplicationView, broker: BrokerRegistration, directory: bytes, row: AssignedTopic, records: list[Message], lost: dict[PartitionKey, None]
+    view: ReplicationView,
+    broker: BrokerRegistration,
+    directory: bytes,
+    row: AssignedTopic,
+    records: list[Message],
+    lost: dict[PartitionKey, None],
 ) -> AssignedReplicas:
-    """Assign the partitions of one row: add their records, and collect the assigned partitions in `lost`."""
+    """Assign the partitions of one row: add their records, and collect the assigned partitions in
+    `lost`.
+    """
     topic = view.topics.topic(row.topic_id)
     errors = []
     for asked in row.partitions:
@@ -79,8 +109,13 @@ def _assign(
         if topic is None or error is not ErrorCode.NONE:
             continue
         key = (topic.topic_id, number)
-        target, forgets = PartitionTarget(directories={broker.broker_id: directory}), view.behavior.assignments_forget_eligible
-        record = view.change(key, topic.partitions[number], target, Election.ONLINE, forgets_eligible=forgets)
+        target, forgets = (
+            PartitionTarget(directories={broker.broker_id: directory}),
+            view.behavior.assignments_forget_eligible,
+        )
+        record = view.change(
+            key, topic.partitions[number], target, Election.ONLINE, forgets_eligible=forgets
+        )
         if record is not None:
             records.append(record)
         lost[key] = None

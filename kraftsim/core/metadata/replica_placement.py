@@ -1,8 +1,10 @@
 """Replica placement: striped across racks, and across the brokers of each rack.
 
-Every partition starts one rack further, and in each rack one broker further, which spreads leaders and followers evenly; the starting offsets are
-random. Fenced brokers come last and never lead. After as many partitions as there are unfenced brokers all is shuffled, so that the same followers
-do not always share a leader.   Source: KIP-36, org.apache.kafka.metadata.placement.StripedReplicaPlacer.
+Every partition starts one rack further, and in each rack one broker further, which spreads leaders
+and followers evenly; the starting offsets are random. Fenced brokers come last and never lead.
+After as many partitions as there are unfenced brokers all is shuffled, so that the same followers
+do not always share a leader.
+Source: KIP-36, org.apache.kafka.metadata.placement.StripedReplicaPlacer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +32,12 @@ class RandomSource(Protocol):
         ...
 
 
-def place_replicas(partition_count: int, replication_factor: int, brokers: Iterable[BrokerRegistration], rng: RandomSource) -> Placement | Refusal:
+def place_replicas(
+    partition_count: int,
+    replication_factor: int,
+    brokers: Iterable[BrokerRegistration],
+    rng: RandomSource,
+) -> Placement | Refusal:
     """Return the replicas of new partitions on these brokers.
 
     Fails with INVALID_REPLICATION_FACTOR if there are too few brokers, or no unfenced one.
@@ -38,11 +45,17 @@ def place_replicas(partition_count: int, replication_factor: int, brokers: Itera
     racks = _Racks(list(brokers), rng)
     why = None
     if replication_factor <= 0:
-        why = f"Invalid replication factor {replication_factor}: the replication factor must be positive."
+        why = (
+            f"Invalid replication factor {replication_factor}: the replication factor must be "
+            "positive."
+        )
     elif not racks.unfenced_count:
         why = "All brokers are currently fenced."
     elif replication_factor > racks.broker_count:
-        why = f"The target replication factor of {replication_factor} cannot be reached because only {racks.broker_count} broker(s) are registered."
+        why = (
+            f"The target replication factor of {replication_factor} cannot be reached because "
+            f"only {racks.broker_count} broker(s) are registered."
+        )
     if why is not None:
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, why)
     return [racks.place(replication_factor) for _ in range(partition_count)]
@@ -97,7 +110,10 @@ class _Racks:
         for broker in brokers:
             rack = by_name.setdefault(broker.rack, _Rack())
             (rack.fenced if broker.fenced else rack.unfenced).broker_ids.append(broker.broker_id)
-        self._racks = [by_name[name] for name in sorted(by_name, key=lambda name: (name is not None, name or ""))]
+        self._racks = [
+            by_name[name]
+            for name in sorted(by_name, key=lambda name: (name is not None, name or ""))
+        ]
         self._all = tuple(self._racks)
         for rack in self._all:
             rack.fenced.begin_anywhere(rng)
@@ -108,10 +124,14 @@ class _Racks:
         self._offset = rng.randrange(len(self._racks)) if self._racks else 0
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
-        """Return the replicas of the next partition: the first is unfenced, the others are from the racks in rotation."""
+        """Return the replicas of the next partition: the first is unfenced, the others are from the
+        racks in rotation.
+        """
         if self._turn == self.unfenced_count > 1:
             self._shuffle()
-            self._turn = 0  # a rack last used in an earlier epoch 0 continues from there, as in Kafka
+            self._turn = (
+                0  # a rack last used in an earlier epoch 0 continues from there, as in Kafka
+            )
         self._offset %= len(self._racks)
         first_rack, first_broker = self._first()
         replicas = [first_broker]
@@ -127,7 +147,9 @@ class _Racks:
         return tuple(replicas)
 
     def _first(self) -> tuple[int, int]:
-        """Return (rack, broker) of the first replica: the first rack, from the offset on, with an unfenced broker left."""
+        """Return (rack, broker) of the first replica: the first rack, from the offset on, with an
+        unfenced broker left.
+        """
         rack_index = self._offset
         while (broker_id := self._racks[rack_index].unfenced.next(self._turn)) is None:
             rack_index = (rack_index + 1) % len(self._racks)

@@ -1,27 +1,63 @@
-"""Topics, partitions and their leaders on the controller; a facade over the rules in the neighbouring modules.
+"""Topics, partitions and their leaders on the controller; a facade over the rules in the
+neighbouring modules.
 
-One module per concern: create_topics, create_partitions, delete_topics, alter_partition, elect_leaders, reassign_partitions,
-replica_directories, broker_effects.   Source: KIP-500, KIP-631, org.apache.kafka.controller.ReplicationControlManager.
+One module per concern: create_topics, create_partitions, delete_topics, alter_partition,
+elect_leaders, reassign_partitions, replica_directories, broker_effects.
+Source: KIP-500, KIP-631, org.apache.kafka.controller.ReplicationControlManager.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kraftsim.core.decision import Decision, Refusal, Steps
 from kraftsim.core.metadata.alter_partition import AlteredTopic, decide_alter_partition
-from kraftsim.core.metadata.broker_effects import arrival_records, departure_records, shutdown_records, unregistration_records
+from kraftsim.core.metadata.broker_effects import (
+    arrival_records,
+    departure_records,
+    shutdown_records,
+    unregistration_records,
+)
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.cluster_control import ClusterControl
 from kraftsim.core.metadata.config_control import ConfigControl
 from kraftsim.core.metadata.controller_node import EARLY_BEHAVIOR, ReplicationBehavior
-from kraftsim.core.metadata.create_partitions import ExpandedTopic, create_partitions_steps, decide_create_partitions
-from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, create_topics_steps, decide_create_topics
+from kraftsim.core.metadata.create_partitions import (
+    ExpandedTopic,
+    create_partitions_steps,
+    decide_create_partitions,
+)
+from kraftsim.core.metadata.create_topics import (
+    NewTopic,
+    RefusedTopic,
+    create_topics_steps,
+    decide_create_topics,
+)
 from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete, decide_delete_topics
-from kraftsim.core.metadata.elect_leaders import ElectedTopic, decide_balance, decide_elect_leaders, decide_unclean_elections, elect_leaders_steps
+from kraftsim.core.metadata.elect_leaders import (
+    ElectedTopic,
+    decide_balance,
+    decide_elect_leaders,
+    decide_unclean_elections,
+    elect_leaders_steps,
+)
 from kraftsim.core.metadata.feature_control import FeatureControl
 from kraftsim.core.metadata.partition_events import partition_events
-from kraftsim.core.metadata.partition_registration import NO_ELIGIBLE_LEADERS, PartitionRegistration, partition_of
-from kraftsim.core.metadata.reassign_partitions import MovedTopic, OngoingMoves, decide_reassignments, ongoing_moves, reassignment_steps
-from kraftsim.core.metadata.replica_directories import AssignedReplicas, decide_assign_replicas, offline_directory_records
+from kraftsim.core.metadata.partition_registration import (
+    NO_ELIGIBLE_LEADERS,
+    PartitionRegistration,
+    partition_of,
+)
+from kraftsim.core.metadata.reassign_partitions import (
+    MovedTopic,
+    OngoingMoves,
+    decide_reassignments,
+    ongoing_moves,
+    reassignment_steps,
+)
+from kraftsim.core.metadata.replica_directories import (
+    AssignedReplicas,
+    decide_assign_replicas,
+    offline_directory_records,
+)
 from kraftsim.core.metadata.replica_placement import RandomSource
 from kraftsim.core.metadata.replication_view import ReplicationView, TopicDefaults
 from kraftsim.core.metadata.topic_table import PartitionKey, TopicTable
@@ -58,10 +94,18 @@ class ReplicationControl:
         behavior: ReplicationBehavior = EARLY_BEHAVIOR,
     ) -> None:
         self._topics = TopicTable(journal)
-        self._view = ReplicationView(topics=self._topics, features=features, cluster=cluster, configs=configs, defaults=defaults, behavior=behavior)
+        self._view = ReplicationView(
+            topics=self._topics,
+            features=features,
+            cluster=cluster,
+            configs=configs,
+            defaults=defaults,
+            behavior=behavior,
+        )
 
-    # Queries ----------------------------------------------------------------------------------------------------------
-    # ----------------------------
+    # Queries
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def topics(self) -> TopicTable:
@@ -80,7 +124,9 @@ class ReplicationControl:
         """Return whether a broker leads any partition."""
         return self._topics.leads_any(broker_id)
 
-    def ongoing_moves(self, asked: Iterable[ListPartitionReassignmentsTopics] | None) -> list[OngoingMoves]:
+    def ongoing_moves(
+        self, asked: Iterable[ListPartitionReassignmentsTopics] | None
+    ) -> list[OngoingMoves]:
         """Return the ongoing reassignments: all (None), or those of some partitions."""
         return ongoing_moves(self._view, asked)
 
@@ -88,61 +134,88 @@ class ReplicationControl:
         """Return the partition events of records that are not replayed yet."""
         return partition_events(records, self._topics)
 
-    # Client requests --------------------------------------------------------------------------------------------------
-    # -----------------------------
+    # Client requests
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
-    def decide_create_topics(self, request: CreateTopicsRequest, rng: RandomSource) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
+    def decide_create_topics(
+        self, request: CreateTopicsRequest, rng: RandomSource
+    ) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
         """Create topics; ids and placement are random."""
         return decide_create_topics(self._view, request, rng)
 
-    def create_topics_steps(self, request: CreateTopicsRequest, rng: RandomSource) -> Steps[Decision[list[NewTopic | RefusedTopic]] | Refusal]:
+    def create_topics_steps(
+        self, request: CreateTopicsRequest, rng: RandomSource
+    ) -> Steps[Decision[list[NewTopic | RefusedTopic]] | Refusal]:
         """Like `decide_create_topics`, in steps."""
         return create_topics_steps(self._view, request, rng)
 
-    def decide_create_partitions(self, request: CreatePartitionsRequest, rng: RandomSource) -> Decision[list[ExpandedTopic]]:
+    def decide_create_partitions(
+        self, request: CreatePartitionsRequest, rng: RandomSource
+    ) -> Decision[list[ExpandedTopic]]:
         """Add partitions; placement is random."""
         return decide_create_partitions(self._view, request, rng)
 
-    def create_partitions_steps(self, request: CreatePartitionsRequest, rng: RandomSource) -> Steps[Decision[list[ExpandedTopic]]]:
+    def create_partitions_steps(
+        self, request: CreatePartitionsRequest, rng: RandomSource
+    ) -> Steps[Decision[list[ExpandedTopic]]]:
         """Like `decide_create_partitions`, in steps."""
         return create_partitions_steps(self._view, request, rng)
 
-    def decide_delete_topics(self, asked: Sequence[TopicToDelete]) -> Decision[list[DeletedTopic]] | Refusal:
+    def decide_delete_topics(
+        self, asked: Sequence[TopicToDelete]
+    ) -> Decision[list[DeletedTopic]] | Refusal:
         """Delete topics."""
         return decide_delete_topics(self._view, asked)
 
-    def decide_elect_leaders(self, request: ElectLeadersRequest) -> Decision[list[ElectedTopic]] | Refusal:
+    def decide_elect_leaders(
+        self, request: ElectLeadersRequest
+    ) -> Decision[list[ElectedTopic]] | Refusal:
         """Elect leaders."""
         return decide_elect_leaders(self._view, request)
 
-    def elect_leaders_steps(self, request: ElectLeadersRequest) -> Steps[Decision[list[ElectedTopic]] | Refusal]:
+    def elect_leaders_steps(
+        self, request: ElectLeadersRequest
+    ) -> Steps[Decision[list[ElectedTopic]] | Refusal]:
         """Like `decide_elect_leaders`, in steps."""
         return elect_leaders_steps(self._view, request)
 
-    def decide_reassignments(self, request: AlterPartitionReassignmentsRequest) -> Decision[list[MovedTopic]]:
+    def decide_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> Decision[list[MovedTopic]]:
         """Start or cancel reassignments."""
         return decide_reassignments(self._view, request)
 
-    def reassignment_steps(self, request: AlterPartitionReassignmentsRequest) -> Steps[Decision[list[MovedTopic]]]:
+    def reassignment_steps(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> Steps[Decision[list[MovedTopic]]]:
         """Like `decide_reassignments`, in steps."""
         return reassignment_steps(self._view, request)
 
-    # Broker requests --------------------------------------------------------------------------------------------------
-    # -----------------------------
+    # Broker requests
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
-    def decide_alter_partition(self, request: AlterPartitionRequest, version: int) -> Decision[list[AlteredTopic]] | Refusal:
+    def decide_alter_partition(
+        self, request: AlterPartitionRequest, version: int
+    ) -> Decision[list[AlteredTopic]] | Refusal:
         """Change ISRs by a leader's AlterPartition request of some version."""
         return decide_alter_partition(self._view, request, version)
 
-    def decide_assign_replicas(self, request: AssignReplicasToDirsRequest) -> Decision[list[list[AssignedReplicas]]] | Refusal:
+    def decide_assign_replicas(
+        self, request: AssignReplicasToDirsRequest
+    ) -> Decision[list[list[AssignedReplicas]]] | Refusal:
         """Assign replicas to directories."""
         return decide_assign_replicas(self._view, request)
 
-    # Controller events ------------------------------------------------------------------------------------------------
-    # -----------------------------
+    # Controller events
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def fence_records(self, broker_id: int) -> list[PartitionChangeRecord]:
-        """Return the changes that remove a broker from leadership, and from every ISR with another member."""
+        """Return the changes that remove a broker from leadership, and from every ISR with another
+        member.
+        """
         return departure_records(self._view, broker_id)
 
     def shutdown_records(self, broker_id: int, *, is_clean: bool) -> list[PartitionChangeRecord]:
@@ -154,11 +227,17 @@ class ReplicationControl:
         return unregistration_records(self._view, broker_id)
 
     def unfence_records(self, broker_id: int) -> list[PartitionChangeRecord]:
-        """Return the changes that elect a leader for leaderless partitions when a broker is unfenced."""
+        """Return the changes that elect a leader for leaderless partitions when a broker is
+        unfenced.
+        """
         return arrival_records(self._view, broker_id)
 
-    def offline_directory_records(self, broker: BrokerRegistration, offline: Collection[bytes]) -> list[Message]:
-        """Return the changes for the replicas in a broker's offline directories; none if they were applied before."""
+    def offline_directory_records(
+        self, broker: BrokerRegistration, offline: Collection[bytes]
+    ) -> list[Message]:
+        """Return the changes for the replicas in a broker's offline directories; none if they were
+        applied before.
+        """
         return offline_directory_records(self._view, broker, offline)
 
     def decide_balance(self) -> Decision[bool]:
@@ -166,11 +245,14 @@ class ReplicationControl:
         return decide_balance(self._view)
 
     def decide_unclean_elections(self) -> Decision[bool]:
-        """Elect unclean leaders where no other replica is left; the result is whether there may be more."""
+        """Elect unclean leaders where no other replica is left; the result is whether there may be
+        more.
+        """
         return decide_unclean_elections(self._view)
 
-    # Replay -----------------------------------------------------------------------------------------------------------
-    # ----------------------------
+    # Replay
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def replay_topic(self, record: TopicRecord) -> None:
         """Replay a topic."""
@@ -184,7 +266,9 @@ class ReplicationControl:
         """Replay a change of a partition."""
         key = (record.topic_id, record.partition_id)
         partition = self._topics.partition(key)
-        assert partition is not None, f"partition {uuid_text(record.topic_id)}-{record.partition_id} does not exist"
+        assert partition is not None, (
+            f"partition {uuid_text(record.topic_id)}-{record.partition_id} does not exist"
+        )
         self._topics.put_partition(key, partition.changed_by(record))
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> None:
@@ -194,7 +278,11 @@ class ReplicationControl:
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
         """Replay the clearing of eligible leader replicas: of one topic, or of all."""
         named = self._topics.topic_named(record.topic_name)
-        for topic in self._topics.topics() if not record.topic_name else [named] if named is not None else []:
+        for topic in (
+            self._topics.topics() if not record.topic_name else [named] if named is not None else []
+        ):
             for number, partition in list(topic.partitions.items()):
                 if partition.eligible_leader_replicas or partition.last_known_elr:
-                    self._topics.put_partition((topic.topic_id, number), partition.changed_by(NO_ELIGIBLE_LEADERS))
+                    self._topics.put_partition(
+                        (topic.topic_id, number), partition.changed_by(NO_ELIGIBLE_LEADERS)
+                    )

@@ -1,6 +1,9 @@
-"""SCRAM credentials: alteration and description. The server stores two derived keys, never the password.
+"""SCRAM credentials: alteration and description.
 
-Source: KIP-554, KIP-900, RFC 5802, org.apache.kafka.controller.ScramControlManager, org.apache.kafka.image.ScramImage.
+The server stores two derived keys, never the password.
+
+Source: KIP-554, KIP-900, RFC 5802, org.apache.kafka.controller.ScramControlManager,
+org.apache.kafka.image.ScramImage.
 """
 
 import hashlib
@@ -14,7 +17,9 @@ from kraftsim.core.metadata.metadata_level import MetadataLevel
 from kraftsim.core.metadata.registries import Registries
 from kraftsim.events.metadata import ScramCredentialChanged
 from protocol.errors import ErrorCode
-from protocol.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from protocol.messages.k50_describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
 from protocol.messages.k51_alter_user_scram_credentials import (
     SCRAM_SHA_256,
     SCRAM_SHA_512,
@@ -28,8 +33,12 @@ from protocol.schema import Message
 
 HASHES: Final = {SCRAM_SHA_256: hashlib.sha256, SCRAM_SHA_512: hashlib.sha512}
 ITERATIONS: Final = (4096, 16384)
-TWICE: Final = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
-TOO_OLD: Final = Refusal(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
+TWICE: Final = Refusal(
+    ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+)
+TOO_OLD: Final = Refusal(
+    ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM"
+)
 
 Results: TypeAlias = list[tuple[str, Refusal | None]]
 Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
@@ -43,12 +52,16 @@ class DescribedCredentials:
     credentials: tuple[tuple[int, int], ...]
 
 
-def decide_alter_credentials(registries: Registries, level: MetadataLevel, request: AlterUserScramCredentialsRequest) -> Decision[Results]:
+def decide_alter_credentials(
+    registries: Registries, level: MetadataLevel, request: AlterUserScramCredentialsRequest
+) -> Decision[Results]:
     """Upsert or delete credentials; one result per user, successful ones first."""
     return whole(alter_credentials_steps(registries, level, request))
 
 
-def alter_credentials_steps(registries: Registries, level: MetadataLevel, request: AlterUserScramCredentialsRequest) -> Steps[Decision[Results]]:
+def alter_credentials_steps(
+    registries: Registries, level: MetadataLevel, request: AlterUserScramCredentialsRequest
+) -> Steps[Decision[Results]]:
     """Like `decide_alter_credentials`, in steps."""
     changes: dict[str, Change] = {}
     refused: dict[str, Refusal] = {}
@@ -72,27 +85,42 @@ def alter_credentials_steps(registries: Registries, level: MetadataLevel, reques
             yield
         records.append(_record(change))
     facts = tuple(
-        ScramCredentialChanged(user=change.name, mechanism=change.mechanism, is_removed=isinstance(change, ScramCredentialDeletion))
+        ScramCredentialChanged(
+            user=change.name,
+            mechanism=change.mechanism,
+            is_removed=isinstance(change, ScramCredentialDeletion),
+        )
         for change in changes.values()
     )
     return Decision(records, [*((user, None) for user in changes), *refused.items()], facts)
 
 
-def describe_credentials(registries: Registries, request: DescribeUserScramCredentialsRequest) -> list[DescribedCredentials | tuple[str, Refusal]]:
+def describe_credentials(
+    registries: Registries, request: DescribeUserScramCredentialsRequest
+) -> list[DescribedCredentials | tuple[str, Refusal]]:
     """Return the credentials of the named users, or of all users."""
     found: dict[str, list[tuple[int, int]]] = {}
     for record in registries.scram_credentials.records():
         found.setdefault(record.name, []).append((record.mechanism, record.iterations))
-    asked = Counter(user.name for user in request.users) if request.users else Counter(sorted(found))
+    asked = (
+        Counter(user.name for user in request.users) if request.users else Counter(sorted(found))
+    )
     return [_described(user, times, found.get(user)) for user, times in asked.items()]
 
 
-def _described(user: str, times: int, credentials: list[tuple[int, int]] | None) -> DescribedCredentials | tuple[str, Refusal]:
+def _described(
+    user: str, times: int, credentials: list[tuple[int, int]] | None
+) -> DescribedCredentials | tuple[str, Refusal]:
     if times > 1:
-        why = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        why = (
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        )
         return user, Refusal(ErrorCode.DUPLICATE_RESOURCE, why)
     if credentials is None:
-        return user, Refusal(ErrorCode.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {user}")
+        return user, Refusal(
+            ErrorCode.RESOURCE_NOT_FOUND,
+            f"Attempt to describe a user credential that does not exist: {user}",
+        )
     return DescribedCredentials(user, tuple(credentials))
 
 
@@ -103,10 +131,20 @@ def _refuse(registries: Registries, change: Change) -> Refusal | None:
         return Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, ScramCredentialDeletion):
         is_known = registries.scram_credentials.get((change.name, change.mechanism)) is not None
-        return None if is_known else Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+        return (
+            None
+            if is_known
+            else Refusal(
+                ErrorCode.RESOURCE_NOT_FOUND,
+                "Attempt to delete a user credential that does not exist",
+            )
+        )
     if ITERATIONS[0] <= change.iterations <= ITERATIONS[1]:
         return None
-    return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations" if change.iterations < ITERATIONS[0] else "Too many iterations")
+    return Refusal(
+        ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        "Too few iterations" if change.iterations < ITERATIONS[0] else "Too many iterations",
+    )
 
 
 def _record(change: Change) -> UserScramCredentialRecord | RemoveUserScramCredentialRecord:

@@ -1,6 +1,7 @@
 """The metadata image as snapshot records: the contents between header and footer.
 
-Replaying them gives the same image without its history. Of producer id blocks only the end of the last one is kept, with broker id -1.
+Replaying them gives the same image without its history. Of producer id blocks only the end of the
+last one is kept, with broker id -1.
 Source: org.apache.kafka.image.MetadataImage.write, KIP-630.
 """
 
@@ -22,9 +23,14 @@ UNKNOWN_ID: Final = -1
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[Message]:
-    """Yield records in Kafka's order. The image must not change meanwhile, and must not be in a metadata transaction."""
+    """Yield records in Kafka's order.
+
+    The image must not change meanwhile, and must not be in a metadata transaction.
+    """
     assert not image.is_in_transaction, "no snapshot in a metadata transaction"
-    return chain(_features(image), _cluster(image), _topics(image), _configs(image), _registries(image))
+    return chain(
+        _features(image), _cluster(image), _topics(image), _configs(image), _registries(image)
+    )
 
 
 def _features(image: MetadataImage) -> Iterator[Message]:
@@ -48,20 +54,26 @@ def _topics(image: MetadataImage) -> Iterator[Message]:
     for topic in image.topics():
         yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for number in sorted(topic.partitions):
-            yield partition_record(topic.topic_id, number, topic.partitions[number], image.metadata_level)
+            yield partition_record(
+                topic.topic_id, number, topic.partitions[number], image.metadata_level
+            )
 
 
 def _configs(image: MetadataImage) -> Iterator[Message]:
     for (resource_type, resource_name), configs in image.configs():
         for name, value in sorted(configs.items()):
-            yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+            yield ConfigRecord(
+                resource_type=resource_type, resource_name=resource_name, name=name, value=value
+            )
 
 
 def _registries(image: MetadataImage) -> Iterator[Message]:
     registries = image.registries
     yield from registries.quotas.records()
     if image.next_producer_id is not None:
-        yield ProducerIdsRecord(broker_id=UNKNOWN_ID, broker_epoch=UNKNOWN_ID, next_producer_id=image.next_producer_id)
+        yield ProducerIdsRecord(
+            broker_id=UNKNOWN_ID, broker_epoch=UNKNOWN_ID, next_producer_id=image.next_producer_id
+        )
     yield from registries.access_rules.records()
     yield from registries.scram_credentials.records()
     yield from registries.delegation_tokens.records()

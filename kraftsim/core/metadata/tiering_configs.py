@@ -1,6 +1,7 @@
 """Validation of topic configurations for tiered storage. The error messages are Kafka's.
 
-Source: org.apache.kafka.storage.internals.log.LogConfig (validateTopicLogConfigValues), KIP-405, KIP-950.
+Source: org.apache.kafka.storage.internals.log.LogConfig (validateTopicLogConfigValues), KIP-405,
+KIP-950.
 """
 
 from collections.abc import Mapping
@@ -17,25 +18,39 @@ AS_THE_WHOLE: Final = -2
 WITHOUT_LIMIT: Final = -1
 NOT_COMPACTED: Final = "Remote log storage is unsupported for the compacted topics"
 NOT_TURNED_OFF: Final = (
-    "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and turn to read only, please set "
-    "`remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable remote storage and delete all remote data, please set "
+    "It is invalid to disable remote storage without deleting remote data. If you want to keep "
+    "the remote data and turn to read only, please set "
+    "`remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable remote "
+    "storage and delete all remote data, please set "
     "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
 )
 NOT_IDENTICAL: Final = (
-    "When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` must be set to the identical value because "
-    "there will be no more logs copied to the remote storage."
+    "When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and "
+    "`retention.{unit}` must be set to the identical value because there will be no more logs "
+    "copied to the remote storage."
 )
 
 
-def complaint_about_tiering(effective: Mapping[str, str], broker_settings: Mapping[str, str], was_tiered: bool = False) -> str | None:
-    """Return the error of a topic's effective configurations, or None. `was_tiered`: whether it is tiered so far."""
+def complaint_about_tiering(
+    effective: Mapping[str, str], broker_settings: Mapping[str, str], was_tiered: bool = False
+) -> str | None:
+    """Return the error of a topic's effective configurations, or None.
+
+    `was_tiered`: whether it is tiered so far.
+    """
     if not is_true(effective, "remote.storage.enable"):
-        return NOT_TURNED_OFF if was_tiered and not is_true(effective, "remote.log.delete.on.disable") else None
+        return (
+            NOT_TURNED_OFF
+            if was_tiered and not is_true(effective, "remote.log.delete.on.disable")
+            else None
+        )
     if not is_true(broker_settings, SYSTEM_ENABLE):
         return NO_TIERED_STORAGE
     if "compact" in effective["cleanup.policy"].lower():
         return NOT_COMPACTED
-    complaint = _complaint_about_retention(effective, "bytes") or _complaint_about_retention(effective, "ms")
+    complaint = _complaint_about_retention(effective, "bytes") or _complaint_about_retention(
+        effective, "ms"
+    )
     if complaint is not None or not is_true(effective, "remote.log.copy.disable"):
         return complaint
     for unit in ("bytes", "ms"):

@@ -1,4 +1,7 @@
-"""Validation of topic names.   Source: org.apache.kafka.common.internals.Topic, ReplicationControlManager.validateNewTopicNames."""
+"""Validation of topic names.
+
+Source: org.apache.kafka.common.internals.Topic, ReplicationControlManager.validateNewTopicNames.
+"""
 
 import re
 from typing import Final
@@ -16,12 +19,21 @@ def why_name_is_invalid(name: str) -> str | None:
     if name in (".", ".."):
         return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > NAME_LENGTH_MAX:
-        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+        return (
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed "
+            f"length {NAME_LENGTH_MAX}"
+        )
     if _LEGAL.fullmatch(name) is None:
-        return f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
     return None
 
 
 def unified_name(name: str) -> str | None:
-    """Return the name in metrics, where '.' and '_' are the same; None for a name without them. Two topics must not collide there."""
+    """Return the name in metrics, where '.' and '_' are the same; None for a name without them.
+
+    Two topics must not collide there.
+    """
     return name.replace(".", "_") if "." in name or "_" in name else None

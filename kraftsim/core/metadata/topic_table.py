@@ -1,7 +1,9 @@
-"""The topics and partitions of a controller, with indexes by name, id, ISR member, leader, and leaderless partitions.
+"""The topics and partitions of a controller, with indexes by name, id, ISR member, leader, and
+leaderless partitions.
 
-All of it is revertible. With the indexes a broker state change does not visit all partitions; they are iterated in the order of topic id and
-partition, independent of insertion.   Source: ReplicationControlManager, org.apache.kafka.controller.BrokersToIsrs.
+All of it is revertible. With the indexes a broker state change does not visit all partitions; they
+are iterated in the order of topic id and partition, independent of insertion.
+Source: ReplicationControlManager, org.apache.kafka.controller.BrokersToIsrs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,8 +50,9 @@ class TopicTable:
         self.partition_count = 0
         """The number of partitions of all topics."""
 
-    # Queries ----------------------------------------------------------------------------------------------------------
-    # ----------------------------
+    # Queries
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def topic_id(self, name: str) -> bytes | None:
         """Return the id of a topic, or None."""
@@ -121,8 +124,9 @@ class TopicTable:
         """Whether the leader of any partition is not the preferred replica."""
         return bool(self._imbalanced)
 
-    # Changes ----------------------------------------------------------------------------------------------------------
-    # ----------------------------
+    # Changes
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def add_topic(self, name: str, topic_id: bytes) -> None:
         """Add a topic without partitions."""
@@ -163,7 +167,9 @@ class TopicTable:
             partitions[key[1]] = partition
             self._enter(key, partition)
 
-    def _link(self, name: str, topic_id: bytes, partitions: dict[int, PartitionRegistration]) -> None:
+    def _link(
+        self, name: str, topic_id: bytes, partitions: dict[int, PartitionRegistration]
+    ) -> None:
         self._ids[name] = topic_id
         self._topics[topic_id] = Topic(name, topic_id, partitions)
         self._partitions[topic_id] = partitions

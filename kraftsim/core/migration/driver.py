@@ -1,7 +1,9 @@
-"""The migration driver: the steps of a controller that migrates a cluster from ZooKeeper, and keeps ZooKeeper in sync until the end of the migration.
+"""The migration driver: the steps of a controller that migrates a cluster from ZooKeeper, and keeps
+ZooKeeper in sync until the end of the migration.
 
-A state machine: an event goes in, effects come out, and the result of an effect comes in as the next event before any other. Every controller has
-a driver; the leader's is active. A failed effect is retried at the next poll.
+A state machine: an event goes in, effects come out, and the result of an effect comes in as the
+next event before any other. Every controller has a driver; the leader's is active. A failed effect
+is retried at the next poll.
 Source: KIP-866, org.apache.kafka.metadata.migration.KRaftMigrationDriver of 3.9.
 """
 
@@ -25,7 +27,9 @@ UNKNOWN_ID: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A controller's leadership state in ZooKeeper: /migration with its version, and the /controller_epoch that it wrote, with its version."""
+    """A controller's leadership state in ZooKeeper: /migration with its version, and the
+    /controller_epoch that it wrote, with its version.
+    """
 
     znode: MigrationZnode = field(default_factory=MigrationZnode)
     migration_version: int = NOT_CLAIMED
@@ -34,7 +38,9 @@ class Claim:
 
     @property
     def is_copy_complete(self) -> bool:
-        """Whether the first copy is complete: /migration has the log offset that ZooKeeper is in sync with."""
+        """Whether the first copy is complete: /migration has the log offset that ZooKeeper is in
+        sync with.
+        """
         return self.znode.kraft_metadata_offset > 0
 
     @property
@@ -49,17 +55,27 @@ class Claim:
 
     def led_by(self, controller_id: int, controller_epoch: int) -> "Claim":
         """Return the state of a new leader: /controller is not claimed yet."""
-        znode = replace(self.znode, kraft_controller_id=controller_id, kraft_controller_epoch=controller_epoch)
-        return replace(self, znode=znode, controller_epoch=NOT_CLAIMED, controller_epoch_version=NOT_CLAIMED)
+        znode = replace(
+            self.znode, kraft_controller_id=controller_id, kraft_controller_epoch=controller_epoch
+        )
+        return replace(
+            self, znode=znode, controller_epoch=NOT_CLAIMED, controller_epoch_version=NOT_CLAIMED
+        )
 
     def in_step(self, offset: int, epoch: int) -> "Claim":
         """Return the state with ZooKeeper in sync up to an offset."""
-        return replace(self, znode=replace(self.znode, kraft_metadata_offset=offset, kraft_metadata_epoch=epoch))
+        return replace(
+            self,
+            znode=replace(self.znode, kraft_metadata_offset=offset, kraft_metadata_epoch=epoch),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The committed log has reached an offset. `why_not_ready`: why the controllers are not ready, or None."""
+    """The committed log has reached an offset.
+
+    `why_not_ready`: why the controllers are not ready, or None.
+    """
 
     offset: int
     epoch: int
@@ -93,7 +109,9 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokersSeen:
-    """The brokers in ZooKeeper, and those with partition assignments there; the latter are None while the former are incomplete."""
+    """The brokers in ZooKeeper, and those with partition assignments there; the latter are None
+    while the former are incomplete.
+    """
 
     registered: frozenset[int]
     assigned: frozenset[int] | None
@@ -127,12 +145,25 @@ class BrokersInformed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """ZooKeeper refused a write, or is not reachable; nothing was done, or the result is unknown."""
+    """ZooKeeper refused a write, or is not reachable; nothing was done, or the result is
+    unknown.
+    """
 
     why: str
 
 
-DriverEvent: TypeAlias = Polled | Recovered | LeaderChanged | Published | BrokersSeen | Claimed | Copied | InStep | BrokersInformed | Failed
+DriverEvent: TypeAlias = (
+    Polled
+    | Recovered
+    | LeaderChanged
+    | Published
+    | BrokersSeen
+    | Claimed
+    | Copied
+    | InStep
+    | BrokersInformed
+    | Failed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +180,10 @@ class Recover:
 
 @dataclass(frozen=True, slots=True)
 class LookForBrokers:
-    """Read the brokers in ZooKeeper: BrokersSeen. The assignments are read only if all brokers are among `migrating`."""
+    """Read the brokers in ZooKeeper: BrokersSeen.
+
+    The assignments are read only if all brokers are among `migrating`.
+    """
 
     migrating: frozenset[int]
 
@@ -184,7 +218,9 @@ class SendRpcsToBrokers:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """Write the changes (or, after a snapshot, all metadata) to ZooKeeper, update /migration, and send requests to the brokers: InStep."""
+    """Write the changes (or, after a snapshot, all metadata) to ZooKeeper, update /migration, and
+    send requests to the brokers: InStep.
+    """
 
     claim: Claim
     is_snapshot: bool
@@ -197,16 +233,29 @@ class EmitEvent:
     event: Event
 
 
-DriverEffect: TypeAlias = PollAfter | Recover | LookForBrokers | ClaimController | CopyToLog | Sync | SendRpcsToBrokers | Mirror | EmitEvent
+DriverEffect: TypeAlias = (
+    PollAfter
+    | Recover
+    | LookForBrokers
+    | ClaimController
+    | CopyToLog
+    | Sync
+    | SendRpcsToBrokers
+    | Mirror
+    | EmitEvent
+)
 
 
 class MigrationDriver:
     """The driver of one controller.
 
-    `draw` returns numbers from 0 to 1, for the poll jitter; `state_before` is the log's state until all is copied.
+    `draw` returns numbers from 0 to 1, for the poll jitter; `state_before` is the log's state until
+    all is copied.
     """
 
-    def __init__(self, node_id: int, draw: Callable[[], float], *, state_before: int = PRE_MIGRATION) -> None:
+    def __init__(
+        self, node_id: int, draw: Callable[[], float], *, state_before: int = PRE_MIGRATION
+    ) -> None:
         self.state = DriverState.UNINITIALIZED
         self.claim = Claim()
         self._node_id = node_id
@@ -220,7 +269,9 @@ class MigrationDriver:
         self._is_begun = False
         """Whether another controller had claimed the cluster before this one became leader."""
         self._is_behind = False
-        """Whether a write to ZooKeeper failed after the log had advanced: everything has to be compared again."""
+        """Whether a write to ZooKeeper failed after the log had advanced: everything has to be
+        compared again.
+        """
 
     @property
     def leads(self) -> bool:
@@ -248,9 +299,13 @@ class MigrationDriver:
             case InStep(claim):
                 self.claim = claim
                 self._is_behind = False
-                return self._enter_from(DriverState.SYNC_KRAFT_TO_ZK, DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM)
+                return self._enter_from(
+                    DriverState.SYNC_KRAFT_TO_ZK, DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM
+                )
             case BrokersInformed():
-                return self._enter_from(DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM, DriverState.DUAL_WRITE)
+                return self._enter_from(
+                    DriverState.KRAFT_CONTROLLER_TO_BROKER_COMM, DriverState.DUAL_WRITE
+                )
             case Failed(why):
                 self._is_behind = self._is_behind or self.state.mirrors
                 return [EmitEvent(MigrationWaits(state=self.state.value, reason=why))]
@@ -261,7 +316,8 @@ class MigrationDriver:
         before, done = self.state, self._act()
         return done if self.state is not before else [*done, self._following_poll()]
 
-    # Actions of a state -----------------------------------------------------------------------------------------------------------------------
+    # Actions of a state
+    # ----------------------------------------------------------------------------------------------
 
     def _act(self) -> list[DriverEffect]:
         match self.state:
@@ -300,25 +356,37 @@ class MigrationDriver:
         match self._recorded_state(news):
             case state if state == PRE_MIGRATION:
                 if news.why_not_ready is not None:
-                    return [EmitEvent(MigrationWaits(state=self.state.value, reason=news.why_not_ready))]
+                    return [
+                        EmitEvent(MigrationWaits(state=self.state.value, reason=news.why_not_ready))
+                    ]
                 if (why_not := self.why_not_ours()) is not None:
-                    return [EmitEvent(MigrationWaits(state=self.state.value, reason=why_not)), Recover()]
+                    return [
+                        EmitEvent(MigrationWaits(state=self.state.value, reason=why_not)),
+                        Recover(),
+                    ]
                 return self._enter(DriverState.WAIT_FOR_BROKERS)
             case state if state == MIGRATION:
-                # The former leader may have stopped with its copy in the log, but not recorded in /migration (Kafka never continues from there).
+                # The former leader may have stopped with its copy in the log, but not recorded in
+                # /migration (Kafka never continues from there).
                 continues = self.claim.is_copy_complete or self._is_begun
-                return self._enter(DriverState.BECOME_CONTROLLER if continues else DriverState.INACTIVE)
+                return self._enter(
+                    DriverState.BECOME_CONTROLLER if continues else DriverState.INACTIVE
+                )
             case state:
                 assert state in (NONE, POST_MIGRATION), f"invalid migration state {state}"
                 return self._enter(DriverState.INACTIVE)
 
     def _recorded_state(self, news: Published) -> int:
-        """Return the log's migration state. 3.4 writes the same before and after the copy: there /migration tells them apart."""
+        """Return the log's migration state.
+
+        3.4 writes the same before and after the copy: there /migration tells them apart.
+        """
         is_early = news.migration_state == self._state_before and not self.claim.is_copy_complete
         return PRE_MIGRATION if is_early else news.migration_state
 
     def why_not_ours(self) -> str | None:
-        """Return why /migration cannot belong to this quorum, or None: its copy is complete, but the log has none.
+        """Return why /migration cannot belong to this quorum, or None: its copy is complete, but
+        the log has none.
 
         Apache Kafka continues, and brings ZooKeeper in line with the log: all topics are deleted.
         """
@@ -326,15 +394,26 @@ class MigrationDriver:
             return None
         offset = self.claim.znode.kraft_metadata_offset
         if not self._has_seen_all():
-            return f"/migration has a completed copy up to offset {offset}, which this log has not reached"
-        return f"/migration has a completed copy up to offset {offset}, but this log has none: it is from another quorum; delete /migration to start"
+            return (
+                f"/migration has a completed copy up to offset {offset}, which this log has not "
+                "reached"
+            )
+        return (
+            f"/migration has a completed copy up to offset {offset}, but this log has none: it "
+            "is from another quorum; delete /migration to start"
+        )
 
     def _look_for_brokers(self) -> list[DriverEffect]:
         if self._news is None or not self._news.has_brokers:
-            return [EmitEvent(MigrationWaits(state=self.state.value, reason="no brokers are known to KRaft"))]
+            return [
+                EmitEvent(
+                    MigrationWaits(state=self.state.value, reason="no brokers are known to KRaft")
+                )
+            ]
         return [LookForBrokers(self._news.migrating_brokers)]
 
-    # Events -----------------------------------------------------------------------------------------------------------------------------------
+    # Events
+    # ----------------------------------------------------------------------------------------------
 
     def _on_recovered(self, claim: Claim) -> list[DriverEffect]:
         """Start, or, as a new leader, continue with the state that was read."""
@@ -359,7 +438,9 @@ class MigrationDriver:
             return []
         self._must_recover = self.leads
         self._is_behind = False
-        resting = self._enter(DriverState.INACTIVE) if self.state is not DriverState.INACTIVE else []
+        resting = (
+            self._enter(DriverState.INACTIVE) if self.state is not DriverState.INACTIVE else []
+        )
         return [*resting, *self._act_soon()]
 
     def _on_published(self, news: Published) -> list[DriverEffect]:
@@ -368,18 +449,30 @@ class MigrationDriver:
             return []
         if not self.state.mirrors:
             moves = before is None or before.migration_state != news.migration_state
-            return self._act_soon() if news.brokers_changed or moves or self.state is DriverState.SYNC_KRAFT_TO_ZK else []
+            return (
+                self._act_soon()
+                if news.brokers_changed or moves or self.state is DriverState.SYNC_KRAFT_TO_ZK
+                else []
+            )
         if not self._has_seen_all():
             return []
         return [Mirror(self.claim, is_snapshot=news.is_snapshot or self._is_behind)]
 
-    def _on_brokers(self, registered: frozenset[int], assigned: frozenset[int] | None) -> list[DriverEffect]:
+    def _on_brokers(
+        self, registered: frozenset[int], assigned: frozenset[int] | None
+    ) -> list[DriverEffect]:
         if self.state is not DriverState.WAIT_FOR_BROKERS or self._news is None:
             return []
         wanted = registered | (assigned or frozenset())
         missing = sorted(wanted - self._news.migrating_brokers)
         if not registered:
-            return [EmitEvent(MigrationWaits(state=self.state.value, reason="no brokers are registered in ZooKeeper"))]
+            return [
+                EmitEvent(
+                    MigrationWaits(
+                        state=self.state.value, reason="no brokers are registered in ZooKeeper"
+                    )
+                )
+            ]
         if missing or assigned is None:
             why = f"brokers {', '.join(map(str, missing))} have not registered with KRaft"
             return [EmitEvent(MigrationWaits(state=self.state.value, reason=why))]
@@ -392,22 +485,37 @@ class MigrationDriver:
         return self._enter(self.after_claim())
 
     def after_claim(self) -> DriverState:
-        """Return the state after the claim: the copy, or if it is complete the full comparison (KAFKA-15010)."""
+        """Return the state after the claim: the copy, or if it is complete the full comparison
+        (KAFKA-15010).
+        """
         is_in_log = self._news is not None and self._news.migration_state == MIGRATION
-        return DriverState.SYNC_KRAFT_TO_ZK if self.claim.is_copy_complete or is_in_log else DriverState.ZK_MIGRATION
+        return (
+            DriverState.SYNC_KRAFT_TO_ZK
+            if self.claim.is_copy_complete or is_in_log
+            else DriverState.ZK_MIGRATION
+        )
 
-    # Transitions ------------------------------------------------------------------------------------------------------------------------------
+    # Transitions
+    # ----------------------------------------------------------------------------------------------
 
     def _has_seen_all(self) -> bool:
-        """Whether the image has all records that ZooKeeper has. Inside a metadata transaction nothing is published."""
-        return self._news is not None and (self._news.offset, self._news.epoch) >= self.claim.in_step_until
+        """Whether the image has all records that ZooKeeper has.
+
+        Inside a metadata transaction nothing is published.
+        """
+        return (
+            self._news is not None
+            and (self._news.offset, self._news.epoch) >= self.claim.in_step_until
+        )
 
     def _enter_from(self, expected: DriverState, following: DriverState) -> list[DriverEffect]:
         return self._enter(following) if self.state is expected else []
 
     def _enter(self, following: DriverState) -> list[DriverEffect]:
         """Transition to another state, and run its action at once."""
-        assert following in NEXT[self.state], f"invalid driver transition from {self.state.value} to {following.value}"
+        assert following in NEXT[self.state], (
+            f"invalid driver transition from {self.state.value} to {following.value}"
+        )
         moved = MigrationDriverMoved(from_state=self.state.value, to_state=following.value)
         self.state = following
         self._polls = 0

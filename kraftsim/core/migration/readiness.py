@@ -1,6 +1,7 @@
 """Readiness of the controllers for a migration: all of them must have it enabled.
 
-Up to 3.6 the leader asks them: each reports it in its ApiVersions response. Since 3.7 they report it in their registration.
+Up to 3.6 the leader asks them: each reports it in its ApiVersions response. Since 3.7 they report
+it in their registration.
 Source: org.apache.kafka.controller.QuorumFeatures of 3.4 to 3.9, KIP-866, KIP-919.
 """
 
@@ -10,8 +11,12 @@ from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
 
 
-def why_not_asked_ready(image: MetadataImage, others: Iterable[int], said: Callable[[int], bool | None]) -> str | None:
-    """Return why a migration cannot start by the other controllers' ApiVersions responses, or None: up to 3.6."""
+def why_not_asked_ready(
+    image: MetadataImage, others: Iterable[int], said: Callable[[int], bool | None]
+) -> str | None:
+    """Return why a migration cannot start by the other controllers' ApiVersions responses, or None:
+    up to 3.6.
+    """
     level = image.metadata_level
     if not level.has_migration_state:
         return f"The metadata.version too low at {METADATA_VERSIONS[level.level].name}"
@@ -20,11 +25,16 @@ def why_not_asked_ready(image: MetadataImage, others: Iterable[int], said: Calla
     if missing:
         return f"Missing apiVersion from nodes: {missing}"
     unready = [controller_id for controller_id, answer in answers.items() if not answer]
-    return f"Nodes don't enable `zookeeper.metadata.migration.enable`: {unready}" if unready else None
+    return (
+        f"Nodes don't enable `zookeeper.metadata.migration.enable`: {unready}" if unready else None
+    )
 
 
 def why_not_ready(image: MetadataImage, quorum_ids: Iterable[int]) -> str | None:
-    """Return why a migration cannot start, or None. Below 3.7-IV0 controllers do not register, and nothing is known of them."""
+    """Return why a migration cannot start, or None.
+
+    Below 3.7-IV0 controllers do not register, and nothing is known of them.
+    """
     level = image.metadata_level
     if not level.has_migration_state:
         return f"The metadata.version too low at {METADATA_VERSIONS[level.level].name}"

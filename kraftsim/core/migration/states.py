@@ -1,6 +1,7 @@
 """The states of the migration driver, and the valid transitions.
 
-Source: KIP-866, org.apache.kafka.metadata.migration.{MigrationDriverState, KRaftMigrationDriver.isValidStateChange} of 3.9.
+Source: KIP-866, org.apache.kafka.metadata.migration.{MigrationDriverState,
+KRaftMigrationDriver.isValidStateChange} of 3.9.
 """
 
 from collections.abc import Mapping

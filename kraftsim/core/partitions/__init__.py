@@ -1,1 +1,4 @@
-"""A partition on its leader and followers: appends, offsets, segments, and visibility to readers.   Source: kafka.cluster.Partition."""
+"""A partition on its leader and followers: appends, offsets, segments, and visibility to readers.
+
+Source: kafka.cluster.Partition.
+"""

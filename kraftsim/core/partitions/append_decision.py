@@ -5,12 +5,28 @@ from protocol.batches import RecordBatch, crc_of
 
 
 class AppendDecision:
-    """A batch with its offsets. Write `chunks()`, then call `apply_append`; no other append may come in between."""
+    """A batch with its offsets.
 
-    __slots__ = ("_stamped", "append_timestamp", "batch", "first_offset", "last_offset", "leader_epoch", "marker")
+    Write `chunks()`, then call `apply_append`; no other append may come in between.
+    """
+
+    __slots__ = (
+        "_stamped",
+        "append_timestamp",
+        "batch",
+        "first_offset",
+        "last_offset",
+        "leader_epoch",
+        "marker",
+    )
 
     def __init__(
-        self, batch: RecordBatch, first_offset: int, leader_epoch: int, append_timestamp: int | None, marker: EndMarker | None = None
+        self,
+        batch: RecordBatch,
+        first_offset: int,
+        leader_epoch: int,
+        append_timestamp: int | None,
+        marker: EndMarker | None = None,
     ) -> None:
         self.batch = batch
         self.marker = marker
@@ -20,7 +36,11 @@ class AppendDecision:
         self.leader_epoch = leader_epoch
         self.append_timestamp = append_timestamp
         """The broker's wall clock with LogAppendTime, else None."""
-        self._stamped = None if append_timestamp is None else batch.with_log_append_time(first_offset, leader_epoch, append_timestamp)
+        self._stamped = (
+            None
+            if append_timestamp is None
+            else batch.with_log_append_time(first_offset, leader_epoch, append_timestamp)
+        )
 
     @property
     def max_timestamp(self) -> int:
@@ -35,5 +55,7 @@ class AppendDecision:
 
     @property
     def crc(self) -> int:
-        """The checksum of the batch as it is appended: not the producer's if the broker sets the timestamp."""
+        """The checksum of the batch as it is appended: not the producer's if the broker sets the
+        timestamp.
+        """
         return self.batch.crc if self._stamped is None else crc_of(self._stamped[0])

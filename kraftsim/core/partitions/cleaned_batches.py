@@ -1,9 +1,12 @@
-"""Compaction of single batches: the last record of every key, tombstones and markers for a while, and the last batch of each producer remain.
+"""Compaction of single batches: the last record of every key, tombstones and markers for a while,
+and the last batch of each producer remain.
 
-A batch keeps its base offset, its last offset and its sequences when records are removed: so offsets do not change, and a
-producer whose last batch it is continues its sequences. A tombstone, or the marker of a transaction without remaining
-records, gets a delete horizon when it is first cleaned (KIP-534).
-Source: kafka.log.{Cleaner.{buildOffsetMap, cleanInto}, CleanedTransactionMetadata}, MemoryRecords.filterTo.
+A batch keeps its base offset, its last offset and its sequences when records are removed: so
+offsets do not change, and a producer whose last batch it is continues its sequences. A tombstone,
+or the marker of a transaction without remaining records, gets a delete horizon when it is first
+cleaned (KIP-534).
+Source: kafka.log.{Cleaner.{buildOffsetMap, cleanInto}, CleanedTransactionMetadata},
+MemoryRecords.filterTo.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +28,9 @@ NO_DATA: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class RetainedOfProducer:
-    """What is retained of an active producer: its last data batch, or (`last_data_offset` is -1) a marker of its epoch."""
+    """What is retained of an active producer: its last data batch, or (`last_data_offset` is -1) a
+    marker of its epoch.
+    """
 
     last_data_offset: int
     producer_epoch: int
@@ -33,22 +38,33 @@ class RetainedOfProducer:
 
 def retained_batches_of(entries: Mapping[int, ProducerStateEntry]) -> dict[int, RetainedOfProducer]:
     """Return what is retained of every active producer, by its id."""
-    return {producer_id: RetainedOfProducer(entry.last_offset, entry.producer_epoch) for producer_id, entry in entries.items()}
+    return {
+        producer_id: RetainedOfProducer(entry.last_offset, entry.producer_epoch)
+        for producer_id, entry in entries.items()
+    }
 
 
 class CleanedTransactions:
-    """Tracks transactions through a log: which batches are aborted, and which markers have no records left.
+    """Tracks transactions through a log: which batches are aborted, and which markers have no
+    records left.
 
-    `add` the aborted transactions of a segment before its batches; `kept` returns the aborted ones that still have records.
+    `add` the aborted transactions of a segment before its batches; `kept` returns the aborted ones
+    that still have records.
     """
 
     def __init__(self) -> None:
         self._aborted: list[tuple[int, int, AbortedTransaction]] = []
         self._begun: dict[int, AbortedTransaction] = {}
         self._has_records: set[int] = set()
-        """Producer ids of started aborted transactions with records so far. For membership tests only."""
+        """Producer ids of started aborted transactions with records so far.
+
+        For membership tests only.
+        """
         self._committed: set[int] = set()
-        """Producer ids of started transactions, not aborted ones, with records so far. For membership tests only."""
+        """Producer ids of started transactions, not aborted ones, with records so far.
+
+        For membership tests only.
+        """
         self._kept: list[AbortedTransaction] = []
 
     def add(self, aborted: Iterable[AbortedTransaction]) -> None:
@@ -57,12 +73,16 @@ class CleanedTransactions:
             heappush(self._aborted, (each.first_offset, each.last_offset, each))
 
     def kept(self) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records whose markers were processed since the last call."""
+        """Return the aborted transactions with records whose markers were processed since the last
+        call.
+        """
         kept, self._kept = self._kept, []
         return kept
 
     def may_go(self, batch: RecordBatch) -> bool:
-        """Return whether the next batch is aborted or, for a marker, whether its transaction has no records."""
+        """Return whether the next batch is aborted or, for a marker, whether its transaction has no
+        records.
+        """
         while self._aborted and self._aborted[0][0] <= batch.last_offset:
             aborted = heappop(self._aborted)[2]
             self._begun.setdefault(aborted.producer_id, aborted)
@@ -98,21 +118,37 @@ class CleanedTransactions:
 class KeyScan:
     """Fills the offset map with the last offset of each key, batch by batch."""
 
-    def __init__(self, offsets: OffsetMap, first_offset: int, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(
+        self, offsets: OffsetMap, first_offset: int, aborted: Iterable[AbortedTransaction]
+    ) -> None:
         self._offsets = offsets
         self._first_offset = first_offset
         self._transactions = CleanedTransactions()
         self._transactions.add(aborted)
 
     def take(self, batch: RecordBatch) -> bool:
-        """Process the next batch; False if the map has no room for all of its keys: the scan ends. Raises MalformedBatch."""
+        """Process the next batch; False if the map has no room for all of its keys: the scan ends.
+
+        Raises MalformedBatch.
+        """
         may_go = self._transactions.may_go(batch)
         if not batch.is_control and not may_go:
-            offsets, first_offset, last_offset = self._offsets, self._first_offset, batch.last_offset
+            offsets, first_offset, last_offset = (
+                self._offsets,
+                self._first_offset,
+                batch.last_offset,
+            )
             for record in batch.records():
                 if record.offset > last_offset:
-                    raise MalformedRecord(f"a record at offset {record.offset} in a batch that ends at {last_offset}", batch.position)
-                if record.key is not None and record.offset >= first_offset and not offsets.put(record.key, record.offset):
+                    raise MalformedRecord(
+                        f"a record at offset {record.offset} in a batch that ends at {last_offset}",
+                        batch.position,
+                    )
+                if (
+                    record.key is not None
+                    and record.offset >= first_offset
+                    and not offsets.put(record.key, record.offset)
+                ):
                     return False
         if batch.last_offset >= self._first_offset:
             self._offsets.latest_offset = batch.last_offset
@@ -147,7 +183,9 @@ class CleaningCounts:
 class BatchCleaner:
     """Cleans the batches in order. `now_ms` is the wall clock at the start of the cleaning."""
 
-    def __init__(self, offsets: OffsetMap, *, end_offset: int, now_ms: int, delete_retention_ms: int) -> None:
+    def __init__(
+        self, offsets: OffsetMap, *, end_offset: int, now_ms: int, delete_retention_ms: int
+    ) -> None:
         self.transactions = CleanedTransactions()
         self.counts = CleaningCounts()
         self.lasts: Mapping[int, RetainedOfProducer] = {}
@@ -158,19 +196,36 @@ class BatchCleaner:
         self._horizon_ms = now_ms + delete_retention_ms
 
     def clean(self, batch: RecordBatch) -> bytes | memoryview | None:
-        """Return what is left of the next batch: itself if all of it stays, None if nothing does. Raises MalformedBatch."""
+        """Return what is left of the next batch: itself if all of it stays, None if nothing does.
+
+        Raises MalformedBatch.
+        """
         self.counts.read_bytes += batch.size_bytes
         may_go = self.transactions.may_go(batch)
         is_deletable = may_go
         if batch.is_control:
-            is_deletable = may_go and batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= self._now_ms
+            is_deletable = (
+                may_go
+                and batch.delete_horizon_ms is not None
+                and batch.delete_horizon_ms <= self._now_ms
+            )
         retention = self._retention(batch, is_deletable)
         if retention is Retention.DELETE:
             return None
         all_of_it = list(batch.records())
-        kept = [] if is_deletable else [record for record in all_of_it if batch.is_control or self._stays(batch, record)]
+        kept = (
+            []
+            if is_deletable
+            else [record for record in all_of_it if batch.is_control or self._stays(batch, record)]
+        )
         self.counts.read_records += len(all_of_it)
-        left = self._left(batch, kept, len(kept) == len(all_of_it), owes_horizon=may_go and batch.is_control, retention=retention)
+        left = self._left(
+            batch,
+            kept,
+            len(kept) == len(all_of_it),
+            owes_horizon=may_go and batch.is_control,
+            retention=retention,
+        )
         if left is not None:
             self.counts.kept_records += len(kept)
             self.counts.kept_bytes += len(left)
@@ -196,13 +251,29 @@ class BatchCleaner:
             return True
         if record.key is None or record.offset < self._offsets.last_offset_of(record.key):
             return False
-        return record.value is not None or batch.delete_horizon_ms is None or self._now_ms < batch.delete_horizon_ms
+        return (
+            record.value is not None
+            or batch.delete_horizon_ms is None
+            or self._now_ms < batch.delete_horizon_ms
+        )
 
-    def _left(self, batch: RecordBatch, kept: list[Record], is_whole: bool, *, owes_horizon: bool, retention: Retention) -> bytes | memoryview | None:
+    def _left(
+        self,
+        batch: RecordBatch,
+        kept: list[Record],
+        is_whole: bool,
+        *,
+        owes_horizon: bool,
+        retention: Retention,
+    ) -> bytes | memoryview | None:
         if not kept:
             return build_empty_batch(batch) if retention is Retention.RETAIN_EMPTY else None
         owes_horizon = owes_horizon or any(record.value is None for record in kept)
-        horizon_ms = self._horizon_ms if owes_horizon and batch.delete_horizon_ms is None else batch.delete_horizon_ms
+        horizon_ms = (
+            self._horizon_ms
+            if owes_horizon and batch.delete_horizon_ms is None
+            else batch.delete_horizon_ms
+        )
         if is_whole and horizon_ms == batch.delete_horizon_ms:
             return batch.view()
         _require_order(batch, kept)
@@ -216,16 +287,24 @@ class BatchCleaner:
             compression=batch.compression,
             transactional=batch.is_transactional,
             control=batch.is_control,
-            append_timestamp=batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None,
+            append_timestamp=batch.max_timestamp
+            if batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+            else None,
             delete_horizon_ms=horizon_ms,
             last_offset=batch.last_offset,
         )
 
 
 def _require_order(batch: RecordBatch, records: Iterable[Record]) -> None:
-    """Raise MalformedRecord if a client set arbitrary offset deltas: leaders do not check them, and no batch can be rebuilt with them."""
+    """Raise MalformedRecord if a client set arbitrary offset deltas: leaders do not check them, and
+    no batch can be rebuilt with them.
+    """
     next_offset = batch.base_offset
     for record in records:
         if not next_offset <= record.offset <= batch.last_offset:
-            raise MalformedRecord(f"a record at offset {record.offset} where {next_offset} to {batch.last_offset} would be in order", batch.position)
+            raise MalformedRecord(
+                f"a record at offset {record.offset} where {next_offset} to {batch.last_offset} "
+                "would be in order",
+                batch.position,
+            )
         next_offset = record.offset + 1

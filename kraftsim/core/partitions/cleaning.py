@@ -1,7 +1,10 @@
-"""The log cleaner's choices: the cleanable part of a compacted log, the order of logs, and the grouping of segments.
+"""The log cleaner's choices: the cleanable part of a compacted log, the order of logs, and the
+grouping of segments.
 
-Nothing is cleaned at or above the last stable offset, in the active segment, or younger than min.compaction.lag.ms.
-Source: kafka.log.{LogCleanerManager.{cleanableOffsets, maxCompactionDelay, calculateCleanableBytes}, LogToClean, Cleaner.groupSegmentsBySize}.
+Nothing is cleaned at or above the last stable offset, in the active segment, or younger than
+min.compaction.lag.ms.
+Source: kafka.log.{LogCleanerManager.{cleanableOffsets, maxCompactionDelay,
+calculateCleanableBytes}, LogToClean, Cleaner.groupSegmentsBySize}.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,13 +18,17 @@ SHORT_KEY_BYTES_MAX: Final = 16
 DIGEST_BYTES: Final = 17
 """Longer than any key that is stored itself: a digest cannot equal a key."""
 KEY_COST_BYTES: Final = 160
-"""The memory of an entry in the map: 64 for the key, 32 for the offset, 36 to 72 for the slot in a table that grows by doubling."""
+"""The memory of an entry in the map: 64 for the key, 32 for the offset, 36 to 72 for the slot in a
+table that grows by doubling.
+"""
 NO_OFFSET: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningRules:
-    """cleanup.policy (compact), min.cleanable.dirty.ratio, min and max.compaction.lag.ms, delete.retention.ms, segment.bytes, segment.index.bytes."""
+    """cleanup.policy (compact), min.cleanable.dirty.ratio, min and max.compaction.lag.ms,
+    delete.retention.ms, segment.bytes, segment.index.bytes.
+    """
 
     is_compacted: bool = False
     min_cleanable_ratio: float = 0.5
@@ -34,7 +41,9 @@ class CleaningRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogExtent:
-    """A log as the cleaner's input: start, end and last stable offset, and its segments, the active one last."""
+    """A log as the cleaner's input: start, end and last stable offset, and its segments, the active
+    one last.
+    """
 
     segments: Sequence[Segment]
     log_start_offset: int
@@ -44,7 +53,9 @@ class LogExtent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """The cleanable part of a log: from first_dirty_offset up to end_offset (exclusive), a segment's base offset."""
+    """The cleanable part of a log: from first_dirty_offset up to end_offset (exclusive), a
+    segment's base offset.
+    """
 
     first_dirty_offset: int
     end_offset: int
@@ -63,11 +74,18 @@ class Cleanable:
 
     def is_due(self, rules: CleaningRules) -> bool:
         """Return whether it should be cleaned now."""
-        return (self.is_overdue and self.cleanable_bytes > 0) or self.ratio > rules.min_cleanable_ratio
+        return (
+            self.is_overdue and self.cleanable_bytes > 0
+        ) or self.ratio > rules.min_cleanable_ratio
 
 
-def cleanable(extent: LogExtent, rules: CleaningRules, *, checkpoint_offset: int | None, now_ms: int) -> Cleanable:
-    """Return the cleanable part. `checkpoint_offset` is the end of the last cleaning; `now_ms` is the wall clock."""
+def cleanable(
+    extent: LogExtent, rules: CleaningRules, *, checkpoint_offset: int | None, now_ms: int
+) -> Cleanable:
+    """Return the cleanable part.
+
+    `checkpoint_offset` is the end of the last cleaning; `now_ms` is the wall clock.
+    """
     first_dirty_offset = extent.log_start_offset if checkpoint_offset is None else checkpoint_offset
     has_new_start = not extent.log_start_offset <= first_dirty_offset <= extent.log_end_offset
     if has_new_start:
@@ -76,7 +94,10 @@ def cleanable(extent: LogExtent, rules: CleaningRules, *, checkpoint_offset: int
     dirty = _closed_from(extent.segments, first_dirty_offset)
     uncleanable_offset = min(extent.last_stable_offset, active.base_offset)
     if rules.min_compaction_lag_ms > 0:
-        young = next((each for each in dirty if each.max_timestamp > now_ms - rules.min_compaction_lag_ms), None)
+        young = next(
+            (each for each in dirty if each.max_timestamp > now_ms - rules.min_compaction_lag_ms),
+            None,
+        )
         if young is not None:
             uncleanable_offset = min(uncleanable_offset, young.base_offset)
     uncleanable_offset = max(uncleanable_offset, first_dirty_offset)
@@ -86,8 +107,12 @@ def cleanable(extent: LogExtent, rules: CleaningRules, *, checkpoint_offset: int
     return Cleanable(
         first_dirty_offset=first_dirty_offset,
         end_offset=end_offset,
-        clean_bytes=sum(each.size_bytes for each in extent.segments if each.base_offset < first_dirty_offset),
-        cleanable_bytes=sum(each.size_bytes for each in segments_between(extent.segments, begun, end_offset)),
+        clean_bytes=sum(
+            each.size_bytes for each in extent.segments if each.base_offset < first_dirty_offset
+        ),
+        cleanable_bytes=sum(
+            each.size_bytes for each in segments_between(extent.segments, begun, end_offset)
+        ),
         is_overdue=_is_overdue(dirty, rules, now_ms),
         has_new_start=has_new_start,
     )
@@ -97,22 +122,34 @@ def segments_between(segments: Sequence[Segment], offset: int, end_offset: int) 
     """Return the segment with an offset, and the later ones that begin below end_offset."""
     if offset >= end_offset:
         return []
-    first = max((index for index, each in enumerate(segments) if each.base_offset <= offset), default=0)
+    first = max(
+        (index for index, each in enumerate(segments) if each.base_offset <= offset), default=0
+    )
     return [each for each in segments[first:] if each.base_offset < end_offset]
 
 
-def groups(segments: Sequence[Segment], rules: CleaningRules, end_offset: int) -> list[list[Segment]]:
-    """Group adjacent segments that fit into one, oldest first. `end_offset`: the end of the cleaning."""
+def groups(
+    segments: Sequence[Segment], rules: CleaningRules, end_offset: int
+) -> list[list[Segment]]:
+    """Group adjacent segments that fit into one, oldest first.
+
+    `end_offset`: the end of the cleaning.
+    """
     found: list[list[Segment]] = []
     size_bytes = offset_bytes = time_bytes = 0
     for index, segment in enumerate(segments):
-        last_offset = (segments[index + 1].base_offset if index + 1 < len(segments) else end_offset) - 1
+        last_offset = (
+            segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
+        ) - 1
         fits = (
             found
             and size_bytes + segment.size_bytes <= rules.segment_bytes
             and offset_bytes + segment.offset_index_bytes <= rules.index_bytes
             and time_bytes + segment.time_index_bytes <= rules.index_bytes
-            and (not segment.size_bytes or last_offset - found[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
+            and (
+                not segment.size_bytes
+                or last_offset - found[-1][0].base_offset <= RELATIVE_OFFSET_MAX
+            )
         )
         if not fits:
             found.append([])
@@ -125,7 +162,10 @@ def groups(segments: Sequence[Segment], rules: CleaningRules, end_offset: int) -
 
 
 class OffsetMap:
-    """The last offset of each key, for as many keys as fit into `buffer_bytes`. Long keys are stored as 136-bit digests."""
+    """The last offset of each key, for as many keys as fit into `buffer_bytes`.
+
+    Long keys are stored as 136-bit digests.
+    """
 
     __slots__ = ("_keys_max", "_offsets", "latest_offset")
 
@@ -139,7 +179,9 @@ class OffsetMap:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Store the offset of a key; False if the map is full: even for a known key the scan ends here, as in Kafka."""
+        """Store the offset of a key; False if the map is full: even for a known key the scan ends
+        here, as in Kafka.
+        """
         if len(self._offsets) >= self._keys_max:
             return False
         self._offsets[_short(key)] = offset
@@ -152,7 +194,9 @@ class OffsetMap:
 
 
 def _short(key: bytes) -> bytes:
-    return key if len(key) <= SHORT_KEY_BYTES_MAX else blake2b(key, digest_size=DIGEST_BYTES).digest()
+    return (
+        key if len(key) <= SHORT_KEY_BYTES_MAX else blake2b(key, digest_size=DIGEST_BYTES).digest()
+    )
 
 
 def _closed_from(segments: Sequence[Segment], offset: int) -> list[Segment]:
@@ -161,5 +205,9 @@ def _closed_from(segments: Sequence[Segment], offset: int) -> list[Segment]:
 
 
 def _is_overdue(dirty: Iterable[Segment], rules: CleaningRules, now_ms: int) -> bool:
-    firsts = [each.first_timestamp for each in dirty if each.first_timestamp is not None and each.first_timestamp > 0]
+    firsts = [
+        each.first_timestamp
+        for each in dirty
+        if each.first_timestamp is not None and each.first_timestamp > 0
+    ]
     return bool(firsts) and min(firsts) < now_ms - max(rules.max_compaction_lag_ms, 0)

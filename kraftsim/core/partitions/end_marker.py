@@ -12,7 +12,8 @@ from protocol.control_records import build_transaction_marker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndMarker:
-    """`coordinator_epoch`: the leader epoch of the coordinator's partition, which fences older coordinators.
+    """`coordinator_epoch`: the leader epoch of the coordinator's partition, which fences older
+    coordinators.
 
     `transaction_version`: 2 if the epoch was bumped for this marker; it is not stored in the batch.
     """
@@ -36,7 +37,10 @@ class EndMarker:
 
 
 def end_marker_of(batch: RecordBatch) -> EndMarker | None:
-    """Return the marker of a control batch; None if compaction removed it. Raises MalformedBatch."""
+    """Return the marker of a control batch; None if compaction removed it.
+
+    Raises MalformedBatch.
+    """
     marker = marker_of(batch)
     if marker is None:
         return None

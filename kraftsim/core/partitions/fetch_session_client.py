@@ -31,8 +31,9 @@ class FetchPlan:
     def forgotten_by_name(self, names: Mapping[bytes, str]) -> tuple[ReadKey, ...]:
         """Return the removed partitions for a leader that identifies topics by name.
 
-        If a topic got another id, its partitions are requested with the new one and removed with the old one: by name these
-        are the same, and the leader would remove what was just requested.
+        If a topic got another id, its partitions are requested with the new one and removed with
+        the old one: by name these are the same, and the leader would remove what was just
+        requested.
         Source: FetchRequest.Builder, whose `replaced` is sent from version 13 on.
         """
         asked = {(names[topic_id], partition) for topic_id, partition in self.asked}
@@ -53,7 +54,11 @@ class FetchSessionClient:
             self._known = dict(wanted)
             return FetchPlan(self._id, self._epoch, wanted)
         known = self._known
-        changed = {key: asked for key, asked in wanted.items() if (before := known.get(key)) is not asked and before != asked}
+        changed = {
+            key: asked
+            for key, asked in wanted.items()
+            if (before := known.get(key)) is not asked and before != asked
+        }
         forgotten = tuple(key for key in known if key not in wanted)
         self._known = dict(wanted)
         return FetchPlan(self._id, self._epoch, changed, forgotten)
@@ -78,7 +83,9 @@ class FetchSessionClient:
         return fits
 
     def on_failure(self) -> None:
-        """No response, or an invalid one: close the session with the next request, and create another one."""
+        """No response, or an invalid one: close the session with the next request, and create
+        another one.
+        """
         self._epoch = FIRST_SESSION_EPOCH
 
     def _forget(self) -> None:

@@ -1,7 +1,8 @@
-"""Incremental fetch sessions on a broker: a client sends changed partitions only, and receives changed partitions only.
+"""Incremental fetch sessions on a broker: a client sends changed partitions only, and receives
+changed partitions only.
 
-The number of sessions is limited. A new one evicts a session that was idle for two minutes, or one with lower priority: followers evict
-consumers, larger sessions evict smaller ones.
+The number of sessions is limited. A new one evicts a session that was idle for two minutes, or one
+with lower priority: followers evict consumers, larger sessions evict smaller ones.
 
 Source: KIP-227, KAFKA-9401 (shards), kafka.server.FetchSession.
 """
@@ -28,7 +29,9 @@ from protocol.messages.k01_fetch import (
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 EVICTABLE_AFTER_MS: Final = 120_000
 SHARDS: Final = 8
-"""The sessions are distributed over this many caches, each with its share of slots and of the id range."""
+"""The sessions are distributed over this many caches, each with its share of slots and of the id
+range.
+"""
 INT32_MAX: Final = 2**31 - 1
 NO_OFFSET: Final = -1
 Key = tuple[str | bytes, int]
@@ -51,7 +54,9 @@ class CachedPartition:
     log_start_offset: int = NO_OFFSET
 
     def has_changes(self, found: PartitionData) -> bool:
-        """Return whether the partition has changes for the client, and store the returned offsets."""
+        """Return whether the partition has changes for the client, and store the returned
+        offsets.
+        """
         has_news = bool(
             len(found.records or b"")
             or self.high_watermark != found.high_watermark
@@ -68,9 +73,19 @@ class CachedPartition:
 class FetchSession:
     """One session. `epoch` is that of its next request; followers are privileged."""
 
-    __slots__ = ("created_ms", "epoch", "is_privileged", "last_used_ms", "number", "partitions", "uses_topic_ids")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "is_privileged",
+        "last_used_ms",
+        "number",
+        "partitions",
+        "uses_topic_ids",
+    )
 
-    def __init__(self, number: int, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(
+        self, number: int, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int
+    ) -> None:
         self.number = number
         self.is_privileged = is_privileged
         self.uses_topic_ids = uses_topic_ids
@@ -113,12 +128,19 @@ class FetchSession:
         return topics
 
     def news(self, found: Iterable[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
-        """Return the changed partitions. Those with records move to the end of the session, so that all get their turn."""
+        """Return the changed partitions.
+
+        Those with records move to the end of the session, so that all get their turn.
+        """
         changed = []
         for topic in found:
             rows = [row for row in topic.partitions if self._has_changes(topic, row)]
             if rows:
-                changed.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
+                changed.append(
+                    FetchableTopicResponse(
+                        topic=topic.topic, topic_id=topic.topic_id, partitions=rows
+                    )
+                )
         return changed
 
     def _has_changes(self, topic: FetchableTopicResponse, row: PartitionData) -> bool:
@@ -139,23 +161,43 @@ class SessionShard:
         self._ids = ids
         self.sessions: dict[int, FetchSession] = {}
 
-    def open(self, size: int, rng: RandomSource, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+    def open(
+        self,
+        size: int,
+        rng: RandomSource,
+        *,
+        is_privileged: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchSession | None:
         """Return a new session, or None if the cache is full."""
         if len(self.sessions) >= self._places and not self._evict((is_privileged, size, 0), now_ms):
             return None
         number = self._ids[rng.randrange(len(self._ids))]
         while number in self.sessions:
             number = self._ids[rng.randrange(len(self._ids))]
-        opened = self.sessions[number] = FetchSession(number, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        opened = self.sessions[number] = FetchSession(
+            number, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+        )
         return opened
 
     def _evict(self, newcomer: tuple[bool, int, int], now_ms: int) -> bool:
-        """Evict the oldest idle session, else the lowest one that the new session has priority over."""
-        stalest = min(self.sessions.values(), key=lambda session: (session.last_used_ms, session.number), default=None)
+        """Evict the oldest idle session, else the lowest one that the new session has priority
+        over.
+        """
+        stalest = min(
+            self.sessions.values(),
+            key=lambda session: (session.last_used_ms, session.number),
+            default=None,
+        )
         if stalest is None:
             return False
         if now_ms - stalest.last_used_ms <= EVICTABLE_AFTER_MS:
-            open_to = [session for session in self.sessions.values() if _may_be_put_out(session, by_privileged=newcomer[0])]
+            open_to = [
+                session
+                for session in self.sessions.values()
+                if _may_be_put_out(session, by_privileged=newcomer[0])
+            ]
             stalest = min(open_to, key=lambda session: session.worth, default=None)
             if stalest is None or newcomer < stalest.worth:
                 return False
@@ -170,15 +212,23 @@ class FetchSessions:
         self._rng = rng
         self._range = INT32_MAX // shard_count
         self._shards = [
-            SessionShard(places // shard_count, range(max(1, number * self._range), (number + 1) * self._range)) for number in range(shard_count)
+            SessionShard(
+                places // shard_count,
+                range(max(1, number * self._range), (number + 1) * self._range),
+            )
+            for number in range(shard_count)
         ]
         self._next_shard = 0
 
     def __len__(self) -> int:
         return sum(len(shard.sessions) for shard in self._shards)
 
-    def begin(self, request: FetchRequest, version: int, *, is_follower: bool, now_ms: int) -> "FetchContext | ErrorCode":
-        """Return the context of a request, with all its partitions; or the error if it does not match its session."""
+    def begin(
+        self, request: FetchRequest, version: int, *, is_follower: bool, now_ms: int
+    ) -> "FetchContext | ErrorCode":
+        """Return the context of a request, with all its partitions; or the error if it does not
+        match its session.
+        """
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         if request.session_epoch in (FINAL_SESSION_EPOCH, FIRST_SESSION_EPOCH):
             if request.session_id != NO_SESSION_ID:
@@ -188,7 +238,9 @@ class FetchSessions:
                 return FetchContext(asked)
 
             def opened(size: int) -> FetchSession | None:
-                return self._open(size, is_privileged=is_follower, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+                return self._open(
+                    size, is_privileged=is_follower, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+                )
 
             return OpeningContext(asked, opened)
         session = self._find(request.session_id)
@@ -206,10 +258,18 @@ class FetchSessions:
         session.epoch = next_session_epoch(session.epoch)
         return IncrementalContext(session)
 
-    def _open(self, size: int, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+    def _open(
+        self, size: int, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int
+    ) -> FetchSession | None:
         shard = self._shards[self._next_shard]
         self._next_shard = (self._next_shard + 1) % len(self._shards)
-        return shard.open(size, self._rng, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        return shard.open(
+            size,
+            self._rng,
+            is_privileged=is_privileged,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=now_ms,
+        )
 
     def _shard(self, number: int) -> SessionShard | None:
         place = number // self._range
@@ -244,7 +304,9 @@ class FetchContext:
 class OpeningContext(FetchContext):
     """A full request that creates a session if there is room."""
 
-    def __init__(self, topics: list[FetchTopic], opened: "Callable[[int], FetchSession | None]") -> None:
+    def __init__(
+        self, topics: list[FetchTopic], opened: "Callable[[int], FetchSession | None]"
+    ) -> None:
         super().__init__(topics)
         self._opened = opened
 
@@ -258,11 +320,21 @@ class OpeningContext(FetchContext):
 
     def _remember(self, session: FetchSession, response: FetchResponse) -> None:
         """Store the partitions in the order of the response."""
-        wishes = {session.key(topic.topic, topic.topic_id, wish.partition): wish for topic in self.topics for wish in topic.partitions}
+        wishes = {
+            session.key(topic.topic, topic.topic_id, wish.partition): wish
+            for topic in self.topics
+            for wish in topic.partitions
+        }
         for found in response.responses:
             for row in found.partitions:
                 key = session.key(found.topic, found.topic_id, row.partition_index)
-                session.partitions[key] = CachedPartition(found.topic, found.topic_id, wishes[key], row.high_watermark, row.log_start_offset)
+                session.partitions[key] = CachedPartition(
+                    found.topic,
+                    found.topic_id,
+                    wishes[key],
+                    row.high_watermark,
+                    row.log_start_offset,
+                )
 
 
 class IncrementalContext(FetchContext):
@@ -274,21 +346,30 @@ class IncrementalContext(FetchContext):
         self._epoch = session.epoch
 
     def finish(self, response: FetchResponse) -> FetchResponse:
-        """Return the changed partitions; none if the session has handled another request meanwhile."""
+        """Return the changed partitions; none if the session has handled another request
+        meanwhile.
+        """
         if self._session.epoch != self._epoch:
-            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=self._session.number)
+            return FetchResponse(
+                error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=self._session.number
+            )
         response.responses = self._session.news(response.responses)
         response.session_id = self._session.number
         return super().finish(response)
 
     def throttled(self) -> FetchResponse:
         """Return an empty response, and leave the session unchanged."""
-        error = ErrorCode.NONE if self._session.epoch == self._epoch else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        error = (
+            ErrorCode.NONE
+            if self._session.epoch == self._epoch
+            else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        )
         return FetchResponse(error_code=error, session_id=self._session.number)
 
 
 def named_once(topics: list[FetchTopic]) -> list[FetchTopic]:
-    """Return the requested partitions without duplicates: at the position of the first, with the values of the last.
+    """Return the requested partitions without duplicates: at the position of the first, with the
+    values of the last.
 
     Source: FetchRequest.fetchData (LinkedHashMap).
     """
@@ -296,7 +377,9 @@ def named_once(topics: list[FetchTopic]) -> list[FetchTopic]:
     count = 0
     for topic in topics:
         count += len(topic.partitions)
-        wishes.update(((topic.topic, topic.topic_id, wish.partition), wish) for wish in topic.partitions)
+        wishes.update(
+            ((topic.topic, topic.topic_id, wish.partition), wish) for wish in topic.partitions
+        )
     if len(wishes) == count:
         return topics
     found: list[FetchTopic] = []

@@ -1,7 +1,8 @@
 """The markers and the coordinators' records in the final logs of a run, decoded from their bytes.
 
 Independent of the coordinators' memory: a log has what the next coordinator would load.
-Source: kafka.coordinator.transaction.TransactionLog, org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde.
+Source: kafka.coordinator.transaction.TransactionLog,
+org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde.
 """
 
 from collections.abc import Iterator
@@ -16,12 +17,17 @@ from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.coordinator.t00_transaction_log import TransactionLogKey, TransactionLogValue
 from protocol.records import Record
 
-COORDINATED: Final = {topic.value: topic for topic in (CoordinatorTopic.TRANSACTION_STATE, CoordinatorTopic.CONSUMER_OFFSETS)}
+COORDINATED: Final = {
+    topic.value: topic
+    for topic in (CoordinatorTopic.TRANSACTION_STATE, CoordinatorTopic.CONSUMER_OFFSETS)
+}
 FORGOTTEN: Final = -1
 NO_PRODUCER_ID: Final = -1
 
 
-def final_markers(topic: str, partition: int, broker: str, batch: RecordBatch) -> Iterator[FinalMarker]:
+def final_markers(
+    topic: str, partition: int, broker: str, batch: RecordBatch
+) -> Iterator[FinalMarker]:
     """Yield the marker of a control batch; other control records are skipped."""
     for record in batch.records():
         key = None if record.key is None else bytes(record.key)
@@ -42,18 +48,34 @@ def final_markers(topic: str, partition: int, broker: str, batch: RecordBatch) -
         )
 
 
-def final_coordination(topic: str, partition: int, broker: str, batch: RecordBatch) -> Iterator[Event]:
+def final_coordination(
+    topic: str, partition: int, broker: str, batch: RecordBatch
+) -> Iterator[Event]:
     """Yield the transactions and committed offsets of a data batch; nothing for other topics."""
     coordinated = COORDINATED.get(topic)
     if coordinated is None:
         return
     for record in batch.records():
-        found = None if record.key is None else parse_record(coordinated, bytes(record.key), None if record.value is None else bytes(record.value))
+        found = (
+            None
+            if record.key is None
+            else parse_record(
+                coordinated,
+                bytes(record.key),
+                None if record.value is None else bytes(record.value),
+            )
+        )
         if found is None:
             continue
         key, value = found
         if isinstance(key, TransactionLogKey):
-            yield _transaction(partition, broker, record, key, value if isinstance(value, TransactionLogValue) else None)
+            yield _transaction(
+                partition,
+                broker,
+                record,
+                key,
+                value if isinstance(value, TransactionLogValue) else None,
+            )
         elif isinstance(key, OffsetCommitKey):
             yield FinalOffset(
                 offsets_partition=partition,
@@ -61,14 +83,30 @@ def final_coordination(topic: str, partition: int, broker: str, batch: RecordBat
                 group_id=key.group,
                 topic=key.topic,
                 partition=key.partition,
-                committed_offset=value.offset if isinstance(value, OffsetCommitValue) else FORGOTTEN,
+                committed_offset=value.offset
+                if isinstance(value, OffsetCommitValue)
+                else FORGOTTEN,
                 producer_id=batch.producer_id if batch.is_transactional else NO_PRODUCER_ID,
                 broker=broker,
             )
 
 
-def _transaction(partition: int, broker: str, record: Record, key: TransactionLogKey, value: TransactionLogValue | None) -> FinalTransaction:
-    partitions = [] if value is None else [f"{each.topic}-{number}" for each in value.transaction_partitions or () for number in each.partition_ids]
+def _transaction(
+    partition: int,
+    broker: str,
+    record: Record,
+    key: TransactionLogKey,
+    value: TransactionLogValue | None,
+) -> FinalTransaction:
+    partitions = (
+        []
+        if value is None
+        else [
+            f"{each.topic}-{number}"
+            for each in value.transaction_partitions or ()
+            for number in each.partition_ids
+        ]
+    )
     return FinalTransaction(
         partition=partition,
         offset=record.offset,

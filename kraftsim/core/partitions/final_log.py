@@ -1,6 +1,8 @@
-"""The logs at the end of a run, decoded from the bytes of their segments, as input of the invariants on brokers' guarantees.
+"""The logs at the end of a run, decoded from the bytes of their segments, as input of the
+invariants on brokers' guarantees.
 
-Independent of brokers' memory, indexes and events: a log ends with its last valid batch, as log recovery at the next start would find it.
+Independent of brokers' memory, indexes and events: a log ends with its last valid batch, as log
+recovery at the next start would find it.
 Source: org.apache.kafka.storage.internals.log.LogSegment.recover.
 """
 
@@ -15,7 +17,9 @@ from kraftsim.events.partitions import FinalBatch, FinalLog, FinalRecord
 from protocol.batches import RecordBatch, split_batches
 from protocol.malformed import MalformedMessage
 
-SEGMENT_PATH: Final = re.compile(r"(?P<broker>[^/]+)/(?:.*/)?(?P<topic>[^/]+)-(?P<partition>\d+)/(?P<base_offset>\d{20})\.log")
+SEGMENT_PATH: Final = re.compile(
+    r"(?P<broker>[^/]+)/(?:.*/)?(?P<topic>[^/]+)-(?P<partition>\d+)/(?P<base_offset>\d{20})\.log"
+)
 NOT_LISTED: Final = -1
 
 
@@ -28,10 +32,12 @@ class LogName(NamedTuple):
 
 
 def final_log_events(files: Mapping[str, bytes], *, with_records: bool = True) -> Iterator[Event]:
-    """Yield FinalLog, then its FinalBatch and FinalRecord events, for each log among the files, sorted by broker, topic and partition.
+    """Yield FinalLog, then its FinalBatch and FinalRecord events, for each log among the files,
+    sorted by broker, topic and partition.
 
-    `files` maps 'NODE/TOPIC-PARTITION/BASE_OFFSET.log' to the segment's bytes; other paths are ignored. Control batches have no records,
-    their markers are FinalMarker; coordinators' records follow as FinalTransaction and FinalOffset.
+    `files` maps 'NODE/TOPIC-PARTITION/BASE_OFFSET.log' to the segment's bytes; other paths are
+    ignored. Control batches have no records, their markers are FinalMarker; coordinators' records
+    follow as FinalTransaction and FinalOffset.
     """
     for name, segments in sorted(_segments_by_log(files).items()):
         yield from _events_of_log(name, segments, with_records)
@@ -47,10 +53,14 @@ def _segments_by_log(files: Mapping[str, bytes]) -> dict[LogName, list[tuple[int
     return logs
 
 
-def _events_of_log(name: LogName, segments: list[tuple[int, bytes]], with_records: bool) -> Iterator[Event]:
+def _events_of_log(
+    name: LogName, segments: list[tuple[int, bytes]], with_records: bool
+) -> Iterator[Event]:
     segments.sort()
     batches = list(_intact_batches(segments))
-    records = [event for batch in batches for event in _records(name, batch)] if with_records else []
+    records = (
+        [event for batch in batches for event in _records(name, batch)] if with_records else []
+    )
     yield FinalLog(
         topic=name.topic,
         partition=name.partition,
@@ -78,12 +88,18 @@ def _events_of_log(name: LogName, segments: list[tuple[int, bytes]], with_record
         )
     yield from records
     for batch in batches if with_records else ():
-        with suppress(MalformedMessage):  # such a record cannot be loaded: other invariants report it
-            yield from (final_markers if batch.is_control else final_coordination)(name.topic, name.partition, name.broker, batch)
+        with suppress(
+            MalformedMessage
+        ):  # such a record cannot be loaded: other invariants report it
+            yield from (final_markers if batch.is_control else final_coordination)(
+                name.topic, name.partition, name.broker, batch
+            )
 
 
 def _intact_batches(segments: list[tuple[int, bytes]]) -> Iterator[RecordBatch]:
-    """Yield batches up to the first that is torn, corrupt, or out of order; the rest, in later segments too, is not part of the log."""
+    """Yield batches up to the first that is torn, corrupt, or out of order; the rest, in later
+    segments too, is not part of the log.
+    """
     next_offset = 0
     for _, data in segments:
         walk = split_batches(data)

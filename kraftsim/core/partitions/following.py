@@ -1,9 +1,11 @@
 """A follower replica: its requests to the leader, and the handling of the responses.
 
-A follower fetches from its log end offset with the epoch of its last record. If the leader's log diverges before that, the response has the diverging
-epoch and its end offset (KIP-595), and the follower truncates to the largest possibly common offset; several epochs take several
-requests. A follower outside of the leader's offset range sends ListOffsets for both ends.
-Source: KIP-101, KIP-279, AbstractFetcherThread.{processFetchRequest, getOffsetTruncationState, fetchOffsetAndTruncate}, ReplicaFetcherThread.
+A follower fetches from its log end offset with the epoch of its last record. If the leader's log
+diverges before that, the response has the diverging epoch and its end offset (KIP-595), and the
+follower truncates to the largest possibly common offset; several epochs take several requests. A
+follower outside of the leader's offset range sends ListOffsets for both ends.
+Source: KIP-101, KIP-279, AbstractFetcherThread.{processFetchRequest, getOffsetTruncationState,
+fetchOffsetAndTruncate}, ReplicaFetcherThread.
 """
 
 from dataclasses import dataclass
@@ -44,7 +46,9 @@ class OffsetWish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Append the fetched batches (possibly none), then pass on the leader's high watermark and log start offset."""
+    """Append the fetched batches (possibly none), then pass on the leader's high watermark and log
+    start offset.
+    """
 
     high_watermark: int
     log_start_offset: int
@@ -73,7 +77,9 @@ class BackOff:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Stop fetching in this leader epoch: there is a newer leader, and the metadata will name it."""
+    """Stop fetching in this leader epoch: there is a newer leader, and the metadata will name
+    it.
+    """
 
     why: str
 
@@ -90,7 +96,8 @@ class AskForOffsets:
 
 @dataclass(frozen=True, slots=True)
 class RebuildFromTier:
-    """The fetch offset is in remote storage only: restart after it (`core.tiered_storage.rebuilding`), then continue.
+    """The fetch offset is in remote storage only: restart after it
+    (`core.tiered_storage.rebuilding`), then continue.
 
     `log_start_offset` is the start of the leader's whole log.
     """
@@ -98,7 +105,9 @@ class RebuildFromTier:
     log_start_offset: int
 
 
-NextStep = RebuildFromTier | Accept | TruncateTo | RestartAt | BackOff | Halt | Ignore | AskForOffsets
+NextStep = (
+    RebuildFromTier | Accept | TruncateTo | RestartAt | BackOff | Halt | Ignore | AskForOffsets
+)
 IGNORE: Final = Ignore()
 ASK_FOR_OFFSETS: Final = AskForOffsets()
 
@@ -106,7 +115,8 @@ ASK_FOR_OFFSETS: Final = AskForOffsets()
 class Following:
     """Following in one leader epoch of another broker.
 
-    The caller sends the request of `wish()` and passes in the response; it executes every step at once.
+    The caller sends the request of `wish()` and passes in the response; it executes every step at
+    once.
     """
 
     __slots__ = ("_log", "_wished", "is_halted", "leader_epoch", "leader_id", "needs")
@@ -121,8 +131,13 @@ class Following:
         """The ListOffsets to send before any Fetch; None if not needed."""
 
     def begin(self) -> TruncateTo | RestartAt | None:
-        """Return the step before the first Fetch: a log without epochs cannot be compared, so it is truncated to the high watermark."""
-        if self._log.epochs.latest_epoch is None and self._log.log_end_offset > self._log.high_watermark:
+        """Return the step before the first Fetch: a log without epochs cannot be compared, so it is
+        truncated to the high watermark.
+        """
+        if (
+            self._log.epochs.latest_epoch is None
+            and self._log.log_end_offset > self._log.high_watermark
+        ):
             return self._truncate_to(self._log.high_watermark)
         return None
 
@@ -161,7 +176,8 @@ class Following:
     ) -> NextStep:
         """Handle a Fetch response."""
         if self.is_halted or self.needs is not None or wish != self.wish():
-            return IGNORE  # the request was for a former state of the log, even if the end offset is the same
+            # the request was for a former state of the log, even if the end offset is the same
+            return IGNORE
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.needs = OffsetWish.LATEST
             return ASK_FOR_OFFSETS
@@ -174,7 +190,9 @@ class Following:
         return Accept(high_watermark, log_start_offset)
 
     def on_offset(self, wish: OffsetWish, *, error: ErrorCode, offset: int = NO_OFFSET) -> NextStep:
-        """Handle a ListOffsets response: first the leader's end offset, then, if that is not below this log's, its start offset."""
+        """Handle a ListOffsets response: first the leader's end offset, then, if that is not below
+        this log's, its start offset.
+        """
         if self.is_halted or self.needs is not wish:
             return IGNORE
         if error is not ErrorCode.NONE:
@@ -186,12 +204,21 @@ class Following:
         self.needs = None
         if wish is OffsetWish.LATEST:
             return self._truncate_to(offset)
-        return RestartAt(offset) if offset > log_end_offset else BackOff(f"offset {log_end_offset} is in the leader's log, which begins at {offset}")
+        return (
+            RestartAt(offset)
+            if offset > log_end_offset
+            else BackOff(
+                f"offset {log_end_offset} is in the leader's log, which begins at {offset}"
+            )
+        )
 
     def _truncate_to(self, offset: int) -> TruncateTo | RestartAt:
-        """Truncate the log to an offset. A log that begins behind it restarts there (UnifiedLog.truncateTo).
+        """Truncate the log to an offset.
 
-        After an unclean election the leader's end offset may be below this log's start, or its local start.
+        A log that begins behind it restarts there (UnifiedLog.truncateTo).
+
+        After an unclean election the leader's end offset may be below this log's start, or its
+        local start.
         """
         return RestartAt(offset) if offset < self._log.local_start_offset else TruncateTo(offset)
 

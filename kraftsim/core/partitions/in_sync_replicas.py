@@ -1,10 +1,10 @@
 """The ISR of a partition on its leader: the committed set, and one pending change.
 
-A replica that is being added counts at once for the high watermark, as the controller may have accepted already. One that
-is being removed counts until the controller has accepted: no record is committed that a leader elected meanwhile could
-lack.
-Source: KIP-497, kafka.cluster.{CommittedPartitionState, PendingExpandIsr, PendingShrinkIsr}, Partition.{prepareIsrExpand,
-handleAlterPartitionError}.
+A replica that is being added counts at once for the high watermark, as the controller may have
+accepted already. One that is being removed counts until the controller has accepted: no record is
+committed that a leader elected meanwhile could lack.
+Source: KIP-497, kafka.cluster.{CommittedPartitionState, PendingExpandIsr, PendingShrinkIsr},
+Partition.{prepareIsrExpand, handleAlterPartitionError}.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,9 @@ SETTLED_BY_METADATA: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The controller's state differs, and the metadata will have it: until then the proposal stays pending, as it may have been accepted."""
+"""The controller's state differs, and the metadata will have it: until then the proposal stays
+pending, as it may have been accepted.
+"""
 
 
 class After(Enum):
@@ -42,7 +44,8 @@ class After(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """The AlterPartition request: this ISR, in this order, if the partition is still at these epochs.
+    """The AlterPartition request: this ISR, in this order, if the partition is still at these
+    epochs.
 
     `broker_epochs` correspond to `isr`.
     """
@@ -73,24 +76,38 @@ class InSyncReplicas:
     @property
     def maximal(self) -> tuple[int, ...]:
         """The maximal ISR: all replicas that may be in the ISR by now."""
-        return self.agreed if self.proposal is None else (*self.agreed, *(each for each in self.proposal.isr if each not in self.agreed))
+        return (
+            self.agreed
+            if self.proposal is None
+            else (*self.agreed, *(each for each in self.proposal.isr if each not in self.agreed))
+        )
 
     def propose(self, isr: Iterable[int], broker_epochs: Iterable[int]) -> IsrProposal:
         """Propose another ISR. One change at a time."""
         assert self.proposal is None, f"{self.proposal} is pending"
-        self.proposal = IsrProposal(tuple(isr), tuple(broker_epochs), self.leader_epoch, self.partition_epoch)
+        self.proposal = IsrProposal(
+            tuple(isr), tuple(broker_epochs), self.leader_epoch, self.partition_epoch
+        )
         return self.proposal
 
     def take(self, isr: Iterable[int], partition_epoch: int) -> bool:
         """Apply the ISR of the metadata; older states are ignored. Return whether it changed."""
-        if partition_epoch < self.partition_epoch or (partition_epoch == self.partition_epoch and self.proposal is None):
+        if partition_epoch < self.partition_epoch or (
+            partition_epoch == self.partition_epoch and self.proposal is None
+        ):
             return False
         self.agreed, self.partition_epoch, self.proposal = tuple(isr), partition_epoch, None
         return True
 
-    def on_answer(self, proposal: IsrProposal, *, leader_epoch: int, partition_epoch: int, isr: Iterable[int]) -> After:
+    def on_answer(
+        self, proposal: IsrProposal, *, leader_epoch: int, partition_epoch: int, isr: Iterable[int]
+    ) -> After:
         """The controller accepted: the current epochs and ISR."""
-        if self.proposal is not proposal or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+        if (
+            self.proposal is not proposal
+            or leader_epoch != self.leader_epoch
+            or partition_epoch < self.partition_epoch
+        ):
             return After.NOTHING
         self.agreed, self.partition_epoch, self.proposal = tuple(isr), partition_epoch, None
         return After.CHANGED

@@ -1,4 +1,5 @@
-"""The start offset of each leader epoch in a log, so that two logs can be compared without comparing records.
+"""The start offset of each leader epoch in a log, so that two logs can be compared without
+comparing records.
 
 Source: KIP-101, KIP-279, org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
 """
@@ -34,22 +35,41 @@ class LeaderEpochs:
 
         Conflicting entries (later offset or higher epoch) are removed.
         """
-        assert leader_epoch >= 0 and start_offset >= 0, f"epoch {leader_epoch} cannot start at {start_offset}"
-        if self._starts and self._starts[-1].leader_epoch == leader_epoch and start_offset >= self._starts[-1].start_offset:
+        assert leader_epoch >= 0 and start_offset >= 0, (
+            f"epoch {leader_epoch} cannot start at {start_offset}"
+        )
+        if (
+            self._starts
+            and self._starts[-1].leader_epoch == leader_epoch
+            and start_offset >= self._starts[-1].start_offset
+        ):
             return False
-        self._starts = [start for start in self._starts if start.leader_epoch < leader_epoch and start.start_offset < start_offset]
+        self._starts = [
+            start
+            for start in self._starts
+            if start.leader_epoch < leader_epoch and start.start_offset < start_offset
+        ]
         self._starts.append(EpochStart(leader_epoch, start_offset))
         self.latest_epoch = leader_epoch
         return True
 
     def epoch_at(self, offset: int) -> int | None:
         """Return the epoch of the record at an offset; None if unknown."""
-        return next((start.leader_epoch for start in reversed(self._starts) if start.start_offset <= offset), None)
+        return next(
+            (
+                start.leader_epoch
+                for start in reversed(self._starts)
+                if start.start_offset <= offset
+            ),
+            None,
+        )
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (epoch, end offset): the highest epoch here that is not above the requested one, and its end offset.
+        """Return (epoch, end offset): the highest epoch here that is not above the requested one,
+        and its end offset.
 
-        An epoch that is absent or above the latest gives (-1, -1); one below the oldest gives itself and the start of the oldest.
+        An epoch that is absent or above the latest gives (-1, -1); one below the oldest gives
+        itself and the start of the oldest.
         """
         latest = self.latest_epoch
         if leader_epoch == NO_LEADER_EPOCH or latest is None or leader_epoch > latest:
@@ -61,7 +81,9 @@ class LeaderEpochs:
         return (lower[-1] if lower else leader_epoch), higher.start_offset
 
     def advance_log_start(self, log_start_offset: int) -> bool:
-        """Truncate from the start: remove epochs that end before the new log start offset, and return whether anything changed."""
+        """Truncate from the start: remove epochs that end before the new log start offset, and
+        return whether anything changed.
+        """
         later = [start for start in self._starts if start.start_offset > log_start_offset]
         earlier = [start for start in self._starts if start.start_offset <= log_start_offset]
         if not earlier or (len(earlier) == 1 and earlier[0].start_offset == log_start_offset):

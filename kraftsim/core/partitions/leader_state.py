@@ -1,8 +1,10 @@
 """A partition's leader state: the progress of its followers, the ISR, and the high watermark.
 
-The high watermark is the lowest end offset of the maximal ISR and of caught-up replicas about to join: all records below it are
-on all of them. It never decreases, and since 3.7 it does not advance while the ISR is below min.insync.replicas (KIP-966).
-Source: kafka.cluster.Partition.{makeLeader, updateFollowerFetchState, maybeExpandIsr, maybeShrinkIsr, maybeIncrementLeaderHW, isUnderMinIsr}.
+The high watermark is the lowest end offset of the maximal ISR and of caught-up replicas about to
+join: all records below it are on all of them. It never decreases, and since 3.7 it does not advance
+while the ISR is below min.insync.replicas (KIP-966).
+Source: kafka.cluster.Partition.{makeLeader, updateFollowerFetchState, maybeExpandIsr,
+maybeShrinkIsr, maybeIncrementLeaderHW, isUnderMinIsr}.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,11 +13,11 @@ from typing import Final
 
 from kraftsim.core.partitions.in_sync_replicas import InSyncReplicas, IsrProposal
 
-# -------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # A leader's state of one follower: its log end offset, and when it last was caught up.
 #
-# A follower is caught up when it fetches from the log end offset. It remains so while it keeps fetching from the end as of
-# its previous Fetch, as the end of a growing log is never reached.
+# A follower is caught up when it fetches from the log end offset. It remains so while it keeps
+# fetching from the end as of its previous Fetch, as the end of a growing log is never reached.
 # Source: kafka.cluster.Replica.
 
 UNKNOWN_OFFSET: Final = -1
@@ -26,9 +28,19 @@ NEVER_MS: Final = 0
 class FollowerProgress:
     """One follower, for one leader epoch. Times are the leader's wall clock in milliseconds."""
 
-    __slots__ = ("_fetched_at_ms", "_leader_end_offset", "broker_epoch", "caught_up_ms", "log_end_offset", "log_start_offset", "replica_id")
+    __slots__ = (
+        "_fetched_at_ms",
+        "_leader_end_offset",
+        "broker_epoch",
+        "caught_up_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "replica_id",
+    )
 
-    def __init__(self, replica_id: int, *, now_ms: int, leader_end_offset: int, is_in_sync: bool) -> None:
+    def __init__(
+        self, replica_id: int, *, now_ms: int, leader_end_offset: int, is_in_sync: bool
+    ) -> None:
         self.replica_id = replica_id
         self.log_start_offset = UNKNOWN_OFFSET
         self.log_end_offset = UNKNOWN_OFFSET
@@ -43,7 +55,15 @@ class FollowerProgress:
         self.caught_up_ms = self._fetched_at_ms = now_ms if is_in_sync else NEVER_MS
         self._leader_end_offset = leader_end_offset
 
-    def on_fetch(self, fetch_offset: int, log_start_offset: int, *, leader_end_offset: int, now_ms: int, broker_epoch: int) -> None:
+    def on_fetch(
+        self,
+        fetch_offset: int,
+        log_start_offset: int,
+        *,
+        leader_end_offset: int,
+        now_ms: int,
+        broker_epoch: int,
+    ) -> None:
         """The follower fetched from an offset: it has all records below."""
         if fetch_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
@@ -61,12 +81,17 @@ class FollowerProgress:
 
 
 Eligible = Callable[[int, int], bool]
-"""(replica, the broker epoch of its fetches) -> whether the metadata allows it to join: unfenced, not in controlled shutdown, same incarnation."""
+"""(replica, the broker epoch of its fetches) -> whether the metadata allows it to join: unfenced,
+not in controlled shutdown, same incarnation.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderRules:
-    """`lag_max_ms`: replica.lag.time.max.ms. `min_in_sync`: effective for this partition. `waits_for_min_in_sync`: the rule since 3.7."""
+    """`lag_max_ms`: replica.lag.time.max.ms.
+
+    `min_in_sync`: effective for this partition. `waits_for_min_in_sync`: the rule since 3.7.
+    """
 
     lag_max_ms: int = 30_000
     min_in_sync: int = 1
@@ -84,7 +109,10 @@ class LeaderAndIsrState:
 
 
 class LeaderState:
-    """From becoming leader until another leader is elected. A new leader epoch of the same leader keeps the followers."""
+    """From becoming leader until another leader is elected.
+
+    A new leader epoch of the same leader keeps the followers.
+    """
 
     __slots__ = ("_eligible", "_own_id", "epoch_start_offset", "followers", "in_sync", "rules")
 
@@ -103,8 +131,14 @@ class LeaderState:
         self._eligible = eligible
         self.rules = rules
         self.epoch_start_offset = log_end_offset
-        """The log end offset at the start of this leader epoch: a follower must reach it to join the ISR."""
-        self.in_sync = InSyncReplicas(leader_and_isr.isr, leader_epoch=leader_and_isr.leader_epoch, partition_epoch=leader_and_isr.partition_epoch)
+        """The log end offset at the start of this leader epoch: a follower must reach it to join
+        the ISR.
+        """
+        self.in_sync = InSyncReplicas(
+            leader_and_isr.isr,
+            leader_epoch=leader_and_isr.leader_epoch,
+            partition_epoch=leader_and_isr.partition_epoch,
+        )
         self.followers: dict[int, FollowerProgress] = {}
         for replica_id in leader_and_isr.replicas:
             if replica_id == own_id:
@@ -112,9 +146,16 @@ class LeaderState:
             known = (followers or {}).get(replica_id)
             is_in_sync = replica_id in leader_and_isr.isr
             if known is None:
-                known = FollowerProgress(replica_id, now_ms=now_ms, leader_end_offset=log_end_offset, is_in_sync=is_in_sync)
+                known = FollowerProgress(
+                    replica_id,
+                    now_ms=now_ms,
+                    leader_end_offset=log_end_offset,
+                    is_in_sync=is_in_sync,
+                )
             else:
-                known.begin_epoch(now_ms=now_ms, leader_end_offset=log_end_offset, is_in_sync=is_in_sync)
+                known.begin_epoch(
+                    now_ms=now_ms, leader_end_offset=log_end_offset, is_in_sync=is_in_sync
+                )
             self.followers[replica_id] = known
 
     @property
@@ -128,27 +169,51 @@ class LeaderState:
         return len(self.in_sync) < self.rules.min_in_sync
 
     def learn(self, leader_and_isr: LeaderAndIsrState, *, log_end_offset: int, now_ms: int) -> bool:
-        """Apply the metadata of this leader epoch: another ISR or other replicas. Return whether the ISR changed."""
+        """Apply the metadata of this leader epoch: another ISR or other replicas.
+
+        Return whether the ISR changed.
+        """
         if leader_and_isr.partition_epoch < self.in_sync.partition_epoch:
             return False
         for replica_id in leader_and_isr.replicas:
             if replica_id != self._own_id and replica_id not in self.followers:
                 is_in_sync = replica_id in leader_and_isr.isr
-                self.followers[replica_id] = FollowerProgress(replica_id, now_ms=now_ms, leader_end_offset=log_end_offset, is_in_sync=is_in_sync)
+                self.followers[replica_id] = FollowerProgress(
+                    replica_id,
+                    now_ms=now_ms,
+                    leader_end_offset=log_end_offset,
+                    is_in_sync=is_in_sync,
+                )
         for replica_id in [each for each in self.followers if each not in leader_and_isr.replicas]:
             del self.followers[replica_id]
         return self.in_sync.take(leader_and_isr.isr, leader_and_isr.partition_epoch)
 
     def on_fetch(
-        self, replica_id: int, fetch_offset: int, log_start_offset: int, *, log_end_offset: int, now_ms: int, broker_epoch: int = NO_BROKER_EPOCH
+        self,
+        replica_id: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        *,
+        log_end_offset: int,
+        now_ms: int,
+        broker_epoch: int = NO_BROKER_EPOCH,
     ) -> bool:
-        """A follower fetched from an offset. Return whether its end offset changed, so that the high watermark may advance.
+        """A follower fetched from an offset.
 
-        The replica is one of `followers`; others were refused before (NOT_LEADER_OR_FOLLOWER or UNKNOWN_LEADER_EPOCH).
+        Return whether its end offset changed, so that the high watermark may advance.
+
+        The replica is one of `followers`; others were refused before (NOT_LEADER_OR_FOLLOWER or
+        UNKNOWN_LEADER_EPOCH).
         """
         follower = self.followers[replica_id]
         former_end_offset = follower.log_end_offset
-        follower.on_fetch(fetch_offset, log_start_offset, leader_end_offset=log_end_offset, now_ms=now_ms, broker_epoch=broker_epoch)
+        follower.on_fetch(
+            fetch_offset,
+            log_start_offset,
+            leader_end_offset=log_end_offset,
+            now_ms=now_ms,
+            broker_epoch=broker_epoch,
+        )
         return follower.log_end_offset != former_end_offset
 
     def high_watermark(self, present: int, log_end_offset: int, now_ms: int) -> int:
@@ -160,23 +225,40 @@ class LeaderState:
         for follower in self.followers.values():
             if follower.log_end_offset >= reached:
                 continue
-            if follower.replica_id in maximal or self._is_about_to_join(follower, log_end_offset, now_ms):
+            if follower.replica_id in maximal or self._is_about_to_join(
+                follower, log_end_offset, now_ms
+            ):
                 reached = follower.log_end_offset
         return max(present, reached)
 
     def low_watermark(self, own_log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
-        """Return the lowest log start offset of the live replicas: DeleteRecords is complete when it reaches the requested offset."""
-        starts = [follower.log_start_offset for follower in self.followers.values() if is_alive(follower.replica_id)]
+        """Return the lowest log start offset of the live replicas: DeleteRecords is complete when
+        it reaches the requested offset.
+        """
+        starts = [
+            follower.log_start_offset
+            for follower in self.followers.values()
+            if is_alive(follower.replica_id)
+        ]
         return min([own_log_start_offset, *starts])
 
     def replicas_having(self, offset: int) -> int:
-        """Return how many in-sync replicas, the leader included, are known to have all records below an offset."""
-        return 1 + sum(follower.log_end_offset >= offset for follower in self.followers.values() if follower.replica_id in self.in_sync)
+        """Return how many in-sync replicas, the leader included, are known to have all records
+        below an offset.
+        """
+        return 1 + sum(
+            follower.log_end_offset >= offset
+            for follower in self.followers.values()
+            if follower.replica_id in self.in_sync
+        )
 
-    # ISR ----------------------------------------------------------------------------------------------------------------------------------
+    # ISR
+    # ----------------------------------------------------------------------------------------------
 
     def expansion(self, replica_id: int, high_watermark: int) -> IsrProposal | None:
-        """Propose to add a follower that has reached the high watermark and the start of this leader epoch."""
+        """Propose to add a follower that has reached the high watermark and the start of this
+        leader epoch.
+        """
         follower = self.followers.get(replica_id)
         if follower is None or self.in_sync.proposal is not None or replica_id in self.in_sync:
             return None
@@ -186,18 +268,29 @@ class LeaderState:
         return self._propose((*self.in_sync.agreed, replica_id))
 
     def shrinking(self, log_end_offset: int, now_ms: int) -> IsrProposal | None:
-        """Propose to remove the followers that have lagged for too long. Called every half of replica.lag.time.max.ms."""
+        """Propose to remove the followers that have lagged for too long.
+
+        Called every half of replica.lag.time.max.ms.
+        """
         if self.in_sync.proposal is not None:
             return None
         late = {
             replica_id
             for replica_id, follower in self.followers.items()
-            if replica_id in self.in_sync and not follower.has_caught_up(log_end_offset, now_ms, self.rules.lag_max_ms)
+            if replica_id in self.in_sync
+            and not follower.has_caught_up(log_end_offset, now_ms, self.rules.lag_max_ms)
         }
-        return self._propose(tuple(each for each in self.in_sync.agreed if each not in late)) if late else None
+        return (
+            self._propose(tuple(each for each in self.in_sync.agreed if each not in late))
+            if late
+            else None
+        )
 
     def _joins_at(self, high_watermark: int) -> int:
-        """Return the end offset that a follower must reach to join.   Source: KAFKA-7128, Partition.isFollowerInSync."""
+        """Return the end offset that a follower must reach to join.
+
+        Source: KAFKA-7128, Partition.isFollowerInSync.
+        """
         return max(high_watermark, self.epoch_start_offset)
 
     def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
@@ -208,6 +301,10 @@ class LeaderState:
         follower = self.followers.get(replica_id)
         return NO_BROKER_EPOCH if follower is None else follower.broker_epoch
 
-    def _is_about_to_join(self, follower: FollowerProgress, log_end_offset: int, now_ms: int) -> bool:
-        has_caught_up = follower.log_end_offset != UNKNOWN_OFFSET and follower.has_caught_up(log_end_offset, now_ms, self.rules.lag_max_ms)
+    def _is_about_to_join(
+        self, follower: FollowerProgress, log_end_offset: int, now_ms: int
+    ) -> bool:
+        has_caught_up = follower.log_end_offset != UNKNOWN_OFFSET and follower.has_caught_up(
+            log_end_offset, now_ms, self.rules.lag_max_ms
+        )
         return has_caught_up and self._eligible(follower.replica_id, follower.broker_epoch)

@@ -1,6 +1,7 @@
 """The preferred read replica of a consumer: one in its own rack that has the offset.
 
-Source: KIP-392, org.apache.kafka.common.replica.RackAwareReplicaSelector, kafka.server.ReplicaManager.findPreferredReadReplica.
+Source: KIP-392, org.apache.kafka.common.replica.RackAwareReplicaSelector,
+kafka.server.ReplicaManager.findPreferredReadReplica.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,18 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def nearest_replica(
-    leader_state: LeaderState, *, own_rack: str | None, client_rack: str, rack_of: Callable[[int], str | None], fetch_offset: int, now_ms: int
+    leader_state: LeaderState,
+    *,
+    own_rack: str | None,
+    client_rack: str,
+    rack_of: Callable[[int], str | None],
+    fetch_offset: int,
+    now_ms: int,
 ) -> int | None:
     """Return the follower that a consumer should read from; None for the leader.
 
-    Only in-sync followers with the offset are candidates: the one with the highest end offset, then the one caught up last, then the one
-    with the highest id.
+    Only in-sync followers with the offset are candidates: the one with the highest end offset, then
+    the one caught up last, then the one with the highest id.
     """
     if not client_rack or own_rack == client_rack:
         return None

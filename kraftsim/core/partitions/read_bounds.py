@@ -1,6 +1,8 @@
-"""The result of a Fetch or ListOffsets before any byte is read: the readable range, or what to search.
+"""The result of a Fetch or ListOffsets before any byte is read: the readable range, or what to
+search.
 
-Source: KIP-98 (read_committed), KIP-320 (leader epochs in Fetch), kafka.cluster.Partition.readRecords and fetchOffsetForTimestamp.
+Source: KIP-98 (read_committed), KIP-320 (leader epochs in Fetch),
+kafka.cluster.Partition.readRecords and fetchOffsetForTimestamp.
 """
 
 from dataclasses import dataclass
@@ -8,7 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBounds:
-    """Read whole batches from the one with first_offset, up to end_offset (exclusive). Equal: nothing to read now."""
+    """Read whole batches from the one with first_offset, up to end_offset (exclusive).
+
+    Equal: nothing to read now.
+    """
 
     first_offset: int
     end_offset: int
@@ -39,7 +44,9 @@ NOTHING_FOUND = OffsetAnswer(offset=-1, timestamp=-1, leader_epoch=-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTimestamp:
-    """Search the segments for the first record with this timestamp or a later one, below end_offset."""
+    """Search the segments for the first record with this timestamp or a later one, below
+    end_offset.
+    """
 
     timestamp: int
     end_offset: int

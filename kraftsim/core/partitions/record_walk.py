@@ -1,6 +1,8 @@
-"""A fast validation of a batch's record lengths: each must end where the next one begins, and their number must match the header.
+"""A fast validation of a batch's record lengths: each must end where the next one begins, and their
+number must match the header.
 
-The checksum covers transmission errors; this covers clients that build invalid batches, without decoding a record. (Kafka decodes all of them.)
+The checksum covers transmission errors; this covers clients that build invalid batches, without
+decoding a record. (Kafka decodes all of them.)
 Source: DefaultRecord.readFrom, LogValidator.
 """
 
@@ -22,13 +24,22 @@ FIRST_LOOK_AHEAD: Final = 16
 
 
 def why_records_do_not_add_up(batch: RecordBatch) -> str | None:
-    """Return the error of the record lengths, or None. Raises UndecodableRecords for bytes that cannot be decompressed."""
-    body = memoryview(batch.buffer)[batch.position + HEADER_SIZE_BYTES : batch.position + batch.size_bytes]
+    """Return the error of the record lengths, or None.
+
+    Raises UndecodableRecords for bytes that cannot be decompressed.
+    """
+    body = memoryview(batch.buffer)[
+        batch.position + HEADER_SIZE_BYTES : batch.position + batch.size_bytes
+    ]
     if batch.attributes & COMPRESSION_MASK == Compression.NONE:
         return _why_not_whole(body, batch)
     pieces = decompress_in_pieces(batch.compression, body)
     first, second = next(pieces, b""), next(pieces, None)
-    return _why_not_whole(first, batch) if second is None else _why_not_whole_in_pieces(chain((first, second), pieces), batch)
+    return (
+        _why_not_whole(first, batch)
+        if second is None
+        else _why_not_whole_in_pieces(chain((first, second), pieces), batch)
+    )
 
 
 def _why_not_whole(data: bytes | memoryview, batch: RecordBatch) -> str | None:
@@ -36,11 +47,17 @@ def _why_not_whole(data: bytes | memoryview, batch: RecordBatch) -> str | None:
         end_position = _walk(data, batch.record_count)
     except (IndexError, MalformedRecord):
         return f"{batch.record_count} records in the header, the bytes end inside one"
-    return None if end_position == len(data) else f"the records end at byte {end_position} of {len(data)}"
+    return (
+        None
+        if end_position == len(data)
+        else f"the records end at byte {end_position} of {len(data)}"
+    )
 
 
 def _why_not_whole_in_pieces(pieces: Iterator[bytes], batch: RecordBatch) -> str | None:
-    """Check the lengths piece by piece: nothing after the first error, or the last record, is decompressed."""
+    """Check the lengths piece by piece: nothing after the first error, or the last record, is
+    decompressed.
+    """
     left, skipped_bytes, rest = batch.record_count, 0, b""
     for piece in pieces:
         if skipped_bytes >= len(piece):
@@ -59,12 +76,19 @@ def _why_not_whole_in_pieces(pieces: Iterator[bytes], batch: RecordBatch) -> str
         rest = data[position:]
         skipped_bytes = max(position - len(data), 0)
         if not left and rest:
-            return f"the records end before byte {position + len(rest)} of the bytes decompressed so far"
+            return (
+                f"the records end before byte {position + len(rest)} of the bytes decompressed "
+                "so far"
+            )
     try:
         is_whole = not skipped_bytes and _walk(rest, left) == len(rest)
     except (IndexError, MalformedRecord):
         is_whole = False
-    return None if is_whole else f"{batch.record_count} records in the header, the bytes end inside one"
+    return (
+        None
+        if is_whole
+        else f"{batch.record_count} records in the header, the bytes end inside one"
+    )
 
 
 def _walk(data: bytes | memoryview, record_count: int) -> int:
@@ -88,7 +112,9 @@ def _walk(data: bytes | memoryview, record_count: int) -> int:
                     first = first & 0x7F | second << 7
                     position += 2
                 else:
-                    size_bytes, varint_bytes = read_varint(bytes(data[position : position + VARINT_BYTES_MAX]), 0)
+                    size_bytes, varint_bytes = read_varint(
+                        bytes(data[position : position + VARINT_BYTES_MAX]), 0
+                    )
                     first = size_bytes << 1 if size_bytes >= 0 else 1
                     position += varint_bytes
             if first & 1 or not first:
@@ -104,9 +130,11 @@ def _walk(data: bytes | memoryview, record_count: int) -> int:
 
 
 def _alike(data: bytes | memoryview, begin: int, size_bytes: int, count_max: int) -> int:
-    """Return how many records after the one at `begin` have the same length: their lengths are at equal distances, so one slice has them all.
+    """Return how many records after the one at `begin` have the same length: their lengths are at
+    equal distances, so one slice has them all.
 
-    Many producers write records of one size; checking each costs more than the batch's checksum. The look-ahead doubles while it succeeds.
+    Many producers write records of one size; checking each costs more than the batch's checksum.
+    The look-ahead doubles while it succeeds.
     """
     first, second = bytes(data[begin : begin + 1]), bytes(data[begin + 1 : begin + 2])
     alike, ahead = 0, FIRST_LOOK_AHEAD
@@ -114,8 +142,13 @@ def _alike(data: bytes | memoryview, begin: int, size_bytes: int, count_max: int
         ahead = min(ahead, count_max - alike)
         start = begin + (alike + 1) * size_bytes
         end = start + ahead * size_bytes
-        firsts, seconds = bytes(data[start:end:size_bytes]), bytes(data[start + 1 : end : size_bytes])
-        found = min(len(firsts) - len(firsts.lstrip(first)), len(seconds) - len(seconds.lstrip(second)))
+        firsts, seconds = (
+            bytes(data[start:end:size_bytes]),
+            bytes(data[start + 1 : end : size_bytes]),
+        )
+        found = min(
+            len(firsts) - len(firsts.lstrip(first)), len(seconds) - len(seconds.lstrip(second))
+        )
         alike += found
         if found < ahead:
             break

@@ -8,7 +8,11 @@ from kraftsim.core.partitions.end_marker import EndMarker
 from kraftsim.core.partitions.in_sync_replicas import IsrProposal
 from kraftsim.core.partitions.leader_state import LeaderState
 from kraftsim.events.event import Event
-from kraftsim.events.partition_transactions import LastStableOffsetMoved, MarkerAppended, MarkerRefused
+from kraftsim.events.partition_transactions import (
+    LastStableOffsetMoved,
+    MarkerAppended,
+    MarkerRefused,
+)
 from kraftsim.events.partitions import (
     BatchAppended,
     BatchReplicated,
@@ -40,20 +44,36 @@ class ReplicaEvents:
         self.partition = partition
         self._emit = emit
 
-    # Roles ---------------------------------------------------------------------------------------------------------------------------------
+    # Roles
+    # ----------------------------------------------------------------------------------------------
 
     def elected(self, leader_epoch: int, log_end_offset: int) -> None:
         """It is leader."""
-        self._emit(LeaderElected(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch, next_offset=log_end_offset))
+        self._emit(
+            LeaderElected(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=leader_epoch,
+                next_offset=log_end_offset,
+            )
+        )
 
     def leadership_lost(self, leader_epoch: int) -> None:
         """It is not leader any more."""
-        self._emit(LeadershipLost(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch))
+        self._emit(
+            LeadershipLost(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch)
+        )
 
     def follows(self, leader_id: int, leader_epoch: int, log_end_offset: int) -> None:
         """It is follower."""
         self._emit(
-            LeaderFollowed(topic=self.topic, partition=self.partition, leader_id=leader_id, leader_epoch=leader_epoch, log_end_offset=log_end_offset)
+            LeaderFollowed(
+                topic=self.topic,
+                partition=self.partition,
+                leader_id=leader_id,
+                leader_epoch=leader_epoch,
+                log_end_offset=log_end_offset,
+            )
         )
 
     def isr_proposed(self, proposal: IsrProposal) -> None:
@@ -80,7 +100,8 @@ class ReplicaEvents:
             )
         )
 
-    # The log -------------------------------------------------------------------------------------------------------------------------------
+    # The log
+    # ----------------------------------------------------------------------------------------------
 
     def appended(self, decision: AppendDecision) -> None:
         """It appended a batch as leader."""
@@ -120,7 +141,9 @@ class ReplicaEvents:
             )
         )
 
-    def truncated(self, leader_epoch: int, former_end_offset: int, log_end_offset: int, high_watermark: int) -> None:
+    def truncated(
+        self, leader_epoch: int, former_end_offset: int, log_end_offset: int, high_watermark: int
+    ) -> None:
         """Its log was truncated."""
         self._emit(
             PartitionTruncated(
@@ -136,22 +159,39 @@ class ReplicaEvents:
     def local_start_moved(self, local_start_offset: int, log_start_offset: int) -> None:
         """Local segments that are in remote storage were deleted."""
         self._emit(
-            LocalLogStartMoved(topic=self.topic, partition=self.partition, local_start_offset=local_start_offset, log_start_offset=log_start_offset)
+            LocalLogStartMoved(
+                topic=self.topic,
+                partition=self.partition,
+                local_start_offset=local_start_offset,
+                log_start_offset=log_start_offset,
+            )
         )
 
     def log_start_moved(self, log_start_offset: int, reason: str) -> None:
         """Its log start offset advanced."""
-        self._emit(LogStartMoved(topic=self.topic, partition=self.partition, log_start_offset=log_start_offset, reason=reason))
+        self._emit(
+            LogStartMoved(
+                topic=self.topic,
+                partition=self.partition,
+                log_start_offset=log_start_offset,
+                reason=reason,
+            )
+        )
 
     def high_watermark(self, leader_epoch: int, high_watermark: int, *, is_leader: bool) -> None:
         """Its high watermark moved."""
         self._emit(
             PartitionHighWatermarkMoved(
-                topic=self.topic, partition=self.partition, leader_epoch=leader_epoch, high_watermark=high_watermark, is_leader=is_leader
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=leader_epoch,
+                high_watermark=high_watermark,
+                is_leader=is_leader,
             )
         )
 
-    # Producers -----------------------------------------------------------------------------------------------------------------------------
+    # Producers
+    # ----------------------------------------------------------------------------------------------
 
     def refused(self, batch: RecordBatch | None, refusal: Refusal) -> None:
         """It refused a batch; None for bytes without a valid batch."""
@@ -183,13 +223,25 @@ class ReplicaEvents:
 
     def expired(self, producer_id: int) -> None:
         """A producer expired."""
-        self._emit(ProducerStateExpired(topic=self.topic, partition=self.partition, producer_id=producer_id))
+        self._emit(
+            ProducerStateExpired(
+                topic=self.topic, partition=self.partition, producer_id=producer_id
+            )
+        )
 
     def snapshot(self, next_offset: int, last_offset: int) -> None:
         """It wrote a producer state snapshot."""
-        self._emit(ProducerSnapshotTaken(topic=self.topic, partition=self.partition, next_offset=next_offset, last_offset=last_offset))
+        self._emit(
+            ProducerSnapshotTaken(
+                topic=self.topic,
+                partition=self.partition,
+                next_offset=next_offset,
+                last_offset=last_offset,
+            )
+        )
 
-    # Transactions --------------------------------------------------------------------------------------------------------------------------
+    # Transactions
+    # ----------------------------------------------------------------------------------------------
 
     def ended(self, marker: EndMarker, offset: int, *, on_leader: bool) -> None:
         """A marker is in its log."""
@@ -224,5 +276,11 @@ class ReplicaEvents:
     def stable(self, leader_epoch: int, offset: int, high_watermark: int) -> None:
         """Its last stable offset moved, or a transaction limits it from now on."""
         self._emit(
-            LastStableOffsetMoved(topic=self.topic, partition=self.partition, leader_epoch=leader_epoch, offset=offset, high_watermark=high_watermark)
+            LastStableOffsetMoved(
+                topic=self.topic,
+                partition=self.partition,
+                leader_epoch=leader_epoch,
+                offset=offset,
+                high_watermark=high_watermark,
+            )
         )

@@ -1,6 +1,8 @@
-"""Retention: the segments to delete, below the log start offset, beyond the size limit, or expired; always the oldest first.
+"""Retention: the segments to delete, below the log start offset, beyond the size limit, or expired;
+always the oldest first.
 
-Records above the high watermark and an empty active segment stay. Without cleanup.policy delete only segments below the log start offset are deleted.
+Records above the high watermark and an empty active segment stay. Without cleanup.policy delete
+only segments below the log start offset are deleted.
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.{deleteOldSegments, deletableSegments}.
 """
 
@@ -24,7 +26,9 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """`is_deleted`: cleanup.policy has delete. retention.ms and retention.bytes are -1 without limit."""
+    """`is_deleted`: cleanup.policy has delete. retention.ms and retention.bytes are -1 without
+    limit.
+    """
 
     is_deleted: bool = True
     retention_ms: int = 7 * 86_400_000
@@ -49,9 +53,12 @@ def expired(
     high_watermark: int,
     remote_end_offset: int | None = None,
 ) -> Expired | None:
-    """Return the segments to delete next; None if there are none. `now_ms` is the wall clock. Repeat until None.
+    """Return the segments to delete next; None if there are none.
 
-    `remote_end_offset`: the highest offset in remote storage, and no later segment is deleted; None without remote storage.
+    `now_ms` is the wall clock. Repeat until None.
+
+    `remote_end_offset`: the highest offset in remote storage, and no later segment is deleted; None
+    without remote storage.
     """
     following = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
 
@@ -59,13 +66,22 @@ def expired(
         count = 0
         for index, segment in enumerate(segments):
             is_empty_active = index == len(segments) - 1 and not segment.size_bytes
-            is_only_here = remote_end_offset is not None and following[index] > max(remote_end_offset + 1, log_start_offset)
-            if is_empty_active or is_only_here or high_watermark < following[index] or not is_due(index, segment):
+            is_only_here = remote_end_offset is not None and following[index] > max(
+                remote_end_offset + 1, log_start_offset
+            )
+            if (
+                is_empty_active
+                or is_only_here
+                or high_watermark < following[index]
+                or not is_due(index, segment)
+            ):
                 break
             count += 1
         return count
 
-    count = leading(lambda index, segment: index < len(segments) - 1 and following[index] <= log_start_offset)
+    count = leading(
+        lambda index, segment: index < len(segments) - 1 and following[index] <= log_start_offset
+    )
     if count:
         return Expired(count, Reason.LOG_START)
     if not rules.is_deleted:

@@ -69,8 +69,12 @@ class Segment:
         self._entry_timestamps: list[int] = []
         self._time_entry_offsets: list[int] = []
 
-    def add_batch(self, last_offset: int, size_bytes: int, max_timestamp: int, index_interval_bytes: int) -> IndexEntries | None:
-        """Record a batch appended to the file, and return its index entries: one per index.interval.bytes."""
+    def add_batch(
+        self, last_offset: int, size_bytes: int, max_timestamp: int, index_interval_bytes: int
+    ) -> IndexEntries | None:
+        """Record a batch appended to the file, and return its index entries: one per
+        index.interval.bytes.
+        """
         position = self.size_bytes
         if self._first_timestamp is None:
             self._first_timestamp = max_timestamp
@@ -89,14 +93,18 @@ class Segment:
 
     @property
     def last_written_ms(self) -> int:
-        """The last modification time, if known: else the maximum timestamp, or the creation time."""
+        """The last modification time, if known: else the maximum timestamp, or the creation
+        time.
+        """
         if self.written_ms is not None:
             return self.written_ms
         return self._created_ms if self.max_timestamp == NO_TIMESTAMP else self.max_timestamp
 
     @property
     def age_timestamp(self) -> int:
-        """The timestamp for retention: the maximum timestamp; without one, the last modification or creation time."""
+        """The timestamp for retention: the maximum timestamp; without one, the last modification or
+        creation time.
+        """
         return self.max_timestamp if self.max_timestamp != NO_TIMESTAMP else self.last_written_ms
 
     @property
@@ -114,8 +122,16 @@ class Segment:
         """The size of its time index."""
         return len(self._entry_timestamps) * TIME_ENTRY_BYTES
 
-    def restore(self, size_bytes: int, offsets: Sequence[OffsetEntry], times: Sequence[TimeEntry], first_timestamp: int | None) -> None:
-        """Restore a segment's state up to size_bytes from its indexes; `first_timestamp` is the maximum of its first batch, if known."""
+    def restore(
+        self,
+        size_bytes: int,
+        offsets: Sequence[OffsetEntry],
+        times: Sequence[TimeEntry],
+        first_timestamp: int | None,
+    ) -> None:
+        """Restore a segment's state up to size_bytes from its indexes; `first_timestamp` is the
+        maximum of its first batch, if known.
+        """
         self.size_bytes = size_bytes
         self._first_timestamp = first_timestamp
         self._entry_offsets = [entry.offset for entry in offsets]
@@ -126,30 +142,49 @@ class Segment:
             self.max_timestamp, self.offset_of_max_timestamp = times[-1]
 
     def close(self) -> TimeEntry | None:
-        """Return the time index entry to append when a segment is rolled or shut down; None if the last one has the same."""
+        """Return the time index entry to append when a segment is rolled or shut down; None if the
+        last one has the same.
+        """
         return self._add_time_entry()
 
     def position_before(self, offset: int) -> int:
-        """Return the position to start a search for an offset: of a batch that does not begin after it."""
+        """Return the position to start a search for an offset: of a batch that does not begin after
+        it.
+        """
         found = bisect_right(self._entry_offsets, offset)
         return self._entry_positions[found - 1] if found else 0
 
     def boundary_before(self, position: int, end_offset: int) -> int:
-        """Return a batch boundary not after `position`, whose records begin below `end_offset`; near the last such one."""
-        found = min(bisect_right(self._entry_positions, position), bisect_left(self._entry_offsets, end_offset))
+        """Return a batch boundary not after `position`, whose records begin below `end_offset`;
+        near the last such one.
+        """
+        found = min(
+            bisect_right(self._entry_positions, position),
+            bisect_left(self._entry_offsets, end_offset),
+        )
         return self._entry_positions[found - 1] if found else 0
 
     def position_before_timestamp(self, timestamp: int) -> int:
-        """Return the position to start a search for the first record with this timestamp or a later one."""
+        """Return the position to start a search for the first record with this timestamp or a later
+        one.
+        """
         found = bisect_right(self._entry_timestamps, timestamp)
         return self.position_before(self._time_entry_offsets[found - 1]) if found else 0
 
     def waited_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """Return the time since the segment's first record, by timestamps if it has any (KIP-33), else by the clock."""
-        return now_ms - self._created_ms if self._first_timestamp is None else max_timestamp - self._first_timestamp
+        """Return the time since the segment's first record, by timestamps if it has any (KIP-33),
+        else by the clock.
+        """
+        return (
+            now_ms - self._created_ms
+            if self._first_timestamp is None
+            else max_timestamp - self._first_timestamp
+        )
 
     def _add_time_entry(self) -> TimeEntry | None:
-        if self.max_timestamp <= (self._entry_timestamps[-1] if self._entry_timestamps else NO_TIMESTAMP):
+        if self.max_timestamp <= (
+            self._entry_timestamps[-1] if self._entry_timestamps else NO_TIMESTAMP
+        ):
             return None
         self._entry_timestamps.append(self.max_timestamp)
         self._time_entry_offsets.append(self.offset_of_max_timestamp)
@@ -157,7 +192,10 @@ class Segment:
 
 
 class SegmentList:
-    """The segments of one log, oldest first; the last one is active. When a log is opened, every batch is added again."""
+    """The segments of one log, oldest first; the last one is active.
+
+    When a log is opened, every batch is added again.
+    """
 
     __slots__ = ("_base_offsets", "_segments", "_settings", "log_end_offset")
 
@@ -170,7 +208,9 @@ class SegmentList:
 
     @property
     def settings(self) -> SegmentSettings:
-        """The settings of rolling and index density: may be replaced at any time, used from the next batch on."""
+        """The settings of rolling and index density: may be replaced at any time, used from the
+        next batch on.
+        """
         return self._settings
 
     @settings.setter
@@ -193,19 +233,30 @@ class SegmentList:
         return self._base_offsets[0]
 
     def add_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """Add the next segment: the first one anywhere, a rolled one at the log end offset, an existing one at the offset of its file name.
+        """Add the next segment: the first one anywhere, a rolled one at the log end offset, an
+        existing one at the offset of its file name.
 
         An empty log then ends where its first segment begins.
         """
-        assert not self._segments or base_offset >= self.log_end_offset, f"a segment at {base_offset} below the log end offset {self.log_end_offset}"
-        assert base_offset not in self._base_offsets[-1:], f"there is already a segment at {base_offset}"
-        self.log_end_offset = max(self.log_end_offset, base_offset) if self._segments else base_offset
+        assert not self._segments or base_offset >= self.log_end_offset, (
+            f"a segment at {base_offset} below the log end offset {self.log_end_offset}"
+        )
+        assert base_offset not in self._base_offsets[-1:], (
+            f"there is already a segment at {base_offset}"
+        )
+        self.log_end_offset = (
+            max(self.log_end_offset, base_offset) if self._segments else base_offset
+        )
         self._segments.append(Segment(base_offset, now_ms))
         self._base_offsets.append(base_offset)
         return self._segments[-1]
 
-    def must_roll(self, *, last_offset: int, size_bytes: int, max_timestamp: int, now_ms: int) -> bool:
-        """Return whether to roll before a batch: the active segment is full, or too old, or the offset or timestamp does not fit its index."""
+    def must_roll(
+        self, *, last_offset: int, size_bytes: int, max_timestamp: int, now_ms: int
+    ) -> bool:
+        """Return whether to roll before a batch: the active segment is full, or too old, or the
+        offset or timestamp does not fit its index.
+        """
         active = self._segments[-1]
         if not active.size_bytes:
             return False
@@ -213,21 +264,36 @@ class SegmentList:
         is_old = active.waited_ms(max_timestamp, now_ms) > self._settings.segment_ms
         return is_full or is_old or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
 
-    def add_batch(self, *, first_offset: int, last_offset: int, size_bytes: int, max_timestamp: int) -> IndexEntries | None:
+    def add_batch(
+        self, *, first_offset: int, last_offset: int, size_bytes: int, max_timestamp: int
+    ) -> IndexEntries | None:
         """Record a batch at the end of the active segment, and return its index entries."""
-        assert first_offset >= self.log_end_offset, f"a batch at {first_offset} below the log end offset {self.log_end_offset}"
+        assert first_offset >= self.log_end_offset, (
+            f"a batch at {first_offset} below the log end offset {self.log_end_offset}"
+        )
         self.log_end_offset = last_offset + 1
-        return self._segments[-1].add_batch(last_offset, size_bytes, max_timestamp, self._settings.index_interval_bytes)
+        return self._segments[-1].add_batch(
+            last_offset, size_bytes, max_timestamp, self._settings.index_interval_bytes
+        )
 
     def restore_active(
-        self, size_bytes: int, next_offset: int, offsets: Sequence[OffsetEntry], times: Sequence[TimeEntry], first_timestamp: int | None
+        self,
+        size_bytes: int,
+        next_offset: int,
+        offsets: Sequence[OffsetEntry],
+        times: Sequence[TimeEntry],
+        first_timestamp: int | None,
     ) -> None:
-        """Restore the active segment up to size_bytes from its indexes; the batch there has an offset of next_offset or above."""
+        """Restore the active segment up to size_bytes from its indexes; the batch there has an
+        offset of next_offset or above.
+        """
         self._segments[-1].restore(size_bytes, offsets, times, first_timestamp)
         self.log_end_offset = max(self.log_end_offset, next_offset)
 
     def holding(self, offset: int) -> Segment | None:
-        """Return the segment to search for an offset; None below the first one or from the log end offset on."""
+        """Return the segment to search for an offset; None below the first one or from the log end
+        offset on.
+        """
         found = bisect_right(self._base_offsets, offset)
         return self._segments[found - 1] if found and offset < self.log_end_offset else None
 
@@ -243,10 +309,14 @@ class SegmentList:
 
     def holding_timestamp(self, timestamp: int) -> Segment | None:
         """Return the first segment with a record of this timestamp or a later one."""
-        return next((segment for segment in self._segments if segment.max_timestamp >= timestamp), None)
+        return next(
+            (segment for segment in self._segments if segment.max_timestamp >= timestamp), None
+        )
 
     def holding_max_timestamp(self) -> Segment | None:
-        """Return the first segment with the maximum timestamp of the log; None without timestamps."""
+        """Return the first segment with the maximum timestamp of the log; None without
+        timestamps.
+        """
         newest = max(self._segments, key=lambda segment: segment.max_timestamp, default=None)
         return newest if newest is not None and newest.max_timestamp != NO_TIMESTAMP else None
 
@@ -254,12 +324,16 @@ class SegmentList:
         """Replace adjacent inactive segments by one; it has the base offset of the first."""
         first = bisect_left(self._base_offsets, segment.base_offset)
         end = first + len(former)
-        assert self._segments[first:end] == list(former) and end < len(self._segments), f"{segment.base_offset} replaces closed segments"
+        assert self._segments[first:end] == list(former) and end < len(self._segments), (
+            f"{segment.base_offset} replaces closed segments"
+        )
         self._segments[first:end] = [segment]
         self._base_offsets[first:end] = [segment.base_offset]
 
     def remove_before(self, offset: int) -> list[Segment]:
-        """Remove and return the segments whose offsets are all below an offset; the active one stays."""
+        """Remove and return the segments whose offsets are all below an offset; the active one
+        stays.
+        """
         gone = min(max(bisect_right(self._base_offsets, offset) - 1, 0), len(self._segments) - 1)
         removed = self._segments[:gone]
         del self._segments[:gone], self._base_offsets[:gone]

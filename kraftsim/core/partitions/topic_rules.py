@@ -1,4 +1,7 @@
-"""The rules of a partition from the topic's effective configurations.   Source: org.apache.kafka.storage.internals.log.LogConfig."""
+"""The rules of a partition from the topic's effective configurations.
+
+Source: org.apache.kafka.storage.internals.log.LogConfig.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,8 +18,14 @@ UNCOMPRESSED: Final = "uncompressed"
 NO_LIMIT_MS: Final = 2**63 - 1
 
 
-def append_rules(configs: Mapping[str, str], *, replica_count: int, bounds_min_in_sync_replicas: bool) -> AppendRules:
-    """Return the append rules. `configs` are the effective ones; since 3.7 min.insync.replicas is at most the replication factor."""
+def append_rules(
+    configs: Mapping[str, str], *, replica_count: int, bounds_min_in_sync_replicas: bool
+) -> AppendRules:
+    """Return the append rules.
+
+    `configs` are the effective ones; since 3.7 min.insync.replicas is at most the replication
+    factor.
+    """
     demanded = int(configs["min.insync.replicas"])
     return AppendRules(
         max_message_bytes=int(configs["max.message.bytes"]),
@@ -25,7 +34,9 @@ def append_rules(configs: Mapping[str, str], *, replica_count: int, bounds_min_i
         is_compacted=has_policy(configs, "compact"),
         timestamp_before_max_ms=_timestamp_limit(configs, "before"),
         timestamp_after_max_ms=_timestamp_limit(configs, "after"),
-        min_in_sync_replicas=min(demanded, replica_count) if bounds_min_in_sync_replicas else demanded,
+        min_in_sync_replicas=min(demanded, replica_count)
+        if bounds_min_in_sync_replicas
+        else demanded,
         compression=_compression(configs["compression.type"]),
     )
 
@@ -49,7 +60,10 @@ def cleaning_rules(configs: Mapping[str, str]) -> CleaningRules:
 
 
 def converts_down(configs: Mapping[str, str]) -> bool:
-    """Return whether records are down-converted for old consumers (KIP-283). `configs` are the effective ones."""
+    """Return whether records are down-converted for old consumers (KIP-283).
+
+    `configs` are the effective ones.
+    """
     return configs.get("message.downconversion.enable", "true").strip().lower() == "true"
 
 
@@ -61,7 +75,9 @@ def segment_settings(configs: Mapping[str, str]) -> SegmentSettings:
     segment_ms, max_lag_ms = int(configs["segment.ms"]), int(configs["max.compaction.lag.ms"])
     return SegmentSettings(
         segment_bytes=int(configs["segment.bytes"]),
-        segment_ms=min(segment_ms, max_lag_ms) if has_policy(configs, "compact") and max_lag_ms > 0 else segment_ms,
+        segment_ms=min(segment_ms, max_lag_ms)
+        if has_policy(configs, "compact") and max_lag_ms > 0
+        else segment_ms,
         index_interval_bytes=int(configs["index.interval.bytes"]),
     )
 
@@ -82,7 +98,8 @@ def _compression(name: str) -> Compression | None:
 
 
 def _timestamp_limit(configs: Mapping[str, str], side: str) -> int:
-    """Return the limit of one side; the older setting for both sides applies where it is stricter (KIP-937).
+    """Return the limit of one side; the older setting for both sides applies where it is stricter
+    (KIP-937).
 
     Before 3.6 there is only the older one.
     """

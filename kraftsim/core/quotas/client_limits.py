@@ -1,4 +1,5 @@
-"""The quota of a client, by user and client id: the most specific one that is set, and the clients that share it.
+"""The quota of a client, by user and client id: the most specific one that is set, and the clients
+that share it.
 
 Source: KIP-13, KIP-55, KIP-546, kafka.server.ClientQuotaManager.DefaultQuotaCallback.
 """
@@ -35,7 +36,9 @@ class ClientLimits:
         for record in records:
             names = {part.entity_type: part.entity_name for part in record.entity}
             if names.keys() <= {USER, CLIENT_ID}:
-                self._tables.setdefault(record.key, {})[names.get(USER, ANY), names.get(CLIENT_ID, ANY)] = record.value
+                self._tables.setdefault(record.key, {})[
+                    names.get(USER, ANY), names.get(CLIENT_ID, ANY)
+                ] = record.value
 
     def __bool__(self) -> bool:
         return bool(self._tables)
@@ -49,5 +52,8 @@ class ClientLimits:
             for client_part in (client_id, DEFAULT, ANY):
                 value = table.get((user_part, client_part))
                 if value is not None:
-                    return Limit(value, ("" if user_part == ANY else user, "" if client_part == ANY else client_id))
+                    return Limit(
+                        value,
+                        ("" if user_part == ANY else user, "" if client_part == ANY else client_id),
+                    )
         return None

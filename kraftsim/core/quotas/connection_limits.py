@@ -1,8 +1,8 @@
 """Connection limits of a node: number and rate of connections, in total, per listener, and per IP.
 
-Above the number or rate of the node or a listener, a new connection waits. Above the number of an IP it is closed at once.
-Above the rate of an IP it is closed after a delay. Other brokers connect where clients must wait, if they have their own
-listener.
+Above the number or rate of the node or a listener, a new connection waits. Above the number of an
+IP it is closed at once. Above the rate of an IP it is closed after a delay. Other brokers connect
+where clients must wait, if they have their own listener.
 
 Source: KIP-402, KIP-612, kafka.network.ConnectionQuotas, QuotaUtils.boundedThrottleTime.
 """
@@ -34,7 +34,10 @@ class AcceptorLimits:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """The connection settings of a node. `protected`: the inter-broker listener, if there is another one, too."""
+    """The connection settings of a node.
+
+    `protected`: the inter-broker listener, if there is another one, too.
+    """
 
     node: AcceptorLimits = AcceptorLimits()
     listeners: Mapping[str, AcceptorLimits] = field(default_factory=dict)
@@ -50,25 +53,39 @@ class RejectedConnection:
     after_ms: int
 
 
-def connection_settings(settings: BrokerSettings, listeners: Iterable[str], inter_broker_listener: str) -> ConnectionSettings:
+def connection_settings(
+    settings: BrokerSettings, listeners: Iterable[str], inter_broker_listener: str
+) -> ConnectionSettings:
     """Return the connection settings of a node."""
     names = tuple(listeners)
 
     def limits(prefix: str = "") -> AcceptorLimits:
-        return AcceptorLimits(*(int(settings.value(prefix + key) or UNLIMITED) for key in (CONNECTIONS, RATE)))
+        return AcceptorLimits(
+            *(int(settings.value(prefix + key) or UNLIMITED) for key in (CONNECTIONS, RATE))
+        )
 
-    overrides = (each.rpartition(":") for each in (settings.value(OVERRIDES) or "").split(",") if each.strip())
+    overrides = (
+        each.rpartition(":")
+        for each in (settings.value(OVERRIDES) or "").split(",")
+        if each.strip()
+    )
     return ConnectionSettings(
         node=limits(),
         listeners={name: limits(f"{LISTENER_PREFIX}{name.lower()}.") for name in names},
         per_ip=int(settings.value(PER_IP) or UNLIMITED),
         per_ip_overrides={host.strip(): int(count) for host, _, count in overrides},
-        protected=inter_broker_listener if inter_broker_listener in names and len(names) > 1 else None,
+        protected=inter_broker_listener
+        if inter_broker_listener in names and len(names) > 1
+        else None,
     )
 
 
 class ConnectionLimits:
-    """Counts connections. For each new one call `pause_ms` once; after that time and with `has_room`, `enter`; at the end `leave`."""
+    """Counts connections.
+
+    For each new one call `pause_ms` once; after that time and with `has_room`, `enter`; at the end
+    `leave`.
+    """
 
     def __init__(self, window_count: int, window_ms: int) -> None:
         self._window_count = window_count
@@ -90,9 +107,15 @@ class ConnectionLimits:
     def follow_ips(self, records: Iterable[ClientQuotaRecord]) -> None:
         """Use the IP quotas of the metadata from now on."""
         self._ip_rates = {
-            part.entity_name: record.value for record in records if record.key == CREATION_RATE for part in record.entity if part.entity_type == IP
+            part.entity_name: record.value
+            for record in records
+            if record.key == CREATION_RATE
+            for part in record.entity
+            if part.entity_type == IP
         }
-        self._from_ips = {ip: rate for ip, rate in self._from_ips.items() if self._ip_limit(ip) is not None}
+        self._from_ips = {
+            ip: rate for ip, rate in self._from_ips.items() if self._ip_limit(ip) is not None
+        }
 
     def pause_ms(self, listener: str, now_ms: int) -> int:
         """Count a new connection at a listener, and return the time it has to wait in any case."""
@@ -107,7 +130,10 @@ class ConnectionLimits:
         """Return whether a listener may accept one more connection."""
         if self._through[listener] >= self._limits_of(listener).connections_max:
             return False
-        return listener == self._settings.protected or self._total < self._settings.node.connections_max
+        return (
+            listener == self._settings.protected
+            or self._total < self._settings.node.connections_max
+        )
 
     def enter(self, listener: str, ip: str, now_ms: int) -> RejectedConnection | None:
         """Accept and count a connection; or return that it is to be closed, uncounted."""
@@ -136,8 +162,13 @@ class ConnectionLimits:
 
     @property
     def are_too_many(self) -> bool:
-        """Whether another broker connected above the limit: a client connection has to be closed."""
-        return self._settings.protected is not None and self._total > self._settings.node.connections_max
+        """Whether another broker connected above the limit: a client connection has to be
+        closed.
+        """
+        return (
+            self._settings.protected is not None
+            and self._total > self._settings.node.connections_max
+        )
 
     def may_go(self, listener: str) -> bool:
         """Return whether connections of a listener are closed to make room for other brokers."""

@@ -1,6 +1,7 @@
 """Per-client measurements. Clients choose their ids, so unused ones are removed after an hour.
 
-Source: kafka.server.ClientQuotaManager, ControllerMutationQuotaManager (ClientQuotaManagerConfig.InactiveSensorExpirationTimeSeconds).
+Source: kafka.server.ClientQuotaManager, ControllerMutationQuotaManager
+(ClientQuotaManagerConfig.InactiveSensorExpirationTimeSeconds).
 """
 
 from collections.abc import Callable, Hashable
@@ -24,7 +25,10 @@ TIDY_MIN: Final = 1000
 
 
 class ExpiringMap(Generic[K, V]):
-    """One V for each key. Expiry visits all entries, so it runs when their number has doubled since the last run."""
+    """One V for each key.
+
+    Expiry visits all entries, so it runs when their number has doubled since the last run.
+    """
 
     __slots__ = ("_found", "_new", "_tidy_at")
 
@@ -41,7 +45,11 @@ class ExpiringMap(Generic[K, V]):
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= self._tidy_at:
-                self._found = {known: each for known, each in self._found.items() if now_ms - each.last_ms < IDLE_MS}
+                self._found = {
+                    known: each
+                    for known, each in self._found.items()
+                    if now_ms - each.last_ms < IDLE_MS
+                }
                 self._tidy_at = max(2 * len(self._found), TIDY_MIN)
             found = self._found[key] = self._new()
         return found

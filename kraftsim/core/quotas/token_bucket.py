@@ -1,6 +1,8 @@
-"""A token bucket that may be overdrawn: tokens are added at a rate, up to the bucket's capacity, and a client that overdraws it waits for the rest.
+"""A token bucket that may be overdrawn: tokens are added at a rate, up to the bucket's capacity,
+and a client that overdraws it waits for the rest.
 
-Source: KIP-599, org.apache.kafka.common.metrics.stats.TokenBucket, kafka.server.ControllerMutationQuotaManager.
+Source: KIP-599, org.apache.kafka.common.metrics.stats.TokenBucket,
+kafka.server.ControllerMutationQuotaManager.
 """
 
 import math
@@ -24,7 +26,9 @@ class TokenBucket:
 
     def tokens(self, rate: float, now_ms: int) -> float:
         """Return the number of tokens; negative if overdrawn."""
-        self._tokens = min(self._tokens + rate * (now_ms - self._updated_ms) / 1000, rate * self._seconds)
+        self._tokens = min(
+            self._tokens + rate * (now_ms - self._updated_ms) / 1000, rate * self._seconds
+        )
         self._updated_ms = now_ms
         return self._tokens
 

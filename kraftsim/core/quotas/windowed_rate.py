@@ -1,6 +1,7 @@
 """A rate over recent windows, and the throttle time that brings it back to its limit.
 
-Source: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, SimpleRate}, kafka.server.QuotaUtils.
+Source: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, SimpleRate},
+kafka.server.QuotaUtils.
 """
 
 import math
@@ -18,7 +19,9 @@ class Window:
 
 
 class WindowedRate:
-    """Amounts per second over `window_count` windows of `window_ms`; a younger rate is measured over all but one of them."""
+    """Amounts per second over `window_count` windows of `window_ms`; a younger rate is measured
+    over all but one of them.
+    """
 
     __slots__ = ("_window_count", "_window_ms", "_windows")
 
@@ -42,7 +45,10 @@ class WindowedRate:
 
     def measure(self, now_ms: int) -> float:
         """Return the amount per second."""
-        while self._windows and now_ms - self._windows[0].last_ms >= self._window_count * self._window_ms:
+        while (
+            self._windows
+            and now_ms - self._windows[0].last_ms >= self._window_count * self._window_ms
+        ):
             self._windows.popleft()
         return sum(window.amount for window in self._windows) * 1000 / self.span_ms(now_ms)
 
@@ -54,16 +60,21 @@ class WindowedRate:
         return elapsed_ms + missing_count * self._window_ms
 
     def pause_ms(self, limit: float, now_ms: int) -> int:
-        """Return the idle milliseconds after which the rate is at its limit; 0 if it is not above it."""
+        """Return the idle milliseconds after which the rate is at its limit; 0 if it is not above
+        it.
+        """
         rate = self.measure(now_ms)
-        return math.floor((rate - limit) / limit * self.span_ms(now_ms) + 0.5) if rate > limit else 0
+        return (
+            math.floor((rate - limit) / limit * self.span_ms(now_ms) + 0.5) if rate > limit else 0
+        )
 
     def _elapsed_ms(self, now_ms: int) -> int:
         return now_ms - self._windows[0].started_ms if self._windows else 0
 
 
 class SteadyRate(WindowedRate):
-    """Measured since the first record in the windows, and over at least one window: so it does not admit ten seconds' worth at once.
+    """Measured since the first record in the windows, and over at least one window: so it does not
+    admit ten seconds' worth at once.
 
     Source: org.apache.kafka.common.metrics.stats.SimpleRate.
     """

@@ -1,6 +1,9 @@
-"""The effects of a quorum replica, in order: persist, then write, then respond. Executed by the node.
+"""The effects of a quorum replica, in order: persist, then write, then respond.
 
-An effect after a `Persist` or a `Flush` of the same replica happens after it is durable; everything else may continue meanwhile.
+Executed by the node.
+
+An effect after a `Persist` or a `Flush` of the same replica happens after it is durable; everything
+else may continue meanwhile.
 """
 
 from typing import TypeAlias
@@ -36,7 +39,9 @@ class Reply(Struct, frozen=True):
 
 
 class Send(Struct, frozen=True):
-    """Send a request to another replica; the result comes by `on_response` or `on_failure` with the same number."""
+    """Send a request to another replica; the result comes by `on_response` or `on_failure` with the
+    same number.
+    """
 
     number: int
     node_id: int
@@ -46,7 +51,10 @@ class Send(Struct, frozen=True):
 
 
 class WriteLeaderChange(Struct, frozen=True):
-    """Append the control batch that starts an epoch. `voters_record` and `kraft_version` are added to the batch if needed."""
+    """Append the control batch that starts an epoch.
+
+    `voters_record` and `kraft_version` are added to the batch if needed.
+    """
 
     leader_epoch: int
     first_offset: int
@@ -92,19 +100,25 @@ class WriteSnapshotPiece(Struct, frozen=True):
 
 
 class FinishSnapshot(Struct, frozen=True):
-    """The fetched snapshot is complete: make it durable, rename it, delete the log before it, and load it."""
+    """The fetched snapshot is complete: make it durable, rename it, delete the log before it, and
+    load it.
+    """
 
     snapshot: SnapshotId
 
 
 class Lead(Struct, frozen=True):
-    """This node is leader, and everything before its epoch is committed: it may become the active controller."""
+    """This node is leader, and everything before its epoch is committed: it may become the active
+    controller.
+    """
 
     leader_epoch: int
 
 
 class StopLeading(Struct, frozen=True):
-    """This node is not leader any more: uncommitted records are reverted, and pending requests fail."""
+    """This node is not leader any more: uncommitted records are reverted, and pending requests
+    fail.
+    """
 
     leader_epoch: int
     reason: str
@@ -124,7 +138,9 @@ class Advance(Struct, frozen=True):
 
 
 class WakeFetches(Struct, frozen=True):
-    """Check the pending Fetch requests: there are new records, or this node is not leader any more."""
+    """Check the pending Fetch requests: there are new records, or this node is not leader any
+    more.
+    """
 
 
 Effect: TypeAlias = (

@@ -1,6 +1,7 @@
 """Leader election: vote requests, responses, and their result.
 
-Source: KIP-595, KIP-996, org.apache.kafka.raft.KafkaRaftClient (handleVoteRequest, handleVoteResponse, pollCandidate, pollProspective).
+Source: KIP-595, KIP-996, org.apache.kafka.raft.KafkaRaftClient (handleVoteRequest,
+handleVoteResponse, pollCandidate, pollProspective).
 """
 
 from typing import assert_never
@@ -11,7 +12,15 @@ from kraftsim.core.raft.epoch_answers import is_settled_by_epoch
 from kraftsim.core.raft.messages import VoteInput
 from kraftsim.core.raft.quorum import Quorum
 from kraftsim.core.raft.raft_log import LogEnd
-from kraftsim.core.raft.roles import Candidate, Canvass, Follower, Leader, Prospective, Resigned, Unattached
+from kraftsim.core.raft.roles import (
+    Candidate,
+    Canvass,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Unattached,
+)
 from kraftsim.events.raft import ElectionLost, VoteAnswered, VoteSent
 from protocol.errors import ErrorCode
 from protocol.messages.k52_vote import VoteRequest, VoteResponse
@@ -36,7 +45,11 @@ def stand(quorum: Quorum, now_ms: int) -> None:
 
 
 def poll_candidate(quorum: Quorum, role: Candidate, now_ms: int) -> int:
-    """Send requests to voters without a response; after a lost election, back off and start another one. Returns the next poll time."""
+    """Send requests to voters without a response; after a lost election, back off and start another
+    one.
+
+    Returns the next poll time.
+    """
     if len(role.canvass.granted) >= quorum.voter_set.majority:
         leading.lead(quorum, now_ms)
         return now_ms
@@ -57,7 +70,10 @@ def poll_candidate(quorum: Quorum, role: Candidate, now_ms: int) -> int:
 
 
 def poll_prospective(quorum: Quorum, role: Prospective, now_ms: int) -> int:
-    """Send pre-vote requests. If the pre-vote fails, become unattached or follower again. Returns the next poll time."""
+    """Send pre-vote requests.
+
+    If the pre-vote fails, become unattached or follower again. Returns the next poll time.
+    """
     if len(role.canvass.granted) >= quorum.voter_set.majority:
         quorum.become_candidate(now_ms)
         return now_ms
@@ -85,15 +101,32 @@ def on_vote_request(quorum: Quorum, request: VoteRequest, ticket: object, now_ms
         if asked.is_for_another(quorum.own):
             error = ErrorCode.INVALID_VOTER_KEY
         else:
-            is_granted = _would_grant_pre_vote(quorum, asked) if asked.is_pre_vote else _would_grant(quorum, asked)
+            is_granted = (
+                _would_grant_pre_vote(quorum, asked)
+                if asked.is_pre_vote
+                else _would_grant(quorum, asked)
+            )
             if is_granted and not asked.is_pre_vote:
                 quorum.vote_for(asked.candidate, now_ms)
-                quorum.effects.append(EmitEvent(VoteSent(leader_epoch=asked.epoch, candidate_id=asked.candidate.id)))
-        quorum.emit(VoteAnswered(leader_epoch=quorum.epoch, candidate_id=asked.candidate.id, is_granted=is_granted, is_pre_vote=asked.is_pre_vote))
-    quorum.effects.append(Reply(ticket, messages.vote_response(quorum, error, is_granted=is_granted)))
+                quorum.effects.append(
+                    EmitEvent(VoteSent(leader_epoch=asked.epoch, candidate_id=asked.candidate.id))
+                )
+        quorum.emit(
+            VoteAnswered(
+                leader_epoch=quorum.epoch,
+                candidate_id=asked.candidate.id,
+                is_granted=is_granted,
+                is_pre_vote=asked.is_pre_vote,
+            )
+        )
+    quorum.effects.append(
+        Reply(ticket, messages.vote_response(quorum, error, is_granted=is_granted))
+    )
 
 
-def on_vote_response(quorum: Quorum, voter_id: int, request: VoteRequest, response: VoteResponse, now_ms: int) -> None:
+def on_vote_response(
+    quorum: Quorum, voter_id: int, request: VoteRequest, response: VoteResponse, now_ms: int
+) -> None:
     """Handle a vote response."""
     answer = messages.vote_answer(quorum, response)
     if is_settled_by_epoch(quorum, voter_id, answer, now_ms):
@@ -141,7 +174,11 @@ def _ask(quorum: Quorum, canvass: Canvass, now_ms: int, *, is_pre_vote: bool) ->
 
 def _check(quorum: Quorum, asked: VoteInput) -> ErrorCode:
     """Validate a request in Kafka's order: first inconsistent fields, then the epoch."""
-    is_illegal = asked.log_end.epoch > asked.epoch if asked.is_pre_vote else asked.log_end.epoch >= asked.epoch
+    is_illegal = (
+        asked.log_end.epoch > asked.epoch
+        if asked.is_pre_vote
+        else asked.log_end.epoch >= asked.epoch
+    )
     if asked.log_end.offset < 0 or asked.log_end.epoch < 0 or is_illegal:
         return ErrorCode.INVALID_REQUEST
     if asked.epoch < quorum.epoch:
@@ -151,7 +188,10 @@ def _check(quorum: Quorum, asked: VoteInput) -> ErrorCode:
 
 def _would_grant(quorum: Quorum, asked: VoteInput) -> bool:
     match quorum.role:
-        case Unattached(voted=voted, leader_id=leader_id) | Prospective(voted=voted, leader_id=leader_id):
+        case (
+            Unattached(voted=voted, leader_id=leader_id)
+            | Prospective(voted=voted, leader_id=leader_id)
+        ):
             if voted is not None:
                 return voted.is_same_as(asked.candidate)
             return leader_id is None and _is_complete(quorum, asked.log_end)
@@ -174,5 +214,7 @@ def _would_grant_pre_vote(quorum: Quorum, asked: VoteInput) -> bool:
 
 
 def _is_complete(quorum: Quorum, theirs: LogEnd) -> bool:
-    """Return whether a log is at least as complete as this one; only such a candidate may become leader."""
+    """Return whether a log is at least as complete as this one; only such a candidate may become
+    leader.
+    """
     return theirs >= quorum.log.end

@@ -61,7 +61,11 @@ def emit_other_cluster(quorum: Quorum, node_id: int, error_code: int) -> None:
     """Emit an event when a node refuses the cluster id of this replica for the first time."""
     if error_code == ErrorCode.INCONSISTENT_CLUSTER_ID and quorum.is_first_refusal_by(node_id):
         own_id = quorum.cluster_id
-        quorum.emit(OtherClusterAnswered(asked_node_id=node_id, own_cluster_id=own_id, error_code=error_code))
+        quorum.emit(
+            OtherClusterAnswered(
+                asked_node_id=node_id, own_cluster_id=own_id, error_code=error_code
+            )
+        )
 
 
 def is_settled_by_epoch(quorum: Quorum, node_id: int, answer: EpochAnswer, now_ms: int) -> bool:

@@ -1,4 +1,5 @@
-"""The requests and responses of log replication, built from a replica's state and parsed into plain values.
+"""The requests and responses of log replication, built from a replica's state and parsed into plain
+values.
 
 Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-630, KIP-853.
 """
@@ -56,13 +57,21 @@ def fetch_request(quorum: Quorum) -> fetch.FetchRequest:
         min_bytes=0,
         max_bytes=quorum.settings.fetch_max_bytes,
         session_epoch=FULL_FETCH_SESSION_EPOCH,
-        topics=[fetch.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+        topics=[
+            fetch.FetchTopic(
+                topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition]
+            )
+        ],
     )
 
 
 def asking_replica(request: fetch.FetchRequest) -> ReplicaKey:
     """Return the replica that sent a request; a negative id is a tool or a consumer."""
-    replica_id = request.replica_state.replica_id if request.replica_state.replica_id >= 0 else request.replica_id
+    replica_id = (
+        request.replica_state.replica_id
+        if request.replica_state.replica_id >= 0
+        else request.replica_id
+    )
     return ReplicaKey(replica_id, request.topics[0].partitions[0].replica_directory_id)
 
 
@@ -84,8 +93,12 @@ def fetch_answer(quorum: Quorum, response: fetch.FetchResponse) -> FetchAnswer |
         leader_epoch=leader.leader_epoch,
         leader_id=None if leader.leader_id < 0 else leader.leader_id,
         endpoints=leader_endpoints(quorum, leader.leader_id, response.node_endpoints),
-        diverging=Diverging(data.diverging_epoch.epoch, data.diverging_epoch.end_offset) if data.diverging_epoch.epoch >= 0 else None,
-        snapshot=SnapshotId(data.snapshot_id.end_offset, data.snapshot_id.epoch) if data.snapshot_id.epoch >= 0 else None,
+        diverging=Diverging(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+        if data.diverging_epoch.epoch >= 0
+        else None,
+        snapshot=SnapshotId(data.snapshot_id.end_offset, data.snapshot_id.epoch)
+        if data.snapshot_id.epoch >= 0
+        else None,
         records=data.records if data.records is not None else b"",
         high_watermark=data.high_watermark,
     )
@@ -96,7 +109,9 @@ def fetch_snapshot_request(quorum: Quorum, wanted: SnapshotFetch) -> snapshots.F
     partition = snapshots.FetchPartitionSnapshot(
         partition=0,
         current_leader_epoch=quorum.epoch,
-        snapshot_id=snapshots.SnapshotId(end_offset=wanted.snapshot.end_offset, epoch=wanted.snapshot.epoch),
+        snapshot_id=snapshots.SnapshotId(
+            end_offset=wanted.snapshot.end_offset, epoch=wanted.snapshot.epoch
+        ),
         position=wanted.position,
         replica_directory_id=quorum.own.directory_id,
     )
@@ -108,8 +123,12 @@ def fetch_snapshot_request(quorum: Quorum, wanted: SnapshotFetch) -> snapshots.F
     )
 
 
-def fetch_snapshot_answer(quorum: Quorum, response: snapshots.FetchSnapshotResponse) -> SnapshotAnswer | None:
-    """Parse a response; None if the whole request failed, as for every error of the partition: `serving.refused_snapshot`."""
+def fetch_snapshot_answer(
+    quorum: Quorum, response: snapshots.FetchSnapshotResponse
+) -> SnapshotAnswer | None:
+    """Parse a response; None if the whole request failed, as for every error of the partition:
+    `serving.refused_snapshot`.
+    """
     if response.error_code or not response.topics or not response.topics[0].partitions:
         return None
     data = response.topics[0].partitions[0]

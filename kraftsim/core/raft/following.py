@@ -1,19 +1,44 @@
 """Followers and observers: fetching, flushing, and detecting a failed leader. Observers never vote.
 
-Source: KIP-595, KIP-630, KIP-853, org.apache.kafka.raft.KafkaRaftClient (pollFollower, handleFetchResponse, handleFetchSnapshotResponse).
+Source: KIP-595, KIP-630, KIP-853, org.apache.kafka.raft.KafkaRaftClient (pollFollower,
+handleFetchResponse, handleFetchSnapshotResponse).
 """
 
 from kraftsim.core.raft import elections, fetch_messages, messages
-from kraftsim.core.raft.effects import FinishSnapshot, Flush, Truncate, WriteFetched, WriteSnapshotPiece
+from kraftsim.core.raft.effects import (
+    FinishSnapshot,
+    Flush,
+    Truncate,
+    WriteFetched,
+    WriteSnapshotPiece,
+)
 from kraftsim.core.raft.epoch_answers import emit_other_cluster, is_settled_by_epoch
 from kraftsim.core.raft.quorum import FatalQuorumError, Quorum
 from kraftsim.core.raft.raft_log import Diverging, SnapshotId
 from kraftsim.core.raft.roles import NEVER, Follower, SnapshotFetch
 from kraftsim.core.raft.settings import UPDATE_VOTER_FACTOR
-from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, STATIC_VOTERS, Address, ReplicaKey, VoterSet, voter_set_of
-from kraftsim.events.raft import MetadataReplicated, MetadataTruncated, SnapshotLoaded, VotersChanged
+from kraftsim.core.raft.voter_set import (
+    DYNAMIC_VOTERS,
+    STATIC_VOTERS,
+    Address,
+    ReplicaKey,
+    VoterSet,
+    voter_set_of,
+)
+from kraftsim.events.raft import (
+    MetadataReplicated,
+    MetadataTruncated,
+    SnapshotLoaded,
+    VotersChanged,
+)
 from protocol.batches import RecordBatch, split_batches
-from protocol.control_records import ControlType, KRaftVersionRecord, VotersRecord, control_type, parse_control_record
+from protocol.control_records import (
+    ControlType,
+    KRaftVersionRecord,
+    VotersRecord,
+    control_type,
+    parse_control_record,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchResponse
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
@@ -40,28 +65,49 @@ def poll_follower(quorum: Quorum, role: Follower, now_ms: int) -> int:
 
 
 def poll_bootstrap(quorum: Quorum, now_ms: int) -> int:
-    """Send a Fetch of an observer without leader to any voter, one at a time; the response has the leader. Returns the next poll time."""
+    """Send a Fetch of an observer without leader to any voter, one at a time; the response has the
+    leader.
+
+    Returns the next poll time.
+    """
     if _is_flushing(quorum) or quorum.peers.is_awaiting_any():
         return NEVER
     addresses = _bootstrap_addresses(quorum)
     chosen = quorum.peers.some_ready(list(addresses), now_ms, quorum.draw)
     if chosen is None:
-        ready = [ready_ms for node_id in addresses if (ready_ms := quorum.peers.ready_at_ms(node_id)) is not None]
+        ready = [
+            ready_ms
+            for node_id in addresses
+            if (ready_ms := quorum.peers.ready_at_ms(node_id)) is not None
+        ]
         return min(ready, default=NEVER)
-    quorum.effects.append(quorum.peers.send(chosen, addresses[chosen], fetch_messages.fetch_request(quorum)))
+    quorum.effects.append(
+        quorum.peers.send(chosen, addresses[chosen], fetch_messages.fetch_request(quorum))
+    )
     return NEVER
 
 
-def on_leader_resigned(quorum: Quorum, leader_id: int, successors: tuple[ReplicaKey, ...], now_ms: int) -> None:
-    """The leader resigned: the first of its preferred successors starts an election at once, later ones after a backoff, others last."""
+def on_leader_resigned(
+    quorum: Quorum, leader_id: int, successors: tuple[ReplicaKey, ...], now_ms: int
+) -> None:
+    """The leader resigned: the first of its preferred successors starts an election at once, later
+    ones after a backoff, others last.
+    """
     role = quorum.role
     if not isinstance(role, Follower) or role.leader_id != leader_id or not quorum.is_voter:
         return
-    position = next((index for index, key in enumerate(successors) if key.is_same_as(quorum.own)), len(successors))
-    role.fetch_until_ms = now_ms + _pause_of(position, len(successors), quorum.settings.election_backoff_max_ms)
+    position = next(
+        (index for index, key in enumerate(successors) if key.is_same_as(quorum.own)),
+        len(successors),
+    )
+    role.fetch_until_ms = now_ms + _pause_of(
+        position, len(successors), quorum.settings.election_backoff_max_ms
+    )
 
 
-def on_fetch_response(quorum: Quorum, node_id: int, request: Message, response: FetchResponse, now_ms: int) -> None:
+def on_fetch_response(
+    quorum: Quorum, node_id: int, request: Message, response: FetchResponse, now_ms: int
+) -> None:
     """Handle a Fetch response. Raises FatalQuorumError if it contradicts a committed record."""
     answer = fetch_messages.fetch_answer(quorum, response)
     if answer is None:
@@ -76,7 +122,9 @@ def on_fetch_response(quorum: Quorum, node_id: int, request: Message, response: 
         return
     _renew(quorum, role, now_ms)
     if answer.diverging is not None:
-        if fetch_messages.asked_end(request) == quorum.log.end:  # a replica that looks for the leader may fetch twice from it
+        if (
+            fetch_messages.asked_end(request) == quorum.log.end
+        ):  # a replica that looks for the leader may fetch twice from it
             _truncate(quorum, answer.diverging)
     elif answer.snapshot is not None:
         role.snapshot_fetch = SnapshotFetch(snapshot=answer.snapshot)
@@ -87,8 +135,13 @@ def on_fetch_response(quorum: Quorum, node_id: int, request: Message, response: 
     role.has_fetched = True
 
 
-def on_fetch_snapshot_response(quorum: Quorum, node_id: int, response: FetchSnapshotResponse, now_ms: int) -> None:
-    """Handle a chunk of a snapshot; the last one completes it. Without a chunk the snapshot is abandoned, and fetching continues."""
+def on_fetch_snapshot_response(
+    quorum: Quorum, node_id: int, response: FetchSnapshotResponse, now_ms: int
+) -> None:
+    """Handle a chunk of a snapshot; the last one completes it.
+
+    Without a chunk the snapshot is abandoned, and fetching continues.
+    """
     answer = fetch_messages.fetch_snapshot_answer(quorum, response)
     if answer is None:
         on_snapshot_refused(quorum, node_id, now_ms)
@@ -99,12 +152,19 @@ def on_fetch_snapshot_response(quorum: Quorum, node_id: int, response: FetchSnap
     if not isinstance(role, Follower) or role.snapshot_fetch is None:
         return
     fetch = role.snapshot_fetch
-    is_gone = answer.error is ErrorCode.SNAPSHOT_NOT_FOUND or answer.snapshot.end_offset < 0 or answer.snapshot.epoch < 0
+    is_gone = (
+        answer.error is ErrorCode.SNAPSHOT_NOT_FOUND
+        or answer.snapshot.end_offset < 0
+        or answer.snapshot.epoch < 0
+    )
     if is_gone or answer.error is not ErrorCode.NONE:
         on_snapshot_refused(quorum, node_id, now_ms)
         return
     if answer.snapshot != fetch.snapshot or answer.position != fetch.position:
-        raise FatalQuorumError(f"requested {fetch.snapshot} at {fetch.position}, received {answer.snapshot} at {answer.position}")
+        raise FatalQuorumError(
+            f"requested {fetch.snapshot} at {fetch.position}, received {answer.snapshot} at "
+            f"{answer.position}"
+        )
     _renew(quorum, role, now_ms)
     quorum.effects.append(WriteSnapshotPiece(fetch.snapshot, fetch.position, answer.records))
     fetch.position += len(answer.records)
@@ -114,14 +174,21 @@ def on_fetch_snapshot_response(quorum: Quorum, node_id: int, response: FetchSnap
 
 
 def on_snapshot_refused(quorum: Quorum, node_id: int, now_ms: int) -> None:
-    """Abandon a snapshot that is not available, after a backoff: the next Fetch response has another one, or the new leader."""
+    """Abandon a snapshot that is not available, after a backoff: the next Fetch response has
+    another one, or the new leader.
+    """
     if isinstance(quorum.role, Follower):
         quorum.role.snapshot_fetch = None
     quorum.peers.back_off(node_id, now_ms)
 
 
-def on_snapshot_installed(quorum: Quorum, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> list[SnapshotId]:
-    """The log starts at a snapshot, which may have voters. Returns the older snapshots, which are deleted."""
+def on_snapshot_installed(
+    quorum: Quorum, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int
+) -> list[SnapshotId]:
+    """The log starts at a snapshot, which may have voters.
+
+    Returns the older snapshots, which are deleted.
+    """
     gone = quorum.log.advance_log_start(snapshot)
     former = quorum.voters.latest
     quorum.voters.clear()
@@ -143,10 +210,16 @@ def on_snapshot_damaged(quorum: Quorum, now_ms: int) -> None:
         quorum.peers.back_off(quorum.role.leader_id, now_ms)
 
 
-def on_update_voter_response(quorum: Quorum, node_id: int, response: UpdateRaftVoterResponse, now_ms: int) -> None:
-    """Handle an UpdateRaftVoter response: the leader has updated this voter, or there is a higher epoch."""
+def on_update_voter_response(
+    quorum: Quorum, node_id: int, response: UpdateRaftVoterResponse, now_ms: int
+) -> None:
+    """Handle an UpdateRaftVoter response: the leader has updated this voter, or there is a higher
+    epoch.
+    """
     answer = messages.update_voter_answer(quorum, response)
-    if is_settled_by_epoch(quorum, node_id, answer, now_ms) or not isinstance(quorum.role, Follower):
+    if is_settled_by_epoch(quorum, node_id, answer, now_ms) or not isinstance(
+        quorum.role, Follower
+    ):
         return
     quorum.role.has_updated_voter = answer.error is ErrorCode.NONE
     quorum.role.update_voter_at_ms = now_ms + UPDATE_VOTER_FACTOR * quorum.settings.fetch_timeout_ms
@@ -187,10 +260,18 @@ def _fetch_from_leader(quorum: Quorum, role: Follower, now_ms: int) -> None:
 
 def _should_update_voter(quorum: Quorum, role: Follower, now_ms: int) -> bool:
     """Return whether the voter set's entry of this node is outdated, and the check is due."""
-    if quorum.voters.kraft_version < DYNAMIC_VOTERS or not quorum.is_voter or now_ms < role.update_voter_at_ms:
+    if (
+        quorum.voters.kraft_version < DYNAMIC_VOTERS
+        or not quorum.is_voter
+        or now_ms < role.update_voter_at_ms
+    ):
         return False
     known = quorum.voter_set.node(quorum.own.id)
-    if known is None or role.has_updated_voter or dict(known.endpoints) == dict(quorum.own_endpoints):
+    if (
+        known is None
+        or role.has_updated_voter
+        or dict(known.endpoints) == dict(quorum.own_endpoints)
+    ):
         role.update_voter_at_ms = now_ms + UPDATE_VOTER_FACTOR * quorum.settings.fetch_timeout_ms
         return False
     return True
@@ -216,10 +297,15 @@ def _renew(quorum: Quorum, role: Follower, now_ms: int) -> None:
 
 
 def _append(quorum: Quorum, epoch: int, records: bytes | memoryview) -> None:
-    """Append the valid batches: complete, in order, with correct checksum, and no epoch above the leader's."""
+    """Append the valid batches: complete, in order, with correct checksum, and no epoch above the
+    leader's.
+    """
     size_bytes, first_offset, taken = 0, quorum.log.end_offset, []
     for batch in split_batches(records):
-        fits = batch.base_offset == quorum.log.end_offset and quorum.log.last_epoch <= batch.partition_leader_epoch <= epoch
+        fits = (
+            batch.base_offset == quorum.log.end_offset
+            and quorum.log.last_epoch <= batch.partition_leader_epoch <= epoch
+        )
         if not fits or not batch.crc_is_valid():
             break
         quorum.log.append(batch.partition_leader_epoch, batch.next_offset - batch.base_offset)
@@ -230,7 +316,11 @@ def _append(quorum: Quorum, epoch: int, records: bytes | memoryview) -> None:
     if not taken:
         return
     if quorum.is_voter:
-        quorum.emit(MetadataReplicated(leader_epoch=epoch, first_offset=first_offset, last_offset=quorum.log.end_offset - 1))
+        quorum.emit(
+            MetadataReplicated(
+                leader_epoch=epoch, first_offset=first_offset, last_offset=quorum.log.end_offset - 1
+            )
+        )
     quorum.effects.append(WriteFetched(memoryview(records)[:size_bytes], tuple(taken)))
     if quorum.settings.always_flushes:
         quorum.effects.append(Flush(quorum.log.end_offset))
@@ -245,9 +335,16 @@ def _truncate(quorum: Quorum, theirs: Diverging) -> None:
         end_offset = min(theirs.end_offset, log.end_offset)
     else:
         ours = log.end_of_epoch(theirs.epoch)
-        end_offset = min(ours.end_offset, theirs.end_offset) if ours.epoch == theirs.epoch else ours.end_offset
+        end_offset = (
+            min(ours.end_offset, theirs.end_offset)
+            if ours.epoch == theirs.epoch
+            else ours.end_offset
+        )
     if end_offset < (log.high_watermark or 0) or end_offset < log.start_offset:
-        raise FatalQuorumError(f"the leader of epoch {quorum.epoch} requires truncation to {end_offset}, below the high watermark")
+        raise FatalQuorumError(
+            f"the leader of epoch {quorum.epoch} requires truncation to {end_offset}, below the "
+            "high watermark"
+        )
     log.truncate_to(end_offset)
     quorum.emit(MetadataTruncated(leader_epoch=quorum.epoch, end_offset=end_offset))
     former_offset = quorum.voters.latest_offset
@@ -260,7 +357,13 @@ def _truncate(quorum: Quorum, theirs: Diverging) -> None:
 def _emit_voters(quorum: Quorum) -> None:
     voters, offset = quorum.voters, quorum.voters.latest_offset
     ids = ",".join(map(str, voters.latest.ids))
-    quorum.emit(VotersChanged(offset=NOT_IN_THE_LOG if offset is None else offset, voters=ids, kraft_version=voters.kraft_version))
+    quorum.emit(
+        VotersChanged(
+            offset=NOT_IN_THE_LOG if offset is None else offset,
+            voters=ids,
+            kraft_version=voters.kraft_version,
+        )
+    )
 
 
 def _learn_high_watermark(quorum: Quorum, leaders: int) -> None:
@@ -278,7 +381,9 @@ def _pause_of(position: int, count: int, longest_ms: int) -> int:
 
 
 def _bootstrap_addresses(quorum: Quorum) -> dict[int, Address]:
-    """Return where to find the leader: the bootstrap servers (numbered from -2 down), else the voters."""
+    """Return where to find the leader: the bootstrap servers (numbered from -2 down), else the
+    voters.
+    """
     if quorum.bootstrap:
         return {-2 - index: address for index, address in enumerate(quorum.bootstrap)}
     found = {}

@@ -1,7 +1,8 @@
 """The leader state: follower progress, the high watermark, and the check quorum timeout.
 
-A record is committed once a majority of the voters has it, together with the leader's LeaderChange record: before that, records of former epochs
-are not committed either (KAFKA-12619). The leader's own log counts up to its flushed offset. (Kafka counts it when appended: a deliberate deviation,
+A record is committed once a majority of the voters has it, together with the leader's LeaderChange
+record: before that, records of former epochs are not committed either (KAFKA-12619). The leader's
+own log counts up to its flushed offset. (Kafka counts it when appended: a deliberate deviation,
 docs/deviations.md; counting too early was KAFKA-10533.)
 Source: org.apache.kafka.raft.LeaderState.
 """
@@ -18,7 +19,10 @@ UNKNOWN_TIME: Final = -1
 
 
 class ReplicaProgress(Struct, kw_only=True):
-    """The progress of another replica. Two clocks: the monotonic one for timeouts, the wall clock for DescribeQuorum."""
+    """The progress of another replica.
+
+    Two clocks: the monotonic one for timeouts, the wall clock for DescribeQuorum.
+    """
 
     key: ReplicaKey
     end_offset: int | None = None
@@ -31,7 +35,10 @@ class ReplicaProgress(Struct, kw_only=True):
 
 
 class Leadership:
-    """The leader state of one epoch. `own` is the leader, which may not be a voter any more while it commits its own removal."""
+    """The leader state of one epoch.
+
+    `own` is the leader, which may not be a voter any more while it commits its own removal.
+    """
 
     def __init__(
         self,
@@ -53,7 +60,9 @@ class Leadership:
         self.published_high_watermark = -1
         """The last high watermark published in this epoch; -1: none yet."""
         self.removed_at_offset: int | None = None
-        """The offset of the record that removes the leader from the voters; once committed it resigns."""
+        """The offset of the record that removes the leader from the voters; once committed it
+        resigns.
+        """
         self._voters = voters
         self._progress: dict[ReplicaKey, ReplicaProgress] = {}
         self._majority_contact_ms = now_ms
@@ -68,15 +77,22 @@ class Leadership:
     @property
     def followers(self) -> tuple[ReplicaProgress, ...]:
         """The other voters, by id."""
-        return tuple(self._progress[self._known(key)] for key in self._voters.keys if key.id != self.own.id)
+        return tuple(
+            self._progress[self._known(key)] for key in self._voters.keys if key.id != self.own.id
+        )
 
     def observers(self, now_ms: int) -> tuple[ReplicaProgress, ...]:
         """Replicas that fetch and do not vote; silent ones are removed after five minutes."""
         for progress in list(self._progress.values()):
-            is_silent = progress.last_fetch_ms is not None and now_ms - progress.last_fetch_ms >= OBSERVER_SESSION_MS
+            is_silent = (
+                progress.last_fetch_ms is not None
+                and now_ms - progress.last_fetch_ms >= OBSERVER_SESSION_MS
+            )
             if is_silent and not self._voters.includes(progress.key):
                 del self._progress[progress.key]
-        return tuple(progress for progress in self._progress.values() if not self._is_voter(progress.key))
+        return tuple(
+            progress for progress in self._progress.values() if not self._is_voter(progress.key)
+        )
 
     def progress_of(self, key: ReplicaKey) -> ReplicaProgress | None:
         """Return the progress of a replica; None if it never fetched."""
@@ -90,8 +106,13 @@ class Leadership:
             if key.id != self.own.id:
                 self._progress.setdefault(self._known(key), ReplicaProgress(key=key))
 
-    def on_fetch(self, key: ReplicaKey, fetch_offset: int, log_end_offset: int, now_ms: int, wall_ms: int) -> None:
-        """Record that a replica has everything before an offset. The offset may decrease: a voter may have lost its disk."""
+    def on_fetch(
+        self, key: ReplicaKey, fetch_offset: int, log_end_offset: int, now_ms: int, wall_ms: int
+    ) -> None:
+        """Record that a replica has everything before an offset.
+
+        The offset may decrease: a voter may have lost its disk.
+        """
         known = self._known(key)
         progress = self._progress.get(known)
         if progress is None:
@@ -99,14 +120,19 @@ class Leadership:
         progress.has_acknowledged = True
         if fetch_offset >= log_end_offset or fetch_offset >= progress.leader_end_at_last_fetch >= 0:
             is_now = fetch_offset >= log_end_offset
-            progress.last_caught_up_wall_ms = max(wall_ms if is_now else progress.last_fetch_wall_ms, progress.last_caught_up_wall_ms)
+            progress.last_caught_up_wall_ms = max(
+                wall_ms if is_now else progress.last_fetch_wall_ms, progress.last_caught_up_wall_ms
+            )
         progress.end_offset = fetch_offset
         progress.leader_end_at_last_fetch = log_end_offset
         progress.last_fetch_ms, progress.last_fetch_wall_ms = now_ms, wall_ms
         self.record_contact(key, now_ms)
 
     def record_contact(self, key: ReplicaKey, now_ms: int) -> None:
-        """Record a Fetch or FetchSnapshot of a replica. For a sole voter any such request proves that it is reachable."""
+        """Record a Fetch or FetchSnapshot of a replica.
+
+        For a sole voter any such request proves that it is reachable.
+        """
         if self._is_voter(key):
             self._heard[key.id] = None
         needed = self._voters.majority - (1 if self._voters.includes(self.own) else 0)
@@ -115,19 +141,32 @@ class Leadership:
             self._majority_contact_ms = now_ms
 
     def resigns_at_ms(self, check_quorum_ms: int) -> int | None:
-        """Return when this leader resigns without requests from a majority; None for a sole voter."""
-        return None if self._voters.is_only_voter(self.own) else self._majority_contact_ms + check_quorum_ms
+        """Return when this leader resigns without requests from a majority; None for a sole
+        voter.
+        """
+        return (
+            None
+            if self._voters.is_only_voter(self.own)
+            else self._majority_contact_ms + check_quorum_ms
+        )
 
     def reachable_count(self, since_ms: int) -> int:
-        """Return how many voters sent a Fetch since a time, the leader included if it is a voter."""
-        fetched = (each.last_fetch_ms is not None and each.last_fetch_ms > since_ms for each in self.followers)
+        """Return how many voters sent a Fetch since a time, the leader included if it is a
+        voter.
+        """
+        fetched = (
+            each.last_fetch_ms is not None and each.last_fetch_ms > since_ms
+            for each in self.followers
+        )
         return sum(fetched) + self._voters.includes(self.own)
 
     def high_watermark(self, log: RaftLog) -> int | None:
         """Return the new high watermark; None if unchanged."""
         ends = sorted([self._end_of(key, log) for key in self._voters.keys], reverse=True)
         candidate = ends[len(ends) // 2]
-        if not self._covers_own_epoch(candidate) or (log.high_watermark is not None and candidate <= log.high_watermark):
+        if not self._covers_own_epoch(candidate) or (
+            log.high_watermark is not None and candidate <= log.high_watermark
+        ):
             return None
         return candidate
 
@@ -157,6 +196,8 @@ class Leadership:
         return self._voters.includes(key)
 
     def _known(self, key: ReplicaKey) -> ReplicaKey:
-        """Return the key under which a replica is stored: with static voters the directory id is ignored."""
+        """Return the key under which a replica is stored: with static voters the directory id is
+        ignored.
+        """
         node = self._voters.node(key.id)
         return node.key if node is not None and node.key.is_same_as(key) else key

@@ -1,6 +1,7 @@
 """Leaders: the start of an epoch, appends, fetches by followers, and resignation.
 
-Source: KIP-595, KIP-853, org.apache.kafka.raft.KafkaRaftClient (onBecomeLeader, pollLeader, handleFetchRequest, pollResigned).
+Source: KIP-595, KIP-853, org.apache.kafka.raft.KafkaRaftClient (onBecomeLeader, pollLeader,
+handleFetchRequest, pollResigned).
 """
 
 from typing import Final
@@ -8,7 +9,14 @@ from typing import Final
 from msgspec import Struct
 
 from kraftsim.core.raft import messages
-from kraftsim.core.raft.effects import Flush, Lead, Reply, WakeFetches, WriteLeaderChange, WriteVoters
+from kraftsim.core.raft.effects import (
+    Flush,
+    Lead,
+    Reply,
+    WakeFetches,
+    WriteLeaderChange,
+    WriteVoters,
+)
 from kraftsim.core.raft.epoch_answers import is_settled_by_epoch
 from kraftsim.core.raft.leadership import Leadership
 from kraftsim.core.raft.quorum import Quorum
@@ -18,7 +26,10 @@ from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, ReplicaKey, VoterNode, 
 from kraftsim.events.metadata import ControllerElected, MetadataAppended, MetadataCommitted
 from kraftsim.events.raft import CheckQuorumFailed, LeaderLogHeld, VotersChanged
 from protocol.errors import ErrorCode
-from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from protocol.messages.k53_begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+)
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 
 FORMATTED_OFFSET = -1
@@ -26,7 +37,9 @@ FORMATTED_OFFSET = -1
 
 
 def lead(quorum: Quorum, now_ms: int) -> None:
-    """Start the epoch after a won election: append the LeaderChange record, and notify the voters."""
+    """Start the epoch after a won election: append the LeaderChange record, and notify the
+    voters.
+    """
     leadership = quorum.become_leader(now_ms)
     log, voters = quorum.log, quorum.voters
     first_offset = log.end_offset
@@ -39,10 +52,20 @@ def lead(quorum: Quorum, now_ms: int) -> None:
         _use_voters(quorum, log.end_offset - 1, renewed)
     _emit_log_epochs(quorum, first_offset)
     elected = ControllerElected(
-        leader_epoch=quorum.epoch, epoch_start_offset=first_offset, leader_id=quorum.own.id, voter_count=len(leadership.voters)
+        leader_epoch=quorum.epoch,
+        epoch_start_offset=first_offset,
+        leader_id=quorum.own.id,
+        voter_count=len(leadership.voters),
     )
     quorum.emit(elected)
-    quorum.emit(MetadataAppended(leader_epoch=quorum.epoch, first_offset=first_offset, last_offset=log.end_offset - 1, record_kinds="LeaderChange"))
+    quorum.emit(
+        MetadataAppended(
+            leader_epoch=quorum.epoch,
+            first_offset=first_offset,
+            last_offset=log.end_offset - 1,
+            record_kinds="LeaderChange",
+        )
+    )
     quorum.effects.append(
         WriteLeaderChange(
             leader_epoch=quorum.epoch,
@@ -57,7 +80,10 @@ def lead(quorum: Quorum, now_ms: int) -> None:
 
 
 def poll_leader(quorum: Quorum, role: Leader, now_ms: int) -> int:
-    """Send BeginQuorumEpoch periodically; resign without a majority, or on shutdown. Returns the next poll time."""
+    """Send BeginQuorumEpoch periodically; resign without a majority, or on shutdown.
+
+    Returns the next poll time.
+    """
     leadership = role.leadership
     committed = quorum.log.high_watermark or 0
     if leadership.removed_at_offset is not None and committed > leadership.removed_at_offset:
@@ -81,7 +107,10 @@ def poll_leader(quorum: Quorum, role: Leader, now_ms: int) -> int:
         return now_ms
     if now_ms >= role.begin_epoch_at_ms:
         _notify_voters(quorum, role, now_ms)
-    return min(role.begin_epoch_at_ms, resigns_at_ms if resigns_at_ms is not None else role.begin_epoch_at_ms)
+    return min(
+        role.begin_epoch_at_ms,
+        resigns_at_ms if resigns_at_ms is not None else role.begin_epoch_at_ms,
+    )
 
 
 def poll_resigned(quorum: Quorum, role: Resigned, now_ms: int) -> int:
@@ -99,11 +128,19 @@ def poll_resigned(quorum: Quorum, role: Resigned, now_ms: int) -> int:
 
 
 def append(quorum: Quorum, record_count: int, record_kinds: str) -> int:
-    """Assign offsets to the records of one batch and return the first. Write and replay them, then call `on_written`."""
+    """Assign offsets to the records of one batch and return the first.
+
+    Write and replay them, then call `on_written`.
+    """
     assert isinstance(quorum.role, Leader), "only a leader appends"
     first_offset = quorum.log.append(quorum.epoch, record_count)
     quorum.emit(
-        MetadataAppended(leader_epoch=quorum.epoch, first_offset=first_offset, last_offset=quorum.log.end_offset - 1, record_kinds=record_kinds)
+        MetadataAppended(
+            leader_epoch=quorum.epoch,
+            first_offset=first_offset,
+            last_offset=quorum.log.end_offset - 1,
+            record_kinds=record_kinds,
+        )
     )
     return first_offset
 
@@ -138,14 +175,26 @@ READABLE: Final = Readable()
 FetchOutcome = Readable | Diverging | SnapshotId
 
 
-def on_fetch(quorum: Quorum, replica: ReplicaKey, fetch_offset: int, last_fetched_epoch: int, now_ms: int, wall_ms: int) -> FetchOutcome:
-    """Compare a follower's log with this one, and record its progress. The request is already validated."""
+def on_fetch(
+    quorum: Quorum,
+    replica: ReplicaKey,
+    fetch_offset: int,
+    last_fetched_epoch: int,
+    now_ms: int,
+    wall_ms: int,
+) -> FetchOutcome:
+    """Compare a follower's log with this one, and record its progress.
+
+    The request is already validated.
+    """
     assert isinstance(quorum.role, Leader), "only a leader answers a Fetch"
     found = quorum.log.agreement_with(fetch_offset, last_fetched_epoch)
     if found is not None:
         return found
     if replica.id >= 0:
-        quorum.role.leadership.on_fetch(replica, fetch_offset, quorum.log.end_offset, now_ms, wall_ms)
+        quorum.role.leadership.on_fetch(
+            replica, fetch_offset, quorum.log.end_offset, now_ms, wall_ms
+        )
         if quorum.voters.latest.includes(replica):
             _advance(quorum)
     return READABLE
@@ -157,7 +206,9 @@ def on_fetch_snapshot(quorum: Quorum, replica: ReplicaKey, now_ms: int) -> None:
         quorum.role.leadership.record_contact(replica, now_ms)
 
 
-def on_begin_epoch_request(quorum: Quorum, request: BeginQuorumEpochRequest, ticket: object, now_ms: int) -> None:
+def on_begin_epoch_request(
+    quorum: Quorum, request: BeginQuorumEpochRequest, ticket: object, now_ms: int
+) -> None:
     """Handle BeginQuorumEpoch. Raises FatalQuorumError for an invalid leader."""
     refused = messages.refuse_begin_epoch(quorum, request)
     if refused is None:
@@ -175,16 +226,22 @@ def on_begin_epoch_request(quorum: Quorum, request: BeginQuorumEpochRequest, tic
     quorum.effects.append(Reply(ticket, refused))
 
 
-def on_begin_epoch_response(quorum: Quorum, voter_id: int, response: BeginQuorumEpochResponse, now_ms: int) -> None:
+def on_begin_epoch_response(
+    quorum: Quorum, voter_id: int, response: BeginQuorumEpochResponse, now_ms: int
+) -> None:
     """A voter has acknowledged the leader, or has a higher epoch."""
     answer = messages.begin_epoch_answer(quorum, response)
-    if not is_settled_by_epoch(quorum, voter_id, answer, now_ms) and isinstance(quorum.role, Leader):
+    if not is_settled_by_epoch(quorum, voter_id, answer, now_ms) and isinstance(
+        quorum.role, Leader
+    ):
         for progress in quorum.role.leadership.followers:
             if progress.key.id == voter_id:
                 progress.has_acknowledged = True
 
 
-def on_end_epoch_request(quorum: Quorum, request: EndQuorumEpochRequest, ticket: object, now_ms: int) -> None:
+def on_end_epoch_request(
+    quorum: Quorum, request: EndQuorumEpochRequest, ticket: object, now_ms: int
+) -> None:
     """Handle EndQuorumEpoch: start an election, the most complete log first."""
     from kraftsim.core.raft import following
 
@@ -203,10 +260,14 @@ def on_end_epoch_request(quorum: Quorum, request: EndQuorumEpochRequest, ticket:
     quorum.effects.append(Reply(ticket, answer))
 
 
-def on_end_epoch_response(quorum: Quorum, voter_id: int, response: EndQuorumEpochResponse, now_ms: int) -> None:
+def on_end_epoch_response(
+    quorum: Quorum, voter_id: int, response: EndQuorumEpochResponse, now_ms: int
+) -> None:
     """A voter has acknowledged the resignation."""
     answer = messages.end_epoch_answer(quorum, response)
-    if not is_settled_by_epoch(quorum, voter_id, answer, now_ms) and isinstance(quorum.role, Resigned):
+    if not is_settled_by_epoch(quorum, voter_id, answer, now_ms) and isinstance(
+        quorum.role, Resigned
+    ):
         quorum.role.acknowledged[voter_id] = None
 
 
@@ -218,7 +279,9 @@ def _notify_voters(quorum: Quorum, role: Leader, now_ms: int) -> None:
 
 
 def _advance(quorum: Quorum) -> None:
-    """Advance the high watermark to the majority's offset, and become active once the epoch's first record is committed."""
+    """Advance the high watermark to the majority's offset, and become active once the epoch's first
+    record is committed.
+    """
     if not isinstance(quorum.role, Leader):
         return
     leadership: Leadership = quorum.role.leadership
@@ -237,27 +300,50 @@ def _emit_log_epochs(quorum: Quorum, end_offset: int) -> None:
     """Emit the epochs of the log at the start of this replica's leadership."""
     log = quorum.log
     if log.start_offset:
-        quorum.emit(LeaderLogHeld(leader_epoch=quorum.epoch, epoch=-1, first_offset=0, end_offset=log.start_offset))
+        quorum.emit(
+            LeaderLogHeld(
+                leader_epoch=quorum.epoch, epoch=-1, first_offset=0, end_offset=log.start_offset
+            )
+        )
     ends = [start.start_offset for start in log.epochs.starts[1:]]
     for start, end in zip(log.epochs.starts, [*ends, end_offset], strict=False):
         if start.start_offset < end_offset:
-            quorum.emit(LeaderLogHeld(leader_epoch=quorum.epoch, epoch=start.leader_epoch, first_offset=start.start_offset, end_offset=end))
+            quorum.emit(
+                LeaderLogHeld(
+                    leader_epoch=quorum.epoch,
+                    epoch=start.leader_epoch,
+                    first_offset=start.start_offset,
+                    end_offset=end,
+                )
+            )
 
 
 def _use_voters(quorum: Quorum, offset: int, voters: VoterSet) -> None:
     quorum.voters.add_voters(offset, voters)
     if isinstance(quorum.role, Leader):
         quorum.role.leadership.set_voters(voters, offset)
-    quorum.emit(VotersChanged(offset=offset, voters=",".join(map(str, voters.ids)), kraft_version=quorum.voters.kraft_version))
+    quorum.emit(
+        VotersChanged(
+            offset=offset,
+            voters=",".join(map(str, voters.ids)),
+            kraft_version=quorum.voters.kraft_version,
+        )
+    )
 
 
 def _voters_to_write(quorum: Quorum) -> VoterSet | None:
-    """Return the voters to write with the epoch: those from formatting, or with this node's updated entry."""
+    """Return the voters to write with the epoch: those from formatting, or with this node's updated
+    entry.
+    """
     voters = quorum.voters
     if voters.kraft_version < DYNAMIC_VOTERS:
         return None
     known = voters.latest.node(quorum.own.id)
-    own = VoterNode(key=quorum.own, endpoints=quorum.own_endpoints, kraft_versions=known.kraft_versions if known is not None else (0, 1))
+    own = VoterNode(
+        key=quorum.own,
+        endpoints=quorum.own_endpoints,
+        kraft_versions=known.kraft_versions if known is not None else (0, 1),
+    )
     if known is not None and known.endpoints != quorum.own_endpoints:
         return voters.latest.with_updated(own)
     return voters.latest if voters.latest_offset == FORMATTED_OFFSET else None

@@ -1,6 +1,8 @@
-"""The requests and responses of leader elections, built from a replica's state and parsed into plain values.
+"""The requests and responses of leader elections, built from a replica's state and parsed into
+plain values.
 
-All requests have the fields of the latest version; encoding for an older version drops what it lacks, as in Kafka.
+All requests have the fields of the latest version; encoding for an older version drops what it
+lacks, as in Kafka.
 Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-853, KIP-996.
 """
 
@@ -77,13 +79,19 @@ def vote_request(quorum: Quorum, voter: VoterNode, *, is_pre_vote: bool) -> vote
         pre_vote=is_pre_vote,
     )
     return vote.VoteRequest(
-        cluster_id=quorum.cluster_id, voter_id=voter.key.id, topics=[vote.VoteTopic(topic_name=METADATA_TOPIC, partitions=[partition])]
+        cluster_id=quorum.cluster_id,
+        voter_id=voter.key.id,
+        topics=[vote.VoteTopic(topic_name=METADATA_TOPIC, partitions=[partition])],
     )
 
 
 def refuse_vote(quorum: Quorum, request: vote.VoteRequest) -> vote.VoteResponse | None:
     """Return the error response for another cluster or partition, or None."""
-    error = _refuse_shape(quorum, request.cluster_id, [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics])
+    error = _refuse_shape(
+        quorum,
+        request.cluster_id,
+        [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics],
+    )
     return None if error is ErrorCode.NONE else vote.VoteResponse(error_code=error)
 
 
@@ -102,17 +110,26 @@ def parse_vote(request: vote.VoteRequest) -> VoteInput:
 def vote_response(quorum: Quorum, error: ErrorCode, *, is_granted: bool) -> vote.VoteResponse:
     """Build a response."""
     partition = vote.VotePartitionResult(
-        partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch, vote_granted=is_granted
+        partition_index=0,
+        error_code=error,
+        leader_id=_leader_id(quorum),
+        leader_epoch=quorum.epoch,
+        vote_granted=is_granted,
     )
     return vote.VoteResponse(
         topics=[vote.VoteTopicResult(topic_name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=[vote.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in _leader_endpoint(quorum)],
+        node_endpoints=[
+            vote.NodeEndpoint(node_id=node_id, host=host, port=port)
+            for node_id, host, port in _leader_endpoint(quorum)
+        ],
     )
 
 
 def vote_answer(quorum: Quorum, response: vote.VoteResponse) -> VoteAnswer:
     """Parse a response."""
-    partition = _only(topic.partitions for topic in response.topics) or vote.VotePartitionResult(leader_id=NO_LEADER, leader_epoch=quorum.epoch)
+    partition = _only(topic.partitions for topic in response.topics) or vote.VotePartitionResult(
+        leader_id=NO_LEADER, leader_epoch=quorum.epoch
+    )
     return VoteAnswer(
         error=error_of(response.error_code or partition.error_code),
         leader_epoch=partition.leader_epoch,
@@ -125,19 +142,31 @@ def vote_answer(quorum: Quorum, response: vote.VoteResponse) -> VoteAnswer:
 def begin_epoch_request(quorum: Quorum, voter: VoterNode) -> begin.BeginQuorumEpochRequest:
     """Build a BeginQuorumEpoch request."""
     partition = begin.BeginQuorumPartition(
-        partition_index=0, voter_directory_id=voter.key.directory_id, leader_id=quorum.own.id, leader_epoch=quorum.epoch
+        partition_index=0,
+        voter_directory_id=voter.key.directory_id,
+        leader_id=quorum.own.id,
+        leader_epoch=quorum.epoch,
     )
     return begin.BeginQuorumEpochRequest(
         cluster_id=quorum.cluster_id,
         voter_id=voter.key.id,
         topics=[begin.BeginQuorumTopic(topic_name=METADATA_TOPIC, partitions=[partition])],
-        leader_endpoints=[begin.LeaderEndpoint(name=name, host=at.host, port=at.port) for name, at in quorum.own_endpoints.items()],
+        leader_endpoints=[
+            begin.LeaderEndpoint(name=name, host=at.host, port=at.port)
+            for name, at in quorum.own_endpoints.items()
+        ],
     )
 
 
-def refuse_begin_epoch(quorum: Quorum, request: begin.BeginQuorumEpochRequest) -> begin.BeginQuorumEpochResponse | None:
+def refuse_begin_epoch(
+    quorum: Quorum, request: begin.BeginQuorumEpochRequest
+) -> begin.BeginQuorumEpochResponse | None:
     """Return the error response for another cluster or partition, or None."""
-    error = _refuse_shape(quorum, request.cluster_id, [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics])
+    error = _refuse_shape(
+        quorum,
+        request.cluster_id,
+        [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics],
+    )
     return None if error is ErrorCode.NONE else begin.BeginQuorumEpochResponse(error_code=error)
 
 
@@ -147,25 +176,33 @@ def parse_begin_epoch(request: begin.BeginQuorumEpochRequest) -> LeaderNotice:
     return LeaderNotice(
         epoch=partition.leader_epoch,
         leader_id=partition.leader_id,
-        endpoints={endpoint.name: Address(endpoint.host, endpoint.port) for endpoint in request.leader_endpoints},
+        endpoints={
+            endpoint.name: Address(endpoint.host, endpoint.port)
+            for endpoint in request.leader_endpoints
+        },
         asked=_asked(request.voter_id, partition.voter_directory_id),
     )
 
 
 def begin_epoch_response(quorum: Quorum, error: ErrorCode) -> begin.BeginQuorumEpochResponse:
     """Build a response."""
-    partition = begin.BeginQuorumPartitionResult(partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch)
+    partition = begin.BeginQuorumPartitionResult(
+        partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch
+    )
     return begin.BeginQuorumEpochResponse(
         topics=[begin.BeginQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=[begin.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in _leader_endpoint(quorum)],
+        node_endpoints=[
+            begin.NodeEndpoint(node_id=node_id, host=host, port=port)
+            for node_id, host, port in _leader_endpoint(quorum)
+        ],
     )
 
 
 def begin_epoch_answer(quorum: Quorum, response: begin.BeginQuorumEpochResponse) -> EpochAnswer:
     """Parse a response."""
-    partition = _only(topic.partitions for topic in response.topics) or begin.BeginQuorumPartitionResult(
-        leader_id=NO_LEADER, leader_epoch=quorum.epoch
-    )
+    partition = _only(
+        topic.partitions for topic in response.topics
+    ) or begin.BeginQuorumPartitionResult(leader_id=NO_LEADER, leader_epoch=quorum.epoch)
     return EpochAnswer(
         error=error_of(response.error_code or partition.error_code),
         leader_epoch=partition.leader_epoch,
@@ -174,52 +211,81 @@ def begin_epoch_answer(quorum: Quorum, response: begin.BeginQuorumEpochResponse)
     )
 
 
-def end_epoch_request(quorum: Quorum, successors: Sequence[ReplicaKey]) -> end.EndQuorumEpochRequest:
+def end_epoch_request(
+    quorum: Quorum, successors: Sequence[ReplicaKey]
+) -> end.EndQuorumEpochRequest:
     """Build an EndQuorumEpoch request, with the preferred successors."""
     partition = end.EndQuorumPartition(
         partition_index=0,
         leader_id=quorum.own.id,
         leader_epoch=quorum.epoch,
         preferred_successors=[key.id for key in successors],
-        preferred_candidates=[end.PreferredCandidate(candidate_id=key.id, candidate_directory_id=key.directory_id) for key in successors],
+        preferred_candidates=[
+            end.PreferredCandidate(candidate_id=key.id, candidate_directory_id=key.directory_id)
+            for key in successors
+        ],
     )
     return end.EndQuorumEpochRequest(
         cluster_id=quorum.cluster_id,
         topics=[end.EndQuorumTopic(topic_name=METADATA_TOPIC, partitions=[partition])],
-        leader_endpoints=[end.LeaderEndpoint(name=name, host=at.host, port=at.port) for name, at in quorum.own_endpoints.items()],
+        leader_endpoints=[
+            end.LeaderEndpoint(name=name, host=at.host, port=at.port)
+            for name, at in quorum.own_endpoints.items()
+        ],
     )
 
 
-def refuse_end_epoch(quorum: Quorum, request: end.EndQuorumEpochRequest) -> end.EndQuorumEpochResponse | None:
+def refuse_end_epoch(
+    quorum: Quorum, request: end.EndQuorumEpochRequest
+) -> end.EndQuorumEpochResponse | None:
     """Return the error response for another cluster or partition, or None."""
-    error = _refuse_shape(quorum, request.cluster_id, [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics])
+    error = _refuse_shape(
+        quorum,
+        request.cluster_id,
+        [(topic, [part.partition_index for part in topic.partitions]) for topic in request.topics],
+    )
     return None if error is ErrorCode.NONE else end.EndQuorumEpochResponse(error_code=error)
 
 
 def parse_end_epoch(request: end.EndQuorumEpochRequest) -> LeaderNotice:
     """Parse a request of either version."""
     partition = request.topics[0].partitions[0]
-    successors = [ReplicaKey(one.candidate_id, one.candidate_directory_id) for one in partition.preferred_candidates]
+    successors = [
+        ReplicaKey(one.candidate_id, one.candidate_directory_id)
+        for one in partition.preferred_candidates
+    ]
     return LeaderNotice(
         epoch=partition.leader_epoch,
         leader_id=partition.leader_id,
-        endpoints={endpoint.name: Address(endpoint.host, endpoint.port) for endpoint in request.leader_endpoints},
-        successors=tuple(successors or [ReplicaKey(voter_id) for voter_id in partition.preferred_successors]),
+        endpoints={
+            endpoint.name: Address(endpoint.host, endpoint.port)
+            for endpoint in request.leader_endpoints
+        },
+        successors=tuple(
+            successors or [ReplicaKey(voter_id) for voter_id in partition.preferred_successors]
+        ),
     )
 
 
 def end_epoch_response(quorum: Quorum, error: ErrorCode) -> end.EndQuorumEpochResponse:
     """Build a response."""
-    partition = end.EndQuorumPartitionResult(partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch)
+    partition = end.EndQuorumPartitionResult(
+        partition_index=0, error_code=error, leader_id=_leader_id(quorum), leader_epoch=quorum.epoch
+    )
     return end.EndQuorumEpochResponse(
         topics=[end.EndQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=[end.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in _leader_endpoint(quorum)],
+        node_endpoints=[
+            end.NodeEndpoint(node_id=node_id, host=host, port=port)
+            for node_id, host, port in _leader_endpoint(quorum)
+        ],
     )
 
 
 def end_epoch_answer(quorum: Quorum, response: end.EndQuorumEpochResponse) -> EpochAnswer:
     """Parse a response."""
-    partition = _only(topic.partitions for topic in response.topics) or end.EndQuorumPartitionResult(leader_id=NO_LEADER, leader_epoch=quorum.epoch)
+    partition = _only(
+        topic.partitions for topic in response.topics
+    ) or end.EndQuorumPartitionResult(leader_id=NO_LEADER, leader_epoch=quorum.epoch)
     return EpochAnswer(
         error=error_of(response.error_code or partition.error_code),
         leader_epoch=partition.leader_epoch,
@@ -228,15 +294,22 @@ def end_epoch_answer(quorum: Quorum, response: end.EndQuorumEpochResponse) -> Ep
     )
 
 
-def update_voter_request(quorum: Quorum, kraft_versions: tuple[int, int]) -> update.UpdateRaftVoterRequest:
+def update_voter_request(
+    quorum: Quorum, kraft_versions: tuple[int, int]
+) -> update.UpdateRaftVoterRequest:
     """Build an UpdateRaftVoter request for this voter."""
     return update.UpdateRaftVoterRequest(
         cluster_id=quorum.cluster_id,
         current_leader_epoch=quorum.epoch,
         voter_id=quorum.own.id,
         voter_directory_id=quorum.own.directory_id,
-        listeners=[update.Listener(name=name, host=at.host, port=at.port) for name, at in quorum.own_endpoints.items()],
-        k_raft_version_feature=update.KRaftVersionFeature(min_supported_version=kraft_versions[0], max_supported_version=kraft_versions[1]),
+        listeners=[
+            update.Listener(name=name, host=at.host, port=at.port)
+            for name, at in quorum.own_endpoints.items()
+        ],
+        k_raft_version_feature=update.KRaftVersionFeature(
+            min_supported_version=kraft_versions[0], max_supported_version=kraft_versions[1]
+        ),
     )
 
 
@@ -278,15 +351,23 @@ def _leader_id(quorum: Quorum) -> int:
 def _leader_endpoint(quorum: Quorum) -> list[tuple[int, str, int]]:
     """Return the leader with its address on the controller listener; empty if unknown."""
     address = quorum.address_in(quorum.leader_endpoints)
-    return [] if quorum.leader_id is None or address is None else [(quorum.leader_id, address.host, address.port)]
+    return (
+        []
+        if quorum.leader_id is None or address is None
+        else [(quorum.leader_id, address.host, address.port)]
+    )
 
 
 def _asked(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
     return None if voter_id == ANY_VOTER else ReplicaKey(voter_id, directory_id)
 
 
-def _refuse_shape(quorum: Quorum, cluster_id: str | None, topics: Sequence[tuple[_Topic, list[int]]]) -> ErrorCode:
+def _refuse_shape(
+    quorum: Quorum, cluster_id: str | None, topics: Sequence[tuple[_Topic, list[int]]]
+) -> ErrorCode:
     if cluster_id is not None and cluster_id != quorum.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
-    is_metadata = len(topics) == 1 and topics[0][0].topic_name == METADATA_TOPIC and topics[0][1] == [0]
+    is_metadata = (
+        len(topics) == 1 and topics[0][0].topic_name == METADATA_TOPIC and topics[0][1] == [0]
+    )
     return ErrorCode.NONE if is_metadata else ErrorCode.INVALID_REQUEST

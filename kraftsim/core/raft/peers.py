@@ -1,4 +1,7 @@
-"""The requests to other replicas, one in flight to each, with a backoff after failures.   Source: org.apache.kafka.raft.RequestManager."""
+"""The requests to other replicas, one in flight to each, with a backoff after failures.
+
+Source: org.apache.kafka.raft.RequestManager.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -52,7 +55,9 @@ class Peers:
         return Send(self._next_number, node_id, address, body)
 
     def is_expected(self, number: int) -> bool:
-        """Return whether a response is still expected: not after `forget_all`, which starts every epoch and role."""
+        """Return whether a response is still expected: not after `forget_all`, which starts every
+        epoch and role.
+        """
         peer = self._peers.get(self._asked[number][0])
         return peer is not None and peer.in_flight == number
 
@@ -68,17 +73,23 @@ class Peers:
 
     def back_off(self, node_id: int, now_ms: int) -> None:
         """Start the backoff of a node: its response was not useful."""
-        (self._peers.get(node_id) or self._new_peer(node_id)).backs_off_until_ms = now_ms + self._retry_backoff_ms
+        (self._peers.get(node_id) or self._new_peer(node_id)).backs_off_until_ms = (
+            now_ms + self._retry_backoff_ms
+        )
 
     def forget_all(self) -> None:
-        """Reset at the start of a role or epoch: pending responses are ignored, and backoffs end."""
+        """Reset at the start of a role or epoch: pending responses are ignored, and backoffs
+        end.
+        """
         self._peers.clear()
 
     def is_awaiting_any(self) -> bool:
         """Return whether a request is in flight."""
         return any(peer.in_flight is not None for peer in self._peers.values())
 
-    def some_ready(self, node_ids: Sequence[int], now_ms: int, draw: Callable[[int], int]) -> int | None:
+    def some_ready(
+        self, node_ids: Sequence[int], now_ms: int, draw: Callable[[int], int]
+    ) -> int | None:
         """Return a random node of those that are ready; None if there are none."""
         ready = [node_id for node_id in node_ids if self.is_ready(node_id, now_ms)]
         return ready[draw(len(ready))] if ready else None

@@ -1,6 +1,8 @@
-"""The metadata log as elections and replication use it: start, end, epochs, flushed and committed offsets.
+"""The metadata log as elections and replication use it: start, end, epochs, flushed and committed
+offsets.
 
-The records are handled by the node: it writes, truncates and flushes as the effects specify, in their order.
+The records are handled by the node: it writes, truncates and flushes as the effects specify, in
+their order.
 Source: org.apache.kafka.raft.{ReplicatedLog, ValidOffsetAndEpoch}, kafka.raft.KafkaMetadataLog.
 """
 
@@ -14,7 +16,10 @@ from protocol.disk.leader_epoch_checkpoint import EpochStart
 
 
 class LogEnd(NamedTuple):
-    """The epoch of the last record and the end offset. The greater of two is the more complete log."""
+    """The epoch of the last record and the end offset.
+
+    The greater of two is the more complete log.
+    """
 
     epoch: int
     offset: int
@@ -54,13 +59,18 @@ class RaftLog:
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.flushed_end_offset = end_offset
-        """The first offset that a power loss may lose. A loaded log counts as flushed: the node flushes it at startup."""
+        """The first offset that a power loss may lose.
+
+        A loaded log counts as flushed: the node flushes it at startup.
+        """
         self.high_watermark: int | None = None
         """The first offset that is not known to be committed."""
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; of the snapshot, if the log after it is empty; 0 for an empty log."""
+        """The epoch of the last record; of the snapshot, if the log after it is empty; 0 for an
+        empty log.
+        """
         latest = self.epochs.latest_epoch
         if latest is not None:
             return latest
@@ -74,7 +84,9 @@ class RaftLog:
     @property
     def latest_snapshot(self) -> SnapshotId | None:
         """The latest snapshot that may be sent to others."""
-        return self.snapshots[-1] if self.snapshots and self.snapshots[-1] != FORMAT_SNAPSHOT else None
+        return (
+            self.snapshots[-1] if self.snapshots and self.snapshots[-1] != FORMAT_SNAPSHOT else None
+        )
 
     @property
     def earliest_snapshot(self) -> SnapshotId | None:
@@ -84,7 +96,9 @@ class RaftLog:
     def append(self, leader_epoch: int, record_count: int) -> int:
         """Append records of an epoch, and return the offset of the first."""
         assert record_count > 0, "a batch has at least one record"
-        assert leader_epoch >= self.last_epoch, f"epoch {leader_epoch} after records of epoch {self.last_epoch}"
+        assert leader_epoch >= self.last_epoch, (
+            f"epoch {leader_epoch} after records of epoch {self.last_epoch}"
+        )
         first_offset = self.end_offset
         self.epochs.assign(leader_epoch, first_offset)
         self.end_offset += record_count
@@ -92,17 +106,22 @@ class RaftLog:
 
     def truncate_to(self, end_offset: int) -> None:
         """Truncate from end_offset on. Committed records cannot be truncated."""
-        assert self.high_watermark is None or end_offset >= self.high_watermark, f"{end_offset} is below the high watermark {self.high_watermark}"
-        assert end_offset >= self.start_offset, f"{end_offset} is below the log start offset, {self.start_offset}"
+        assert self.high_watermark is None or end_offset >= self.high_watermark, (
+            f"{end_offset} is below the high watermark {self.high_watermark}"
+        )
+        assert end_offset >= self.start_offset, (
+            f"{end_offset} is below the log start offset, {self.start_offset}"
+        )
         self.epochs.truncate_to(end_offset)
         self.end_offset = min(self.end_offset, end_offset)
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
 
     def advance_log_start(self, snapshot: SnapshotId) -> list[SnapshotId]:
-        """Replace the whole log by a snapshot, which is its start and end; everything in it is committed.
+        """Replace the whole log by a snapshot, which is its start and end; everything in it is
+        committed.
 
-        Returns the older snapshots, which are deleted: with a log start after its earliest snapshot, a replica that has
-        this snapshot would have to refetch it.
+        Returns the older snapshots, which are deleted: with a log start after its earliest
+        snapshot, a replica that has this snapshot would have to refetch it.
         """
         gone = [other for other in self.snapshots if other < snapshot]
         self.snapshots = [other for other in self.snapshots if other >= snapshot]
@@ -118,14 +137,20 @@ class RaftLog:
             self.snapshots = sorted([*self.snapshots, snapshot])
 
     def delete_before(self, snapshot: SnapshotId) -> list[SnapshotId]:
-        """Advance the log start offset to a snapshot, and return the older ones, which are deleted."""
+        """Advance the log start offset to a snapshot, and return the older ones, which are
+        deleted.
+        """
         assert snapshot in self.snapshots, f"there is no snapshot {snapshot}"
         gone = [other for other in self.snapshots if other < snapshot]
         self.snapshots = [other for other in self.snapshots if other >= snapshot]
         self.start_offset = max(self.start_offset, snapshot.end_offset)
         kept = [start for start in self.epochs.starts if start.start_offset >= self.start_offset]
         epoch = self.epochs.epoch_at(self.start_offset)
-        if epoch is not None and (not kept or kept[0].start_offset > self.start_offset) and self.start_offset < self.end_offset:
+        if (
+            epoch is not None
+            and (not kept or kept[0].start_offset > self.start_offset)
+            and self.start_offset < self.end_offset
+        ):
             kept = [EpochStart(epoch, self.start_offset), *kept]
         self.epochs = LeaderEpochs(kept)
         return gone
@@ -135,7 +160,9 @@ class RaftLog:
         found = self.epochs.epoch_at(end_offset - 1)
         if found is not None:
             return found
-        return next((snapshot.epoch for snapshot in self.snapshots if snapshot.end_offset == end_offset), -1)
+        return next(
+            (snapshot.epoch for snapshot in self.snapshots if snapshot.end_offset == end_offset), -1
+        )
 
     def end_of_epoch(self, epoch: int) -> Diverging:
         """Return the highest epoch here that is not above the requested one, and its end offset."""
@@ -143,14 +170,21 @@ class RaftLog:
         if found < 0:  # above everything here, or nothing is here
             return Diverging(self.last_epoch, self.end_offset)
         earliest = self.earliest_snapshot
-        if earliest is not None and end_offset == earliest.end_offset and found == epoch:  # below everything here
+        if (
+            earliest is not None and end_offset == earliest.end_offset and found == epoch
+        ):  # below everything here
             return Diverging(earliest.epoch, earliest.end_offset)
         return Diverging(found, end_offset)
 
-    def agreement_with(self, fetch_offset: int, last_fetched_epoch: int) -> Diverging | SnapshotId | None:
-        """Compare with a log that ends at an offset with a record of an epoch. None: it is a prefix of this one.
+    def agreement_with(
+        self, fetch_offset: int, last_fetched_epoch: int
+    ) -> Diverging | SnapshotId | None:
+        """Compare with a log that ends at an offset with a record of an epoch.
 
-        Else the largest possibly common offset, or the snapshot to fetch, if the missing records are not in the log any more.
+        None: it is a prefix of this one.
+
+        Else the largest possibly common offset, or the snapshot to fetch, if the missing records
+        are not in the log any more.
         """
         latest = self.latest_snapshot
         if fetch_offset == 0 and latest is not None:
@@ -160,8 +194,12 @@ class RaftLog:
         earliest = self.earliest_snapshot
         if earliest is not None and latest is not None:
             is_before = fetch_offset < self.start_offset
-            is_another_start = fetch_offset == self.start_offset and last_fetched_epoch != earliest.epoch
+            is_another_start = (
+                fetch_offset == self.start_offset and last_fetched_epoch != earliest.epoch
+            )
             if is_before or is_another_start or last_fetched_epoch < earliest.epoch:
                 return latest
         found = self.end_of_epoch(last_fetched_epoch)
-        return found if found.epoch != last_fetched_epoch or found.end_offset < fetch_offset else None
+        return (
+            found if found.epoch != last_fetched_epoch or found.end_offset < fetch_offset else None
+        )

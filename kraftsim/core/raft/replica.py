@@ -1,7 +1,8 @@
 """A replica of the metadata log, as a whole: inputs in, effects out.
 
-Pass in every event (a request, a response, a failure, a flush, the time), then execute `take_effects` in order and call `poll` again no later
-than the returned time. Nothing in here blocks, reads a clock, or does I/O.
+Pass in every event (a request, a response, a failure, a flush, the time), then execute
+`take_effects` in order and call `poll` again no later than the returned time. Nothing in here
+blocks, reads a clock, or does I/O.
 Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.
 """
 
@@ -16,7 +17,10 @@ from protocol.disk.quorum_state import QuorumState
 from protocol.messages.k01_fetch import FetchResponse
 from protocol.messages.k18_api_versions import ApiVersionsResponse
 from protocol.messages.k52_vote import VoteRequest, VoteResponse
-from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from protocol.messages.k53_begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+)
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest
@@ -36,12 +40,15 @@ class RaftReplica:
         self.changes = VoterChanges(quorum)
         self._has_begun = False
 
-    # Queries ----------------------------------------------------------------------------------------------------------
-    # --------------------------
+    # Queries
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node is leader, from the election on; it may act only after the effect `Lead`."""
+        """Whether this node is leader, from the election on; it may act only after the effect
+        `Lead`.
+        """
         return isinstance(self.quorum.role, Leader)
 
     @property
@@ -51,14 +58,19 @@ class RaftReplica:
         if not quorum.is_stopping:
             return False
         is_alone = not quorum.is_voter or quorum.voter_set.is_only_voter(quorum.own)
-        has_other_leader = not isinstance(quorum.role, Leader | Resigned) and quorum.leader_id is not None
+        has_other_leader = (
+            not isinstance(quorum.role, Leader | Resigned) and quorum.leader_id is not None
+        )
         role = quorum.role
         others = quorum.voter_set.others(quorum.own.id)
-        is_acknowledged = isinstance(role, Resigned) and all(node.key.id in role.acknowledged or node.key.id in role.unreachable for node in others)
+        is_acknowledged = isinstance(role, Resigned) and all(
+            node.key.id in role.acknowledged or node.key.id in role.unreachable for node in others
+        )
         return is_alone or has_other_leader or is_acknowledged
 
-    # Lifecycle --------------------------------------------------------------------------------------------------------
-    # --------------------------
+    # Lifecycle
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def begin(self, persisted: QuorumState | None, now_ms: int) -> None:
         """Start with the persisted state. The log is durable as far as it was loaded."""
@@ -84,8 +96,9 @@ class RaftReplica:
                 return min(wake_ms, change_ms)
         return now_ms + 1
 
-    # Inputs -----------------------------------------------------------------------------------------------------------
-    # --------------------------
+    # Inputs
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def on_request(self, request: Message, ticket: object, now_ms: int) -> None:
         """Handle a request of a replica or tool; the response is a `Reply` with the same ticket."""
@@ -106,7 +119,9 @@ class RaftReplica:
                 raise AssertionError(f"{type(request).__name__} is not a request to a replica")
 
     def on_response(self, number: int, response: Message, now_ms: int) -> None:
-        """Handle the response to a `Send`; like Kafka's RequestManager, ignore one that is not expected any more."""
+        """Handle the response to a `Send`; like Kafka's RequestManager, ignore one that is not
+        expected any more.
+        """
         is_expected = self.quorum.peers.is_expected(number)
         node_id, request = self.quorum.peers.take(number)
         if self.changes.is_waiting_for(number):
@@ -131,10 +146,14 @@ class RaftReplica:
             case ApiVersionsResponse():
                 pass  # the addition of the new voter has timed out
             case _:
-                raise AssertionError(f"{type(response).__name__} is not a response to a replica's request")
+                raise AssertionError(
+                    f"{type(response).__name__} is not a response to a replica's request"
+                )
 
     def on_failure(self, number: int, now_ms: int, *, is_unsupported: bool = False) -> None:
-        """Handle the failure of a `Send`: no connection, a timeout, or an unsupported request (`is_unsupported`)."""
+        """Handle the failure of a `Send`: no connection, a timeout, or an unsupported request
+        (`is_unsupported`).
+        """
         node_id, request = self.quorum.peers.take(number, failed_at_ms=now_ms)
         if self.changes.is_waiting_for(number):
             self.changes.on_voter_failed(number, now_ms)
@@ -150,8 +169,13 @@ class RaftReplica:
         if self.is_leader:
             leading.on_flushed(self.quorum)
 
-    def on_snapshot_installed(self, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int) -> list[SnapshotId]:
-        """A fetched snapshot has replaced the log; `voters` are those of the snapshot. Returns the older snapshots, which are deleted."""
+    def on_snapshot_installed(
+        self, snapshot: SnapshotId, voters: VoterSet | None, kraft_version: int
+    ) -> list[SnapshotId]:
+        """A fetched snapshot has replaced the log; `voters` are those of the snapshot.
+
+        Returns the older snapshots, which are deleted.
+        """
         return following.on_snapshot_installed(self.quorum, snapshot, voters, kraft_version)
 
     def on_snapshot_damaged(self, now_ms: int) -> None:
@@ -159,7 +183,10 @@ class RaftReplica:
         following.on_snapshot_damaged(self.quorum, now_ms)
 
     def append(self, record_count: int, record_kinds: str = "") -> int:
-        """Assign offsets to the records of one batch and return the first. Write and replay them, then call `on_written`."""
+        """Assign offsets to the records of one batch and return the first.
+
+        Write and replay them, then call `on_written`.
+        """
         return leading.append(self.quorum, record_count, record_kinds)
 
     def on_written(self) -> None:

@@ -1,6 +1,7 @@
 """The roles of a quorum replica, with their state. Times are milliseconds of the monotonic clock.
 
-Source: KIP-595, KIP-996, org.apache.kafka.raft.{UnattachedState, FollowerState, ProspectiveState, CandidateState, LeaderState, ResignedState}.
+Source: KIP-595, KIP-996, org.apache.kafka.raft.{UnattachedState, FollowerState, ProspectiveState,
+CandidateState, LeaderState, ResignedState}.
 """
 
 from dataclasses import dataclass, field
@@ -129,4 +130,7 @@ MAY_BECOME: Final[dict[type, tuple[type, ...]]] = {
     Leader: (Unattached, Follower, Resigned),
     Resigned: (Unattached, Follower, Prospective, Candidate),
 }
-"""The valid transitions. A leader never becomes candidate in its own epoch, and only a candidate becomes leader."""
+"""The valid transitions.
+
+A leader never becomes candidate in its own epoch, and only a candidate becomes leader.
+"""

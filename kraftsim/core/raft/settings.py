@@ -1,4 +1,7 @@
-"""The quorum's timeouts, by Kafka's names, and constants of its code.   Source: org.apache.kafka.raft.{QuorumConfig, KafkaRaftClient}."""
+"""The quorum's timeouts, by Kafka's names, and constants of its code.
+
+Source: org.apache.kafka.raft.{QuorumConfig, KafkaRaftClient}.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +13,9 @@ MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
 RETRY_BACKOFF_BASE_MS: Final = 100
 """The unit of a candidate's backoff after a lost election."""
 CHECK_QUORUM_FACTOR: Final = 1.5
-"""The check quorum timeout, as a multiple of the fetch timeout: without requests from a majority the leader resigns (KAFKA-15489)."""
+"""The check quorum timeout, as a multiple of the fetch timeout: without requests from a majority
+the leader resigns (KAFKA-15489).
+"""
 OBSERVER_SESSION_MS: Final = 300_000
 """An observer without a Fetch for this long is removed."""
 UPDATE_VOTER_FACTOR: Final = 3
@@ -24,9 +29,13 @@ class RaftSettings:
     """The configured settings."""
 
     election_timeout_ms: int = 1000
-    """controller.quorum.election.timeout.ms: the minimum time that a voter waits for a leader; the maximum is less than twice that."""
+    """controller.quorum.election.timeout.ms: the minimum time that a voter waits for a leader; the
+    maximum is less than twice that.
+    """
     fetch_timeout_ms: int = 2000
-    """controller.quorum.fetch.timeout.ms: how long a follower continues without a successful Fetch."""
+    """controller.quorum.fetch.timeout.ms: how long a follower continues without a successful
+    Fetch.
+    """
     election_backoff_max_ms: int = 1000
     """controller.quorum.election.backoff.max.ms: the maximum backoff after a lost election."""
     request_timeout_ms: int = 2000
@@ -34,7 +43,9 @@ class RaftSettings:
     retry_backoff_ms: int = 20
     """controller.quorum.retry.backoff.ms: the backoff after a failed request."""
     fetch_max_bytes: int = MAX_FETCH_BYTES
-    """controller.quorum.fetch.max.bytes: the maximum size of a Fetch response, but at least one batch (KIP-1219)."""
+    """controller.quorum.fetch.max.bytes: the maximum size of a Fetch response, but at least one
+    batch (KIP-1219).
+    """
     fetch_snapshot_max_bytes: int = MAX_FETCH_BYTES
     """controller.quorum.fetch.snapshot.max.bytes: the same for FetchSnapshot."""
     has_pre_vote: bool = False
@@ -44,7 +55,9 @@ class RaftSettings:
 
     @property
     def check_quorum_ms(self) -> int:
-        """The check quorum timeout: how long a leader continues without requests from a majority."""
+        """The check quorum timeout: how long a leader continues without requests from a
+        majority.
+        """
         return int(self.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
     @property

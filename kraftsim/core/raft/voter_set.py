@@ -1,8 +1,10 @@
 """The voter set of the quorum: keys, endpoints, and changes.
 
-With kraft.version 0 the set is in the configuration, without directory ids. With kraft.version 1 it is in the log: the
-latest VotersRecord is used from the append on, committed or not, until it is truncated.
-Source: KIP-595, KIP-853, org.apache.kafka.raft.{VoterSet, ReplicaKey}, internals.{VoterSetHistory, KRaftControlRecordStateMachine}.
+With kraft.version 0 the set is in the configuration, without directory ids. With kraft.version 1 it
+is in the log: the latest VotersRecord is used from the append on, committed or not, until it is
+truncated.
+Source: KIP-595, KIP-853, org.apache.kafka.raft.{VoterSet, ReplicaKey}, internals.{VoterSetHistory,
+KRaftControlRecordStateMachine}.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +25,10 @@ DYNAMIC_VOTERS = 1
 
 
 class ReplicaKey(Struct, frozen=True, order=True):
-    """A replica of the metadata log: the node and its log directory. The zero directory id is unknown."""
+    """A replica of the metadata log: the node and its log directory.
+
+    The zero directory id is unknown.
+    """
 
     id: int
     directory_id: bytes = ZERO_UUID
@@ -65,7 +70,9 @@ class VoterSet:
     """The voters, by id."""
 
     def __init__(self, nodes: Iterable[VoterNode] = ()) -> None:
-        self._nodes: dict[int, VoterNode] = {node.key.id: node for node in sorted(nodes, key=lambda node: node.key.id)}
+        self._nodes: dict[int, VoterNode] = {
+            node.key.id: node for node in sorted(nodes, key=lambda node: node.key.id)
+        }
         self.nodes = tuple(self._nodes.values())
         self.keys = tuple(node.key for node in self.nodes)
 
@@ -128,10 +135,14 @@ class VoterSet:
     def with_updated(self, voter: VoterNode) -> "VoterSet":
         """Return the set with an updated voter that is in it."""
         assert self.includes(voter.key), f"{voter.key.id} is not a voter"
-        return VoterSet(voter if node.key.id == voter.key.id else node for node in self._nodes.values())
+        return VoterSet(
+            voter if node.key.id == voter.key.id else node for node in self._nodes.values()
+        )
 
     def has_overlapping_majority(self, other: "VoterSet") -> bool:
-        """Return whether every majority of one set overlaps every majority of the other: they differ by one voter at most."""
+        """Return whether every majority of one set overlaps every majority of the other: they
+        differ by one voter at most.
+        """
         gone = [key for key in self.keys if key not in other.keys]
         come = [key for key in other.keys if key not in self.keys]
         return len(gone) <= 1 and len(come) <= 1
@@ -143,9 +154,13 @@ class VoterSet:
                 RegisteredVoter(
                     voter_id=node.key.id,
                     voter_directory_id=node.key.directory_id,
-                    endpoints=[Endpoint(name=name, host=address.host, port=address.port) for name, address in node.endpoints.items()],
+                    endpoints=[
+                        Endpoint(name=name, host=address.host, port=address.port)
+                        for name, address in node.endpoints.items()
+                    ],
                     k_raft_version_feature=KRaftVersionFeature(
-                        min_supported_version=node.kraft_versions[0], max_supported_version=node.kraft_versions[1]
+                        min_supported_version=node.kraft_versions[0],
+                        max_supported_version=node.kraft_versions[1],
                     ),
                 )
                 for node in self._nodes.values()
@@ -158,20 +173,32 @@ def voter_set_of(record: VotersRecord) -> VoterSet:
     return VoterSet(
         VoterNode(
             key=ReplicaKey(voter.voter_id, voter.voter_directory_id),
-            endpoints={endpoint.name: Address(endpoint.host, endpoint.port) for endpoint in voter.endpoints},
-            kraft_versions=(voter.k_raft_version_feature.min_supported_version, voter.k_raft_version_feature.max_supported_version),
+            endpoints={
+                endpoint.name: Address(endpoint.host, endpoint.port) for endpoint in voter.endpoints
+            },
+            kraft_versions=(
+                voter.k_raft_version_feature.min_supported_version,
+                voter.k_raft_version_feature.max_supported_version,
+            ),
         )
         for voter in record.voters
     )
 
 
 def static_voter_set(addresses: Sequence[tuple[int, Address]], listener: str) -> VoterSet:
-    """Return the set of controller.quorum.voters: ids and the address of one listener, no directories."""
-    return VoterSet(VoterNode(key=ReplicaKey(voter_id), endpoints={listener: address}) for voter_id, address in addresses)
+    """Return the set of controller.quorum.voters: ids and the address of one listener, no
+    directories.
+    """
+    return VoterSet(
+        VoterNode(key=ReplicaKey(voter_id), endpoints={listener: address})
+        for voter_id, address in addresses
+    )
 
 
 class VoterHistory:
-    """The history of voter sets and kraft.versions by offset, so that truncating the log reverts them."""
+    """The history of voter sets and kraft.versions by offset, so that truncating the log reverts
+    them.
+    """
 
     __slots__ = ("_static", "_versions", "_voters", "latest")
 
@@ -186,7 +213,9 @@ class VoterHistory:
 
     @property
     def latest_offset(self) -> int | None:
-        """The offset of the latest set; None if it is not from the log. -1 is the bootstrap snapshot."""
+        """The offset of the latest set; None if it is not from the log. -1 is the bootstrap
+        snapshot.
+        """
         return self._voters[-1][0] if self._voters else None
 
     @property
@@ -196,13 +225,17 @@ class VoterHistory:
 
     def add_voters(self, offset: int, voters: VoterSet) -> None:
         """Add a VotersRecord of the log; offsets increase."""
-        assert not self._voters or self._voters[-1][0] < offset, f"voters at {offset} after those at {self._voters[-1][0]}"
+        assert not self._voters or self._voters[-1][0] < offset, (
+            f"voters at {offset} after those at {self._voters[-1][0]}"
+        )
         self._voters.append((offset, voters))
         self.latest = voters
 
     def add_version(self, offset: int, kraft_version: int) -> None:
         """Add a KRaftVersionRecord of the log; offsets increase."""
-        assert not self._versions or self._versions[-1][0] < offset, "kraft.version records come in order"
+        assert not self._versions or self._versions[-1][0] < offset, (
+            "kraft.version records come in order"
+        )
         self._versions.append((offset, kraft_version))
 
     def voters_at(self, offset: int) -> VoterSet:
@@ -211,7 +244,9 @@ class VoterHistory:
 
     def kraft_version_at(self, offset: int) -> int:
         """Return the kraft.version as of an offset, inclusive."""
-        return next((version for at, version in reversed(self._versions) if at <= offset), STATIC_VOTERS)
+        return next(
+            (version for at, version in reversed(self._versions) if at <= offset), STATIC_VOTERS
+        )
 
     def truncate_to(self, end_offset: int) -> None:
         """Remove entries at or after end_offset."""

@@ -1,8 +1,10 @@
 """Authorization: evaluates the ACLs of the metadata log.
 
-A matching DENY overrides every ALLOW; without a matching ACL access is denied, unless allow.everyone.if.no.acl.found. ALLOW of one operation may
-imply another (READ implies DESCRIBE), DENY never does. Super users are allowed everything.
-Source: KIP-11, KIP-290, KIP-679, KIP-801, org.apache.kafka.metadata.authorizer.StandardAuthorizerData, Authorizer.authorizeByResourceType.
+A matching DENY overrides every ALLOW; without a matching ACL access is denied, unless
+allow.everyone.if.no.acl.found. ALLOW of one operation may imply another (READ implies DESCRIBE),
+DENY never does. Super users are allowed everything.
+Source: KIP-11, KIP-290, KIP-679, KIP-801,
+org.apache.kafka.metadata.authorizer.StandardAuthorizerData, Authorizer.authorizeByResourceType.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,19 +21,36 @@ ANY_PRINCIPAL: Final = f"{USER_TYPE}:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 IMPLY: Final = {
     int(AclOperation.DESCRIBE): frozenset(
-        (int(AclOperation.DESCRIBE), int(AclOperation.READ), int(AclOperation.WRITE), int(AclOperation.DELETE), int(AclOperation.ALTER))
+        (
+            int(AclOperation.DESCRIBE),
+            int(AclOperation.READ),
+            int(AclOperation.WRITE),
+            int(AclOperation.DELETE),
+            int(AclOperation.ALTER),
+        )
     ),
-    int(AclOperation.DESCRIBE_CONFIGS): frozenset((int(AclOperation.DESCRIBE_CONFIGS), int(AclOperation.ALTER_CONFIGS))),
+    int(AclOperation.DESCRIBE_CONFIGS): frozenset(
+        (int(AclOperation.DESCRIBE_CONFIGS), int(AclOperation.ALTER_CONFIGS))
+    ),
 }
 """Operation -> the operations whose ALLOW implies it, itself included."""
 VERDICTS_MAX: Final = 65_536
-"""The maximum number of cached results per authorizer. Clients choose the names, so an unbounded cache could exhaust the memory."""
+"""The maximum number of cached results per authorizer.
+
+Clients choose the names, so an unbounded cache could exhaust the memory.
+"""
 CACHED_NAME_MAX: Final = 249
-"""The maximum length of a cached name: that of a topic. Group and transactional ids may have 32,767 bytes."""
+"""The maximum length of a cached name: that of a topic.
+
+Group and transactional ids may have 32,767 bytes.
+"""
 
 
 class Verdicts(dict[str, bool]):
-    """Resource name -> whether a principal is allowed an operation; evaluated on first use. Valid until the ACLs change."""
+    """Resource name -> whether a principal is allowed an operation; evaluated on first use.
+
+    Valid until the ACLs change.
+    """
 
     def __init__(self, evaluate: Callable[[str], bool], has_room: Callable[[], bool]) -> None:
         super().__init__()
@@ -48,8 +67,12 @@ class Verdicts(dict[str, bool]):
 class Authorizer:
     """Evaluates the current ACLs of `registries`."""
 
-    def __init__(self, super_users: str, *, allows_without_rules: bool, registries: Callable[[], Registries]) -> None:
-        self._super_users = frozenset(name.strip() for name in super_users.split(";") if name.strip())
+    def __init__(
+        self, super_users: str, *, allows_without_rules: bool, registries: Callable[[], Registries]
+    ) -> None:
+        self._super_users = frozenset(
+            name.strip() for name in super_users.split(";") if name.strip()
+        )
         self._allows_without_rules = allows_without_rules
         self._registries = registries
         self._seen: tuple[Registries, int] | None = None
@@ -63,21 +86,41 @@ class Authorizer:
         """Return whether a principal is a super user."""
         return str(principal) in self._super_users
 
-    def allows(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+    def allows(
+        self,
+        principal: Principal,
+        host: str,
+        operation: AclOperation,
+        resource: AclResourceType,
+        name: str,
+    ) -> bool:
         """Return whether a principal is allowed an operation on a resource."""
         principal_name = str(principal)
-        return principal_name in self._super_users or self._verdicts_of(principal_name, host, int(operation), int(resource))[name]
+        return (
+            principal_name in self._super_users
+            or self._verdicts_of(principal_name, host, int(operation), int(resource))[name]
+        )
 
-    def verdicts(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType) -> Mapping[str, bool]:
-        """Return name -> result for a principal that is no super user. Valid for the current request only."""
+    def verdicts(
+        self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType
+    ) -> Mapping[str, bool]:
+        """Return name -> result for a principal that is no super user.
+
+        Valid for the current request only.
+        """
         return self._verdicts_of(str(principal), host, int(operation), int(resource))
 
-    def _verdicts_of(self, principal_name: str, host: str, operation: int, resource: int) -> Verdicts:
+    def _verdicts_of(
+        self, principal_name: str, host: str, operation: int, resource: int
+    ) -> Verdicts:
         self._refresh()
         key = principal_name, host, operation, resource
         found = self._verdicts.get(key)
         if found is None:
-            found = Verdicts(lambda name: self._evaluate(principal_name, host, operation, resource, name), self._has_room)
+            found = Verdicts(
+                lambda name: self._evaluate(principal_name, host, operation, resource, name),
+                self._has_room,
+            )
             if self._has_room():
                 self._verdicts[key] = found
         return found
@@ -96,7 +139,9 @@ class Authorizer:
         self._verdicts.clear()
         self._verdict_count = 0
 
-    def _evaluate(self, principal_name: str, host: str, operation: int, resource: int, name: str) -> bool:
+    def _evaluate(
+        self, principal_name: str, host: str, operation: int, resource: int, name: str
+    ) -> bool:
         is_ruled = is_allowed = False
         for rules in self._rules_about(resource, name):
             is_ruled = True
@@ -108,7 +153,9 @@ class Authorizer:
                 is_allowed = True
         return is_allowed or (not is_ruled and self._allows_without_rules)
 
-    def allows_any(self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType) -> bool:
+    def allows_any(
+        self, principal: Principal, host: str, operation: AclOperation, resource: AclResourceType
+    ) -> bool:
         """Return whether a principal is allowed an operation on any resource of a type."""
         if self.allows(principal, host, operation, resource, "hardcode"):
             return True
@@ -116,7 +163,11 @@ class Authorizer:
         allowed: list[Rule] = []
         denied: set[tuple[int, str]] = set()
         for rule in self.rules():
-            fits = rule.resource_type == resource and rule.principal in principals and rule.host in (host, WILDCARD)
+            fits = (
+                rule.resource_type == resource
+                and rule.principal in principals
+                and rule.host in (host, WILDCARD)
+            )
             if not fits or rule.operation not in (operation, AclOperation.ALL):
                 continue
             if rule.permission_type == AclPermissionType.ALLOW:
@@ -133,7 +184,11 @@ class Authorizer:
 
     def _refresh(self) -> None:
         registries = self._registries()
-        if self._seen is not None and self._seen[0] is registries and self._seen[1] == registries.rule_changes:
+        if (
+            self._seen is not None
+            and self._seen[0] is registries
+            and self._seen[1] == registries.rule_changes
+        ):
             return
         self._seen = (registries, registries.rule_changes)
         self._forget_verdicts()
@@ -149,8 +204,15 @@ class Authorizer:
             self._prefix_sizes.setdefault(resource, []).append(size)
 
     def _rules_about(self, resource: int, name: str) -> list[list[Rule]]:
-        found = [self._literal.get((resource, name)), self._literal.get((resource, WILDCARD)) if name != WILDCARD else None]
-        found += [self._prefixed.get((resource, name[:size])) for size in self._prefix_sizes.get(resource, ()) if size <= len(name)]
+        found = [
+            self._literal.get((resource, name)),
+            self._literal.get((resource, WILDCARD)) if name != WILDCARD else None,
+        ]
+        found += [
+            self._prefixed.get((resource, name[:size]))
+            for size in self._prefix_sizes.get(resource, ())
+            if size <= len(name)
+        ]
         return [rules for rules in found if rules]
 
 
@@ -159,7 +221,9 @@ def _fits(rule: Rule, principal_name: str, host: str, operation: int) -> bool:
         return False
     if rule.operation in (operation, AclOperation.ALL):
         return True
-    return rule.permission_type == AclPermissionType.ALLOW and rule.operation in IMPLY.get(operation, ())
+    return rule.permission_type == AclPermissionType.ALLOW and rule.operation in IMPLY.get(
+        operation, ()
+    )
 
 
 def _is_left(rule: Rule, denied: set[tuple[int, str]]) -> bool:
@@ -170,4 +234,6 @@ def _is_left(rule: Rule, denied: set[tuple[int, str]]) -> bool:
             return True
         if (int(AclPatternType.LITERAL), name) in denied:
             return False
-    return not any((int(AclPatternType.PREFIXED), name[:size]) in denied for size in range(1, len(name) + 1))
+    return not any(
+        (int(AclPatternType.PREFIXED), name[:size]) in denied for size in range(1, len(name) + 1)
+    )

@@ -1,4 +1,5 @@
-"""JAAS configuration in Kafka's properties: `some.LoginModule required username="u" password="p" user_alice="secret";`.
+"""JAAS configuration in Kafka's properties: `some.LoginModule required username="u" password="p"
+user_alice="secret";`.
 
 Source: org.apache.kafka.common.security.JaasConfig, PlainLoginModule, PlainServerCallbackHandler.
 """
@@ -8,7 +9,11 @@ from dataclasses import dataclass, field
 
 USER_PREFIX = "user_"
 _VALUE = r"\"(?:[^\"\\]|\\.)*\"|[^\s;\"]+"
-_ENTRY = re.compile(rf"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)((?:\s+[\w.\-]+\s*=\s*(?:{_VALUE}))*)\s*;\s*", re.IGNORECASE)
+_ENTRY = re.compile(
+    rf"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)((?:\s+[\w.\-]+\s*=\s*(?:{_VALUE}"
+    r"))*)\s*;\s*",
+    re.IGNORECASE,
+)
 _OPTION = re.compile(rf"([\w.\-]+)\s*=\s*({_VALUE})")
 _ESCAPED = re.compile(r"\\(.)")
 
@@ -27,9 +32,15 @@ def parse_jaas(text: str) -> LoginSettings:
     """Parse one entry. Raises ValueError, without the text, as it has secrets."""
     match = _ENTRY.fullmatch(text)
     if match is None:
-        raise ValueError('expected a login module, a control flag, options as name="value", and a semicolon')
+        raise ValueError(
+            'expected a login module, a control flag, options as name="value", and a semicolon'
+        )
     options = {name: _unquoted(value) for name, value in _OPTION.findall(match[3])}
-    passwords = {name[len(USER_PREFIX) :]: value for name, value in options.items() if name.startswith(USER_PREFIX)}
+    passwords = {
+        name[len(USER_PREFIX) :]: value
+        for name, value in options.items()
+        if name.startswith(USER_PREFIX)
+    }
     return LoginSettings(options.get("username", ""), options.get("password", ""), passwords)
 
 

@@ -34,7 +34,10 @@ class PlainServer:
         if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
             raise _refused("Authentication failed: Invalid username or password")
         if authorization_id not in ("", user):
-            raise _refused("Authentication failed: Client requested an authorization id that is different from username")
+            raise _refused(
+                "Authentication failed: Client requested an authorization id that is different "
+                "from username"
+            )
         self.user, self.is_complete = user, True
         return b""
 

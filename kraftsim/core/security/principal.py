@@ -1,7 +1,8 @@
 """The principal of an authenticated connection.
 
 A principal is written `Type:name`; without authentication it is `User:ANONYMOUS`.
-Source: org.apache.kafka.common.security.auth.KafkaPrincipal, org.apache.kafka.common.utils.SecurityUtils.parseKafkaPrincipal.
+Source: org.apache.kafka.common.security.auth.KafkaPrincipal,
+org.apache.kafka.common.utils.SecurityUtils.parseKafkaPrincipal.
 """
 
 from typing import NamedTuple

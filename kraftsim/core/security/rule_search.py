@@ -37,7 +37,10 @@ class RuleSearch:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._tables: dict[tuple[bool, bool, bool], dict[Exact, Bucket]] = {}
-        """Which of name, principal and host are indexed -> their values -> ACLs. Built on first use."""
+        """Which of name, principal and host are indexed -> their values -> ACLs.
+
+        Built on first use.
+        """
         prefixed = (rule for rule in rules if rule.pattern_type == AclPatternType.PREFIXED)
         self._prefix_sizes = sorted({len(rule.resource_name) for rule in prefixed})
 

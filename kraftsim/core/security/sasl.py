@@ -1,6 +1,7 @@
 """The interface of SASL mechanisms: an exchange of tokens that ends with a principal, or fails.
 
-Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator.handleSaslToken, KIP-152.
+Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator.handleSaslToken,
+KIP-152.
 """
 
 from typing import Final, Protocol
@@ -12,7 +13,10 @@ MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
 
 
 class SaslRefused(Exception):
-    """Authentication failed. `client_message` is the message to the client, None for the generic one (invalid credentials)."""
+    """Authentication failed.
+
+    `client_message` is the message to the client, None for the generic one (invalid credentials).
+    """
 
     def __init__(self, client_message: str | None, reason: str) -> None:
         super().__init__(reason)
@@ -39,7 +43,10 @@ class ClientExchange(Protocol):
         ...
 
     def step(self, token: bytes) -> bytes | None:
-        """Handle the server's token and return the next one, None at the end. Raises SaslRefused if the server does not know the secret."""
+        """Handle the server's token and return the next one, None at the end.
+
+        Raises SaslRefused if the server does not know the secret.
+        """
         ...
 
 
@@ -48,4 +55,7 @@ def refusal_text(refused: SaslRefused, mechanism: str, *, is_reauthentication: b
     if refused.client_message is not None:
         return refused.client_message
     what = "re-authentication" if is_reauthentication else "authentication"
-    return f"Authentication failed during {what} due to invalid credentials with SASL mechanism {mechanism}"
+    return (
+        f"Authentication failed during {what} due to invalid credentials with SASL mechanism "
+        f"{mechanism}"
+    )

@@ -1,6 +1,7 @@
 """SCRAM: both sides prove that they know a password without sending it.
 
-Source: RFC 5802, org.apache.kafka.common.security.scram.internals.{ScramSaslServer, ScramSaslClient, ScramMessages, ScramFormatter}.
+Source: RFC 5802, org.apache.kafka.common.security.scram.internals.{ScramSaslServer,
+ScramSaslClient, ScramMessages, ScramFormatter}.
 """
 
 import hmac
@@ -24,10 +25,17 @@ _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _EXTENSIONS = rf"(?:,[A-Za-z]+={_VALUE})*"
 _CLIENT_FIRST = re.compile(
-    rf"n,(?:a=(?P<authorization>{_SASL_NAME}))?,(?:m={_VALUE},)?n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS})"
+    rf"n,(?:a=(?P<authorization>{_SASL_NAME}))?,(?:m={_VALUE},)?n=(?P<name>{_SASL_NAME}),"
+    rf"r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS})"
 )
-_SERVER_FIRST = re.compile(rf"(?:m={_VALUE},)?r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]+){_EXTENSIONS}")
-_CLIENT_FINAL = re.compile(rf"(?P<before>c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})")
+_SERVER_FIRST = re.compile(
+    rf"(?:m={_VALUE},)?r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]+)"
+    rf"{_EXTENSIONS}"
+)
+_CLIENT_FINAL = re.compile(
+    rf"(?P<before>c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>"
+    rf"{_BASE64})"
+)
 Credential = UserScramCredentialRecord
 Draw = Callable[[int], int]
 """Returns a random number of this many bits."""
@@ -45,7 +53,9 @@ def draw_nonce(draw: Draw) -> str:
 class ScramServer:
     """The server side. `credential_of` returns the keys of a user, never a password."""
 
-    def __init__(self, mechanism: str, credential_of: Callable[[str], Credential | None], nonce: str) -> None:
+    def __init__(
+        self, mechanism: str, credential_of: Callable[[str], Credential | None], nonce: str
+    ) -> None:
         self._hash = HASHES[SCRAM_MECHANISMS[mechanism]]
         self._credential_of = credential_of
         self._nonce = nonce
@@ -62,7 +72,11 @@ class ScramServer:
             text = token.decode("ascii")
         except UnicodeDecodeError:
             raise _refused("a message that is no text") from None
-        return (self._on_first(text) if self._credential is None else self._on_final(text, self._credential)).encode()
+        return (
+            self._on_first(text)
+            if self._credential is None
+            else self._on_final(text, self._credential)
+        ).encode()
 
     def _on_first(self, text: str) -> str:
         match = _CLIENT_FIRST.fullmatch(text)
@@ -73,14 +87,22 @@ class ScramServer:
         if credential is None:
             raise _refused("Authentication failed: Invalid user credentials")
         if (match["authorization"] or self.user) != self.user:
-            why = "Authentication failed: Client requested an authorization id that is different from username"
+            why = (
+                "Authentication failed: Client requested an authorization id that is different "
+                "from username"
+            )
             raise SaslRefused(why, why)
         if credential.iterations < ITERATIONS_MIN:
-            raise _refused(f"Iterations {credential.iterations} is less than the minimum {ITERATIONS_MIN}")
+            raise _refused(
+                f"Iterations {credential.iterations} is less than the minimum {ITERATIONS_MIN}"
+            )
         self._credential = credential
         self._nonce = match["nonce"] + self._nonce
         self._client_first_bare = f"n={match['name']},r={match['nonce']}{match['extensions']}"
-        self._server_first = f"r={self._nonce},s={b64encode(bytes(credential.salt)).decode()},i={credential.iterations}"
+        self._server_first = (
+            f"r={self._nonce},s={b64encode(bytes(credential.salt)).decode()},i="
+            f"{credential.iterations}"
+        )
         return self._server_first
 
     def _on_final(self, text: str, credential: Credential) -> str:
@@ -92,10 +114,17 @@ class ScramServer:
         exchanged = f"{self._client_first_bare},{self._server_first},{match['before']}".encode()
         signature = hmac.new(bytes(credential.stored_key), exchanged, self._hash).digest()
         proof = b64decode(match["proof"])
-        if len(proof) != len(signature) or not hmac.compare_digest(self._hash(_xor(proof, signature)).digest(), bytes(credential.stored_key)):
+        if len(proof) != len(signature) or not hmac.compare_digest(
+            self._hash(_xor(proof, signature)).digest(), bytes(credential.stored_key)
+        ):
             raise _refused("Invalid client credentials")
         self.is_complete = True
-        return "v=" + b64encode(hmac.new(bytes(credential.server_key), exchanged, self._hash).digest()).decode()
+        return (
+            "v="
+            + b64encode(
+                hmac.new(bytes(credential.server_key), exchanged, self._hash).digest()
+            ).decode()
+        )
 
 
 class ScramClient:
@@ -113,7 +142,10 @@ class ScramClient:
         return f"n,,{self._bare}".encode()
 
     def step(self, token: bytes) -> bytes | None:
-        """Answer the server's first message with the proof, and check its final one. Raises SaslRefused."""
+        """Answer the server's first message with the proof, and check its final one.
+
+        Raises SaslRefused.
+        """
         text = token.decode("ascii", errors="replace")
         if self._expected is not None:
             try:
@@ -124,14 +156,22 @@ class ScramClient:
                 raise _refused("the server does not know the credentials")
             return None
         match = _SERVER_FIRST.fullmatch(text)
-        if match is None or not match["nonce"].startswith(self._nonce) or int(match["iterations"]) < ITERATIONS_MIN:
+        if (
+            match is None
+            or not match["nonce"].startswith(self._nonce)
+            or int(match["iterations"]) < ITERATIONS_MIN
+        ):
             raise _refused("the server's first message cannot be accepted")
-        salted = pbkdf2_hmac(self._make().name, self._password, b64decode(match["salt"]), int(match["iterations"]))
+        salted = pbkdf2_hmac(
+            self._make().name, self._password, b64decode(match["salt"]), int(match["iterations"])
+        )
         client_key = hmac.new(salted, b"Client Key", self._make).digest()
         server_key = hmac.new(salted, b"Server Key", self._make).digest()
         final = f"c=biws,r={match['nonce']}"
         exchanged = f"{self._bare},{text},{final}".encode()
-        proof = _xor(client_key, hmac.new(self._make(client_key).digest(), exchanged, self._make).digest())
+        proof = _xor(
+            client_key, hmac.new(self._make(client_key).digest(), exchanged, self._make).digest()
+        )
         self._expected = hmac.new(server_key, exchanged, self._make).digest()
         return f"{final},p={b64encode(proof).decode()}".encode()
 

@@ -1,17 +1,25 @@
 """The records of `__remote_log_metadata`: partitioning, serialization and parsing.
 
-Source: org.apache.kafka.server.log.remote.metadata.storage.{RemoteLogMetadataTopicPartitioner, serialization.*}.
+Source: org.apache.kafka.server.log.remote.metadata.storage.{RemoteLogMetadataTopicPartitioner,
+serialization.*}.
 """
 
 from struct import Struct
 from typing import Final
 
-from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
+from kraftsim.core.tiered_storage.remote_segment import (
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+)
 from protocol.disk.leader_epoch_checkpoint import EpochStart
 from protocol.remote_log import r00_remote_log_segment_metadata as r00
 from protocol.remote_log import r01_remote_log_segment_metadata_update as r01
 from protocol.remote_log.r00_remote_log_segment_metadata import RemoteLogSegmentMetadataRecord
-from protocol.remote_log.r01_remote_log_segment_metadata_update import RemoteLogSegmentMetadataUpdateRecord
+from protocol.remote_log.r01_remote_log_segment_metadata_update import (
+    RemoteLogSegmentMetadataUpdateRecord,
+)
 from protocol.remote_log.registry import build_record, parse_record
 
 MURMUR_SEED: Final = 0x9747B28C
@@ -35,7 +43,10 @@ def segment_record(segment: RemoteSegment) -> bytes:
     owner = segment.owner
     record = RemoteLogSegmentMetadataRecord(
         remote_log_segment_id=r00.RemoteLogSegmentIdEntry(
-            topic_id_partition=r00.TopicIdPartitionEntry(name=owner.topic, id=owner.topic_id, partition=owner.partition), id=segment.segment_id
+            topic_id_partition=r00.TopicIdPartitionEntry(
+                name=owner.topic, id=owner.topic_id, partition=owner.partition
+            ),
+            id=segment.segment_id,
         ),
         start_offset=segment.start_offset,
         end_offset=segment.end_offset,
@@ -43,7 +54,8 @@ def segment_record(segment: RemoteSegment) -> bytes:
         max_timestamp_ms=segment.max_timestamp_ms,
         event_timestamp_ms=segment.event_timestamp_ms,
         segment_leader_epochs=[
-            r00.SegmentLeaderEpochEntry(leader_epoch=each.leader_epoch, offset=each.start_offset) for each in segment.leader_epochs
+            r00.SegmentLeaderEpochEntry(leader_epoch=each.leader_epoch, offset=each.start_offset)
+            for each in segment.leader_epochs
         ],
         segment_size_in_bytes=segment.size_bytes,
         custom_metadata=segment.custom_metadata,
@@ -58,7 +70,10 @@ def update_record(update: SegmentUpdate) -> bytes:
     owner = update.owner
     record = RemoteLogSegmentMetadataUpdateRecord(
         remote_log_segment_id=r01.RemoteLogSegmentIdEntry(
-            topic_id_partition=r01.TopicIdPartitionEntry(name=owner.topic, id=owner.topic_id, partition=owner.partition), id=update.segment_id
+            topic_id_partition=r01.TopicIdPartitionEntry(
+                name=owner.topic, id=owner.topic_id, partition=owner.partition
+            ),
+            id=update.segment_id,
         ),
         broker_id=update.broker_id,
         event_timestamp_ms=update.event_timestamp_ms,
@@ -75,14 +90,23 @@ def parse_metadata(value: bytes) -> RemoteSegment | SegmentUpdate | None:
         entry = record.remote_log_segment_id
         return RemoteSegment(
             segment_id=entry.id,
-            owner=TopicIdPartition(entry.topic_id_partition.id, entry.topic_id_partition.partition, entry.topic_id_partition.name),
+            owner=TopicIdPartition(
+                entry.topic_id_partition.id,
+                entry.topic_id_partition.partition,
+                entry.topic_id_partition.name,
+            ),
             start_offset=record.start_offset,
             end_offset=record.end_offset,
             max_timestamp_ms=record.max_timestamp_ms,
             broker_id=record.broker_id,
             event_timestamp_ms=record.event_timestamp_ms,
             size_bytes=record.segment_size_in_bytes,
-            leader_epochs=tuple(sorted(EpochStart(each.leader_epoch, each.offset) for each in record.segment_leader_epochs)),
+            leader_epochs=tuple(
+                sorted(
+                    EpochStart(each.leader_epoch, each.offset)
+                    for each in record.segment_leader_epochs
+                )
+            ),
             state=SegmentState(record.remote_log_segment_state),
             custom_metadata=record.custom_metadata,
             is_transaction_index_empty=record.txn_index_empty,
@@ -91,7 +115,11 @@ def parse_metadata(value: bytes) -> RemoteSegment | SegmentUpdate | None:
         named = record.remote_log_segment_id
         return SegmentUpdate(
             segment_id=named.id,
-            owner=TopicIdPartition(named.topic_id_partition.id, named.topic_id_partition.partition, named.topic_id_partition.name),
+            owner=TopicIdPartition(
+                named.topic_id_partition.id,
+                named.topic_id_partition.partition,
+                named.topic_id_partition.name,
+            ),
             broker_id=record.broker_id,
             event_timestamp_ms=record.event_timestamp_ms,
             state=SegmentState(record.remote_log_segment_state),
@@ -101,7 +129,10 @@ def parse_metadata(value: bytes) -> RemoteSegment | SegmentUpdate | None:
 
 
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit hash that Kafka's producers partition keys by.   Source: org.apache.kafka.common.utils.Utils.murmur2."""
+    """Return the 32-bit hash that Kafka's producers partition keys by.
+
+    Source: org.apache.kafka.common.utils.Utils.murmur2.
+    """
     hashed = MURMUR_SEED ^ len(data)
     whole = len(data) - len(data) % 4
     for at in range(0, whole, 4):

@@ -1,7 +1,8 @@
-"""A follower whose fetch offset is in remote storage only: its requests, and the restart of its log.
+"""A follower whose fetch offset is in remote storage only: its requests, and the restart of its
+log.
 
-It requests the leader's local log start offset, finds the remote segment that ends there, restarts its log after it, and takes the
-leader epochs and the producer snapshot of the segment.
+It requests the leader's local log start offset, finds the remote segment that ends there, restarts
+its log after it, and takes the leader epochs and the producer snapshot of the segment.
 Source: kafka.server.TierStateMachine (start, buildRemoteLogAuxState), KIP-405.
 """
 
@@ -23,7 +24,10 @@ class LeaderBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartBehind:
-    """The log restarts at an offset, after remote storage, with these epochs. `now_ms`: the wall clock."""
+    """The log restarts at an offset, after remote storage, with these epochs.
+
+    `now_ms`: the wall clock.
+    """
 
     offset: int
     log_start_offset: int
@@ -44,13 +48,24 @@ def needs_earlier_epoch(bounds: LeaderBounds) -> bool:
 
 
 def epoch_before(bounds: LeaderBounds, earlier_epoch: int, earlier_end_offset: int) -> int:
-    """Return the epoch of the last record before the leader's local log; the arguments are the OffsetForLeaderEpoch response for the former epoch."""
-    return earlier_epoch if earlier_end_offset > bounds.local_start_offset - 1 else bounds.local_start_epoch
+    """Return the epoch of the last record before the leader's local log; the arguments are the
+    OffsetForLeaderEpoch response for the former epoch.
+    """
+    return (
+        earlier_epoch
+        if earlier_end_offset > bounds.local_start_offset - 1
+        else bounds.local_start_epoch
+    )
 
 
-def segment_before(catalogue: SegmentCatalogue, bounds: LeaderBounds, leader_epoch: int) -> RemoteSegment | NotThere:
+def segment_before(
+    catalogue: SegmentCatalogue, bounds: LeaderBounds, leader_epoch: int
+) -> RemoteSegment | NotThere:
     """Return the remote segment after which a follower restarts."""
     found = catalogue.holding(leader_epoch, bounds.local_start_offset - 1)
     if found is not None:
         return found
-    return NotThere(f"no remote segment holds offset {bounds.local_start_offset - 1} of leader epoch {leader_epoch}")
+    return NotThere(
+        f"no remote segment holds offset {bounds.local_start_offset - 1} of leader epoch "
+        f"{leader_epoch}"
+    )

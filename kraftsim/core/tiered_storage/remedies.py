@@ -1,7 +1,9 @@
-"""Handling of a missing producer snapshot: when a segment is copied, and when a follower starts after it.
+"""Handling of a missing producer snapshot: when a segment is copied, and when a follower starts
+after it.
 
-Brokers before 2.8 kept snapshots of about two segments, and later ones never write those of older segments again. Apache Kafka cannot copy such a
-segment, and so no later one. Each other remedy here was proposed or rejected for that problem (see docs/tiered-storage.md).
+Brokers before 2.8 kept snapshots of about two segments, and later ones never write those of older
+segments again. Apache Kafka cannot copy such a segment, and so no later one. Each other remedy here
+was proposed or rejected for that problem (see docs/tiered-storage.md).
 Source: KAFKA-15195, KAFKA-16209, RemoteLogManager.copyLogSegment, KIP-405.
 """
 
@@ -40,7 +42,9 @@ class SnapshotRemedy:
     refuses_topics: ClassVar[bool] = False
     """Whether a topic cannot be tiered while a segment has no snapshot."""
     promises_equal_state: ClassVar[bool] = True
-    """Whether a follower that starts after a remote segment knows the producers that the leader knew there."""
+    """Whether a follower that starts after a remote segment knows the producers that the leader
+    knew there.
+    """
 
 
 class ChecksSnapshotFirst(SnapshotRemedy):
@@ -97,7 +101,9 @@ class NoSnapshots(SnapshotRemedy):
 
 
 class EmptyOnRead(SnapshotRemedy):
-    """Rejected fifth: segments are copied as they are, and a follower treats a missing snapshot as an empty one."""
+    """Rejected fifth: segments are copied as they are, and a follower treats a missing snapshot as
+    an empty one.
+    """
 
     name = "empty-on-read"
     at_archive = MissingAtUpload.LEAVE_OUT

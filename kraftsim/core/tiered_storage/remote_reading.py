@@ -1,6 +1,7 @@
 """Reads of a remote segment: lookup by its copied indexes, and selection of the batches to return.
 
-Source: RemoteLogManager (read, lookupPositionForOffset, findOffsetByTimestamp, collectAbortedTransactions).
+Source: RemoteLogManager (read, lookupPositionForOffset, findOffsetByTimestamp,
+collectAbortedTransactions).
 """
 
 from bisect import bisect_right
@@ -20,7 +21,9 @@ _LAST_OFFSET_DELTA_POSITION = 23
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Complete batches of a chunk: from `position` on, with this size; `next_offset` is the offset after them."""
+    """Complete batches of a chunk: from `position` on, with this size; `next_offset` is the offset
+    after them.
+    """
 
     position: int
     size_bytes: int
@@ -34,16 +37,20 @@ def position_of_offset(entries: Sequence[OffsetEntry], offset: int) -> int:
 
 
 def offset_of_timestamp(entries: Sequence[TimeEntry], timestamp: int) -> int | None:
-    """Return the offset to start a search for a record with a timestamp or a later one; None: the beginning."""
+    """Return the offset to start a search for a record with a timestamp or a later one; None: the
+    beginning.
+    """
     earlier = [entry.offset for entry in entries if entry.timestamp < timestamp]
     return earlier[-1] if earlier else None
 
 
-def stretch_of(piece: bytes | memoryview, offset: int, bytes_max: int, end_offset: int, *, at_least_one: bool) -> Stretch | int | None:
+def stretch_of(
+    piece: bytes | memoryview, offset: int, bytes_max: int, end_offset: int, *, at_least_one: bool
+) -> Stretch | int | None:
     """Find complete batches from the one with an offset on, which all begin below end_offset.
 
-    An int: the chunk is too short for the first one, which ends there. None: the chunk has no such batch. Raises MalformedBatch for an invalid
-    size (RemoteLogInputStream.nextBatch).
+    An int: the chunk is too short for the first one, which ends there. None: the chunk has no such
+    batch. Raises MalformedBatch for an invalid size (RemoteLogInputStream.nextBatch).
     """
     at, begin, taken, next_offset = 0, -1, 0, -1
     while at + HEADER_SIZE_BYTES <= len(piece):

@@ -1,6 +1,7 @@
 """A remote segment: its offsets, its leader epochs, and the state of its copy.
 
-Source: org.apache.kafka.server.log.remote.storage.{RemoteLogSegmentMetadata, RemoteLogSegmentState}.
+Source: org.apache.kafka.server.log.remote.storage.{RemoteLogSegmentMetadata,
+RemoteLogSegmentState}.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,10 @@ from protocol.remote_log.registry import RemoteLogSegmentState
 SegmentState = RemoteLogSegmentState
 
 NEXT_STATES: Final[Mapping[SegmentState, tuple[SegmentState, ...]]] = {
-    SegmentState.COPY_SEGMENT_STARTED: (SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED),
+    SegmentState.COPY_SEGMENT_STARTED: (
+        SegmentState.COPY_SEGMENT_FINISHED,
+        SegmentState.DELETE_SEGMENT_STARTED,
+    ),
     SegmentState.COPY_SEGMENT_FINISHED: (SegmentState.DELETE_SEGMENT_STARTED,),
     SegmentState.DELETE_SEGMENT_STARTED: (SegmentState.DELETE_SEGMENT_FINISHED,),
     SegmentState.DELETE_SEGMENT_FINISHED: (),
@@ -32,7 +36,10 @@ class TopicIdPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSegment:
-    """Both ends of the offset range are inclusive. `leader_epochs`: the epochs of its records, with the first offset of each."""
+    """Both ends of the offset range are inclusive.
+
+    `leader_epochs`: the epochs of its records, with the first offset of each.
+    """
 
     segment_id: bytes
     owner: TopicIdPartition
@@ -50,7 +57,13 @@ class RemoteSegment:
     def advanced(self, update: "SegmentUpdate") -> "RemoteSegment":
         """Return the segment after an update."""
         kept = self.custom_metadata if update.custom_metadata is None else update.custom_metadata
-        return replace(self, state=update.state, custom_metadata=kept, broker_id=update.broker_id, event_timestamp_ms=update.event_timestamp_ms)
+        return replace(
+            self,
+            state=update.state,
+            custom_metadata=kept,
+            broker_id=update.broker_id,
+            event_timestamp_ms=update.event_timestamp_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,4 +80,8 @@ class SegmentUpdate:
 
 def may_follow(former: SegmentState | None, state: SegmentState) -> bool:
     """Return whether a transition is valid; None: the segment is unknown."""
-    return state is SegmentState.COPY_SEGMENT_STARTED if former is None else state is former or state in NEXT_STATES[former]
+    return (
+        state is SegmentState.COPY_SEGMENT_STARTED
+        if former is None
+        else state is former or state in NEXT_STATES[former]
+    )

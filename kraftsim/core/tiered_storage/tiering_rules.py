@@ -1,4 +1,7 @@
-"""The tiered storage settings of a topic.   Source: LogConfig (remoteStorageEnable, localRetentionMs), KIP-405, KIP-950."""
+"""The tiered storage settings of a topic.
+
+Source: LogConfig (remoteStorageEnable, localRetentionMs), KIP-405, KIP-950.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,8 +26,12 @@ class TieringRules:
         """Return the local retention, derived from the retention of the whole log."""
         return replace(
             whole,
-            retention_ms=whole.retention_ms if self.local_retention_ms == AS_THE_WHOLE else self.local_retention_ms,
-            retention_bytes=whole.retention_bytes if self.local_retention_bytes == AS_THE_WHOLE else self.local_retention_bytes,
+            retention_ms=whole.retention_ms
+            if self.local_retention_ms == AS_THE_WHOLE
+            else self.local_retention_ms,
+            retention_bytes=whole.retention_bytes
+            if self.local_retention_bytes == AS_THE_WHOLE
+            else self.local_retention_bytes,
         )
 
 
@@ -32,7 +39,10 @@ NOT_TIERED = TieringRules()
 
 
 def tiering_rules(configs: Mapping[str, str], *, is_enabled: bool) -> TieringRules:
-    """Return the rules for a topic. `configs` are the effective ones; `is_enabled`: the broker has remote storage."""
+    """Return the rules for a topic.
+
+    `configs` are the effective ones; `is_enabled`: the broker has remote storage.
+    """
     if not is_enabled or not is_true(configs, "remote.storage.enable"):
         return NOT_TIERED
     return TieringRules(

@@ -1,1 +1,3 @@
-"""The rules of a transaction coordinator: states and epochs, transactional ids, and transaction markers."""
+"""The rules of a transaction coordinator: states and epochs, transactional ids, and transaction
+markers.
+"""

@@ -1,8 +1,9 @@
 """The pending transaction markers: by broker, with the requests in flight and the retries.
 
-Inputs: a transaction is prepared (`add`), a broker has responded (`on_answer`) or not (`on_lost`), the backoff or a metadata
-change (`retry`), another broker leads a partition of `__transaction_state` (`forget_shard`). The effects are in `take_effects`.
-One WriteTxnMarkers request per broker is in flight, with all markers collected for it.
+Inputs: a transaction is prepared (`add`), a broker has responded (`on_answer`) or not (`on_lost`),
+the backoff or a metadata change (`retry`), another broker leads a partition of
+`__transaction_state` (`forget_shard`). The effects are in `take_effects`. One WriteTxnMarkers
+request per broker is in flight, with all markers collected for it.
 Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
 """
 
@@ -12,7 +13,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionEntry, TransactionFacts
+from kraftsim.core.transactions.transaction_entry import (
+    TopicPartition,
+    TransactionEntry,
+    TransactionFacts,
+)
 from kraftsim.core.transactions.transaction_state import PREPARE_COMMIT
 from protocol.errors import ErrorCode
 
@@ -33,9 +38,24 @@ class PreparedTransaction:
     Compared by identity: the same id may be prepared again, with another coordinator epoch.
     """
 
-    __slots__ = ("completion", "coordinator_epoch", "entry", "is_commit", "producer_epoch", "producer_id", "shard_number", "transaction_version")
+    __slots__ = (
+        "completion",
+        "coordinator_epoch",
+        "entry",
+        "is_commit",
+        "producer_epoch",
+        "producer_id",
+        "shard_number",
+        "transaction_version",
+    )
 
-    def __init__(self, entry: TransactionEntry, completion: TransactionFacts, shard_number: int, coordinator_epoch: int) -> None:
+    def __init__(
+        self,
+        entry: TransactionEntry,
+        completion: TransactionFacts,
+        shard_number: int,
+        coordinator_epoch: int,
+    ) -> None:
         self.entry = entry
         self.completion = completion
         self.shard_number = shard_number
@@ -66,7 +86,10 @@ class SendMarkers(Struct, frozen=True):
 
 
 class Complete(Struct, frozen=True):
-    """All markers of a transaction are written: append its completion. If that fails for now, call `on_not_completed`."""
+    """All markers of a transaction are written: append its completion.
+
+    If that fails for now, call `on_not_completed`.
+    """
 
     ended: PreparedTransaction
 
@@ -90,14 +113,21 @@ RETRIED: Final = frozenset(
     }
 )
 """The leader has changed or is changing; the marker remains pending."""
-OVERTAKEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+OVERTAKEN: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
 """A later coordinator epoch has written: this coordinator is fenced for the transaction."""
-WITHOUT_MARKER: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+WITHOUT_MARKER: Final = frozenset(
+    {ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
+)
 """The partition cannot have markers, and so no records of the transaction either."""
 
 
 class MarkerQueue:
-    """The pending markers of all transactions of this coordinator. `leader_of` returns the current leader of a partition."""
+    """The pending markers of all transactions of this coordinator.
+
+    `leader_of` returns the current leader of a partition.
+    """
 
     def __init__(self, leader_of: LeaderOf) -> None:
         self._leader_of = leader_of
@@ -121,10 +151,14 @@ class MarkerQueue:
         effects, self._effects = self._effects, []
         return effects
 
-    # Inputs --------------------------------------------------------------------------------------------------------------------------------
+    # Inputs
+    # ----------------------------------------------------------------------------------------------
 
     def add(self, ended: PreparedTransaction) -> None:
-        """A transaction is prepared: send its markers. It replaces one of the same id that is not completed."""
+        """A transaction is prepared: send its markers.
+
+        It replaces one of the same id that is not completed.
+        """
         self.pending[ended.transactional_id] = ended
         self._place(ended, ended.entry.facts.partitions)
         self.settle(ended)
@@ -135,7 +169,9 @@ class MarkerQueue:
             self.settle(ended)
 
     def on_lost(self, broker_id: int) -> None:
-        """No response from a broker; whether the markers are written is unknown, and writing them again is harmless."""
+        """No response from a broker; whether the markers are written is unknown, and writing them
+        again is harmless.
+        """
         for marker in self._in_flight.pop(broker_id, ()):
             self._wait(marker)
 
@@ -158,8 +194,12 @@ class MarkerQueue:
         """Other brokers coordinate these transactions now; responses in flight are ignored."""
         for ended in [each for each in self.pending.values() if each.shard_number == shard_number]:
             self.cancel(ended)
-        self._waiting = [marker for marker in self._waiting if marker.ended.shard_number != shard_number]
-        self._to_complete = [ended for ended in self._to_complete if ended.shard_number != shard_number]
+        self._waiting = [
+            marker for marker in self._waiting if marker.ended.shard_number != shard_number
+        ]
+        self._to_complete = [
+            ended for ended in self._to_complete if ended.shard_number != shard_number
+        ]
         for broker_id, markers in list(self._gathered.items()):
             left = [marker for marker in markers if marker.ended.shard_number != shard_number]
             if left:
@@ -168,32 +208,44 @@ class MarkerQueue:
                 del self._gathered[broker_id]
 
     def take_answer(self, broker_id: int, errors: MarkerErrors) -> list[PreparedTransaction]:
-        """Record the written markers of a broker, and return the transactions that may be complete: call `settle` for each."""
+        """Record the written markers of a broker, and return the transactions that may be complete:
+        call `settle` for each.
+        """
         touched: dict[PreparedTransaction, None] = {}
         for marker in self._in_flight.pop(broker_id, ()):
-            if self.is_current(marker.ended) and self._judge(marker, errors.get(marker.ended.producer_id, {})):
+            if self.is_current(marker.ended) and self._judge(
+                marker, errors.get(marker.ended.producer_id, {})
+            ):
                 touched[marker.ended] = None
         return list(touched)
 
-    # Rules ---------------------------------------------------------------------------------------------------------------------------------
+    # Rules
+    # ----------------------------------------------------------------------------------------------
 
     def is_current(self, ended: PreparedTransaction) -> bool:
         """Return whether markers of exactly this transaction are pending."""
         return self.pending.get(ended.transactional_id) is ended
 
     def cancel(self, ended: PreparedTransaction) -> None:
-        """Cancel the markers of exactly this transaction; one that has replaced it stays (KAFKA-16352)."""
+        """Cancel the markers of exactly this transaction; one that has replaced it stays
+        (KAFKA-16352).
+        """
         if self.is_current(ended):
             del self.pending[ended.transactional_id]
 
     def settle(self, ended: PreparedTransaction) -> None:
-        """Complete a transaction if no marker is missing: once, by the caller that removes it (KAFKA-10080)."""
+        """Complete a transaction if no marker is missing: once, by the caller that removes it
+        (KAFKA-10080).
+        """
         if self.is_current(ended) and not ended.entry.facts.partitions:
             del self.pending[ended.transactional_id]
             self._effects.append(Complete(ended))
 
     def _judge(self, marker: Marker, errors: Mapping[TopicPartition, ErrorCode]) -> bool:
-        """Handle the errors of markers; retriable ones wait. Return whether the transaction is still pending here."""
+        """Handle the errors of markers; retriable ones wait.
+
+        Return whether the transaction is still pending here.
+        """
         written, retried = [], []
         for partition in marker.partitions:
             error = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -9,7 +9,11 @@ from typing import Final
 from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionFacts
 from kraftsim.core.transactions.transaction_state import EMPTY, TransactionState
 from protocol.coordinator.registry import build_record
-from protocol.coordinator.t00_transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from protocol.coordinator.t00_transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 
 PLAIN_VALUE: Final = 0
 TAGGED_VALUE: Final = 1
@@ -20,7 +24,9 @@ def value_version(transaction_version: int) -> int:
     return TAGGED_VALUE if transaction_version >= 1 else PLAIN_VALUE
 
 
-def facts_record(transactional_id: str, facts: TransactionFacts, version: int) -> tuple[bytes, bytes | None]:
+def facts_record(
+    transactional_id: str, facts: TransactionFacts, version: int
+) -> tuple[bytes, bytes | None]:
     """Return key and value of the record of these facts."""
     value = TransactionLogValue(
         producer_id=facts.producer_id,
@@ -45,7 +51,11 @@ def tombstone(transactional_id: str) -> tuple[bytes, bytes | None]:
 
 def read_facts(value: TransactionLogValue) -> TransactionFacts:
     """Return the facts of a record."""
-    partitions = tuple((topic.topic, number) for topic in value.transaction_partitions or () for number in topic.partition_ids)
+    partitions = tuple(
+        (topic.topic, number)
+        for topic in value.transaction_partitions or ()
+        for number in topic.partition_ids
+    )
     return TransactionFacts(
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,

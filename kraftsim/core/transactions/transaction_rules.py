@@ -1,8 +1,11 @@
-"""The decisions of a transaction coordinator: each reads an entry and returns the facts to write next, or an error.
+"""The decisions of a transaction coordinator: each reads an entry and returns the facts to write
+next, or an error.
 
-Nothing changes here, with one exception that Kafka has, too: an epoch bumped to fence a producer is used at once, before its record is written.
-Every method may be replaced by that of a historical bug.
-Source: KIP-98, KIP-360, KIP-588, KIP-890; TransactionCoordinator, TransactionMetadata; error codes compared with Apache Kafka 3.9.1 and 4.4.
+Nothing changes here, with one exception that Kafka has, too: an epoch bumped to fence a producer is
+used at once, before its record is written. Every method may be replaced by that of a historical
+bug.
+Source: KIP-98, KIP-360, KIP-588, KIP-890; TransactionCoordinator, TransactionMetadata; error codes
+compared with Apache Kafka 3.9.1 and 4.4.
 """
 
 from collections.abc import Collection
@@ -10,7 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.transactions.transaction_entry import NO_TIME, TopicPartition, TransactionEntry, TransactionFacts
+from kraftsim.core.transactions.transaction_entry import (
+    NO_TIME,
+    TopicPartition,
+    TransactionEntry,
+    TransactionFacts,
+)
 from kraftsim.core.transactions.transaction_state import (
     AT_REST,
     COMPLETE_ABORT,
@@ -26,11 +34,13 @@ from kraftsim.core.transactions.transaction_state import (
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.errors import ErrorCode
 
-# -------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Producer epochs of transactional ids: exhaustion, and validation in EndTxn.
 #
-# The last epoch, 32767, is reserved for the coordinator: it is never given to a producer, so that the producer with 32766 can still be fenced.
-# Source: KIP-360, KIP-890; TransactionMetadata.isEpochExhausted, TransactionCoordinator.endTransaction.
+# The last epoch, 32767, is reserved for the coordinator: it is never given to a producer, so that
+# the producer with 32766 can still be fenced.
+# Source: KIP-360, KIP-890; TransactionMetadata.isEpochExhausted,
+# TransactionCoordinator.endTransaction.
 
 LAST_GIVEN_EPOCH: Final = 32766
 """The last epoch of a producer: afterwards it gets another producer id."""
@@ -45,7 +55,8 @@ def is_exhausted(producer_epoch: int) -> bool:
 def is_known_producer(entry: TransactionEntry, producer_id: int, producer_epoch: int) -> bool:
     """Return whether the id and epoch in a request may be the producer's.
 
-    Either none was given yet; or the id is the current one; or the previous, exhausted one: the response with the new one may be lost.
+    Either none was given yet; or the id is the current one; or the previous, exhausted one: the
+    response with the new one may be lost.
     """
     facts = entry.facts
     if facts.producer_epoch == NO_PRODUCER_EPOCH or producer_id == facts.producer_id:
@@ -54,7 +65,9 @@ def is_known_producer(entry: TransactionEntry, producer_id: int, producer_epoch:
 
 
 def is_repeated_end(entry: TransactionEntry, producer_id: int, producer_epoch: int) -> bool:
-    """Return whether an EndTxn that bumps the epoch is a retry of a completed one: its epoch is one behind, or it exhausted its id."""
+    """Return whether an EndTxn that bumps the epoch is a retry of a completed one: its epoch is one
+    behind, or it exhausted its id.
+    """
     facts = entry.facts
     if facts.producer_epoch == producer_epoch + 1:
         return True
@@ -64,15 +77,23 @@ def is_repeated_end(entry: TransactionEntry, producer_id: int, producer_epoch: i
 def is_repeated_overflow(entry: TransactionEntry, producer_id: int, producer_epoch: int) -> bool:
     """Return whether an EndTxn used the last epoch of its id, and was answered with another id."""
     facts = entry.facts
-    return facts.previous_producer_id == producer_id and producer_epoch == LAST_GIVEN_EPOCH and facts.producer_epoch == 0
+    return (
+        facts.previous_producer_id == producer_id
+        and producer_epoch == LAST_GIVEN_EPOCH
+        and facts.producer_epoch == 0
+    )
 
 
 def may_end_with_bump(entry: TransactionEntry, producer_id: int, producer_epoch: int) -> bool:
-    """Return whether the epoch of a transaction.version 2 EndTxn is valid for ending the transaction, or for a retry."""
+    """Return whether the epoch of a transaction.version 2 EndTxn is valid for ending the
+    transaction, or for a retry.
+    """
     facts = entry.facts
     if facts.state in (TransactionState.ONGOING, TransactionState.EMPTY):
         return producer_epoch == facts.producer_epoch
-    return producer_epoch == facts.producer_epoch or is_repeated_end(entry, producer_id, producer_epoch)
+    return producer_epoch == facts.producer_epoch or is_repeated_end(
+        entry, producer_id, producer_epoch
+    )
 
 
 EPOCH_BUMPING_VERSION: Final = 2
@@ -109,28 +130,47 @@ class EndTxnInput:
 
 NEEDS_PRODUCER_ID: Final = NeedsProducerId()
 MUST_ABORT: Final = MustAbort()
-BUSY: Final = Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, "the previous transaction is not completed yet")
+BUSY: Final = Refusal(
+    ErrorCode.CONCURRENT_TRANSACTIONS, "the previous transaction is not completed yet"
+)
 FENCED: Final = Refusal(ErrorCode.PRODUCER_FENCED, "fenced by another producer")
-NO_EPOCH_LEFT: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the epochs of the producer id are exhausted")
-OTHER_PRODUCER: Final = Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional id belongs to another producer id")
+NO_EPOCH_LEFT: Final = Refusal(
+    ErrorCode.UNKNOWN_SERVER_ERROR, "the epochs of the producer id are exhausted"
+)
+OTHER_PRODUCER: Final = Refusal(
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional id belongs to another producer id"
+)
 Expected = tuple[int, int]
 """The producer id and epoch in a request (KIP-360)."""
 
 
 class TransactionRules:
-    """Decisions for one transactional id. `fresh_producer_id` is set when a decision returned NeedsProducerId before."""
+    """Decisions for one transactional id.
+
+    `fresh_producer_id` is set when a decision returned NeedsProducerId before.
+    """
 
     aborts_at_reserved_epoch = False
-    """Whether a transaction with the reserved epoch, which cannot be fenced any more, is still aborted."""
+    """Whether a transaction with the reserved epoch, which cannot be fenced any more, is still
+    aborted.
+    """
 
-    # InitProducerId ------------------------------------------------------------------------------------------------------------------------
+    # InitProducerId
+    # ----------------------------------------------------------------------------------------------
 
     def decide_init(
-        self, entry: TransactionEntry, expected: Expected | None, timeout_ms: int, now_ms: int, fresh_producer_id: int | None = None
+        self,
+        entry: TransactionEntry,
+        expected: Expected | None,
+        timeout_ms: int,
+        now_ms: int,
+        fresh_producer_id: int | None = None,
     ) -> TransactionFacts | NeedsProducerId | MustAbort | Refusal:
-        """Initialize the id for a producer: with a bumped epoch, or with another producer id if the epochs are exhausted.
+        """Initialize the id for a producer: with a bumped epoch, or with another producer id if the
+        epochs are exhausted.
 
-        Fails with CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, or UNKNOWN_SERVER_ERROR on a retry for the last epoch (as in 3.9.1 and 4.4.0).
+        Fails with CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, or UNKNOWN_SERVER_ERROR on a retry for
+        the last epoch (as in 3.9.1 and 4.4.0).
         """
         facts = entry.facts
         if is_busy(entry):
@@ -139,8 +179,12 @@ class TransactionRules:
             return FENCED
         if facts.state is ONGOING:
             return MUST_ABORT
-        assert facts.state in AT_REST, f"{entry.transactional_id} is {facts.state.label} and nothing is pending"
-        if is_exhausted(facts.producer_epoch) and (expected is None or expected[1] == facts.producer_epoch):
+        assert facts.state in AT_REST, (
+            f"{entry.transactional_id} is {facts.state.label} and nothing is pending"
+        )
+        if is_exhausted(facts.producer_epoch) and (
+            expected is None or expected[1] == facts.producer_epoch
+        ):
             if fresh_producer_id is None:
                 return NEEDS_PRODUCER_ID
             last_epoch = NO_PRODUCER_EPOCH if expected is None else facts.producer_epoch
@@ -149,18 +193,33 @@ class TransactionRules:
             return NO_EPOCH_LEFT
         return self._next_epoch(facts, expected, timeout_ms, now_ms)
 
-    def _next_epoch(self, facts: TransactionFacts, expected: Expected | None, timeout_ms: int, now_ms: int) -> TransactionFacts | Refusal:
-        """Bump the epoch; a request with the previous epoch is a retry, and gets the current one."""
+    def _next_epoch(
+        self, facts: TransactionFacts, expected: Expected | None, timeout_ms: int, now_ms: int
+    ) -> TransactionFacts | Refusal:
+        """Bump the epoch; a request with the previous epoch is a retry, and gets the current
+        one.
+        """
         producer_id, epoch = facts.producer_id, facts.producer_epoch
         if expected is None:
-            return self._initialised(facts, (producer_id, epoch + 1), NO_PRODUCER_EPOCH, timeout_ms, now_ms)
+            return self._initialised(
+                facts, (producer_id, epoch + 1), NO_PRODUCER_EPOCH, timeout_ms, now_ms
+            )
         if expected[1] == epoch or epoch == NO_PRODUCER_EPOCH:
             return self._initialised(facts, (producer_id, epoch + 1), epoch, timeout_ms, now_ms)
         if expected[1] == facts.last_producer_epoch:
-            return self._initialised(facts, (producer_id, epoch), facts.last_producer_epoch, timeout_ms, now_ms)
+            return self._initialised(
+                facts, (producer_id, epoch), facts.last_producer_epoch, timeout_ms, now_ms
+            )
         return FENCED
 
-    def _initialised(self, facts: TransactionFacts, given: Expected, last_epoch: int, timeout_ms: int, now_ms: int) -> TransactionFacts:
+    def _initialised(
+        self,
+        facts: TransactionFacts,
+        given: Expected,
+        last_epoch: int,
+        timeout_ms: int,
+        now_ms: int,
+    ) -> TransactionFacts:
         return TransactionFacts(
             producer_id=given[0],
             producer_epoch=given[1],
@@ -174,10 +233,16 @@ class TransactionRules:
             transaction_version=facts.transaction_version,
         )
 
-    # AddPartitionsToTxn, AddOffsetsToTxn ---------------------------------------------------------------------------------------------------
+    # AddPartitionsToTxn, AddOffsetsToTxn
+    # ----------------------------------------------------------------------------------------------
 
     def decide_add(
-        self, entry: TransactionEntry, producer: Expected, partitions: Collection[TopicPartition], transaction_version: int, now_ms: int
+        self,
+        entry: TransactionEntry,
+        producer: Expected,
+        partitions: Collection[TopicPartition],
+        transaction_version: int,
+        now_ms: int,
     ) -> TransactionFacts | Already | Refusal:
         """Add partitions to the transaction, which starts with the first of them.
 
@@ -201,8 +266,18 @@ class TransactionRules:
             transaction_version=transaction_version,
         )
 
-    def verify(self, entry: TransactionEntry, producer: Expected, partition: TopicPartition, *, absent: ErrorCode) -> ErrorCode:
-        """Return whether a partition is in the transaction; `absent` is the release's error if not. Writes nothing."""
+    def verify(
+        self,
+        entry: TransactionEntry,
+        producer: Expected,
+        partition: TopicPartition,
+        *,
+        absent: ErrorCode,
+    ) -> ErrorCode:
+        """Return whether a partition is in the transaction; `absent` is the release's error if not.
+
+        Writes nothing.
+        """
         refusal = self._not_the_producer(entry.facts, producer)
         if refusal is not None:
             return refusal.error
@@ -215,14 +290,20 @@ class TransactionRules:
             return OTHER_PRODUCER
         return None if producer[1] == facts.producer_epoch else FENCED
 
-    # EndTxn --------------------------------------------------------------------------------------------------------------------------------
+    # EndTxn
+    # ----------------------------------------------------------------------------------------------
 
     def decide_end(
-        self, entry: TransactionEntry, asked: EndTxnInput, now_ms: int, fresh_producer_id: int | None = None
+        self,
+        entry: TransactionEntry,
+        asked: EndTxnInput,
+        now_ms: int,
+        fresh_producer_id: int | None = None,
     ) -> TransactionFacts | Already | NeedsProducerId | Refusal:
         """Commit or abort.
 
-        Fails with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
+        Fails with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or
+        INVALID_TXN_STATE.
         """
         if asked.transaction_version >= EPOCH_BUMPING_VERSION:
             return self._end_and_bump(entry, asked, now_ms, fresh_producer_id)
@@ -239,35 +320,61 @@ class TransactionRules:
         """Respond for a completed transaction: only the same result is accepted as a retry."""
         if facts.state is (COMPLETE_COMMIT if is_commit else COMPLETE_ABORT):
             return Already(facts.producer_id, facts.producer_epoch)
-        return Refusal(ErrorCode.INVALID_TXN_STATE, f"{'commit' if is_commit else 'abort'} in {facts.state.label}")
+        return Refusal(
+            ErrorCode.INVALID_TXN_STATE,
+            f"{'commit' if is_commit else 'abort'} in {facts.state.label}",
+        )
 
     def _end_and_bump(
-        self, entry: TransactionEntry, asked: EndTxnInput, now_ms: int, fresh_producer_id: int | None
+        self,
+        entry: TransactionEntry,
+        asked: EndTxnInput,
+        now_ms: int,
+        fresh_producer_id: int | None,
     ) -> TransactionFacts | Already | NeedsProducerId | Refusal:
-        """With transaction.version 2 the epoch identifies the EndTxn: the current one is new, the previous one is a retry."""
+        """With transaction.version 2 the epoch identifies the EndTxn: the current one is new, the
+        previous one is a retry.
+        """
         facts, producer = entry.facts, (asked.producer_id, asked.producer_epoch)
         if is_busy(entry):
-            return BUSY  # checked first: the producer may use the id or epoch of a pending completion (KAFKA-18575)
+            # checked first: the producer may use the id or epoch of a pending completion
+            # (KAFKA-18575)
+            return BUSY
         if asked.producer_id != facts.producer_id and not is_repeated_overflow(entry, *producer):
             return OTHER_PRODUCER
         if not may_end_with_bump(entry, *producer):
             return FENCED
-        begins = facts.state is ONGOING or (facts.state in AT_REST and not asked.is_commit and not is_repeated_end(entry, *producer))
+        begins = facts.state is ONGOING or (
+            facts.state in AT_REST and not asked.is_commit and not is_repeated_end(entry, *producer)
+        )
         if begins:
             return self._decided_with_bump(facts, asked, now_ms, fresh_producer_id)
         if facts.state in AT_REST and not is_repeated_end(entry, *producer):
             return Refusal(ErrorCode.INVALID_TXN_STATE, f"nothing to commit in {facts.state.label}")
         return self._repeat_end(facts, is_commit=asked.is_commit)
 
-    def _decided(self, facts: TransactionFacts, *, is_commit: bool, now_ms: int) -> TransactionFacts:
-        return replace(facts, state=PREPARE_COMMIT if is_commit else PREPARE_ABORT, last_update_ms=now_ms, transaction_version=0)
+    def _decided(
+        self, facts: TransactionFacts, *, is_commit: bool, now_ms: int
+    ) -> TransactionFacts:
+        return replace(
+            facts,
+            state=PREPARE_COMMIT if is_commit else PREPARE_ABORT,
+            last_update_ms=now_ms,
+            transaction_version=0,
+        )
 
     def _decided_with_bump(
-        self, facts: TransactionFacts, asked: EndTxnInput, now_ms: int, fresh_producer_id: int | None
+        self,
+        facts: TransactionFacts,
+        asked: EndTxnInput,
+        now_ms: int,
+        fresh_producer_id: int | None,
     ) -> TransactionFacts | NeedsProducerId | Refusal:
-        """Prepare the transaction and bump the epoch; after the last epoch of an id the producer gets another id.
+        """Prepare the transaction and bump the epoch; after the last epoch of an id the producer
+        gets another id.
 
-        The reserved epoch is not given to producers; if a record has it, only an abort is possible (as in 4.4.0).
+        The reserved epoch is not given to producers; if a record has it, only an abort is possible
+        (as in 4.4.0).
         """
         if facts.producer_epoch >= FENCING_EPOCH and asked.is_commit:
             return NO_EPOCH_LEFT
@@ -285,45 +392,74 @@ class TransactionRules:
             transaction_version=asked.transaction_version,
         )
 
-    # Forced aborts ------------------------------------------------------------------------------------------------------------------------
+    # Forced aborts
+    # ----------------------------------------------------------------------------------------------
 
     def fence(self, entry: TransactionEntry) -> int:
-        """Return the epoch that fences a producer. One that was bumped before, and could not be written, is not bumped again."""
+        """Return the epoch that fences a producer.
+
+        One that was bumped before, and could not be written, is not bumped again.
+        """
         epoch = entry.facts.producer_epoch
         return epoch if entry.has_failed_epoch_fence else epoch + 1
 
     def decide_forced_abort(
-        self, entry: TransactionEntry, transaction_version: int, now_ms: int, fresh_producer_id: int | None = None
+        self,
+        entry: TransactionEntry,
+        transaction_version: int,
+        now_ms: int,
+        fresh_producer_id: int | None = None,
     ) -> TransactionFacts | NeedsProducerId | Refusal:
-        """Abort a transaction on timeout, or for another producer. The epoch is bumped, so that the producer is fenced.
+        """Abort a transaction on timeout, or for another producer.
+
+        The epoch is bumped, so that the producer is fenced.
 
         Fails with UNKNOWN_SERVER_ERROR if there is no epoch left to fence it with.
 
-        With transaction.version 2 that is the bump of every EndTxn (KAFKA-19367), and a new producer id after the last epoch (KAFKA-20090).
+        With transaction.version 2 that is the bump of every EndTxn (KAFKA-19367), and a new
+        producer id after the last epoch (KAFKA-20090).
         """
         facts = entry.facts
-        assert facts.state is ONGOING and entry.pending is None, f"{entry.transactional_id}: nothing to abort"
+        assert facts.state is ONGOING and entry.pending is None, (
+            f"{entry.transactional_id}: nothing to abort"
+        )
         if transaction_version >= EPOCH_BUMPING_VERSION:
             asked = EndTxnInput(
-                producer_id=facts.producer_id, producer_epoch=facts.producer_epoch, is_commit=False, transaction_version=transaction_version
+                producer_id=facts.producer_id,
+                producer_epoch=facts.producer_epoch,
+                is_commit=False,
+                transaction_version=transaction_version,
             )
             return self._decided_with_bump(facts, asked, now_ms, fresh_producer_id)
         if facts.producer_epoch >= FENCING_EPOCH and not self.aborts_at_reserved_epoch:
             return NO_EPOCH_LEFT
-        entry.take(replace(facts, producer_epoch=min(self.fence(entry), FENCING_EPOCH), last_producer_epoch=NO_PRODUCER_EPOCH))
+        entry.take(
+            replace(
+                facts,
+                producer_epoch=min(self.fence(entry), FENCING_EPOCH),
+                last_producer_epoch=NO_PRODUCER_EPOCH,
+            )
+        )
         return self._decided(entry.facts, is_commit=False, now_ms=now_ms)
 
     def on_forced_abort_failed(self, entry: TransactionEntry) -> None:
-        """The record of a forced abort could not be written: the bumped epoch is used by the next attempt."""
+        """The record of a forced abort could not be written: the bumped epoch is used by the next
+        attempt.
+        """
         entry.has_failed_epoch_fence = True
 
-    # Commit of a record --------------------------------------------------------------------------------------------------------------------
+    # Commit of a record
+    # ----------------------------------------------------------------------------------------------
 
     def held(self, before: TransactionFacts, written: TransactionFacts) -> TransactionFacts:
-        """Return the state after a record is committed. Before 4.1 InitProducerId resets the start time in the log, but not in memory."""
+        """Return the state after a record is committed.
+
+        Before 4.1 InitProducerId resets the start time in the log, but not in memory.
+        """
         return replace(written, start_ms=before.start_ms) if written.state is EMPTY else written
 
-    # Completion ---------------------------------------------------------------------------------------------------------------------------
+    # Completion
+    # ----------------------------------------------------------------------------------------------
 
     def completed(self, entry: TransactionEntry, now_ms: int) -> TransactionFacts:
         """Return the facts to write when all markers are written: the transaction is completed."""
@@ -335,15 +471,27 @@ class TransactionRules:
         if facts.next_producer_id == NO_PRODUCER_ID:
             return replace(done, previous_producer_id=facts.producer_id)
         return replace(
-            done, producer_id=facts.next_producer_id, producer_epoch=0, previous_producer_id=facts.producer_id, next_producer_id=NO_PRODUCER_ID
+            done,
+            producer_id=facts.next_producer_id,
+            producer_epoch=0,
+            previous_producer_id=facts.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
         )
 
 
 def is_busy(entry: TransactionEntry) -> bool:
-    """Return whether a transition is pending. After EndTxn that is so until all markers are written, for any request (as in 3.9.1)."""
+    """Return whether a transition is pending.
+
+    After EndTxn that is so until all markers are written, for any request (as in 3.9.1).
+    """
     return entry.pending is not None or entry.facts.state in PREPARED
 
 
 def abort_asked(facts: TransactionFacts, transaction_version: int) -> EndTxnInput:
     """Return the EndTxn with which the current producer itself would abort."""
-    return EndTxnInput(producer_id=facts.producer_id, producer_epoch=facts.producer_epoch, is_commit=False, transaction_version=transaction_version)
+    return EndTxnInput(
+        producer_id=facts.producer_id,
+        producer_epoch=facts.producer_epoch,
+        is_commit=False,
+        transaction_version=transaction_version,
+    )

@@ -1,4 +1,5 @@
-"""The transactional ids of one `__transaction_state` partition: the state of its coordinator, and its load from the log.
+"""The transactional ids of one `__transaction_state` partition: the state of its coordinator, and
+its load from the log.
 
 Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.
 """
@@ -6,7 +7,12 @@ Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.
 from collections.abc import Iterator
 from typing import Final
 
-from kraftsim.core.transactions.transaction_entry import NO_OFFSET, TransactionEntry, TransactionFacts, first_facts
+from kraftsim.core.transactions.transaction_entry import (
+    NO_OFFSET,
+    TransactionEntry,
+    TransactionFacts,
+    first_facts,
+)
 from kraftsim.core.transactions.transaction_records import read_facts
 from kraftsim.core.transactions.transaction_state import AT_REST, ONGOING, PREPARED
 from protocol.batches import RecordBatch
@@ -32,14 +38,20 @@ class TransactionShard:
         if batch.is_control:
             return
         for record in batch.records():
-            parsed = None if record.key is None else parse_record(CoordinatorTopic.TRANSACTION_STATE, record.key, record.value)
+            parsed = (
+                None
+                if record.key is None
+                else parse_record(CoordinatorTopic.TRANSACTION_STATE, record.key, record.value)
+            )
             match parsed:
                 case (TransactionLogKey() as key, None):
                     self.forget(key.transactional_id)
                 case (TransactionLogKey() as key, TransactionLogValue() as value):
                     self.learn(key.transactional_id, read_facts(value), record.offset)
 
-    def learn(self, transactional_id: str, facts: TransactionFacts, record_offset: int = NO_OFFSET) -> None:
+    def learn(
+        self, transactional_id: str, facts: TransactionFacts, record_offset: int = NO_OFFSET
+    ) -> None:
         """Set the facts of an id from its last record."""
         self.entries[transactional_id] = self.entry_class(transactional_id, facts, record_offset)
 
@@ -47,14 +59,22 @@ class TransactionShard:
         """Remove an id with a tombstone."""
         self.entries.pop(transactional_id, None)
 
-    def known_or_new(self, transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> TransactionEntry:
-        """Return the entry of an id; a new one is created with a producer id. It has no record until the first epoch is given."""
+    def known_or_new(
+        self, transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int
+    ) -> TransactionEntry:
+        """Return the entry of an id; a new one is created with a producer id.
+
+        It has no record until the first epoch is given.
+        """
         entry = self.entries.get(transactional_id)
         if entry is None:
-            entry = self.entries[transactional_id] = self.entry_class(transactional_id, first_facts(producer_id, timeout_ms, now_ms))
+            entry = self.entries[transactional_id] = self.entry_class(
+                transactional_id, first_facts(producer_id, timeout_ms, now_ms)
+            )
         return entry
 
-    # Periodic tasks -----------------------------------------------------------------------------------------------------------------------
+    # Periodic tasks
+    # ----------------------------------------------------------------------------------------------
 
     def prepared(self) -> Iterator[TransactionEntry]:
         """Yield the entries with a prepared transaction, whose markers may be missing."""
@@ -65,15 +85,23 @@ class TransactionShard:
         return [
             entry
             for entry in self.entries.values()
-            if entry.pending is None and entry.facts.state is ONGOING and entry.facts.start_ms + entry.facts.timeout_ms < now_ms
+            if entry.pending is None
+            and entry.facts.state is ONGOING
+            and entry.facts.start_ms + entry.facts.timeout_ms < now_ms
         ]
 
     def expired(self, now_ms: int, expiration_ms: int) -> list[list[TransactionEntry]]:
-        """Return the entries without use for transactional.id.expiration.ms, grouped by batches of suitable size."""
+        """Return the entries without use for transactional.id.expiration.ms, grouped by batches of
+        suitable size.
+        """
         groups: list[list[TransactionEntry]] = []
         room = 0
         for entry in self.entries.values():
-            if entry.pending is None and entry.facts.state in AT_REST and entry.facts.last_update_ms <= now_ms - expiration_ms:
+            if (
+                entry.pending is None
+                and entry.facts.state in AT_REST
+                and entry.facts.last_update_ms <= now_ms - expiration_ms
+            ):
                 size = len(entry.transactional_id) + TOMBSTONE_BYTES
                 if size > room:
                     groups.append([])

@@ -53,7 +53,9 @@ ENTERED_FROM: Final[Mapping[TransactionState, tuple[TransactionState, ...]]] = {
         ONGOING,
         PREPARE_EPOCH_FENCE,
         *AT_REST,
-    ),  # at rest: with transaction.version 2 only, where an abort without a transaction bumps the epoch
+        # at rest: with transaction.version 2 only, where an abort without a transaction bumps the
+        # epoch
+    ),
     COMPLETE_COMMIT: (PREPARE_COMMIT,),
     COMPLETE_ABORT: (PREPARE_ABORT,),
     DEAD: AT_REST,
@@ -61,10 +63,15 @@ ENTERED_FROM: Final[Mapping[TransactionState, tuple[TransactionState, ...]]] = {
 }
 """state -> its valid previous states. Any other transition is a bug."""
 
-COMPLETED: Final[Mapping[TransactionState, TransactionState]] = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}
+COMPLETED: Final[Mapping[TransactionState, TransactionState]] = {
+    PREPARE_COMMIT: COMPLETE_COMMIT,
+    PREPARE_ABORT: COMPLETE_ABORT,
+}
 """The completed state after all markers are written."""
 
-STATE_BY_LABEL: Final[Mapping[str, TransactionState]] = {state.label: state for state in TransactionState}
+STATE_BY_LABEL: Final[Mapping[str, TransactionState]] = {
+    state.label: state for state in TransactionState
+}
 
 
 def may_enter(state: TransactionState, current: TransactionState) -> bool:

@@ -1,7 +1,8 @@
-"""Verification of transaction partitions: requests of partition leaders to coordinators, one in flight to each.
+"""Verification of transaction partitions: requests of partition leaders to coordinators, one in
+flight to each.
 
-Requests that arrive meanwhile are batched into the next one. It has one entry per transactional id: of two, the later one replaces the earlier,
-unless its epoch is lower.
+Requests that arrive meanwhile are batched into the next one. It has one entry per transactional id:
+of two, the later one replaces the earlier, unless its epoch is lower.
 
 Source: KIP-890, kafka.server.AddPartitionsToTxnManager.
 """
@@ -19,7 +20,10 @@ VerificationErrors = Mapping[TopicPartition, ErrorCode]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One transaction, and its partitions. `adds`: they are to be added, not only verified (transaction.version 2)."""
+    """One transaction, and its partitions.
+
+    `adds`: they are to be added, not only verified (transaction.version 2).
+    """
 
     waiter: int
     transactional_id: str
@@ -70,23 +74,41 @@ class VerificationQueue:
         effects: list[Effect] = []
         if known is not None:
             error = FENCED if known.producer_epoch < question.producer_epoch else RETRY
-            effects.append(VerificationResult(waiting.pop(known.transactional_id), known.all_with(error)))
+            effects.append(
+                VerificationResult(waiting.pop(known.transactional_id), known.all_with(error))
+            )
         waiting[question.transactional_id] = question
         return [*effects, *self._next(coordinator_id)]
 
-    def on_answer(self, coordinator_id: int, answers: Mapping[str, VerificationErrors]) -> list[Effect]:
-        """Handle a coordinator's response by transactional id; partitions without an error are in the transaction."""
+    def on_answer(
+        self, coordinator_id: int, answers: Mapping[str, VerificationErrors]
+    ) -> list[Effect]:
+        """Handle a coordinator's response by transactional id; partitions without an error are in
+        the transaction.
+        """
         asked = self._asked(coordinator_id)
         return self._over(
-            coordinator_id, {each.waiter: {**each.all_with(ErrorCode.NONE), **answers.get(each.transactional_id, {})} for each in asked}
+            coordinator_id,
+            {
+                each.waiter: {
+                    **each.all_with(ErrorCode.NONE),
+                    **answers.get(each.transactional_id, {}),
+                }
+                for each in asked
+            },
         )
 
     def on_error(self, coordinator_id: int, error: ErrorCode) -> list[Effect]:
         """The whole request failed, or was not answered."""
-        return self._over(coordinator_id, {each.waiter: each.all_with(error) for each in self._asked(coordinator_id)})
+        return self._over(
+            coordinator_id,
+            {each.waiter: each.all_with(error) for each in self._asked(coordinator_id)},
+        )
 
     def _asked(self, coordinator_id: int) -> Sequence[Question]:
-        assert coordinator_id in self._under_way, f"broker {coordinator_id} has no request in flight"
+        assert coordinator_id in self._under_way, (
+            f"broker {coordinator_id} has no request in flight"
+        )
         return self._under_way[coordinator_id]
 
     def _over(self, coordinator_id: int, errors: Mapping[int, VerificationErrors]) -> list[Effect]:

@@ -1,8 +1,9 @@
 """Access control of znodes: ACLs, and the identities of a client.
 
-Schemes: world (everyone), ip (an address or a network), digest (a name and a hash of name and password), auth (the requesting client). A client with
-the password of `super` has all permissions.
-Source: org.apache.zookeeper.server.{ZooKeeperServer.checkACL, PrepRequestProcessor.fixupACL}, and its package auth.
+Schemes: world (everyone), ip (an address or a network), digest (a name and a hash of name and
+password), auth (the requesting client). A client with the password of `super` has all permissions.
+Source: org.apache.zookeeper.server.{ZooKeeperServer.checkACL, PrepRequestProcessor.fixupACL}, and
+its package auth.
 """
 
 import base64
@@ -47,11 +48,18 @@ def is_allowed(acl: Acl, permissions: int, names: Sequence[Identity]) -> bool:
     """Return whether a client with these identities has at least one of the permissions."""
     if not acl or any(name.scheme == "super" for name in names):
         return True
-    return any(right.permissions & permissions and (right.identity == ANYONE or any(_is(right.identity, name) for name in names)) for right in acl)
+    return any(
+        right.permissions & permissions
+        and (right.identity == ANYONE or any(_is(right.identity, name) for name in names))
+        for right in acl
+    )
 
 
 def settled(entries: Sequence[AclEntry] | None, names: Sequence[Identity]) -> Acl | None:
-    """Return the normalized ACL: without duplicates, `auth` replaced by the client's identities. None if it is invalid."""
+    """Return the normalized ACL: without duplicates, `auth` replaced by the client's identities.
+
+    None if it is invalid.
+    """
     rights: dict[Right, None] = {}
     for entry in entries or ():
         identity = Identity(entry.scheme, entry.id)
@@ -75,7 +83,9 @@ def visible_acl(acl: Acl, *, is_administrator: bool) -> list[AclEntry]:
         AclEntry(
             perms=right.permissions,
             scheme=right.identity.scheme,
-            id=right.identity.id if is_administrator or right.identity.scheme != "digest" else f"{right.identity.id.split(':', 1)[0]}:x",
+            id=right.identity.id
+            if is_administrator or right.identity.scheme != "digest"
+            else f"{right.identity.id.split(':', 1)[0]}:x",
         )
         for right in acl
     ]

@@ -7,7 +7,9 @@ from protocol.zookeeper.op_codes import EventType
 
 
 class ZnodeChange(NamedTuple):
-    """A znode was created, deleted, or its data or children changed; only clients with read permission are notified."""
+    """A znode was created, deleted, or its data or children changed; only clients with read
+    permission are notified.
+    """
 
     event_type: EventType
     path: str

@@ -1,4 +1,6 @@
-"""Validation of requests that change the tree. The requests of a multi are validated on a draft, so that each sees the ones before it.
+"""Validation of requests that change the tree.
+
+The requests of a multi are validated on a draft, so that each sees the ones before it.
 
 Source: org.apache.zookeeper.server.PrepRequestProcessor.
 """
@@ -26,7 +28,13 @@ from protocol.zookeeper.txns import (
     SetDataTxn,
     SubTxn,
 )
-from protocol.zookeeper.znodes import CreateRequest, CreateTtlRequest, SetAclRequest, SetDataRequest, VersionedPath
+from protocol.zookeeper.znodes import (
+    CreateRequest,
+    CreateTtlRequest,
+    SetAclRequest,
+    SetDataRequest,
+    VersionedPath,
+)
 
 OF_TTL: Final = (OpCode.CREATE_TTL,)
 
@@ -62,7 +70,9 @@ class Draft:
         raise ZnodeRefused(ZookeeperError.UNIMPLEMENTED)
 
     def decide_all(self, asked: Sequence[Asked]) -> MultiTxn:
-        """Return the record of several requests; if one fails, all do: those before it get 0, those after it -2."""
+        """Return the record of several requests; if one fails, all do: those before it get 0, those
+        after it -2.
+        """
         records: list[Message] = []
         for op_code, body in asked:
             try:
@@ -70,10 +80,18 @@ class Draft:
             except ZnodeRefused as refused:
                 errors = [ZookeeperError.OK] * len(records) + [refused.error]
                 errors += [ZookeeperError.RUNTIME_INCONSISTENCY] * (len(asked) - len(errors))
-                return MultiTxn(txns=[_sub(OpCode.ERROR, ErrorTxn(error=error)) for error in errors])
-        return MultiTxn(txns=[_sub(op_code, record) for (op_code, _), record in zip(asked, records, strict=True)])
+                return MultiTxn(
+                    txns=[_sub(OpCode.ERROR, ErrorTxn(error=error)) for error in errors]
+                )
+        return MultiTxn(
+            txns=[
+                _sub(op_code, record) for (op_code, _), record in zip(asked, records, strict=True)
+            ]
+        )
 
-    def _create(self, op_code: int, body: CreateRequest | CreateTtlRequest) -> CreateTxn | CreateContainerTxn:
+    def _create(
+        self, op_code: int, body: CreateRequest | CreateTtlRequest
+    ) -> CreateTxn | CreateContainerTxn:
         mode = _mode_of(op_code, body.flags)
         parent_path = _parent_path(body.path)
         acl = self._settled(body.acl, body.path)
@@ -89,10 +107,20 @@ class Draft:
         parent = self._put(parent_path, parent)
         parent.creations += 1
         parent.children[name_of(path)] = None
-        self._changed[path] = Znode(data=body.data, acl=acl, owner=self._session if mode.is_ephemeral else NO_OWNER)
+        self._changed[path] = Znode(
+            data=body.data, acl=acl, owner=self._session if mode.is_ephemeral else NO_OWNER
+        )
         if mode is CreateMode.CONTAINER:
-            return CreateContainerTxn(path=path, data=body.data, acl=as_entries(acl), parent_cversion=parent.creations)
-        return CreateTxn(path=path, data=body.data, acl=as_entries(acl), ephemeral=mode.is_ephemeral, parent_cversion=parent.creations)
+            return CreateContainerTxn(
+                path=path, data=body.data, acl=as_entries(acl), parent_cversion=parent.creations
+            )
+        return CreateTxn(
+            path=path,
+            data=body.data,
+            acl=as_entries(acl),
+            ephemeral=mode.is_ephemeral,
+            parent_cversion=parent.creations,
+        )
 
     def _delete(self, body: VersionedPath) -> DeleteTxn:
         path = body.path
@@ -152,7 +180,11 @@ class Draft:
 
 def results_of(record: MultiTxn) -> tuple[ZookeeperError, ...]:
     """Return the error of each part of a failed multi; empty if it succeeded."""
-    return tuple(ZookeeperError(compiled(ErrorTxn, 0).parse(sub.data).error) for sub in record.txns if sub.op_code == OpCode.ERROR)
+    return tuple(
+        ZookeeperError(compiled(ErrorTxn, 0).parse(sub.data).error)
+        for sub in record.txns
+        if sub.op_code == OpCode.ERROR
+    )
 
 
 def _mode_of(op_code: int, flags: int) -> CreateMode:

@@ -7,7 +7,13 @@ from kraftsim.core.zookeeper.access import OPEN_TO_ALL, Acl, as_entries, from_en
 from kraftsim.core.zookeeper.paths import ROOT, name_of, parent_of
 from kraftsim.core.zookeeper.server_state import ServerState
 from kraftsim.core.zookeeper.znode import CONTAINER_OWNER, NO_OWNER, Znode
-from protocol.zookeeper.snapshot import OPEN_ACL, PersistedStat, PersistedZnode, ZookeeperSnapshot, build_snapshot
+from protocol.zookeeper.snapshot import (
+    OPEN_ACL,
+    PersistedStat,
+    PersistedZnode,
+    ZookeeperSnapshot,
+    build_snapshot,
+)
 
 
 def snapshot_of(znode_state: ServerState) -> bytes:
@@ -30,7 +36,10 @@ def snapshot_of(znode_state: ServerState) -> bytes:
 def load(znode_state: ServerState, found: ZookeeperSnapshot, zxid: int, now_ms: int) -> None:
     """Load a snapshot into a new server."""
     tree = znode_state.tree
-    acls = {OPEN_ACL: OPEN_TO_ALL, **{number: from_entries(entries) for number, entries in found.acls.items()}}
+    acls = {
+        OPEN_ACL: OPEN_TO_ALL,
+        **{number: from_entries(entries) for number, entries in found.acls.items()},
+    }
     tree.znodes, tree.ephemerals = {}, {}
     for name, persisted in found.znodes.items():
         path = name or ROOT

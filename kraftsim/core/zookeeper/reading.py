@@ -1,4 +1,7 @@
-"""Read requests, and the watches that they set. Source: org.apache.zookeeper.server.FinalRequestProcessor."""
+"""Read requests, and the watches that they set.
+
+Source: org.apache.zookeeper.server.FinalRequestProcessor.
+"""
 
 from collections.abc import Sequence
 
@@ -44,7 +47,14 @@ REQUESTS: dict[int, type] = {
 class Reader:
     """Serves one client: `watcher` is its connection, `names` its identities."""
 
-    def __init__(self, tree: ZnodeTree, watches: Watches, watcher: int, session: int, names: Sequence[Identity]) -> None:
+    def __init__(
+        self,
+        tree: ZnodeTree,
+        watches: Watches,
+        watcher: int,
+        session: int,
+        names: Sequence[Identity],
+    ) -> None:
         self._tree = tree
         self._watches = watches
         self._watcher = watcher
@@ -69,12 +79,21 @@ class Reader:
                 return PathOnly(path=body.path)
             case OpCode.GET_EPHEMERALS:
                 paths = self._tree.ephemerals.get(self._session, {})
-                return GetChildrenResponse(children=[path for path in paths if path.startswith(body.path)])
+                return GetChildrenResponse(
+                    children=[path for path in paths if path.startswith(body.path)]
+                )
             case OpCode.GET_ALL_CHILDREN_NUMBER:
                 self._readable(body.path)
-                return GetAllChildrenNumberResponse(total_number=sum(1 for _ in self._tree.paths_below(body.path)))
+                return GetAllChildrenNumberResponse(
+                    total_number=sum(1 for _ in self._tree.paths_below(body.path))
+                )
             case OpCode.WHO_AM_I:
-                return WhoAmIResponse(client_infos=[ClientInfo(auth_scheme=name.scheme, user=name.id.split(":", 1)[0]) for name in self._names])
+                return WhoAmIResponse(
+                    client_infos=[
+                        ClientInfo(auth_scheme=name.scheme, user=name.id.split(":", 1)[0])
+                        for name in self._names
+                    ]
+                )
         return self._watching(op_code, body)
 
     def read_all(self, asked: Sequence[tuple[OpCode, Message]]) -> list[Result]:
@@ -110,7 +129,12 @@ class Reader:
     def _acl(self, path: str) -> GetAclResponse:
         znode = self._get(path)
         self._require(znode, Permission.READ | Permission.ADMIN, path)
-        return GetAclResponse(acl=visible_acl(znode.acl, is_administrator=is_allowed(znode.acl, Permission.ADMIN, self._names)), stat=znode.stat())
+        return GetAclResponse(
+            acl=visible_acl(
+                znode.acl, is_administrator=is_allowed(znode.acl, Permission.ADMIN, self._names)
+            ),
+            stat=znode.stat(),
+        )
 
     def _watching(self, op_code: int, body: Message) -> Message | None:
         match op_code:

@@ -1,8 +1,10 @@
-"""A lagging replica of the tree: the state of a follower in an ensemble, with the watches of its clients.
+"""A lagging replica of the tree: the state of a follower in an ensemble, with the watches of its
+clients.
 
-Clients of a follower read its state and are notified when it applies a change; their writes are decided by the leader, and answered once the
-follower has applied them.
-Source: ZooKeeper Programmer's Guide (consistency guarantees), org.apache.zookeeper.server.quorum.{CommitProcessor, FollowerRequestProcessor}.
+Clients of a follower read its state and are notified when it applies a change; their writes are
+decided by the leader, and answered once the follower has applied them.
+Source: ZooKeeper Programmer's Guide (consistency guarantees),
+org.apache.zookeeper.server.quorum.{CommitProcessor, FollowerRequestProcessor}.
 """
 
 from collections import deque

@@ -1,8 +1,9 @@
 """A ZooKeeper server without sockets and files: requests in, log records and response frames out.
 
-Everything happens in the order of requests. The caller sends no frame before the records returned with it are in the log and flushed: so
-no client reads what a power loss could revert.
-Source: org.apache.zookeeper.server.{ZooKeeperServer, PrepRequestProcessor, FinalRequestProcessor, DataTree}.
+Everything happens in the order of requests. The caller sends no frame before the records returned
+with it are in the log and flushed: so no client reads what a power loss could revert.
+Source: org.apache.zookeeper.server.{ZooKeeperServer, PrepRequestProcessor, FinalRequestProcessor,
+DataTree}.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,14 @@ from kraftsim.events.event import Event
 from kraftsim.events.zookeeper import ZnodeChanged, ZookeeperSessionBegan, ZookeeperSessionEnded
 from protocol.message_codec import compiled
 from protocol.schema import Message
-from protocol.zookeeper.multi import READS, WRITES, ErrorResult, Result, build_multi_results, parse_multi
+from protocol.zookeeper.multi import (
+    READS,
+    WRITES,
+    ErrorResult,
+    Result,
+    build_multi_results,
+    parse_multi,
+)
 from protocol.zookeeper.op_codes import (
     NOTIFICATION_XID,
     EventType,
@@ -30,12 +38,27 @@ from protocol.zookeeper.op_codes import (
     Permission,
     ZookeeperError,
 )
-from protocol.zookeeper.sessions import AuthPacket, ConnectRequest, ConnectResponse, ZookeeperReplyHeader, ZookeeperRequestHeader
-from protocol.zookeeper.txns import CloseSessionTxn, CreateSessionTxn, ErrorTxn, TxnHeader, parse_record
+from protocol.zookeeper.sessions import (
+    AuthPacket,
+    ConnectRequest,
+    ConnectResponse,
+    ZookeeperReplyHeader,
+    ZookeeperRequestHeader,
+)
+from protocol.zookeeper.txns import (
+    CloseSessionTxn,
+    CreateSessionTxn,
+    ErrorTxn,
+    TxnHeader,
+    parse_record,
+)
 from protocol.zookeeper.watching import SetWatches, WatcherEvent
 from protocol.zookeeper.znodes import Create2Response, PathOnly, SetAclRequest, StatResponse
 
-WRITING: Final[dict[int, type]] = {**{code: cls for code, cls in WRITES.items() if code != OpCode.CHECK}, OpCode.SET_ACL: SetAclRequest}
+WRITING: Final[dict[int, type]] = {
+    **{code: cls for code, cls in WRITES.items() if code != OpCode.CHECK},
+    OpCode.SET_ACL: SetAclRequest,
+}
 CONNECTION_NEEDED: Final = (OpCode.PING, OpCode.AUTH, OpCode.SET_WATCHES, OpCode.SET_WATCHES_2)
 NOT_SERVED: Final = (OpCode.RECONFIG, OpCode.SASL)
 CREATES: Final = (OpCode.CREATE, OpCode.CREATE_2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
@@ -45,7 +68,9 @@ Frame = bytes
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Both clocks of the node, in ms: the monotonic one for timeouts, the wall clock for znode timestamps."""
+    """Both clocks of the node, in ms: the monotonic one for timeouts, the wall clock for znode
+    timestamps.
+    """
 
     monotonic_ms: int
     wall_ms: int
@@ -53,7 +78,9 @@ class Moment:
 
 @dataclass(slots=True)
 class Step:
-    """The result of an input: records for the log first, then frames to clients, in order, then connections to close."""
+    """The result of an input: records for the log first, then frames to clients, in order, then
+    connections to close.
+    """
 
     txns: list[tuple[TxnHeader, Message]] = field(default_factory=list)
     frames: list[tuple[int, Frame]] = field(default_factory=list)
@@ -72,7 +99,9 @@ class _Client:
 class ServerState:
     """The state of a server. Connections are identified by the caller's numbers."""
 
-    def __init__(self, sessions: Sessions, emit: Callable[[Event], None], super_digest: str = "") -> None:
+    def __init__(
+        self, sessions: Sessions, emit: Callable[[Event], None], super_digest: str = ""
+    ) -> None:
         self.tree = ZnodeTree()
         self.sessions = sessions
         self.watches = Watches()
@@ -85,7 +114,8 @@ class ServerState:
         """The connections served by a lagging replica."""
         self._step = Step()
 
-    # Load -------------------------------------------------------------------------------------------------------------------------------
+    # Load
+    # ----------------------------------------------------------------------------------------------
 
     def replay(self, header: TxnHeader, record: Message, now_ms: int) -> None:
         """Replay a record of the log."""
@@ -97,7 +127,8 @@ class ServerState:
                 self.sessions.remove(header.client_id)
         self.tree.replay(header, record)
 
-    # Connections ---------------------------------------------------------------------------------------------------------------------------
+    # Connections
+    # ----------------------------------------------------------------------------------------------
 
     def connect(self, connection: int, host: str, content: bytes, moment: Moment) -> Step:
         """Handle the first frame of a connection. Raises MalformedMessage."""
@@ -108,9 +139,16 @@ class ServerState:
             return step
         session, timeout_ms = request.session_id, 0
         if session == 0:
-            session, timeout_ms = self.sessions.fresh_id(), self.sessions.bounded(request.timeout_ms)
-            self._write(session, 0, OpCode.CREATE_SESSION, CreateSessionTxn(timeout_ms=timeout_ms), moment)
-        elif session in self.sessions.by_id and request.password == self.sessions.password_of(session):
+            session, timeout_ms = (
+                self.sessions.fresh_id(),
+                self.sessions.bounded(request.timeout_ms),
+            )
+            self._write(
+                session, 0, OpCode.CREATE_SESSION, CreateSessionTxn(timeout_ms=timeout_ms), moment
+            )
+        elif session in self.sessions.by_id and request.password == self.sessions.password_of(
+            session
+        ):
             former = self._connection_of.get(session)
             if former is not None:
                 self._drop(former)
@@ -118,8 +156,14 @@ class ServerState:
             timeout_ms = self.sessions.by_id[session].timeout_ms
         else:
             session = 0
-        answer = ConnectResponse(timeout_ms=timeout_ms, session_id=session, password=self.sessions.password_of(session) if session else bytes(16))
-        step.frames.append((connection, compiled(ConnectResponse, int(has_read_only)).encode(answer)))
+        answer = ConnectResponse(
+            timeout_ms=timeout_ms,
+            session_id=session,
+            password=self.sessions.password_of(session) if session else bytes(16),
+        )
+        step.frames.append(
+            (connection, compiled(ConnectResponse, int(has_read_only)).encode(answer))
+        )
         if not session:
             step.to_close.append(connection)
             return step
@@ -151,14 +195,19 @@ class ServerState:
                 self._drop(self._connection_of[session])
         return step
 
-    # Lagging replica ----------------------------------------------------------------------------------------------------------------------
+    # Lagging replica
+    # ----------------------------------------------------------------------------------------------
 
     def serve_from(self, replica: Replica | None, connection: int) -> None:
-        """Serve a client's reads from a replica from now on, or, for None, from here again; its watches move, too."""
+        """Serve a client's reads from a replica from now on, or, for None, from here again; its
+        watches move, too.
+        """
         former = self._replica_of.pop(connection, None)
         if replica is not None:
             self._replica_of[connection] = replica
-        (self.watches if former is None else former.watches).move(connection, self.watches if replica is None else replica.watches)
+        (self.watches if former is None else former.watches).move(
+            connection, self.watches if replica is None else replica.watches
+        )
 
     def is_served_from(self, connection: int) -> Replica | None:
         """Return the replica that serves a client; None if it is served from here."""
@@ -171,7 +220,8 @@ class ServerState:
             self._notify_watchers(replica.watches, replica.tree.replay(*change))
         return step
 
-    # Requests ------------------------------------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     def serve(self, connection: int, content: bytes, moment: Moment) -> Step:
         """Handle a request. Raises MalformedMessage if its header cannot be parsed."""
@@ -192,7 +242,15 @@ class ServerState:
             step.to_close.append(connection)
         return step
 
-    def _serve(self, connection: int, client: _Client, header: ZookeeperRequestHeader, content: bytes, position: int, moment: Moment) -> bytes:
+    def _serve(
+        self,
+        connection: int,
+        client: _Client,
+        header: ZookeeperRequestHeader,
+        content: bytes,
+        position: int,
+        moment: Moment,
+    ) -> bytes:
         op_code = header.op_code
         if op_code in WRITING:
             asked: Message = compiled(WRITING[op_code], 0).decode(content, position)[0]
@@ -209,7 +267,9 @@ class ServerState:
                 self._authenticate(client, compiled(AuthPacket, 0).decode(content, position)[0])
                 return b""
             case OpCode.SET_WATCHES | OpCode.SET_WATCHES_2:
-                wanted = compiled(SetWatches, int(op_code == OpCode.SET_WATCHES_2)).decode(content, position)[0]
+                wanted = compiled(SetWatches, int(op_code == OpCode.SET_WATCHES_2)).decode(
+                    content, position
+                )[0]
                 tree, watches = self._read_from(connection)
                 for event_type, path in watches.restore(wanted, tree, connection):
                     self._notify(connection, event_type, path)
@@ -219,7 +279,9 @@ class ServerState:
                 return b""
         if op_code not in REQUESTS and op_code != OpCode.WHO_AM_I:
             raise ZnodeRefused(ZookeeperError.UNIMPLEMENTED)
-        body: Message = None if op_code == OpCode.WHO_AM_I else parse_body(op_code, content, position)
+        body: Message = (
+            None if op_code == OpCode.WHO_AM_I else parse_body(op_code, content, position)
+        )
         return _encoded(self._reader(connection, client).read(op_code, body))
 
     def _reader(self, connection: int, client: _Client) -> Reader:
@@ -229,26 +291,40 @@ class ServerState:
         replica = self._replica_of.get(connection)
         return (self.tree, self.watches) if replica is None else (replica.tree, replica.watches)
 
-    def _change(self, client: _Client, header: ZookeeperRequestHeader, asked: Message, moment: Moment) -> bytes:
+    def _change(
+        self, client: _Client, header: ZookeeperRequestHeader, asked: Message, moment: Moment
+    ) -> bytes:
         """Apply one change, or log that it failed."""
         try:
             record = Draft(self.tree, client.session, client.names).decide(header.op_code, asked)
         except ZnodeRefused as refused:
-            self._write(client.session, header.xid, OpCode.ERROR, ErrorTxn(error=refused.error), moment)
+            self._write(
+                client.session, header.xid, OpCode.ERROR, ErrorTxn(error=refused.error), moment
+            )
             raise
         self._write(client.session, header.xid, header.op_code, record, moment)
         return _encoded(self._result(header.op_code, record))
 
-    def _change_all(self, client: _Client, header: ZookeeperRequestHeader, content: bytes, position: int, moment: Moment) -> bytes:
+    def _change_all(
+        self,
+        client: _Client,
+        header: ZookeeperRequestHeader,
+        content: bytes,
+        position: int,
+        moment: Moment,
+    ) -> bytes:
         """Apply several changes, or none."""
         asked = parse_multi(content, position, WRITES)
         record = Draft(self.tree, client.session, client.names).decide_all(asked)
         self._write(client.session, header.xid, OpCode.MULTI, record, moment)
         errors = results_of(record)
         if errors:
-            return build_multi_results([(OpCode.ERROR, ErrorResult(error=error)) for error in errors])
+            return build_multi_results(
+                [(OpCode.ERROR, ErrorResult(error=error)) for error in errors]
+            )
         results: list[Result] = [
-            (op_code, self._result(op_code, parse_record(sub.op_code, sub.data))) for (op_code, _), sub in zip(asked, record.txns, strict=True)
+            (op_code, self._result(op_code, parse_record(sub.op_code, sub.data)))
+            for (op_code, _), sub in zip(asked, record.txns, strict=True)
         ]
         return build_multi_results(results)
 
@@ -263,7 +339,10 @@ class ServerState:
         return None
 
     def _authenticate(self, client: _Client, packet: AuthPacket) -> None:
-        """Add an identity of a client. Raises ZnodeRefused for an unknown scheme; then the connection is to be closed."""
+        """Add an identity of a client.
+
+        Raises ZnodeRefused for an unknown scheme; then the connection is to be closed.
+        """
         if packet.scheme == "ip":
             return
         if packet.scheme != "digest":
@@ -274,12 +353,17 @@ class ServerState:
         if name not in client.names:
             client.names.append(name)
 
-    # Changes and notifications -------------------------------------------------------------------------------------------------------------
+    # Changes and notifications
+    # ----------------------------------------------------------------------------------------------
 
-    def _write(self, session: int, cxid: int, op_code: int, record: Message, moment: Moment) -> None:
+    def _write(
+        self, session: int, cxid: int, op_code: int, record: Message, moment: Moment
+    ) -> None:
         """Assign a zxid to a change, apply it, and notify its watchers."""
         self.last_zxid += 1
-        header = TxnHeader(client_id=session, cxid=cxid, zxid=self.last_zxid, time=moment.wall_ms, op_code=op_code)
+        header = TxnHeader(
+            client_id=session, cxid=cxid, zxid=self.last_zxid, time=moment.wall_ms, op_code=op_code
+        )
         self._step.txns.append((header, record))
         if isinstance(record, CreateSessionTxn):
             self.sessions.add(session, record.timeout_ms, moment.monotonic_ms)
@@ -296,17 +380,29 @@ class ServerState:
 
     def _close(self, session: int, cxid: int, moment: Moment, *, is_expired: bool) -> None:
         paths = list(self.tree.ephemerals.get(session, ()))
-        self._write(session, cxid, OpCode.CLOSE_SESSION, CloseSessionTxn(paths_to_delete=paths), moment)
+        self._write(
+            session, cxid, OpCode.CLOSE_SESSION, CloseSessionTxn(paths_to_delete=paths), moment
+        )
         self.sessions.remove(session)
-        self._emit(ZookeeperSessionEnded(session=session, is_expired=is_expired, ephemerals=len(paths)))
+        self._emit(
+            ZookeeperSessionEnded(session=session, is_expired=is_expired, ephemerals=len(paths))
+        )
 
-    def _emit_changes(self, header: TxnHeader, record: Message, changes: Sequence[ZnodeChange]) -> None:
+    def _emit_changes(
+        self, header: TxnHeader, record: Message, changes: Sequence[ZnodeChange]
+    ) -> None:
         for change in changes:
             if change.event_type is not EventType.NODE_CHILDREN_CHANGED:
                 znode = self.tree.get(change.path)
                 version = -1 if znode is None else znode.version
                 self._emit(
-                    ZnodeChanged(path=change.path, change=change.event_type.name.lower(), version=version, zxid=header.zxid, session=header.client_id)
+                    ZnodeChanged(
+                        path=change.path,
+                        change=change.event_type.name.lower(),
+                        version=version,
+                        zxid=header.zxid,
+                        session=header.client_id,
+                    )
                 )
 
     def _notify(self, connection: int, event_type: EventType, path: str) -> None:
@@ -316,7 +412,9 @@ class ServerState:
 
     def _reply(self, connection: int, xid: int, error: int, body: bytes = b"") -> None:
         replica = None if self._step.txns else self._replica_of.get(connection)
-        header = ZookeeperReplyHeader(xid=xid, zxid=self.last_zxid if replica is None else replica.zxid, error=error)
+        header = ZookeeperReplyHeader(
+            xid=xid, zxid=self.last_zxid if replica is None else replica.zxid, error=error
+        )
         self._step.frames.append((connection, _encoded(header) + body))
 
     def _begin(self) -> Step:

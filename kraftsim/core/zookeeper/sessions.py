@@ -1,7 +1,8 @@
 """Client sessions: they outlive connections, and expire without requests for their timeout.
 
 As in ZooKeeper sessions expire on the server's ticks: up to one tick later than requested.
-Source: org.apache.zookeeper.server.{SessionTrackerImpl, ExpiryQueue, ZooKeeperServer (session ids, passwords, limits)}.
+Source: org.apache.zookeeper.server.{SessionTrackerImpl, ExpiryQueue, ZooKeeperServer (session ids,
+passwords, limits)}.
 """
 
 import hashlib
@@ -33,7 +34,10 @@ class Sessions:
 
     def begin_ids_at(self, wall_ms: int, server_id: int = 0) -> None:
         """Set the first session id by the wall clock: a restarted server does not reuse ids."""
-        self._next_id = max(self._next_id, ((wall_ms << 24) & ((1 << 64) - 1)) >> 8 & _LAST_SESSION | server_id << 56)
+        self._next_id = max(
+            self._next_id,
+            ((wall_ms << 24) & ((1 << 64) - 1)) >> 8 & _LAST_SESSION | server_id << 56,
+        )
 
     def fresh_id(self) -> int:
         """Return the id of the next session."""
@@ -46,7 +50,9 @@ class Sessions:
 
     def password_of(self, session: int) -> bytes:
         """Return the password with which a client resumes a session."""
-        return hashlib.sha256(self._secret + session.to_bytes(8, signed=True)).digest()[:PASSWORD_BYTES]
+        return hashlib.sha256(self._secret + session.to_bytes(8, signed=True)).digest()[
+            :PASSWORD_BYTES
+        ]
 
     def add(self, session: int, timeout_ms: int, now_ms: int) -> Session:
         """Create a session."""
@@ -62,11 +68,18 @@ class Sessions:
 
     def overdue(self, now_ms: int) -> list[int]:
         """Return the sessions that have expired."""
-        return [session.id for session in self.by_id.values() if session.expires_ms <= now_ms and not session.is_closing]
+        return [
+            session.id
+            for session in self.by_id.values()
+            if session.expires_ms <= now_ms and not session.is_closing
+        ]
 
     def next_ms(self) -> int | None:
         """Return the next expiry time."""
-        return min((session.expires_ms for session in self.by_id.values() if not session.is_closing), default=None)
+        return min(
+            (session.expires_ms for session in self.by_id.values() if not session.is_closing),
+            default=None,
+        )
 
     def remove(self, session: int) -> None:
         """Remove a session."""

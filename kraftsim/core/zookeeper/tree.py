@@ -58,7 +58,12 @@ class ZnodeTree:
                 return self._delete(record.path, header.zxid)
             case SetDataTxn():
                 znode = self.znodes[record.path]
-                znode.data, znode.version, znode.mzxid, znode.mtime = record.data, record.version, header.zxid, header.time
+                znode.data, znode.version, znode.mzxid, znode.mtime = (
+                    record.data,
+                    record.version,
+                    header.zxid,
+                    header.time,
+                )
                 return [ZnodeChange(EventType.NODE_DATA_CHANGED, record.path, znode.acl)]
             case SetAclTxn():
                 znode = self.znodes[record.path]
@@ -66,15 +71,26 @@ class ZnodeTree:
             case MultiTxn() if any(sub.op_code == OpCode.ERROR for sub in record.txns):
                 return []  # one failed; ZooKeeper's log still has the records of those before it
             case MultiTxn():
-                return [change for sub in record.txns for change in self.replay(header, parse_record(sub.op_code, sub.data))]
+                return [
+                    change
+                    for sub in record.txns
+                    for change in self.replay(header, parse_record(sub.op_code, sub.data))
+                ]
             case CloseSessionTxn():
                 paths = record.paths_to_delete or list(self.ephemerals.get(header.client_id, ()))
-                changes = [change for path in paths if path in self.znodes for change in self._delete(path, header.zxid)]
+                changes = [
+                    change
+                    for path in paths
+                    if path in self.znodes
+                    for change in self._delete(path, header.zxid)
+                ]
                 self.ephemerals.pop(header.client_id, None)
                 return changes
         return []
 
-    def _create(self, header: TxnHeader, record: CreateTxn | CreateContainerTxn) -> list[ZnodeChange]:
+    def _create(
+        self, header: TxnHeader, record: CreateTxn | CreateContainerTxn
+    ) -> list[ZnodeChange]:
         owner = NO_OWNER
         if isinstance(record, CreateContainerTxn):
             owner = CONTAINER_OWNER

@@ -1,6 +1,10 @@
-"""Watches. A standard watch triggers once; a persistent one until it is removed, a recursive one for all descendants, too.
+"""Watches.
 
-Source: org.apache.zookeeper.server.watch.{WatchManager, WatcherModeManager}, DataTree.setWatches (3.8: the last requested mode applies).
+A standard watch triggers once; a persistent one until it is removed, a recursive one for all
+descendants, too.
+
+Source: org.apache.zookeeper.server.watch.{WatchManager, WatcherModeManager}, DataTree.setWatches
+(3.8: the last requested mode applies).
 """
 
 from collections.abc import Iterator
@@ -69,7 +73,10 @@ class WatchTable:
             self.remove(path, watcher)
 
     def has_any(self, path: str) -> bool:
-        """Return whether a path has a watch, not counting recursive ones above. Raises ValueError for an invalid path."""
+        """Return whether a path has a watch, not counting recursive ones above.
+
+        Raises ValueError for an invalid path.
+        """
         return bool(path) and bool(parent_of(path)) and path in self.by_path
 
     def forget(self, watcher: Watcher) -> None:
@@ -96,7 +103,11 @@ class Watches:
             return self.children.trigger(path, event_type)
         notified = self.data.trigger(path, event_type)
         if event_type is EventType.NODE_DELETED:
-            notified += [watcher for watcher in self.children.trigger(path, event_type) if watcher not in notified]
+            notified += [
+                watcher
+                for watcher in self.children.trigger(path, event_type)
+                if watcher not in notified
+            ]
         return notified
 
     def forget(self, watcher: Watcher) -> None:
@@ -110,7 +121,10 @@ class Watches:
         self.children.move(watcher, other.children)
 
     def has_any(self, path: str, kind: WatchKind) -> bool:
-        """Return whether there is a watch of any client, as 3.8 does. Raises ValueError for an invalid path."""
+        """Return whether there is a watch of any client, as 3.8 does.
+
+        Raises ValueError for an invalid path.
+        """
         return any(table.has_any(path) for table in self._of(kind))
 
     def remove(self, path: str, kind: WatchKind, watcher: Watcher) -> bool:
@@ -118,7 +132,9 @@ class Watches:
         removed = [table.remove(path, watcher) for table in self._of(kind)]
         return any(removed)
 
-    def restore(self, wanted: SetWatches, tree: ZnodeTree, watcher: Watcher) -> list[tuple[EventType, str]]:
+    def restore(
+        self, wanted: SetWatches, tree: ZnodeTree, watcher: Watcher
+    ) -> list[tuple[EventType, str]]:
         """Restore the watches of a reconnected client; return the events that it missed."""
         missed: list[tuple[EventType, str]] = []
         for path in wanted.data_watches:
@@ -153,7 +169,11 @@ class Watches:
         tables = (self.data.by_path, self.children.by_path)
         watchers = {watcher for table in tables for each in table.values() for watcher in each}
         paths = {path for table in tables for path in table}
-        return len(watchers), len(paths), sum(len(each) for table in tables for each in table.values())
+        return (
+            len(watchers),
+            len(paths),
+            sum(len(each) for table in tables for each in table.values()),
+        )
 
     def _of(self, kind: WatchKind) -> Iterator[WatchTable]:
         if kind in (WatchKind.CHILDREN, WatchKind.ANY):

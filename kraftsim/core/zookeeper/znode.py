@@ -1,4 +1,7 @@
-"""One znode. Source: org.apache.zookeeper.server.DataNode, org.apache.zookeeper.data.StatPersisted."""
+"""One znode.
+
+Source: org.apache.zookeeper.server.DataNode, org.apache.zookeeper.data.StatPersisted.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,7 +10,10 @@ from protocol.zookeeper.znodes import Stat
 
 NO_OWNER = 0
 CONTAINER_OWNER = -(1 << 63)
-"""The owner of a container node, instead of a session; not sent to clients. EphemeralType.CONTAINER."""
+"""The owner of a container node, instead of a session; not sent to clients.
+
+EphemeralType.CONTAINER.
+"""
 
 
 @dataclass(slots=True)
@@ -33,7 +39,10 @@ class Znode:
     """The names of the children, in order of creation."""
 
     def stat(self) -> Stat:
-        """Return the stat sent to clients. Its cversion counts creations and deletions of children."""
+        """Return the stat sent to clients.
+
+        Its cversion counts creations and deletions of children.
+        """
         return Stat(
             czxid=self.czxid,
             mzxid=self.mzxid,

@@ -1,6 +1,7 @@
 """A config znode as records: the changes to the image, so that a broker handles changes only.
 
-A znode has all configurations of a topic, a broker, a user, a client, an address, or a user's client; users' znodes have their credentials, too.
+A znode has all configurations of a topic, a broker, a user, a client, an address, or a user's
+client; users' znodes have their credentials, too.
 Source: kafka.server.{ConfigHandler, ZkConfigManager}, kafka.zk.AdminZkClient.
 """
 
@@ -24,8 +25,11 @@ NOTHING_SET: Final = b'{"version":1,"config":{}}'
 KINDS: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 
 
-def entity_changes(entity_path: str, data: bytes | None, image: MetadataImage) -> list[MetadataRecord]:
-    """Return the changes from the image to a znode, such as `users/alice/clients/c1`; without data or znode nothing is set.
+def entity_changes(
+    entity_path: str, data: bytes | None, image: MetadataImage
+) -> list[MetadataRecord]:
+    """Return the changes from the image to a znode, such as `users/alice/clients/c1`; without data
+    or znode nothing is set.
 
     Raises MalformedMessage.
     """
@@ -39,14 +43,18 @@ def entity_changes(entity_path: str, data: bytes | None, image: MetadataImage) -
     return list(_quota_changes(entity_path, data or NOTHING_SET, image))
 
 
-def _config_changes(resource_type: int, name: str, data: bytes | None, image: MetadataImage) -> Iterator[MetadataRecord]:
+def _config_changes(
+    resource_type: int, name: str, data: bytes | None, image: MetadataImage
+) -> Iterator[MetadataRecord]:
     wanted = parse_config(data or NOTHING_SET)
     present = image.configs_of(resource_type, name)
     for key in [key for key in present if key not in wanted]:
         yield ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=None)
     for key, value in wanted.items():
         if present.get(key) != value:
-            yield ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+            yield ConfigRecord(
+                resource_type=resource_type, resource_name=name, name=key, value=value
+            )
 
 
 def _quota_changes(entity_path: str, data: bytes, image: MetadataImage) -> Iterator[MetadataRecord]:
@@ -57,14 +65,22 @@ def _quota_changes(entity_path: str, data: bytes, image: MetadataImage) -> Itera
         if isinstance(record, ClientQuotaRecord | UserScramCredentialRecord)
     ]
     entity = [
-        EntityData(entity_type=KINDS[kind], entity_name=None if name == DEFAULT_ENTITY else desanitized(name)) for kind, name in _pairs(entity_path)
+        EntityData(
+            entity_type=KINDS[kind],
+            entity_name=None if name == DEFAULT_ENTITY else desanitized(name),
+        )
+        for kind, name in _pairs(entity_path)
     ]
     keys = {record.key for record in wanted if isinstance(record, ClientQuotaRecord)}
     for present in image.registries.quotas.of_group(quota_entity(entity)):
         if present.key not in keys:
-            yield ClientQuotaRecord(entity=entity, key=present.key, value=present.value, remove=True)
+            yield ClientQuotaRecord(
+                entity=entity, key=present.key, value=present.value, remove=True
+            )
     if len(entity) == 1 and entity[0].entity_type == "user":
-        mechanisms = {record.mechanism for record in wanted if isinstance(record, UserScramCredentialRecord)}
+        mechanisms = {
+            record.mechanism for record in wanted if isinstance(record, UserScramCredentialRecord)
+        }
         for held in image.registries.scram_credentials.of_group(entity[0].entity_name):
             if held.mechanism not in mechanisms:
                 yield RemoveUserScramCredentialRecord(name=held.name, mechanism=held.mechanism)

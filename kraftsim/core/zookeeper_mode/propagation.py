@@ -1,8 +1,11 @@
-"""The metadata that a controller sends to brokers in ZooKeeper mode: all of it at first, then changes.
+"""The metadata that a controller sends to brokers in ZooKeeper mode: all of it at first, then
+changes.
 
-A ZooKeeper-mode controller sends changes only. A KRaft controller, during a migration, sends what the migration of 3.4 to 3.9 does:
-broker changes first to all brokers, each partition as new to each replica every time, and never StopReplica because of a snapshot.
-Source: kafka.controller.{KafkaController, PartitionStateMachine, ReplicaStateMachine}, kafka.migration.MigrationPropagator, KIP-866.
+A ZooKeeper-mode controller sends changes only. A KRaft controller, during a migration, sends what
+the migration of 3.4 to 3.9 does: broker changes first to all brokers, each partition as new to each
+replica every time, and never StopReplica because of a snapshot.
+Source: kafka.controller.{KafkaController, PartitionStateMachine, ReplicaStateMachine},
+kafka.migration.MigrationPropagator, KIP-866.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +15,12 @@ from typing import TypeAlias
 from kraftsim.core.metadata.broker_registration import BrokerRegistration
 from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
-from kraftsim.core.zookeeper_mode.request_batch import RequestBatch, Sender, ToBroker, TopicPartition
+from kraftsim.core.zookeeper_mode.request_batch import (
+    RequestBatch,
+    Sender,
+    ToBroker,
+    TopicPartition,
+)
 from protocol.messages.k04_leader_and_isr import FULL_REQUEST, INCREMENTAL_REQUEST
 from protocol.messages.k06_update_metadata import LEADER_DURING_DELETE, UpdateMetadataPartitionState
 
@@ -31,7 +39,11 @@ class _SentMetadata:
 
     def take(self, image: MetadataImage) -> None:
         """Replace it by an image; everything in it is sent."""
-        self.partitions = {(topic.topic_id, number): each for topic in image.topics() for number, each in topic.partitions.items()}
+        self.partitions = {
+            (topic.topic_id, number): each
+            for topic in image.topics()
+            for number, each in topic.partitions.items()
+        }
         self.topics = {topic.topic_id: topic.name for topic in image.topics()}
         self.brokers = {broker.broker_id: broker for broker in image.brokers()}
 
@@ -50,13 +62,19 @@ class _SentMetadata:
 
     def deleted_topics(self, image: MetadataImage, changes: ImageChanges) -> list[TopicImage]:
         """Remove and return the deleted topics."""
-        lost = [topic_id for topic_id in changes.topics if topic_id in self.topics and image.topic_by_id(topic_id) is None]
+        lost = [
+            topic_id
+            for topic_id in changes.topics
+            if topic_id in self.topics and image.topic_by_id(topic_id) is None
+        ]
         return [self.forget(topic_id) for topic_id in lost]
 
     def forget(self, topic_id: bytes) -> TopicImage:
         """Remove and return a topic in its former state."""
         keys = [key for key in self.partitions if key[0] == topic_id]
-        return TopicImage(self.topics.pop(topic_id), topic_id, {key[1]: self.partitions.pop(key) for key in keys})
+        return TopicImage(
+            self.topics.pop(topic_id), topic_id, {key[1]: self.partitions.pop(key) for key in keys}
+        )
 
     def changed_brokers(self, image: MetadataImage, changes: ImageChanges) -> list[int]:
         """Store the brokers that changed, and return those that are new or different."""
@@ -72,7 +90,10 @@ class _SentMetadata:
 
 
 class ZookeeperPropagation:
-    """The requests of the current ZooKeeper-mode controller. Every broker of the image is alive. One object per controller epoch."""
+    """The requests of the current ZooKeeper-mode controller.
+
+    Every broker of the image is alive. One object per controller epoch.
+    """
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
@@ -88,7 +109,9 @@ class ZookeeperPropagation:
         requests: list[ToBroker] = []
         if changes.brokers:
             newcomers = self._sent.changed_brokers(image, changes)
-            requests += self._news_of_brokers(image, [broker_id for broker_id in _ids(image) if broker_id not in newcomers])
+            requests += self._news_of_brokers(
+                image, [broker_id for broker_id in _ids(image) if broker_id not in newcomers]
+            )
             requests += self._everything(image, newcomers)
             requests += self._holdings(image, newcomers)
         requests += self._deletions(image, self._sent.deleted_topics(image, changes))
@@ -98,16 +121,31 @@ class ZookeeperPropagation:
         return requests
 
     def deleting(self, image: MetadataImage, topic_ids: Iterable[bytes]) -> list[ToBroker]:
-        """Send the deletion of topics that are still in the image; their removal from it is not sent again."""
-        return self._deletions(image, [self._sent.forget(topic_id) for topic_id in topic_ids if topic_id in self._sent.topics])
+        """Send the deletion of topics that are still in the image; their removal from it is not
+        sent again.
+        """
+        return self._deletions(
+            image,
+            [
+                self._sent.forget(topic_id)
+                for topic_id in topic_ids
+                if topic_id in self._sent.topics
+            ],
+        )
 
-    def resend_deletions_of(self, image: MetadataImage, topic_ids: Iterable[bytes], broker_ids: Collection[int]) -> list[ToBroker]:
-        """Send StopReplica with deletion to brokers that were not alive, for topics that are being deleted."""
+    def resend_deletions_of(
+        self, image: MetadataImage, topic_ids: Iterable[bytes], broker_ids: Collection[int]
+    ) -> list[ToBroker]:
+        """Send StopReplica with deletion to brokers that were not alive, for topics that are being
+        deleted.
+        """
         batch = self._batch(image)
         for topic in (image.topic_by_id(topic_id) for topic_id in topic_ids):
             for number, partition in sorted(topic.partitions.items()) if topic is not None else ():
                 held = [replica for replica in partition.replicas if replica in broker_ids]
-                batch.add_stop_replica(held, "" if topic is None else topic.name, number, deletes=True, is_going=True)
+                batch.add_stop_replica(
+                    held, "" if topic is None else topic.name, number, deletes=True, is_going=True
+                )
         return batch.requests()
 
     def holdings(self, image: MetadataImage, broker_ids: Iterable[int]) -> list[ToBroker]:
@@ -128,30 +166,59 @@ class ZookeeperPropagation:
         batch, wanted = self._batch(image), list(broker_ids)
         for topic in image.topics():
             for number, partition in sorted(topic.partitions.items()):
-                batch.add_leader_and_isr([each for each in partition.replicas if each in wanted], topic.name, number, is_new=False)
+                batch.add_leader_and_isr(
+                    [each for each in partition.replicas if each in wanted],
+                    topic.name,
+                    number,
+                    is_new=False,
+                )
         return batch.requests() if wanted else []
 
-    def _moves(self, image: MetadataImage, moved: Sequence[Moved], *, deletes: bool) -> list[ToBroker]:
-        """Send leader changes; removed replicas are stopped in a first round and deleted in a second."""
+    def _moves(
+        self, image: MetadataImage, moved: Sequence[Moved], *, deletes: bool
+    ) -> list[ToBroker]:
+        """Send leader changes; removed replicas are stopped in a first round and deleted in a
+        second.
+        """
         batch = self._batch(image)
         for topic, number, partition, before in moved:
             if not deletes:
                 self._add_change(batch, topic, number, partition, before)
-            removed = [] if before is None else [each for each in before.replicas if each not in partition.replicas]
+            removed = (
+                []
+                if before is None
+                else [each for each in before.replicas if each not in partition.replicas]
+            )
             batch.add_stop_replica(removed, topic, number, deletes=deletes)
         return batch.requests()
 
     def _add_change(
-        self, batch: RequestBatch, topic: str, number: int, partition: PartitionRegistration, before: PartitionRegistration | None
+        self,
+        batch: RequestBatch,
+        topic: str,
+        number: int,
+        partition: PartitionRegistration,
+        before: PartitionRegistration | None,
     ) -> None:
-        """Send LeaderAndIsr to the replicas on a new leader epoch or assignment; UpdateMetadata with all changes goes to all brokers."""
+        """Send LeaderAndIsr to the replicas on a new leader epoch or assignment; UpdateMetadata
+        with all changes goes to all brokers.
+        """
         batch.add_update(batch.all_brokers(), [(topic, number)])
         if before is None:
             batch.add_leader_and_isr(partition.replicas, topic, number, is_new=True)
             return
         added = [each for each in partition.replicas if each not in before.replicas]
-        if partition.leader_epoch != before.leader_epoch or added or partition.is_reassigning != before.is_reassigning:
-            batch.add_leader_and_isr([each for each in partition.replicas if each not in added], topic, number, is_new=False)
+        if (
+            partition.leader_epoch != before.leader_epoch
+            or added
+            or partition.is_reassigning != before.is_reassigning
+        ):
+            batch.add_leader_and_isr(
+                [each for each in partition.replicas if each not in added],
+                topic,
+                number,
+                is_new=False,
+            )
             batch.add_leader_and_isr(added, topic, number, is_new=True)
 
     def _deletions(self, image: MetadataImage, topics: Sequence[TopicImage]) -> list[ToBroker]:
@@ -162,8 +229,15 @@ class ZookeeperPropagation:
                 gone[topic.name] = topic.topic_id
                 for number, partition in sorted(topic.partitions.items()):
                     if not deletes:
-                        batch.add_deletion(batch.all_brokers(), topic.name, number, _deleted(image, number, partition, self._sender.controller_epoch))
-                    batch.add_stop_replica(partition.replicas, topic.name, number, deletes=deletes, is_going=True)
+                        batch.add_deletion(
+                            batch.all_brokers(),
+                            topic.name,
+                            number,
+                            _deleted(image, number, partition, self._sender.controller_epoch),
+                        )
+                    batch.add_stop_replica(
+                        partition.replicas, topic.name, number, deletes=deletes, is_going=True
+                    )
             requests += batch.requests(gone)
         return requests
 
@@ -172,14 +246,18 @@ class ZookeeperPropagation:
 
 
 class KraftPropagation:
-    """The requests of a KRaft controller to brokers in ZooKeeper mode: those registered as migrating and unfenced."""
+    """The requests of a KRaft controller to brokers in ZooKeeper mode: those registered as
+    migrating and unfenced.
+    """
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
         self._sent = _SentMetadata()
 
     def begin(self, image: MetadataImage) -> list[ToBroker]:
-        """Send everything: UpdateMetadata with all partitions, then a full LeaderAndIsr to each broker."""
+        """Send everything: UpdateMetadata with all partitions, then a full LeaderAndIsr to each
+        broker.
+        """
         self._sent.take(image)
         batch = self._batch(image)
         batch.add_update(_migrating(image), _all_partitions(image))
@@ -193,7 +271,11 @@ class KraftPropagation:
         """Send the changes: brokers first, then partitions."""
         if not (changes.brokers or changes.topics or changes.partitions):
             return []
-        newcomers = [broker_id for broker_id in self._sent.changed_brokers(image, changes) if broker_id in _migrating(image)]
+        newcomers = [
+            broker_id
+            for broker_id in self._sent.changed_brokers(image, changes)
+            if broker_id in _migrating(image)
+        ]
         others = [broker_id for broker_id in _migrating(image) if broker_id not in newcomers]
         batch = self._batch(image)
         if newcomers:
@@ -202,7 +284,9 @@ class KraftPropagation:
             batch.add_update(others)
         return [*batch.requests(), *self._changed_partitions(image, changes, newcomers, others)]
 
-    def _changed_partitions(self, image: MetadataImage, changes: ImageChanges, newcomers: list[int], others: list[int]) -> list[ToBroker]:
+    def _changed_partitions(
+        self, image: MetadataImage, changes: ImageChanges, newcomers: list[int], others: list[int]
+    ) -> list[ToBroker]:
         batch, topic_ids = self._batch(image, INCREMENTAL_REQUEST), {}
         for topic, number in _all_partitions(image) if newcomers else ():
             held = [replica for replica in _replicas(image, topic, number) if replica in newcomers]
@@ -213,11 +297,22 @@ class KraftPropagation:
         for gone in self._sent.deleted_topics(image, changes):
             topic_ids[gone.name] = gone.topic_id
             for number, partition in sorted(gone.partitions.items()):
-                batch.add_stop_replica(partition.replicas, gone.name, number, deletes=True, is_going=True)
-                batch.add_deletion(others, gone.name, number, _deleted(image, number, partition, self._sender.controller_epoch))
+                batch.add_stop_replica(
+                    partition.replicas, gone.name, number, deletes=True, is_going=True
+                )
+                batch.add_deletion(
+                    others,
+                    gone.name,
+                    number,
+                    _deleted(image, number, partition, self._sender.controller_epoch),
+                )
         for topic, number, partition, before in self._sent.changed_partitions(image, changes):
             batch.add_leader_and_isr(partition.replicas, topic, number, is_new=True)
-            removed = [] if before is None else [each for each in before.replicas if each not in partition.replicas]
+            removed = (
+                []
+                if before is None
+                else [each for each in before.replicas if each not in partition.replicas]
+            )
             if removed:
                 batch.add_stop_replica(removed, topic, number, deletes=True)
         return batch.requests(topic_ids)
@@ -227,8 +322,14 @@ class KraftPropagation:
 
 
 def migrating_brokers(image: MetadataImage) -> Mapping[int, BrokerRegistration]:
-    """Return the brokers in ZooKeeper mode that are unfenced, which a KRaft controller sends requests to."""
-    return {broker.broker_id: broker for broker in image.brokers() if broker.is_migrating_zk_broker and not broker.fenced}
+    """Return the brokers in ZooKeeper mode that are unfenced, which a KRaft controller sends
+    requests to.
+    """
+    return {
+        broker.broker_id: broker
+        for broker in image.brokers()
+        if broker.is_migrating_zk_broker and not broker.fenced
+    }
 
 
 def _migrating(image: MetadataImage) -> list[int]:
@@ -249,8 +350,13 @@ def _replicas(image: MetadataImage, topic: str, number: int) -> tuple[int, ...]:
     return partition.replicas
 
 
-def _deleted(image: MetadataImage, number: int, partition: PartitionRegistration, controller_epoch: int) -> UpdateMetadataPartitionState:
-    """Return the UpdateMetadata state of a partition whose topic is deleted. As in 3.4 to 3.9 the offline replicas include online ones."""
+def _deleted(
+    image: MetadataImage, number: int, partition: PartitionRegistration, controller_epoch: int
+) -> UpdateMetadataPartitionState:
+    """Return the UpdateMetadata state of a partition whose topic is deleted.
+
+    As in 3.4 to 3.9 the offline replicas include online ones.
+    """
     return UpdateMetadataPartitionState(
         partition_index=number,
         controller_epoch=controller_epoch,
@@ -259,5 +365,7 @@ def _deleted(image: MetadataImage, number: int, partition: PartitionRegistration
         isr=list(partition.isr),
         zk_version=0,
         replicas=list(partition.replicas),
-        offline_replicas=[replica for replica in partition.replicas if image.broker(replica) is not None],
+        offline_replicas=[
+            replica for replica in partition.replicas if image.broker(replica) is not None
+        ],
     )

@@ -1,4 +1,5 @@
-"""The pending requests of a controller: collected per broker, then one LeaderAndIsr, UpdateMetadata and StopReplica for each, in this order.
+"""The pending requests of a controller: collected per broker, then one LeaderAndIsr, UpdateMetadata
+and StopReplica for each, in this order.
 
 A partition in a LeaderAndIsr request is sent to every broker in UpdateMetadata as well.
 Source: kafka.controller.AbstractControllerBrokerRequestBatch, ControllerChannelContext; KIP-866.
@@ -47,9 +48,9 @@ FIRST_UPDATE_WITH_TYPE: Final = 8
 class Sender:
     """The sending controller, and its request versions.
 
-    `controller_epoch` is that of /controller_epoch; `decided_in` returns the controller epoch of a partition state: per partition for a
-    ZooKeeper-mode controller, the quorum epoch for a KRaft one. `listener` is the inter-broker listener. `reported_topic_id` returns the topic id to
-    send.
+    `controller_epoch` is that of /controller_epoch; `decided_in` returns the controller epoch of a
+    partition state: per partition for a ZooKeeper-mode controller, the quorum epoch for a KRaft
+    one. `listener` is the inter-broker listener. `reported_topic_id` returns the topic id to send.
     """
 
     controller_id: int
@@ -71,9 +72,19 @@ class ToBroker:
 
 
 class RequestBatch:
-    """One batch for an image. `recipients` are the reachable brokers, `request_type` is the type of LeaderAndIsr and UpdateMetadata."""
+    """One batch for an image.
 
-    def __init__(self, image: MetadataImage, sender: Sender, recipients: Iterable[int], request_type: int = UNKNOWN_REQUEST_TYPE) -> None:
+    `recipients` are the reachable brokers, `request_type` is the type of LeaderAndIsr and
+    UpdateMetadata.
+    """
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        sender: Sender,
+        recipients: Iterable[int],
+        request_type: int = UNKNOWN_REQUEST_TYPE,
+    ) -> None:
         self._image = image
         self._sender = sender
         self._recipients = sorted(recipients)
@@ -83,7 +94,9 @@ class RequestBatch:
         self._updated: dict[int, None] = {}
         self._update_states: dict[TopicPartition, UpdateMetadataPartitionState] = {}
 
-    def add_leader_and_isr(self, broker_ids: Iterable[int], topic: str, number: int, *, is_new: bool) -> None:
+    def add_leader_and_isr(
+        self, broker_ids: Iterable[int], topic: str, number: int, *, is_new: bool
+    ) -> None:
         """Add a partition to the LeaderAndIsr of brokers, and to the UpdateMetadata of all.
 
         Once new, a partition stays so within a batch.
@@ -93,30 +106,55 @@ class RequestBatch:
         for broker_id in broker_ids:
             states = self._leader_and_isr.setdefault(broker_id, {})
             before = states.get((topic, number))
-            states[topic, number] = self._leader_and_isr_state(topic, number, partition, is_new=is_new or (before is not None and before.is_new))
+            states[topic, number] = self._leader_and_isr_state(
+                topic, number, partition, is_new=is_new or (before is not None and before.is_new)
+            )
         self.add_update(self.all_brokers(), [(topic, number)])
 
-    def add_stop_replica(self, broker_ids: Iterable[int], topic: str, number: int, *, deletes: bool, is_going: bool = False) -> None:
-        """Add a replica to the StopReplica of brokers. The leader epoch of a deleted topic, or one being deleted, is that of a deletion."""
+    def add_stop_replica(
+        self,
+        broker_ids: Iterable[int],
+        topic: str,
+        number: int,
+        *,
+        deletes: bool,
+        is_going: bool = False,
+    ) -> None:
+        """Add a replica to the StopReplica of brokers.
+
+        The leader epoch of a deleted topic, or one being deleted, is that of a deletion.
+        """
         partition = None if is_going else self._image.partition(topic, number)
         for broker_id in broker_ids:
             states = self._stop_replica.setdefault(broker_id, {})
             before = states.get((topic, number))
             states[topic, number] = StopReplicaPartitionState(
                 partition_index=number,
-                leader_epoch=LEADER_EPOCH_DURING_DELETE if partition is None else partition.leader_epoch,
+                leader_epoch=LEADER_EPOCH_DURING_DELETE
+                if partition is None
+                else partition.leader_epoch,
                 delete_partition=deletes or (before is not None and before.delete_partition),
             )
 
-    def add_update(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()) -> None:
-        """Add live brokers and partition states to UpdateMetadata; each broker of the batch gets all of its partitions."""
+    def add_update(
+        self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()
+    ) -> None:
+        """Add live brokers and partition states to UpdateMetadata; each broker of the batch gets
+        all of its partitions.
+        """
         self._updated.update(dict.fromkeys(broker_ids))
         for topic, number in partitions:
             partition = self._image.partition(topic, number)
             if partition is not None:
                 self._update_states[topic, number] = self._update_state(topic, number, partition)
 
-    def add_deletion(self, broker_ids: Iterable[int], topic: str, number: int, state: UpdateMetadataPartitionState) -> None:
+    def add_deletion(
+        self,
+        broker_ids: Iterable[int],
+        topic: str,
+        number: int,
+        state: UpdateMetadataPartitionState,
+    ) -> None:
         """Add a partition without leader because of deletion to UpdateMetadata."""
         self._updated.update(dict.fromkeys(broker_ids))
         self._update_states[topic, number] = state
@@ -126,15 +164,32 @@ class RequestBatch:
         return [broker.broker_id for broker in self._image.brokers()]
 
     def requests(self, topic_ids: Mapping[str, bytes] | None = None) -> list[ToBroker]:
-        """Return the requests, in this order for each broker. `topic_ids` are those of topics that are not in the image any more."""
+        """Return the requests, in this order for each broker.
+
+        `topic_ids` are those of topics that are not in the image any more.
+        """
         known = self._topic_ids(topic_ids or {})
-        requests = [request for broker_id in self._recipients for request in self._leader_and_isr_requests(broker_id, known)]
-        requests += [request for broker_id in self._recipients if broker_id in self._updated for request in self._update_requests(broker_id, known)]
-        return requests + [request for broker_id in self._recipients for request in self._stop_requests(broker_id)]
+        requests = [
+            request
+            for broker_id in self._recipients
+            for request in self._leader_and_isr_requests(broker_id, known)
+        ]
+        requests += [
+            request
+            for broker_id in self._recipients
+            if broker_id in self._updated
+            for request in self._update_requests(broker_id, known)
+        ]
+        return requests + [
+            request for broker_id in self._recipients for request in self._stop_requests(broker_id)
+        ]
 
-    # LeaderAndIsr -----------------------------------------------------------------------------------------------------------------------------
+    # LeaderAndIsr
+    # ----------------------------------------------------------------------------------------------
 
-    def _leader_and_isr_state(self, topic: str, number: int, partition: PartitionRegistration, *, is_new: bool) -> LeaderAndIsrPartitionState:
+    def _leader_and_isr_state(
+        self, topic: str, number: int, partition: PartitionRegistration, *, is_new: bool
+    ) -> LeaderAndIsrPartitionState:
         says_recovery = self._sender.versions.leader_and_isr >= FIRST_WITH_RECOVERY
         return LeaderAndIsrPartitionState(
             partition_index=number,
@@ -150,7 +205,9 @@ class RequestBatch:
             leader_recovery_state=partition.leader_recovery_state if says_recovery else 0,
         )
 
-    def _leader_and_isr_requests(self, broker_id: int, topic_ids: Mapping[str, bytes]) -> list[ToBroker]:
+    def _leader_and_isr_requests(
+        self, broker_id: int, topic_ids: Mapping[str, bytes]
+    ) -> list[ToBroker]:
         states = self._leader_and_isr.get(broker_id)
         if not states:
             return []
@@ -165,7 +222,9 @@ class RequestBatch:
             broker_epoch=self._broker_epoch(broker_id),
             type=self._request_type if version >= FIRST_WITH_TYPE else UNKNOWN_REQUEST_TYPE,
             topic_states=[
-                LeaderAndIsrTopicState(topic_name=name, topic_id=topic_ids[name], partition_states=list(found))
+                LeaderAndIsrTopicState(
+                    topic_name=name, topic_id=topic_ids[name], partition_states=list(found)
+                )
                 for name, found in _by_topic(states).items()
             ],
             live_leaders=[leader for broker in live for leader in self._live_leader(broker)],
@@ -174,11 +233,22 @@ class RequestBatch:
 
     def _live_leader(self, broker: BrokerRegistration) -> list[LeaderAndIsrLiveLeader]:
         listener = broker.listener(self._sender.listener)
-        return [] if listener is None else [LeaderAndIsrLiveLeader(broker_id=broker.broker_id, host_name=listener.host, port=listener.port)]
+        return (
+            []
+            if listener is None
+            else [
+                LeaderAndIsrLiveLeader(
+                    broker_id=broker.broker_id, host_name=listener.host, port=listener.port
+                )
+            ]
+        )
 
-    # UpdateMetadata ---------------------------------------------------------------------------------------------------------------------------
+    # UpdateMetadata
+    # ----------------------------------------------------------------------------------------------
 
-    def _update_state(self, topic: str, number: int, partition: PartitionRegistration) -> UpdateMetadataPartitionState:
+    def _update_state(
+        self, topic: str, number: int, partition: PartitionRegistration
+    ) -> UpdateMetadataPartitionState:
         return UpdateMetadataPartitionState(
             partition_index=number,
             controller_epoch=self._sender.decided_in(topic, number),
@@ -187,7 +257,9 @@ class RequestBatch:
             isr=list(partition.isr),
             zk_version=partition.partition_epoch,
             replicas=list(partition.replicas),
-            offline_replicas=[replica for replica in partition.replicas if self._image.broker(replica) is None],
+            offline_replicas=[
+                replica for replica in partition.replicas if self._image.broker(replica) is None
+            ],
         )
 
     def _update_requests(self, broker_id: int, topic_ids: Mapping[str, bytes]) -> list[ToBroker]:
@@ -200,27 +272,38 @@ class RequestBatch:
             controller_epoch=sender.controller_epoch,
             broker_epoch=self._broker_epoch(broker_id),
             topic_states=[
-                UpdateMetadataTopicState(topic_name=name, topic_id=topic_ids[name], partition_states=list(found))
+                UpdateMetadataTopicState(
+                    topic_name=name, topic_id=topic_ids[name], partition_states=list(found)
+                )
                 for name, found in _by_topic(self._update_states).items()
             ],
             live_brokers=[_live_broker(broker) for broker in self._image.brokers()],
         )
         return [ToBroker(broker_id, request, version)]
 
-    # StopReplica ------------------------------------------------------------------------------------------------------------------------------
+    # StopReplica
+    # ----------------------------------------------------------------------------------------------
 
     def _stop_requests(self, broker_id: int) -> list[ToBroker]:
         states = self._stop_replica.get(broker_id)
         if not states:
             return []
         if self._sender.versions.stop_replica >= FIRST_WITH_PARTITION_STATES:
-            topics = [StopReplicaTopicState(topic_name=name, partition_states=list(found)) for name, found in _by_topic(states).items()]
+            topics = [
+                StopReplicaTopicState(topic_name=name, partition_states=list(found))
+                for name, found in _by_topic(states).items()
+            ]
             return [self._stop_request(broker_id, topic_states=topics)]
         requests = []
         for deletes in (True, False):  # before 2.6-IV0 deletion is a field of the whole request
-            some = {key: state for key, state in states.items() if state.delete_partition is deletes}
+            some = {
+                key: state for key, state in states.items() if state.delete_partition is deletes
+            }
             old = [
-                StopReplicaTopicV1(name=name, partition_indexes=[state.partition_index for state in found]) for name, found in _by_topic(some).items()
+                StopReplicaTopicV1(
+                    name=name, partition_indexes=[state.partition_index for state in found]
+                )
+                for name, found in _by_topic(some).items()
             ]
             if old:
                 requests.append(self._stop_request(broker_id, deletes=deletes, topics=old))
@@ -246,8 +329,9 @@ class RequestBatch:
         )
         return ToBroker(broker_id, request, sender.versions.stop_replica)
 
-    # Recipients and contents ------------------------------------------------------------------------------------------
-    # ---------------------------
+    # Recipients and contents
+    # ------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def _broker_epoch(self, broker_id: int) -> int:
         broker = self._image.broker(broker_id)
@@ -255,7 +339,9 @@ class RequestBatch:
         return broker.broker_epoch
 
     def _topic_ids(self, gone: Mapping[str, bytes]) -> dict[str, bytes]:
-        states = [key for requests in self._leader_and_isr.values() for key in requests] + list(self._update_states)
+        states = [key for requests in self._leader_and_isr.values() for key in requests] + list(
+            self._update_states
+        )
         found = {}
         for name in dict.fromkeys(topic for topic, _ in states):
             topic = self._image.topic(name)
@@ -266,7 +352,12 @@ class RequestBatch:
 
 def _live_broker(broker: BrokerRegistration) -> UpdateMetadataBroker:
     endpoints = [
-        UpdateMetadataEndpoint(port=each.port, host=each.host, listener=each.name, security_protocol=each.security_protocol)
+        UpdateMetadataEndpoint(
+            port=each.port,
+            host=each.host,
+            listener=each.name,
+            security_protocol=each.security_protocol,
+        )
         for each in broker.listeners
     ]
     return UpdateMetadataBroker(id=broker.broker_id, endpoints=endpoints, rack=broker.rack)

@@ -1,4 +1,5 @@
-"""The versions of controller-to-broker requests, by inter.broker.protocol.version or, from KRaft, by metadata.version.
+"""The versions of controller-to-broker requests, by inter.broker.protocol.version or, from KRaft,
+by metadata.version.
 
 Source: kafka.controller.AbstractControllerBrokerRequestBatch (2.3, 3.0, 3.9).
 """
@@ -21,7 +22,14 @@ class RequestVersions:
 
 
 SINCE: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
-    "leader_and_isr": (("3.4-IV0", 7), ("3.2-IV0", 6), ("2.8-IV1", 5), ("2.4-IV1", 4), ("2.4-IV0", 3), ("2.2-IV0", 2)),
+    "leader_and_isr": (
+        ("3.4-IV0", 7),
+        ("3.2-IV0", 6),
+        ("2.8-IV1", 5),
+        ("2.4-IV1", 4),
+        ("2.4-IV0", 3),
+        ("2.2-IV0", 2),
+    ),
     "update_metadata": (("3.4-IV0", 8), ("2.8-IV1", 7), ("2.4-IV1", 6), ("2.2-IV0", 5)),
     "stop_replica": (("3.4-IV0", 4), ("2.6-IV0", 3), ("2.4-IV1", 2), ("2.2-IV0", 1)),
 }
@@ -30,13 +38,21 @@ SINCE: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
 
 @cache
 def request_versions(level: str) -> RequestVersions:
-    """Return the versions for a level: 2.8-IV1, or 2.8 for the last one of a release. Raises ValueError."""
+    """Return the versions for a level: 2.8-IV1, or 2.8 for the last one of a release.
+
+    Raises ValueError.
+    """
     present = _place(level)
-    found = {name: next((version for since, version in rows if _place(since) <= present), None) for name, rows in SINCE.items()}
+    found = {
+        name: next((version for since, version in rows if _place(since) <= present), None)
+        for name, rows in SINCE.items()
+    }
     leader_and_isr, update_metadata, stop_replica = (found[name] for name in SINCE)
     if leader_and_isr is None or update_metadata is None or stop_replica is None:
         raise ValueError(f"unsupported inter.broker.protocol.version {level}")
-    return RequestVersions(leader_and_isr=leader_and_isr, update_metadata=update_metadata, stop_replica=stop_replica)
+    return RequestVersions(
+        leader_and_isr=leader_and_isr, update_metadata=update_metadata, stop_replica=stop_replica
+    )
 
 
 def _place(level: str) -> int:

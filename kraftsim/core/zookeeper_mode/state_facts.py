@@ -1,4 +1,5 @@
-"""A controller's state with the interface of an image, so that both are written to znodes by the same code.
+"""A controller's state with the interface of an image, so that both are written to znodes by the
+same code.
 
 Source: `znode_texts.MetadataFacts`.
 """
@@ -40,4 +41,6 @@ class StateView:
 
     def configs(self) -> Iterator[tuple[tuple[int, str], Mapping[str, str]]]:
         """Yield the values of every resource with any, by resource."""
-        return ((resource, self.configs_of(*resource)) for resource in self._state.configs.resources())
+        return (
+            (resource, self.configs_of(*resource)) for resource in self._state.configs.resources()
+        )

@@ -1,6 +1,7 @@
 """Ids for topics without one: below inter.broker.protocol.version 2.8 topics have names only.
 
-A broker's image is keyed by ids, so such a topic gets one derived from its name; it is not sent to other nodes and not written to disk.
+A broker's image is keyed by ids, so such a topic gets one derived from its name; it is not sent to
+other nodes and not written to disk.
 Source: KIP-516.
 """
 
@@ -10,7 +11,10 @@ from typing import Final
 from protocol.uuids import ZERO_UUID
 
 _MARK: Final = b"\xfdNONE"
-"""The prefix of derived ids, not expected in a random uuid. The uuid version, in the seventh byte, comes after it."""
+"""The prefix of derived ids, not expected in a random uuid.
+
+The uuid version, in the seventh byte, comes after it.
+"""
 UUID_BYTES: Final = 16
 
 

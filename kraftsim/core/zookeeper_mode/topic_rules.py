@@ -1,7 +1,8 @@
 """Validation and creation of topics and partitions in ZooKeeper mode.
 
-The broker that handles the request reads znodes only: a partition without a live replica is created anyway, and comes online with the first replica.
-The error messages are Kafka's.   Source: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient, org.apache.kafka.admin.AdminUtils.
+The broker that handles the request reads znodes only: a partition without a live replica is created
+anyway, and comes online with the first replica. The error messages are Kafka's.
+Source: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient, org.apache.kafka.admin.AdminUtils.
 """
 
 from collections import Counter
@@ -28,24 +29,47 @@ Placement = Mapping[int, Sequence[int]]
 
 
 def decide_topic(
-    state: ControllerState, asked: CreatableTopic, rng: RandomSource, *, default_partitions: int, default_factor: int, partitions_max: int
+    state: ControllerState,
+    asked: CreatableTopic,
+    rng: RandomSource,
+    *,
+    default_partitions: int,
+    default_factor: int,
+    partitions_max: int,
 ) -> tuple[NewTopic, list[Message]] | RefusedTopic:
-    """Create a topic. `partitions_max` bounds the request, which may ask for 2,147,483,647 partitions in a few bytes."""
+    """Create a topic.
+
+    `partitions_max` bounds the request, which may ask for 2,147,483,647 partitions in a few bytes.
+    """
     proposed = _proposed(state, asked, rng, default_partitions, default_factor, partitions_max)
-    return RefusedTopic(name=asked.name, refusal=proposed) if isinstance(proposed, Refusal) else proposed
+    return (
+        RefusedTopic(name=asked.name, refusal=proposed)
+        if isinstance(proposed, Refusal)
+        else proposed
+    )
 
 
-def decide_more_partitions(state: ControllerState, asked: CreatePartitionsTopic, rng: RandomSource, partitions_max: int) -> list[Message] | Refusal:
+def decide_more_partitions(
+    state: ControllerState, asked: CreatePartitionsTopic, rng: RandomSource, partitions_max: int
+) -> list[Message] | Refusal:
     """Add partitions to a topic, up to a maximum."""
     topic = state.replication.topics.topic_named(asked.name)
     if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{asked.name}' does not exist.")
+        return Refusal(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{asked.name}' does not exist."
+        )
     if any(partition.is_reassigning for partition in topic.partitions.values()):
-        return Refusal(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"A partition reassignment is in progress for the topic '{asked.name}'.")
+        return Refusal(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"A partition reassignment is in progress for the topic '{asked.name}'.",
+        )
     present = len(topic.partitions)
     added = asked.count - present
     if added < 0:
-        why = f"Topic currently has {present} partitions, which is higher than the requested {asked.count}."
+        why = (
+            f"Topic currently has {present} partitions, which is higher than the requested "
+            f"{asked.count}."
+        )
         return Refusal(ErrorCode.INVALID_PARTITIONS, why)
     if not added:
         return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partitions.")
@@ -56,19 +80,33 @@ def decide_more_partitions(state: ControllerState, asked: CreatePartitionsTopic,
             return refusal
         placement: Placement | Refusal = dict(enumerate(by_hand, start=present))
     else:
-        placement = _placed(state, added, len(topic.partitions[0].replicas), rng, partitions_max, first=present)
-    return placement if isinstance(placement, Refusal) else list(_partitions(state, topic.topic_id, placement))
+        placement = _placed(
+            state, added, len(topic.partitions[0].replicas), rng, partitions_max, first=present
+        )
+    return (
+        placement
+        if isinstance(placement, Refusal)
+        else list(_partitions(state, topic.topic_id, placement))
+    )
 
 
 def _proposed(
-    state: ControllerState, asked: CreatableTopic, rng: RandomSource, default_partitions: int, default_factor: int, partitions_max: int
+    state: ControllerState,
+    asked: CreatableTopic,
+    rng: RandomSource,
+    default_partitions: int,
+    default_factor: int,
+    partitions_max: int,
 ) -> tuple[NewTopic, list[Message]] | Refusal:
     topics = state.replication.topics
     if topics.topic_named(asked.name) is not None:
         return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
     without_value = [config.name for config in asked.configs if config.value is None]
     if without_value:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for topic configs: {','.join(without_value)}")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Null value not supported for topic configs: {','.join(without_value)}",
+        )
     placement = _placement(state, asked, rng, default_partitions, default_factor, partitions_max)
     if isinstance(placement, Refusal):
         return placement
@@ -77,9 +115,16 @@ def _proposed(
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     collision = topics.colliding_name(asked.name)
     if collision is not None:
-        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{asked.name}' collides with existing topics: {collision}")
+        return Refusal(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{asked.name}' collides with existing topics: {collision}",
+        )
     refusal = _refuse_placement(placement)
-    configs = state.configs.decide_topic_configs(asked.name, asked.configs) if refusal is None else refusal
+    configs = (
+        state.configs.decide_topic_configs(asked.name, asked.configs)
+        if refusal is None
+        else refusal
+    )
     if isinstance(configs, Refusal):
         return configs
     topic_id = rng.randbytes(ID_BYTES)
@@ -90,47 +135,87 @@ def _proposed(
         topic_id=topic_id,
         partition_count=len(placement),
         replication_factor=len(placement[0]),
-        configs=tuple(state.configs.configs_of_new_topic({record.name: record.value for record in configs if record.value is not None})),
+        configs=tuple(
+            state.configs.configs_of_new_topic(
+                {record.name: record.value for record in configs if record.value is not None}
+            )
+        ),
     )
-    return new_topic, [TopicRecord(name=asked.name, topic_id=topic_id), *configs, *_partitions(state, topic_id, placement)]
+    return new_topic, [
+        TopicRecord(name=asked.name, topic_id=topic_id),
+        *configs,
+        *_partitions(state, topic_id, placement),
+    ]
 
 
 def _placement(
-    state: ControllerState, asked: CreatableTopic, rng: RandomSource, default_partitions: int, default_factor: int, partitions_max: int
+    state: ControllerState,
+    asked: CreatableTopic,
+    rng: RandomSource,
+    default_partitions: int,
+    default_factor: int,
+    partitions_max: int,
 ) -> Placement | Refusal:
     if asked.assignments:
         if asked.num_partitions != BROKER_DEFAULT or asked.replication_factor != BROKER_DEFAULT:
-            why = "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same time."
+            why = (
+                "Both numPartitions or replicationFactor and replicasAssignments were set. Both "
+                "cannot be used at the same time."
+            )
             return Refusal(ErrorCode.INVALID_REQUEST, why)
         return {row.partition_index: row.broker_ids for row in asked.assignments}
     count = default_partitions if asked.num_partitions == BROKER_DEFAULT else asked.num_partitions
-    factor = default_factor if asked.replication_factor == BROKER_DEFAULT else asked.replication_factor
+    factor = (
+        default_factor if asked.replication_factor == BROKER_DEFAULT else asked.replication_factor
+    )
     return _placed(state, count, factor, rng, partitions_max)
 
 
 def _refuse_placement(placement: Placement) -> Refusal | None:
     if len({len(replicas) for replicas in placement.values()}) != 1:
-        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions should have the same number of replicas")
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "All partitions should have the same number of replicas",
+        )
     if any(len(set(replicas)) != len(replicas) for replicas in placement.values()):
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Duplicate replica assignment found")
     if sorted(placement) != list(range(len(placement))):
-        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
     return None
 
 
-def _refuse_rows(state: ControllerState, topic: Topic, rows: Sequence[Sequence[int]], added: int) -> Refusal | None:
-    unknown = dict.fromkeys(replica for replicas in rows for replica in replicas if state.cluster.broker(replica) is None)
+def _refuse_rows(
+    state: ControllerState, topic: Topic, rows: Sequence[Sequence[int]], added: int
+) -> Refusal | None:
+    unknown = dict.fromkeys(
+        replica
+        for replicas in rows
+        for replica in replicas
+        if state.cluster.broker(replica) is None
+    )
     if unknown:
         return _invalid(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
     if len(rows) != added:
-        return _invalid(f"Increasing the number of partitions by {added} but {len(rows)} assignments provided.")
+        return _invalid(
+            f"Increasing the number of partitions by {added} but {len(rows)} assignments provided."
+        )
     factor = len(topic.partitions[0].replicas)
     for number, replicas in enumerate(rows, start=len(topic.partitions)):
         if not replicas:
             return _invalid(f"Cannot have replication factor of 0 for partition id {number}.")
         if any(count > 1 for count in Counter(replicas).values()):
-            return _invalid(f"Duplicate brokers not allowed in replica assignment: {', '.join(map(str, replicas))} for partition id {number}.")
-    wrong = [(number, len(replicas)) for number, replicas in enumerate(rows, start=len(topic.partitions)) if len(replicas) != factor]
+            return _invalid(
+                "Duplicate brokers not allowed in replica assignment: "
+                f"{', '.join(map(str, replicas))} for partition id {number}."
+            )
+    wrong = [
+        (number, len(replicas))
+        for number, replicas in enumerate(rows, start=len(topic.partitions))
+        if len(replicas) != factor
+    ]
     if wrong:
         numbers, factors = (", ".join(str(each[place]) for each in wrong) for place in (0, 1))
         return _invalid(
@@ -140,35 +225,60 @@ def _refuse_rows(state: ControllerState, topic: Topic, rows: Sequence[Sequence[i
     return None
 
 
-def _placed(state: ControllerState, count: int, factor: int, rng: RandomSource, count_max: int, *, first: int = 0) -> Placement | Refusal:
-    """Return the replicas of partitions: each starts one broker further, and its followers are at a distance that grows with each round.
+def _placed(
+    state: ControllerState,
+    count: int,
+    factor: int,
+    rng: RandomSource,
+    count_max: int,
+    *,
+    first: int = 0,
+) -> Placement | Refusal:
+    """Return the replicas of partitions: each starts one broker further, and its followers are at a
+    distance that grows with each round.
 
     Brokers with racks are striped across them as in KRaft.
     """
     if count <= 0:
         return Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     if factor <= 0:
-        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."
+        )
     brokers = list(state.cluster.brokers())
     if factor > len(brokers):
-        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor: {factor} larger than available brokers: {len(brokers)}.",
+        )
     if count > count_max:
-        return Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        return Refusal(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
     if all(broker.rack is not None for broker in brokers):
         striped = place_replicas(count, factor, brokers, rng)
         return striped if isinstance(striped, Refusal) else dict(enumerate(striped, start=first))
-    ids, begin, shift = [broker.broker_id for broker in brokers], rng.randrange(len(brokers)), rng.randrange(len(brokers))
+    ids, begin, shift = (
+        [broker.broker_id for broker in brokers],
+        rng.randrange(len(brokers)),
+        rng.randrange(len(brokers)),
+    )
     found = {}
     for number in range(first, first + count):
         if number and number % len(ids) == 0:
             shift += 1
         leader = (number + begin) % len(ids)
-        followers = ((leader + 1 + (shift + place) % (len(ids) - 1)) % len(ids) for place in range(factor - 1))
+        followers = (
+            (leader + 1 + (shift + place) % (len(ids) - 1)) % len(ids)
+            for place in range(factor - 1)
+        )
         found[number] = [ids[leader], *(ids[follower] for follower in followers)]
     return found
 
 
-def _partitions(state: ControllerState, topic_id: bytes, placement: Placement) -> Iterable[PartitionRecord]:
+def _partitions(
+    state: ControllerState, topic_id: bytes, placement: Placement
+) -> Iterable[PartitionRecord]:
     """Yield new partitions, with the first live replica as leader; without one the ISR is empty."""
     for number in sorted(placement):
         replicas = tuple(placement[number])

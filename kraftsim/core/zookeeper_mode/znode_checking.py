@@ -1,8 +1,10 @@
-"""Validation of a cluster's znodes: a controller ignores unreadable ones and reports them, instead of failing.
+"""Validation of a cluster's znodes: a controller ignores unreadable ones and reports them, instead
+of failing.
 
-An unreadable configuration, ACL or token is treated as missing; a topic with any unreadable part is ignored as a whole,
-so that no leader is elected on an unknown state.
-Source: kafka.zk.{ConfigEntityZNode, TopicZNode, TopicPartitionStateZNode, ResourceZNode}.decode (None for invalid JSON).
+An unreadable configuration, ACL or token is treated as missing; a topic with any unreadable part is
+ignored as a whole, so that no leader is elected on an unknown state.
+Source: kafka.zk.{ConfigEntityZNode, TopicZNode, TopicPartitionStateZNode, ResourceZNode}.decode
+(None for invalid JSON).
 """
 
 from collections.abc import Callable, Iterator
@@ -11,8 +13,21 @@ from typing import Final
 
 from kraftsim.core.zookeeper_mode.znode_reading import Znodes
 from protocol.malformed import MalformedMessage
-from protocol.zookeeper.kafka_access_znodes import ACLS, DELEGATION_TOKENS, EXTENDED_ACLS, DelegationTokenZnode, parse_acls
-from protocol.zookeeper.kafka_znodes import CONFIG, TOPICS, PartitionStateZnode, TopicZnode, config_path, parse_config
+from protocol.zookeeper.kafka_access_znodes import (
+    ACLS,
+    DELEGATION_TOKENS,
+    EXTENDED_ACLS,
+    DelegationTokenZnode,
+    parse_acls,
+)
+from protocol.zookeeper.kafka_znodes import (
+    CONFIG,
+    TOPICS,
+    PartitionStateZnode,
+    TopicZnode,
+    config_path,
+    parse_config,
+)
 
 STATE: Final = "/state"
 Unreadable = list[tuple[str, str]]
@@ -38,7 +53,11 @@ def readable(znodes: Znodes) -> tuple[Znodes, Unreadable]:
                 lone[path] = None
     if not unreadable:
         return znodes, []
-    return {path: znode for path, znode in znodes.items() if path not in lone and not _belongs_to(path, topics)}, unreadable
+    return {
+        path: znode
+        for path, znode in znodes.items()
+        if path not in lone and not _belongs_to(path, topics)
+    }, unreadable
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The data of znodes for a cluster's metadata.
 
-Source: kafka.zk.ZkData, kafka.zk.migration.{ZkTopicMigrationClient, ZkConfigMigrationClient, ZkAclMigrationClient}.
+Source: kafka.zk.ZkData, kafka.zk.migration.{ZkTopicMigrationClient, ZkConfigMigrationClient,
+ZkAclMigrationClient}.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,8 +19,22 @@ from protocol.metadata.m03_partition import RECOVERING
 from protocol.metadata.m10_delegation_token import DelegationTokenRecord
 from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
 from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
-from protocol.zookeeper.kafka_access_znodes import MECHANISMS, AclRule, DelegationTokenZnode, ScramText, build_acls, sanitized
-from protocol.zookeeper.kafka_znodes import DEFAULT_ENTITY, PartitionStateZnode, ProducerIdBlockZnode, TopicZnode, build_config, config_path
+from protocol.zookeeper.kafka_access_znodes import (
+    MECHANISMS,
+    AclRule,
+    DelegationTokenZnode,
+    ScramText,
+    build_acls,
+    sanitized,
+)
+from protocol.zookeeper.kafka_znodes import (
+    DEFAULT_ENTITY,
+    PartitionStateZnode,
+    ProducerIdBlockZnode,
+    TopicZnode,
+    build_config,
+    config_path,
+)
 
 UNKNOWN_ID: Final = -1
 ENTITY_TYPES: Final = {ConfigResourceType.TOPIC: "topics", ConfigResourceType.BROKER: "brokers"}
@@ -69,13 +84,24 @@ def topic_text(topic: TopicView) -> bytes:
     return TopicZnode(
         partitions={number: each.replicas for number, each in partitions.items()},
         topic_id=None if is_derived(topic.topic_id) else topic.topic_id,
-        adding_replicas={number: each.adding_replicas for number, each in partitions.items() if each.adding_replicas},
-        removing_replicas={number: each.removing_replicas for number, each in partitions.items() if each.removing_replicas},
+        adding_replicas={
+            number: each.adding_replicas
+            for number, each in partitions.items()
+            if each.adding_replicas
+        },
+        removing_replicas={
+            number: each.removing_replicas
+            for number, each in partitions.items()
+            if each.removing_replicas
+        },
     ).build()
 
 
 def state_text(partition: PartitionRegistration, controller_epoch: int) -> bytes:
-    """Return leader and ISR of a partition. A KRaft controller uses the quorum epoch as controller epoch."""
+    """Return leader and ISR of a partition.
+
+    A KRaft controller uses the quorum epoch as controller epoch.
+    """
     return PartitionStateZnode(
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,
@@ -107,7 +133,10 @@ def quota_path(entity: QuotaEntity) -> str:
 def quota_text(entity: QuotaEntity, registries: Registries) -> bytes:
     """Return the quotas of an entity and, of a user alone, its credentials."""
     kinds = IP_QUOTAS if any(kind == IP for kind, _ in entity) else QUOTAS
-    found = {record.key: _quota(kinds[record.key], record.value) for record in registries.quotas.of_group(entity)}
+    found = {
+        record.key: _quota(kinds[record.key], record.value)
+        for record in registries.quotas.of_group(entity)
+    }
     names = dict(entity)
     if list(names) == [USER] and names[USER] is not None:
         mechanisms = {number: name for name, number in MECHANISMS.items()}
@@ -118,12 +147,21 @@ def quota_text(entity: QuotaEntity, registries: Registries) -> bytes:
 
 def scram_text(record: UserScramCredentialRecord) -> str:
     """Return a credential as a property of its user."""
-    return ScramText(salt=record.salt, stored_key=record.stored_key, server_key=record.server_key, iterations=record.iterations).build()
+    return ScramText(
+        salt=record.salt,
+        stored_key=record.stored_key,
+        server_key=record.server_key,
+        iterations=record.iterations,
+    ).build()
 
 
 def acl_resource(record: AccessControlEntryRecord) -> AclResource:
     """Return the resource of an ACL."""
-    return AclResourceType(record.resource_type), AclPatternType(record.pattern_type), record.resource_name
+    return (
+        AclResourceType(record.resource_type),
+        AclPatternType(record.pattern_type),
+        record.resource_name,
+    )
 
 
 def acl_rules(resource: AclResource, registries: Registries) -> list[AclRule]:
@@ -161,9 +199,15 @@ def token_text(record: DelegationTokenRecord) -> bytes:
 
 
 def producer_id_text(next_producer_id: int) -> bytes:
-    """Return the producer id block as written by a KRaft controller: the next block, without a broker."""
+    """Return the producer id block as written by a KRaft controller: the next block, without a
+    broker.
+    """
     block = ProducerIdBlock(first_producer_id=next_producer_id, size=BLOCK_SIZE)
-    return ProducerIdBlockZnode(broker_id=UNKNOWN_ID, first_producer_id=block.first_producer_id, last_producer_id=block.last_producer_id).build()
+    return ProducerIdBlockZnode(
+        broker_id=UNKNOWN_ID,
+        first_producer_id=block.first_producer_id,
+        last_producer_id=block.last_producer_id,
+    ).build()
 
 
 def _quota(kind: ConfigType, value: float) -> str:

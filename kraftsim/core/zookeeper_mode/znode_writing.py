@@ -1,9 +1,10 @@
 """Converts metadata changes to znode writes, in Kafka's order.
 
-`Touched` gets each record before it is replayed; afterwards `operations_of` returns the writes. `sync_operations` compares everything with
-ZooKeeper, as a KRaft controller does on taking over. An operation is atomic; a notification for the brokers
-follows once it has succeeded.
-Source: org.apache.kafka.metadata.migration.KRaftMigrationZkWriter, kafka.zk.migration.*, kafka.zk.AdminZkClient.
+`Touched` gets each record before it is replayed; afterwards `operations_of` returns the writes.
+`sync_operations` compares everything with ZooKeeper, as a KRaft controller does on taking over. An
+operation is atomic; a notification for the brokers follows once it has succeeded.
+Source: org.apache.kafka.metadata.migration.KRaftMigrationZkWriter, kafka.zk.migration.*,
+kafka.zk.AdminZkClient.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,13 @@ from protocol.metadata.m19_remove_access_control_entry import RemoveAccessContro
 from protocol.metadata.m22_remove_user_scram_credential import RemoveUserScramCredentialRecord
 from protocol.metadata.m26_remove_delegation_token import RemoveDelegationTokenRecord
 from protocol.schema import Message
-from protocol.zookeeper.kafka_access_znodes import TOKEN_CHANGE, acl_change_path, acl_path, build_acl_change, token_path
+from protocol.zookeeper.kafka_access_znodes import (
+    TOKEN_CHANGE,
+    acl_change_path,
+    acl_path,
+    build_acl_change,
+    token_path,
+)
 from protocol.zookeeper.kafka_znodes import (
     CONFIG,
     CONFIG_CHANGE,
@@ -81,7 +88,10 @@ class ZnodeWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZnodeOperation:
-    """Writes that belong together. `name` is Kafka's; `notification` notifies brokers afterwards, and is not awaited."""
+    """Writes that belong together.
+
+    `name` is Kafka's; `notification` notifies brokers afterwards, and is not awaited.
+    """
 
     name: str
     writes: tuple[ZnodeWrite, ...]
@@ -95,7 +105,9 @@ class Touched:
     deleted_topics: dict[str, bytes] = field(default_factory=dict)
     created_topics: dict[bytes, None] = field(default_factory=dict)
     reassigned_topics: dict[bytes, None] = field(default_factory=dict)
-    """Topics whose partitions have another assignment or directories, or which have more partitions."""
+    """Topics whose partitions have another assignment or directories, or which have more
+    partitions.
+    """
     new_partitions: dict[tuple[bytes, int], None] = field(default_factory=dict)
     partitions: dict[tuple[bytes, int], None] = field(default_factory=dict)
     configs: dict[tuple[int, str], None] = field(default_factory=dict)
@@ -116,7 +128,15 @@ class Touched:
                     self.reassigned_topics[record.topic_id] = None
                     self.new_partitions[record.topic_id, record.partition_id] = None
             case PartitionChangeRecord():
-                if any(each is not None for each in (record.replicas, record.adding_replicas, record.removing_replicas, record.directories)):
+                if any(
+                    each is not None
+                    for each in (
+                        record.replicas,
+                        record.adding_replicas,
+                        record.removing_replicas,
+                        record.directories,
+                    )
+                ):
                     self.reassigned_topics[record.topic_id] = None
                 self.partitions[record.topic_id, record.partition_id] = None
             case ConfigRecord():
@@ -150,11 +170,17 @@ class Touched:
             self.configs.pop((2, topic.name), None)
 
 
-def operations_of(touched: Touched, facts: MetadataFacts, controller_epoch: int) -> list[ZnodeOperation]:
+def operations_of(
+    touched: Touched, facts: MetadataFacts, controller_epoch: int
+) -> list[ZnodeOperation]:
     """Return the writes for all changes; `facts` are the state after them."""
     found = [topic_deleted(name) for name in touched.deleted_topics]
     found += _topic_operations(touched, facts, controller_epoch)
-    found += [each for resource in touched.configs if (each := config_changed(*resource, facts, drops_empty=True)) is not None]
+    found += [
+        each
+        for resource in touched.configs
+        if (each := config_changed(*resource, facts, drops_empty=True)) is not None
+    ]
     found += [quota_changed(entity, facts) for entity in sorted(touched.quotas, key=_users_last)]
     if touched.producer_ids:
         found.append(producer_ids_changed(facts))
@@ -163,8 +189,14 @@ def operations_of(touched: Touched, facts: MetadataFacts, controller_epoch: int)
     return found
 
 
-def _topic_operations(touched: Touched, facts: MetadataFacts, controller_epoch: int) -> Iterator[ZnodeOperation]:
-    keys = (*touched.created_topics, *touched.reassigned_topics, *(key[0] for key in (*touched.new_partitions, *touched.partitions)))
+def _topic_operations(
+    touched: Touched, facts: MetadataFacts, controller_epoch: int
+) -> Iterator[ZnodeOperation]:
+    keys = (
+        *touched.created_topics,
+        *touched.reassigned_topics,
+        *(key[0] for key in (*touched.new_partitions, *touched.partitions)),
+    )
     for topic_id in dict.fromkeys(keys):
         topic = facts.topic_by_id(topic_id)
         assert topic is not None, "deleted topics are not in this set"
@@ -175,9 +207,15 @@ def _topic_operations(touched: Touched, facts: MetadataFacts, controller_epoch: 
             yield topic_changed(topic)
         added = [number for of, number in touched.new_partitions if of == topic_id]
         if added:
-            writes = [write for number in added for write in partition_created(topic, number, controller_epoch)]
+            writes = [
+                write
+                for number in added
+                for write in partition_created(topic, number, controller_epoch)
+            ]
             yield ZnodeOperation(name="UpdatePartition", writes=tuple(writes))
-        changed = [number for of, number in touched.partitions if of == topic_id and number not in added]
+        changed = [
+            number for of, number in touched.partitions if of == topic_id and number not in added
+        ]
         if changed:
             yield partitions_changed(topic, changed, controller_epoch)
 
@@ -186,16 +224,27 @@ def topic_created(topic: TopicView, controller_epoch: int) -> ZnodeOperation:
     """Create a topic: assignment, an empty configuration, and the state of each partition."""
     made = [
         ZnodeWrite(kind=WriteKind.CREATE, path=topic_path(topic.name), data=topic_text(topic)),
-        ZnodeWrite(kind=WriteKind.CREATE, path=config_path("topics", topic.name), data=build_config({})),
+        ZnodeWrite(
+            kind=WriteKind.CREATE, path=config_path("topics", topic.name), data=build_config({})
+        ),
         ZnodeWrite(kind=WriteKind.CREATE, path=f"{topic_path(topic.name)}/partitions"),
-        *(write for number in sorted(topic.partitions) for write in partition_created(topic, number, controller_epoch)),
+        *(
+            write
+            for number in sorted(topic.partitions)
+            for write in partition_created(topic, number, controller_epoch)
+        ),
     ]
     return ZnodeOperation(name="CreateTopic", writes=tuple(made))
 
 
 def topic_changed(topic: TopicView) -> ZnodeOperation:
     """Write the assignment of a topic."""
-    return ZnodeOperation(name="UpdateTopic", writes=(ZnodeWrite(kind=WriteKind.SET, path=topic_path(topic.name), data=topic_text(topic)),))
+    return ZnodeOperation(
+        name="UpdateTopic",
+        writes=(
+            ZnodeWrite(kind=WriteKind.SET, path=topic_path(topic.name), data=topic_text(topic)),
+        ),
+    )
 
 
 def topic_deleted(name: str) -> ZnodeOperation:
@@ -207,26 +256,43 @@ def topic_deleted(name: str) -> ZnodeOperation:
     return ZnodeOperation(name="DeleteTopic", writes=writes)
 
 
-def partition_created(topic: TopicView, number: int, controller_epoch: int) -> tuple[ZnodeWrite, ZnodeWrite]:
+def partition_created(
+    topic: TopicView, number: int, controller_epoch: int
+) -> tuple[ZnodeWrite, ZnodeWrite]:
     """Create a partition of an existing topic."""
     state = state_path(topic.name, number)
     return (
         ZnodeWrite(kind=WriteKind.CREATE, path=state.removesuffix("/state")),
-        ZnodeWrite(kind=WriteKind.CREATE, path=state, data=state_text(topic.partitions[number], controller_epoch)),
+        ZnodeWrite(
+            kind=WriteKind.CREATE,
+            path=state,
+            data=state_text(topic.partitions[number], controller_epoch),
+        ),
     )
 
 
-def partitions_changed(topic: TopicView, numbers: Sequence[int], controller_epoch: int) -> ZnodeOperation:
+def partitions_changed(
+    topic: TopicView, numbers: Sequence[int], controller_epoch: int
+) -> ZnodeOperation:
     """Write the state of some partitions of a topic, unconditionally."""
     writes = (
-        ZnodeWrite(kind=WriteKind.SET, path=state_path(topic.name, number), data=state_text(topic.partitions[number], controller_epoch))
+        ZnodeWrite(
+            kind=WriteKind.SET,
+            path=state_path(topic.name, number),
+            data=state_text(topic.partitions[number], controller_epoch),
+        )
         for number in numbers
     )
     return ZnodeOperation(name="UpdatePartition", writes=tuple(writes))
 
 
-def config_changed(resource_type: int, name: str, facts: MetadataFacts, *, drops_empty: bool = False) -> ZnodeOperation | None:
-    """Write the configuration of a topic or broker; None for other resources. Without values its znode is deleted."""
+def config_changed(
+    resource_type: int, name: str, facts: MetadataFacts, *, drops_empty: bool = False
+) -> ZnodeOperation | None:
+    """Write the configuration of a topic or broker; None for other resources.
+
+    Without values its znode is deleted.
+    """
     entity = config_entity(resource_type, name)
     if entity is None:
         return None
@@ -234,22 +300,34 @@ def config_changed(resource_type: int, name: str, facts: MetadataFacts, *, drops
     path = f"{CONFIG}/{entity}"
     kind = "Topic" if entity.startswith("topics/") else "Broker"
     if not configs and drops_empty:
-        return ZnodeOperation(name="DeleteConfig", writes=(ZnodeWrite(kind=WriteKind.DROP, path=path),), notification=_config_change(entity))
+        return ZnodeOperation(
+            name="DeleteConfig",
+            writes=(ZnodeWrite(kind=WriteKind.DROP, path=path),),
+            notification=_config_change(entity),
+        )
     write = ZnodeWrite(kind=WriteKind.PUT, path=path, data=build_config(configs))
-    return ZnodeOperation(name=f"Update{kind}Config", writes=(write,), notification=_config_change(entity))
+    return ZnodeOperation(
+        name=f"Update{kind}Config", writes=(write,), notification=_config_change(entity)
+    )
 
 
 def quota_changed(entity: QuotaEntity, facts: MetadataFacts) -> ZnodeOperation:
     """Write the quotas and credentials of an entity."""
     place = quota_path(entity)
-    write = ZnodeWrite(kind=WriteKind.PUT, path=f"{CONFIG}/{place}", data=quota_text(entity, facts.registries))
-    return ZnodeOperation(name="UpdateClientQuota", writes=(write,), notification=_config_change(place))
+    write = ZnodeWrite(
+        kind=WriteKind.PUT, path=f"{CONFIG}/{place}", data=quota_text(entity, facts.registries)
+    )
+    return ZnodeOperation(
+        name="UpdateClientQuota", writes=(write,), notification=_config_change(place)
+    )
 
 
 def producer_ids_changed(facts: MetadataFacts) -> ZnodeOperation:
     """Write the next producer ids."""
     assert facts.next_producer_id is not None, "set by the record"
-    write = ZnodeWrite(kind=WriteKind.SET, path=PRODUCER_ID_BLOCK, data=producer_id_text(facts.next_producer_id))
+    write = ZnodeWrite(
+        kind=WriteKind.SET, path=PRODUCER_ID_BLOCK, data=producer_id_text(facts.next_producer_id)
+    )
     return ZnodeOperation(name="UpdateProducerId", writes=(write,))
 
 
@@ -259,26 +337,53 @@ def acls_changed(resource: AclResource, facts: MetadataFacts) -> ZnodeOperation:
     text = acl_text(resource, facts.registries)
     path = acl_path(kind, pattern, name)
     notification = ZnodeWrite(
-        kind=WriteKind.CREATE, path=acl_change_path(pattern), data=build_acl_change(*resource), mode=CreateMode.PERSISTENT_SEQUENTIAL
+        kind=WriteKind.CREATE,
+        path=acl_change_path(pattern),
+        data=build_acl_change(*resource),
+        mode=CreateMode.PERSISTENT_SEQUENTIAL,
     )
     if text is None:
-        return ZnodeOperation(name="DeleteAcl", writes=(ZnodeWrite(kind=WriteKind.DROP, path=path),), notification=notification)
-    return ZnodeOperation(name="UpdateAcl", writes=(ZnodeWrite(kind=WriteKind.PUT, path=path, data=text),), notification=notification)
+        return ZnodeOperation(
+            name="DeleteAcl",
+            writes=(ZnodeWrite(kind=WriteKind.DROP, path=path),),
+            notification=notification,
+        )
+    return ZnodeOperation(
+        name="UpdateAcl",
+        writes=(ZnodeWrite(kind=WriteKind.PUT, path=path, data=text),),
+        notification=notification,
+    )
 
 
 def token_changed(token_id: str, facts: MetadataFacts, *, notifies: bool = False) -> ZnodeOperation:
     """Write a token. A KRaft controller does not notify brokers of it."""
     record = facts.registries.delegation_tokens.get(token_id)
-    notification = ZnodeWrite(kind=WriteKind.CREATE, path=TOKEN_CHANGE, data=token_id.encode(), mode=CreateMode.PERSISTENT_SEQUENTIAL)
+    notification = ZnodeWrite(
+        kind=WriteKind.CREATE,
+        path=TOKEN_CHANGE,
+        data=token_id.encode(),
+        mode=CreateMode.PERSISTENT_SEQUENTIAL,
+    )
     if record is None:
         writes = (ZnodeWrite(kind=WriteKind.DROP, path=token_path(token_id)),)
-        return ZnodeOperation(name="DeleteDelegationToken", writes=writes, notification=notification if notifies else None)
+        return ZnodeOperation(
+            name="DeleteDelegationToken",
+            writes=writes,
+            notification=notification if notifies else None,
+        )
     put = (ZnodeWrite(kind=WriteKind.PUT, path=token_path(token_id), data=token_text(record)),)
-    return ZnodeOperation(name="UpdateDelegationToken", writes=put, notification=notification if notifies else None)
+    return ZnodeOperation(
+        name="UpdateDelegationToken", writes=put, notification=notification if notifies else None
+    )
 
 
 def _config_change(entity: str) -> ZnodeWrite:
-    return ZnodeWrite(kind=WriteKind.CREATE, path=CONFIG_CHANGE, data=build_config_change(entity), mode=CreateMode.PERSISTENT_SEQUENTIAL)
+    return ZnodeWrite(
+        kind=WriteKind.CREATE,
+        path=CONFIG_CHANGE,
+        data=build_config_change(entity),
+        mode=CreateMode.PERSISTENT_SEQUENTIAL,
+    )
 
 
 def _users_last(entity: QuotaEntity) -> int:

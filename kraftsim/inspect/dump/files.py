@@ -9,7 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kraftsim.inspect.dump.indexes import Scrutiny, offset_index_rows, time_index_rows, transaction_index_rows
+from kraftsim.inspect.dump.indexes import (
+    Scrutiny,
+    offset_index_rows,
+    time_index_rows,
+    transaction_index_rows,
+)
 from kraftsim.inspect.dump.payloads import TOPICS, Decoder
 from kraftsim.inspect.dump.rows import Row, wrong
 from kraftsim.inspect.dump.segments import SegmentSettings, segment_rows
@@ -39,7 +44,12 @@ class DumpSettings:
 
 def is_known(file: Path) -> bool:
     """Return whether a file is one of those that can be dumped."""
-    return file.name in READERS or file.name == BOOTSTRAP_CHECKPOINT or parse_segment_file_name(file.name) is not None or _is_snapshot(file)
+    return (
+        file.name in READERS
+        or file.name == BOOTSTRAP_CHECKPOINT
+        or parse_segment_file_name(file.name) is not None
+        or _is_snapshot(file)
+    )
 
 
 def files_below(place: Path) -> list[Path]:
@@ -88,18 +98,29 @@ def _beside_segment(file: Path, suffix: str, base_offset: int, scrutiny: Scrutin
     else:
         with mapped(file.with_suffix(LOG)) as log:
             if log is None and scrutiny is not Scrutiny.SANITY:
-                yield wrong(f"{file.with_suffix(LOG)} is not there: the index cannot be held against it")
+                yield wrong(
+                    f"{file.with_suffix(LOG)} is not there: the index cannot be held against it"
+                )
             if suffix == OFFSET_INDEX:
                 yield from offset_index_rows(file, base_offset, index, log, scrutiny)
             else:
                 assert suffix == TIME_INDEX, f"{suffix} belongs to a segment"
                 offsets = file.with_suffix(OFFSET_INDEX)
-                yield from time_index_rows(file, base_offset, index, offsets.read_bytes() if offsets.exists() else None, log, scrutiny)
+                yield from time_index_rows(
+                    file,
+                    base_offset,
+                    index,
+                    offsets.read_bytes() if offsets.exists() else None,
+                    log,
+                    scrutiny,
+                )
 
 
 @contextmanager
 def mapped(file: Path) -> Iterator[Bytes | None]:
-    """Map a file into memory, so that a large segment is read on demand; None if it does not exist."""
+    """Map a file into memory, so that a large segment is read on demand; None if it does not
+    exist.
+    """
     try:
         opened = open(file, "rb")  # noqa: SIM115
     except FileNotFoundError:
@@ -109,7 +130,10 @@ def mapped(file: Path) -> Iterator[Bytes | None]:
         if file.stat().st_size == 0:
             yield b""
             return
-        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
+        with (
+            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
+            memoryview(content) as view,
+        ):
             yield view
 
 

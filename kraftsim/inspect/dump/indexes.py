@@ -1,6 +1,7 @@
 """Offset, time and transaction indexes, checked against their segment.
 
-Source: kafka.tools.DumpLogSegments (dumpIndex, dumpTimeIndex, dumpTxnIndex), OffsetIndex, TimeIndex (sanityCheck).
+Source: kafka.tools.DumpLogSegments (dumpIndex, dumpTimeIndex, dumpTxnIndex), OffsetIndex, TimeIndex
+(sanityCheck).
 """
 
 from collections.abc import Iterator
@@ -21,14 +22,18 @@ TRANSACTION_INDEX_VERSION: Final = 0
 
 
 class Scrutiny(Enum):
-    """What is done with an index: print its content, only check it against the log, or only the sanity check that a broker makes at startup."""
+    """What is done with an index: print its content, only check it against the log, or only the
+    sanity check that a broker makes at startup.
+    """
 
     SHOW = "show"
     VERIFY = "verify"
     SANITY = "sanity"
 
 
-def offset_index_rows(path: Path, base_offset: int, index: bytes, log: Bytes | None, scrutiny: Scrutiny) -> Iterator[Row]:
+def offset_index_rows(
+    path: Path, base_offset: int, index: bytes, log: Bytes | None, scrutiny: Scrutiny
+) -> Iterator[Row]:
     """Yield the entries, and those that contradict the log. A missing log is not checked."""
     entries = offset_entries(base_offset, index)
     if not entries:
@@ -51,14 +56,30 @@ def offset_index_rows(path: Path, base_offset: int, index: bytes, log: Bytes | N
         yield Row("heading", f"Mismatches in :{path.absolute()}", {}, Severity.WRONG)
     for index_offset, log_offset in reversed(mismatches):
         said = "none" if log_offset is None else str(log_offset)
-        yield wrong(f"  Index offset: {index_offset}, log offset: {said}", indexOffset=index_offset, logOffset=log_offset)
+        yield wrong(
+            f"  Index offset: {index_offset}, log offset: {said}",
+            indexOffset=index_offset,
+            logOffset=log_offset,
+        )
 
 
-def time_index_rows(path: Path, base_offset: int, index: bytes, offset_index: bytes | None, log: Bytes | None, scrutiny: Scrutiny) -> Iterator[Row]:
+def time_index_rows(
+    path: Path,
+    base_offset: int,
+    index: bytes,
+    offset_index: bytes | None,
+    log: Bytes | None,
+    scrutiny: Scrutiny,
+) -> Iterator[Row]:
     """Yield the entries, and those that contradict the log."""
-    entries = [TimeEntry(timestamp, base_offset + relative) for timestamp, relative in TIME_ENTRY.iter_unpack(_whole(index, TIME_ENTRY.size))]
+    entries = [
+        TimeEntry(timestamp, base_offset + relative)
+        for timestamp, relative in TIME_ENTRY.iter_unpack(_whole(index, TIME_ENTRY.size))
+    ]
     if scrutiny is Scrutiny.SANITY:
-        is_sane = len(index) % TIME_ENTRY.size == 0 and (not entries or entries[-1].offset >= base_offset)
+        is_sane = len(index) % TIME_ENTRY.size == 0 and (
+            not entries or entries[-1].offset >= base_offset
+        )
         yield _sanity(path, is_sane, entries[-1].offset if entries else base_offset, base_offset)
         return
     positions = list(_written(offset_entries(base_offset, offset_index or b""), base_offset))
@@ -68,7 +89,9 @@ def time_index_rows(path: Path, base_offset: int, index: bytes, offset_index: by
         if entry.offset == base_offset and number > 0:
             break
         if log is not None:
-            start = max((each.position for each in positions if each.offset <= entry.offset), default=0)
+            start = max(
+                (each.position for each in positions if each.offset <= entry.offset), default=0
+            )
             findings.compare(entry, log, start, before)
         if scrutiny is Scrutiny.SHOW:
             fields: dict[str, Json] = {"timestamp": entry.timestamp, "offset": entry.offset}
@@ -95,7 +118,10 @@ def transaction_index_rows(index: bytes) -> Iterator[Row]:
 
 def offset_entries(base_offset: int, index: bytes) -> list[OffsetEntry]:
     """Return all complete entries, including the zeros of a preallocated index."""
-    return [OffsetEntry(base_offset + relative, position) for relative, position in OFFSET_ENTRY.iter_unpack(_whole(index, OFFSET_ENTRY.size))]
+    return [
+        OffsetEntry(base_offset + relative, position)
+        for relative, position in OFFSET_ENTRY.iter_unpack(_whole(index, OFFSET_ENTRY.size))
+    ]
 
 
 class _TimeFindings:
@@ -125,17 +151,44 @@ class _TimeFindings:
     def rows(self) -> Iterator[Row]:
         """Yield the findings in the order of Kafka's tool."""
         if self._mismatches:
-            yield Row("heading", f"Found timestamp mismatch in :{self._path.absolute()}", {}, Severity.WRONG)
+            yield Row(
+                "heading",
+                f"Found timestamp mismatch in :{self._path.absolute()}",
+                {},
+                Severity.WRONG,
+            )
         for indexed, logged in self._mismatches:
-            yield wrong(f"  Index timestamp: {indexed}, log timestamp: {logged}", indexTimestamp=indexed, logTimestamp=logged)
+            yield wrong(
+                f"  Index timestamp: {indexed}, log timestamp: {logged}",
+                indexTimestamp=indexed,
+                logTimestamp=logged,
+            )
         if self._unordered:
-            yield Row("heading", f"Found out of order timestamp in :{self._path.absolute()}", {}, Severity.WRONG)
+            yield Row(
+                "heading",
+                f"Found out of order timestamp in :{self._path.absolute()}",
+                {},
+                Severity.WRONG,
+            )
         for indexed, before in self._unordered:
-            yield wrong(f"  Index timestamp: {indexed}, Previously indexed timestamp: {before}", indexTimestamp=indexed, previousTimestamp=before)
+            yield wrong(
+                f"  Index timestamp: {indexed}, Previously indexed timestamp: {before}",
+                indexTimestamp=indexed,
+                previousTimestamp=before,
+            )
         if self._not_found:
-            yield Row("heading", "The following indexed offsets are not found in the log.", {}, Severity.WRONG)
+            yield Row(
+                "heading",
+                "The following indexed offsets are not found in the log.",
+                {},
+                Severity.WRONG,
+            )
         for indexed, found in self._not_found:
-            yield wrong(f"Indexed offset: {indexed}, found log offset: {found}", indexOffset=indexed, logOffset=found)
+            yield wrong(
+                f"Indexed offset: {indexed}, found log offset: {found}",
+                indexOffset=indexed,
+                logOffset=found,
+            )
 
 
 def _written(entries: list[OffsetEntry], base_offset: int) -> Iterator[OffsetEntry]:
@@ -149,7 +202,11 @@ def _written(entries: list[OffsetEntry], base_offset: int) -> Iterator[OffsetEnt
 def _sanity(path: Path, is_sane: bool, last_offset: int, base_offset: int) -> Row:
     if is_sane:
         return Row("sanity", f"{path} passed sanity check.", {"isSane": True})
-    return wrong(f"{path} is corrupt: its size is odd, or its last offset {last_offset} is below the base offset {base_offset}", isSane=False)
+    return wrong(
+        f"{path} is corrupt: its size is odd, or its last offset {last_offset} is below the base "
+        f"offset {base_offset}",
+        isSane=False,
+    )
 
 
 def _whole(index: bytes, entry_bytes: int) -> bytes:

@@ -1,4 +1,5 @@
-"""JSON text as Jackson writes it: no spaces, non-ASCII letters unescaped, doubles in Java's notation.
+"""JSON text as Jackson writes it: no spaces, non-ASCII letters unescaped, doubles in Java's
+notation.
 
 Source: com.fasterxml.jackson.databind.JsonNode.toString, java.lang.Double.toString.
 """
@@ -16,7 +17,13 @@ def json_text(value: Json) -> str:
     """Return the text of a JSON value."""
     match value:
         case dict():
-            return "{" + ",".join(f"{_TEXT.encode(name)}:{json_text(each)}" for name, each in value.items()) + "}"
+            return (
+                "{"
+                + ",".join(
+                    f"{_TEXT.encode(name)}:{json_text(each)}" for name, each in value.items()
+                )
+                + "}"
+            )
         case list():
             return "[" + ",".join(map(json_text, value)) + "]"
         case float():
@@ -27,7 +34,12 @@ def json_text(value: Json) -> str:
 
 def java_double(value: float) -> str:
     """Return a double as Java prints it: 1.0E7 instead of 10000000.0."""
-    if value == 0 or FIRST_EXPONENT <= abs(value) < LAST_PLAIN or value != value or value in (float("inf"), float("-inf")):
+    if (
+        value == 0
+        or FIRST_EXPONENT <= abs(value) < LAST_PLAIN
+        or value != value
+        or value in (float("inf"), float("-inf"))
+    ):
         return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(repr(value), repr(value))
     digits, _, exponent = f"{value!r}".partition("e")
     if not exponent:

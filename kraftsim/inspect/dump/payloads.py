@@ -12,7 +12,12 @@ from typing import Final, NamedTuple
 from kraftsim.inspect.dump.jackson import json_text
 from kraftsim.inspect.json_lines import Json
 from kraftsim.inspect.text import printable
-from protocol.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription, parse_assignment, parse_subscription
+from protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    parse_assignment,
+    parse_subscription,
+)
 from protocol.coordinator.registry import CoordinatorTopic, parse_record, value_version
 from protocol.declaration import snake_case
 from protocol.malformed import MalformedMessage
@@ -24,12 +29,24 @@ from protocol.version_prefixed import prefixed_version
 
 CONSUMER: Final = "consumer"
 DELETED: Final = "<DELETE>"
-TRANSACTION_STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
+TRANSACTION_STATES: Final = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
 CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class Payload(NamedTuple):
-    """Key and value of a record, as text and as JSON; None is not printed. `is_wrong`: they could not be decoded."""
+    """Key and value of a record, as text and as JSON; None is not printed.
+
+    `is_wrong`: they could not be decoded.
+    """
 
     key: str | None
     payload: str | None
@@ -63,7 +80,9 @@ TOPICS: Final[Mapping[str, Decoder]] = {
 
 
 def decode_text(offset: int, key: bytes | None, value: bytes | None) -> Payload:
-    """Show bytes as text; control characters are escaped, so that no record can control a terminal."""
+    """Show bytes as text; control characters are escaped, so that no record can control a
+    terminal.
+    """
     shown_key, shown_value = (None if each is None else _safe(each) for each in (key, value))
     return Payload(shown_key, shown_value, json_of_bytes(key), json_of_bytes(value))
 
@@ -79,7 +98,9 @@ def decode_cluster_metadata(offset: int, key: bytes | None, value: bytes | None)
 
 
 def decode_remote_log_metadata(offset: int, key: bytes | None, value: bytes | None) -> Payload:
-    """Decode a record of `__remote_log_metadata`, as JSON: Kafka's tool prints the Java class's toString."""
+    """Decode a record of `__remote_log_metadata`, as JSON: Kafka's tool prints the Java class's
+    toString.
+    """
     try:
         record = remote_log.parse_record(value or b"")
         shown = _typed(record, remote_log.record_version(value or b""))
@@ -111,7 +132,12 @@ def decode_transaction_log(offset: int, key: bytes | None, value: bytes | None) 
     text = f"transaction_metadata::transactionalId={record_key.transactional_id}"
     if record is None:
         return Payload(text, DELETED, shown_key, None)
-    return Payload(text, _transaction_text(record), shown_key, message_to_json(record, value_version(value or b"")))
+    return Payload(
+        text,
+        _transaction_text(record),
+        shown_key,
+        message_to_json(record, value_version(value or b"")),
+    )
 
 
 DECODERS: Final[Mapping[Decoder, Decode]] = {
@@ -129,9 +155,13 @@ def _typed(record: Message, version: int) -> dict[str, Json]:
     return {"type": name, "version": version, "data": message_to_json(record, version)}
 
 
-def _coordinated(topic: CoordinatorTopic, offset: int, key: bytes | None, value: bytes | None) -> Payload:
+def _coordinated(
+    topic: CoordinatorTopic, offset: int, key: bytes | None, value: bytes | None
+) -> Payload:
     if key is None:
-        return Payload(f"Error at offset {offset}, skipping. a record without a key", None, is_wrong=True)
+        return Payload(
+            f"Error at offset {offset}, skipping. a record without a key", None, is_wrong=True
+        )
     try:
         found = parse_record(topic, key, value)
         record_type = prefixed_version(key)
@@ -145,7 +175,10 @@ def _coordinated(topic: CoordinatorTopic, offset: int, key: bytes | None, value:
         data = message_to_json(record, version)
     except MalformedMessage as malformed:
         return Payload(f"Error at offset {offset}, skipping. {malformed}", None, is_wrong=True)
-    if declaration_of(type(record)).name == "GroupMetadataValue" and record.protocol_type == CONSUMER:
+    if (
+        declaration_of(type(record)).name == "GroupMetadataValue"
+        and record.protocol_type == CONSUMER
+    ):
         _open_members(record.members, data)
     shown: Json = {"version": str(version), "data": data}
     return Payload(json_text(shown_key), json_text(shown), shown_key, shown)
@@ -172,15 +205,23 @@ def _open_members(members: list[Message], data: dict[str, Json]) -> None:
 def _transaction_text(record: Message) -> str:
     state = record.transaction_status
     name = TRANSACTION_STATES[state] if 0 <= state < len(TRANSACTION_STATES) else f"unknown {state}"
-    partitions = [f"{each.topic}-{partition}" for each in record.transaction_partitions or () for partition in each.partition_ids]
+    partitions = [
+        f"{each.topic}-{partition}"
+        for each in record.transaction_partitions or ()
+        for partition in each.partition_ids
+    ]
     return (
-        f"producerId:{record.producer_id},producerEpoch:{record.producer_epoch},state={name},partitions=[{','.join(partitions)}],"
-        f"txnLastUpdateTimestamp={record.transaction_last_update_timestamp_ms},txnTimeoutMs={record.transaction_timeout_ms}"
+        f"producerId:{record.producer_id},producerEpoch:{record.producer_epoch},state={name},"
+        f"partitions=[{','.join(partitions)}],txnLastUpdateTimestamp="
+        f"{record.transaction_last_update_timestamp_ms},txnTimeoutMs="
+        f"{record.transaction_timeout_ms}"
     )
 
 
 def _safe(content: bytes) -> str:
-    return CONTROL_CHARACTER.sub(lambda found: found[0].encode("unicode_escape").decode(), content.decode(errors="replace"))
+    return CONTROL_CHARACTER.sub(
+        lambda found: found[0].encode("unicode_escape").decode(), content.decode(errors="replace")
+    )
 
 
 def json_of_bytes(content: bytes | None) -> Json:

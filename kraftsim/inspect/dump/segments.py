@@ -12,17 +12,31 @@ from kraftsim.inspect.dump.jackson import json_text
 from kraftsim.inspect.dump.payloads import DECODERS, Decoder, json_of_bytes
 from kraftsim.inspect.dump.rows import Row, Severity, java_text, words_of, wrong
 from kraftsim.inspect.json_lines import Json
-from protocol.batches import LENGTH_OVERHEAD_BYTES, NO_SEQUENCE, SEQUENCES, RecordBatch, TimestampType
+from protocol.batches import (
+    LENGTH_OVERHEAD_BYTES,
+    NO_SEQUENCE,
+    SEQUENCES,
+    RecordBatch,
+    TimestampType,
+)
 from protocol.compression import Bytes
 from protocol.control_records import ControlType, control_type, parse_control_record
-from protocol.disk.file_names import BOOTSTRAP_CHECKPOINT, parse_metadata_snapshot_name, parse_segment_file_name
+from protocol.disk.file_names import (
+    BOOTSTRAP_CHECKPOINT,
+    parse_metadata_snapshot_name,
+    parse_segment_file_name,
+)
 from protocol.malformed import MalformedMessage
 from protocol.malformed_batches import TornBatch
 from protocol.message_json import message_to_json
 from protocol.message_sets import AnyBatch, OldMessage, open_batch
 from protocol.records import Record
 
-TIMESTAMP_TYPES: Final = {None: "NoTimestampType", TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
+TIMESTAMP_TYPES: Final = {
+    None: "NoTimestampType",
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+}
 SHOWN_CONTROLS: Final = {
     ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
     ControlType.SNAPSHOT_FOOTER: "SnapshotFooter",
@@ -57,12 +71,18 @@ def _heading(name: str) -> Iterator[Row]:
     segment = parse_segment_file_name(name)
     snapshot = parse_metadata_snapshot_name(name)
     if segment is not None:
-        yield Row("segment", f"Log starting offset: {segment.offset}", {"startingOffset": segment.offset})
+        yield Row(
+            "segment", f"Log starting offset: {segment.offset}", {"startingOffset": segment.offset}
+        )
     elif name == BOOTSTRAP_CHECKPOINT:
         yield Row("snapshot", "KRaft bootstrap snapshot", {"bootstrap": True})
     elif snapshot is not None:
         fields: dict[str, Json] = {"endOffset": snapshot.end_offset, "epoch": snapshot.leader_epoch}
-        yield Row("snapshot", f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.leader_epoch}", fields)
+        yield Row(
+            "snapshot",
+            f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.leader_epoch}",
+            fields,
+        )
 
 
 def _batch_rows(path: Path, content: memoryview, settings: SegmentSettings) -> Iterator[Row]:
@@ -77,16 +97,25 @@ def _batch_rows(path: Path, content: memoryview, settings: SegmentSettings) -> I
             left = len(content) - position
             if settings.max_bytes is None:
                 yield Row(
-                    "tail", f"Found {left} invalid bytes at the end of {name}", {"invalidBytes": left, "position": position}, Severity.ENDS_EARLY
+                    "tail",
+                    f"Found {left} invalid bytes at the end of {name}",
+                    {"invalidBytes": left, "position": position},
+                    Severity.ENDS_EARLY,
                 )
             break
         except MalformedMessage as malformed:
-            yield wrong(f"Corrupt batch at position {position} of {name}: {malformed.reason}", position=position)
+            yield wrong(
+                f"Corrupt batch at position {position} of {name}: {malformed.reason}",
+                position=position,
+            )
             following = _behind(content, position)
             if following is None:
                 left = len(content) - position
                 yield Row(
-                    "tail", f"Found {left} invalid bytes at the end of {name}", {"invalidBytes": left, "position": position}, Severity.ENDS_EARLY
+                    "tail",
+                    f"Found {left} invalid bytes at the end of {name}",
+                    {"invalidBytes": left, "position": position},
+                    Severity.ENDS_EARLY,
                 )
                 break
             position = following
@@ -103,11 +132,18 @@ def _batch_rows(path: Path, content: memoryview, settings: SegmentSettings) -> I
     if jumps:
         yield Row("heading", f"Non-consecutive offsets in {path.absolute()}", {}, Severity.NOTICE)
     for before, after in jumps:
-        yield Row("jump", f"  {before} is followed by {after}", {"offset": before, "followedBy": after}, Severity.NOTICE)
+        yield Row(
+            "jump",
+            f"  {before} is followed by {after}",
+            {"offset": before, "followedBy": after},
+            Severity.NOTICE,
+        )
 
 
 def _batch_row(batch: AnyBatch, name: str) -> Iterator[Row]:
-    fields: dict[str, Json] = _fields_of(batch) if isinstance(batch, RecordBatch) else {"offset": batch.last_offset}
+    fields: dict[str, Json] = (
+        _fields_of(batch) if isinstance(batch, RecordBatch) else {"offset": batch.last_offset}
+    )
     is_valid = batch.crc_is_valid()
     tail: dict[str, Json] = {
         "position": batch.position,
@@ -119,11 +155,19 @@ def _batch_row(batch: AnyBatch, name: str) -> Iterator[Row]:
         "isvalid": is_valid,
     }
     horizon = batch.delete_horizon_ms if isinstance(batch, RecordBatch) else None
-    shown = {**fields, "deleteHorizonMs": optional_long(horizon)} if isinstance(batch, RecordBatch) else fields
+    shown = (
+        {**fields, "deleteHorizonMs": optional_long(horizon)}
+        if isinstance(batch, RecordBatch)
+        else fields
+    )
     as_json = {**fields, "deleteHorizonMs": horizon} if isinstance(batch, RecordBatch) else fields
     yield Row("batch", words_of({**shown, **tail}), {**as_json, **tail})
     if not is_valid:
-        yield wrong(f"The checksum of the batch at position {batch.position} of {name} does not fit its bytes", position=batch.position)
+        yield wrong(
+            f"The checksum of the batch at position {batch.position} of {name} does not fit its "
+            "bytes",
+            position=batch.position,
+        )
 
 
 def _fields_of(batch: RecordBatch) -> dict[str, Json]:
@@ -153,7 +197,9 @@ def _codec_name(batch: AnyBatch) -> str:
         return f"unknown({batch.attributes & 7})"
 
 
-def _record_rows(batch: AnyBatch, name: str, settings: SegmentSettings) -> Iterator[tuple[Row, int | None]]:
+def _record_rows(
+    batch: AnyBatch, name: str, settings: SegmentSettings
+) -> Iterator[tuple[Row, int | None]]:
     """Yield a row per record with its offset, and one without for an error."""
     try:
         checks = _inner_checks(batch) if isinstance(batch, OldMessage) else None
@@ -161,7 +207,14 @@ def _record_rows(batch: AnyBatch, name: str, settings: SegmentSettings) -> Itera
             check = next(checks) if checks is not None else ""
             yield _record_row(batch, record, check, settings), record.offset
     except MalformedMessage as malformed:
-        yield wrong(f"Corrupt records in the batch at position {batch.position} of {name}: {malformed.reason}", position=batch.position), None
+        yield (
+            wrong(
+                f"Corrupt records in the batch at position {batch.position} of {name}: "
+                f"{malformed.reason}",
+                position=batch.position,
+            ),
+            None,
+        )
 
 
 def _inner_checks(batch: OldMessage) -> Iterator[str]:
@@ -174,7 +227,9 @@ def _record_row(batch: AnyBatch, record: Record, check: str, settings: SegmentSe
     fields = _record_fields(batch, record)
     text = f"| {words_of(fields)}{check}" if settings.with_record_metadata else ""
     if record.headers:
-        fields["headers"] = [{"key": key, "value": json_of_bytes(value)} for key, value in record.headers]
+        fields["headers"] = [
+            {"key": key, "value": json_of_bytes(value)} for key, value in record.headers
+        ]
     if isinstance(batch, RecordBatch) and batch.is_control:
         mark, content = _control(record)
         return Row("record", text + mark if text else "", {**fields, **content})
@@ -186,7 +241,9 @@ def _record_row(batch: AnyBatch, record: Record, check: str, settings: SegmentSe
     if payload.payload is not None:
         text += f" payload: {payload.payload}"
     if payload.is_wrong:
-        return Row("record", text, {**fields, "reason": payload.key or payload.payload}, Severity.WRONG)
+        return Row(
+            "record", text, {**fields, "reason": payload.key or payload.payload}, Severity.WRONG
+        )
     return Row("record", text, {**fields, "key": payload.key_json, "payload": payload.payload_json})
 
 
@@ -199,7 +256,11 @@ def _record_fields(batch: AnyBatch, record: Record) -> dict[str, Json]:
     }
     if isinstance(batch, RecordBatch):
         has_sequence = batch.base_sequence != NO_SEQUENCE
-        fields["sequence"] = (batch.base_sequence + record.offset - batch.base_offset) % SEQUENCES if has_sequence else NO_SEQUENCE
+        fields["sequence"] = (
+            (batch.base_sequence + record.offset - batch.base_offset) % SEQUENCES
+            if has_sequence
+            else NO_SEQUENCE
+        )
         fields["headerKeys"] = [key for key, _ in record.headers]
     return fields
 

@@ -1,6 +1,8 @@
-"""The small files of a log directory, one line per entry; of these DumpLogSegments reads only producer snapshots.
+"""The small files of a log directory, one line per entry; of these DumpLogSegments reads only
+producer snapshots.
 
-Source: kafka.tools.DumpLogSegments (dumpProducerIdSnapshot), ProducerStateManager, CheckpointFile, PartitionMetadataFile, MetaProperties.
+Source: kafka.tools.DumpLogSegments (dumpProducerIdSnapshot), ProducerStateManager, CheckpointFile,
+PartitionMetadataFile, MetaProperties.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +18,11 @@ from protocol.disk.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
 from protocol.disk.meta_properties import ZOOKEEPER_VERSION, parse_meta_properties
 from protocol.disk.offset_checkpoint import parse_offset_checkpoint
 from protocol.disk.partition_metadata import parse_partition_metadata
-from protocol.disk.producer_snapshot import NO_TRANSACTION, ProducerSnapshotEntry, parse_producer_snapshot
+from protocol.disk.producer_snapshot import (
+    NO_TRANSACTION,
+    ProducerSnapshotEntry,
+    parse_producer_snapshot,
+)
 from protocol.disk.quorum_state import parse_quorum_state
 from protocol.malformed import MalformedMessage
 from protocol.uuids import uuid_text
@@ -29,7 +35,10 @@ def producer_snapshot_rows(content: bytes) -> Iterator[Row]:
     for entry in parse_producer_snapshot(content):
         fields = _producer_fields(entry)
         first = entry.current_transaction_first_offset
-        shown = {**fields, "currentTxnFirstOffset": optional_long(None if first == NO_TRANSACTION else first)}
+        shown = {
+            **fields,
+            "currentTxnFirstOffset": optional_long(None if first == NO_TRANSACTION else first),
+        }
         yield Row("producer", words_of(shown) + ("" if entry.last_offset >= 0 else " "), fields)
 
 
@@ -55,7 +64,9 @@ def _producer_fields(entry: ProducerSnapshotEntry) -> dict[str, Json]:
 
 def _leader_epochs(content: bytes) -> Iterator[Row]:
     for start in parse_leader_epoch_checkpoint(content):
-        yield _row("leaderEpoch", {"leaderEpoch": start.leader_epoch, "startOffset": start.start_offset})
+        yield _row(
+            "leaderEpoch", {"leaderEpoch": start.leader_epoch, "startOffset": start.start_offset}
+        )
 
 
 def _offsets(content: bytes) -> Iterator[Row]:
@@ -64,7 +75,9 @@ def _offsets(content: bytes) -> Iterator[Row]:
 
 
 def _partition_metadata(content: bytes) -> Iterator[Row]:
-    yield _row("partitionMetadata", {"version": 0, "topicId": uuid_text(parse_partition_metadata(content))})
+    yield _row(
+        "partitionMetadata", {"version": 0, "topicId": uuid_text(parse_partition_metadata(content))}
+    )
 
 
 def _meta_properties(content: bytes) -> Iterator[Row]:

@@ -1,1 +1,4 @@
-"""The broker: hosts partition replicas, serves clients, follows the metadata log.   Source: kafka.server.BrokerServer."""
+"""The broker: hosts partition replicas, serves clients, follows the metadata log.
+
+Source: kafka.server.BrokerServer.
+"""

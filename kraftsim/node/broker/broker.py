@@ -31,7 +31,7 @@ from kraftsim.node.broker.tiered_storage.tiered_storage import TieredStorage
 from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.broker.transactions.transaction_coordinator import TransactionCoordinator
 from kraftsim.node.call import Handler
-from kraftsim.node.config import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PRODUCE, NodeConfig
+from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.endpoints import Endpoint
@@ -43,6 +43,7 @@ from kraftsim.node.purgatory import Purgatory
 from kraftsim.node.security.acl_requests import parsing_rules
 from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
+from kraftsim.node.variant_names import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PRODUCE
 from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
 from kraftsim.node.zookeeper_mode.migrating_mode import MigratingMode
 from kraftsim.producer_ids.broker import BlockChannel, ChannelContext, ProducerIds, block_channel
@@ -73,19 +74,31 @@ class Broker:
         """Set once startup has either completed or failed."""
         self.shell = NodeShell(world, config, self._on_death)
         self.fetches: Purgatory[PartitionKey] = Purgatory()
-        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, world.random("fetch sessions"))
+        self.fetch_sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, world.random("fetch sessions")
+        )
         self.deletions: Purgatory[PartitionKey] = Purgatory()
         """DeleteRecords requests that wait for the followers to advance their log start offset."""
         self.produces: Purgatory[PartitionKey] = Purgatory()
-        """Produce requests with acks=all that wait until the in-sync replicas have replicated their records."""
+        """Produce requests with acks=all that wait until the in-sync replicas have replicated their
+        records.
+        """
         self.incarnation_id = random_uuid(world, "incarnation id")
         self.source: MetadataSource = self._make_source()
         self.features = self.source.features
         self._make_partitions()
         self._make_coordinators()
         self.quotas = ClientQuotas(config, world.clock)
-        self._handlers: tuple[Handler[Broker], ...] = tuple(map(throttled, parsing_rules(guarded(self.shell, self.source.guards, broker_handlers()))))
-        self.offer = ApiOffer(self.source.apis, [handler.key for handler in self._handlers], self.source.supported_features)
+        self._handlers: tuple[Handler[Broker], ...] = tuple(
+            map(
+                throttled, parsing_rules(guarded(self.shell, self.source.guards, broker_handlers()))
+            )
+        )
+        self.offer = ApiOffer(
+            self.source.apis,
+            [handler.key for handler in self._handlers],
+            self.source.supported_features,
+        )
         self.offer.is_migration_ready = config.is_migrating
         if config.producer_state == ANNOUNCED_WINDOW and config.window_carrier != BY_PRODUCE:
             window = config.max_in_flight_sequence_number_per_connection
@@ -98,7 +111,9 @@ class Broker:
         return MigratingMode(self) if self.config.is_migrating else ZookeeperMode(self)
 
     def _make_partitions(self) -> None:
-        """Create the components around partitions: logs, replication, and their channels to the controller."""
+        """Create the components around partitions: logs, replication, and their channels to the
+        controller.
+        """
         self._channels: list[ControllerChannel] = []
         self._forwarded = self._new_channel("forwarding")
         self._alterations = self._new_channel("alter-partition")
@@ -112,7 +127,9 @@ class Broker:
             own_versions=spoken_versions(self.source.apis),
             changes=self.source.isr_changes(self._alterations),
             on_moved=self.on_partition_changed,
-            disk_failed=lambda path, operation, failure: self.partitions.disk_failed(path, operation, failure),
+            disk_failed=lambda path, operation, failure: self.partitions.disk_failed(
+                path, operation, failure
+            ),
         )
         assignments = self._new_channel("directory-assignments")
         self.partitions = self.source.partitions(
@@ -160,13 +177,19 @@ class Broker:
             group_settings(self.config, self.parts),
             self._serves_consumers,
         )
-        self.verifier = self.parts.verifier(self.shell, lambda: self.image, own_versions=spoken_versions(self.source.apis))
-        self.transactional_commits = self.parts.transactional_commits(self.world.clock, self.verifier)
+        self.verifier = self.parts.verifier(
+            self.shell, lambda: self.image, own_versions=spoken_versions(self.source.apis)
+        )
+        self.transactional_commits = self.parts.transactional_commits(
+            self.world.clock, self.verifier
+        )
         self.forwarding = self.source.decisions(self._forwarded)
         self.creation = self.source.topic_creation(self._forwarded)
         self.tiered = self._make_tiered_storage()
         source = self.parts.id_source(self.config)(
-            broker_epoch=lambda: self.broker_epoch, emit=self.world.emit, max_wait_ms=self.config.request_timeout_ms
+            broker_epoch=lambda: self.broker_epoch,
+            emit=self.world.emit,
+            max_wait_ms=self.config.request_timeout_ms,
         )
         self.producer_ids = ProducerIds(self.shell, source, self._block_channel())
         self.transactions = TransactionCoordinator(
@@ -198,7 +221,8 @@ class Broker:
         self.partitions.on_tiering = tiered.on_tiering
         return tiered
 
-    # The node interface --------------------------------------------------------------------------------------------------------------------
+    # The node interface
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> Mapping[str, Endpoint]:
@@ -206,13 +230,18 @@ class Broker:
         return self._listeners.bound
 
     async def start(self) -> None:
-        """Bind the listeners, load the logs, and start to register. Raises ConfigError or OSError; everything is closed then."""
+        """Bind the listeners, load the logs, and start to register.
+
+        Raises ConfigError or OSError; everything is closed then.
+        """
         await self.source.prepare()
         self.shell.emit_started()
         self.shell.security.registries = lambda: self.image.registries
         directory_id = self.replication.directory_id = await load_identity(self.world, self.config)
         self._listeners.admission.shut()
-        await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers, self.offer))
+        await self._listeners.open(
+            self.config.listeners, Dispatcher(self, self._handlers, self.offer)
+        )
         try:
             await self.source.load(directory_id, await self.partitions.load(directory_id))
         except BaseException:
@@ -227,10 +256,15 @@ class Broker:
         self.world.flush_events()
 
     async def ready(self) -> None:
-        """Wait until the broker is unfenced and serves clients. Raises the failure of the broker if it failed before."""
+        """Wait until the broker is unfenced and serves clients.
+
+        Raises the failure of the broker if it failed before.
+        """
         await self._is_decided.wait()
         if self.shell.is_dead:
-            raise self.shell.failure or ConnectionAbortedError("the broker stopped before it was ready")
+            raise self.shell.failure or ConnectionAbortedError(
+                "the broker stopped before it was ready"
+            )
 
     async def failed(self) -> BaseException:
         """Wait until the broker fails, and return the reason."""
@@ -266,7 +300,8 @@ class Broker:
         """Stop at once, like a killed process."""
         self.shell.die()
 
-    # Used by handlers ----------------------------------------------------------------------------------------------------------------------
+    # Used by handlers
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def image(self) -> MetadataImage:
@@ -301,24 +336,37 @@ class Broker:
         self._is_decided.set()
 
     def settings(self) -> BrokerSettings:
-        """Return the effective broker configuration: dynamic configs override the static properties."""
+        """Return the effective broker configuration: dynamic configs override the static
+        properties.
+        """
         return broker_settings(self.config, self.image)
 
     def _serves_consumers(self) -> bool:
-        """Return whether the broker serves consumer groups. Releases without group.version are governed by the properties alone."""
+        """Return whether the broker serves consumer groups.
+
+        Releases without group.version are governed by the properties alone.
+        """
         is_finalized = not self.parts.has_consumer_groups or self.features.level(GROUP_VERSION) > 0
         return is_finalized and may_serve_consumers(self.config, self.parts)
 
     async def _rebuild_from_remote(
-        self, hosted: HostedPartition, following: Following, connection: PeerConnection, log_start_offset: int
+        self,
+        hosted: HostedPartition,
+        following: Following,
+        connection: PeerConnection,
+        log_start_offset: int,
     ) -> str | None:
-        """Restart a follower's log after the offsets that are in remote storage only; return the reason if that is not possible now."""
+        """Restart a follower's log after the offsets that are in remote storage only; return the
+        reason if that is not possible now.
+        """
         if self.tiered is None:
             return "remote storage is disabled on this broker"
         return await self.tiered.rebuild(hosted, following, connection, log_start_offset)
 
     def on_partition_changed(self, key: PartitionKey) -> None:
-        """Re-check requests in purgatory that watch a partition: its high watermark or its role has changed."""
+        """Re-check requests in purgatory that watch a partition: its high watermark or its role has
+        changed.
+        """
         self.produces.check(key)
         self.deletions.check(key)
         self.fetches.check(key)
@@ -338,7 +386,8 @@ class Broker:
         found = registered.listener(listener)
         return None if found is None else Address(found.host, found.port, registered.rack)
 
-    # Metadata ------------------------------------------------------------------------------------------------------------------------------
+    # Metadata
+    # ----------------------------------------------------------------------------------------------
 
     async def publish(self, image: MetadataImage, changes: ImageChanges) -> None:
         """Apply the changes of a metadata image."""
@@ -355,14 +404,19 @@ class Broker:
         await self.source.on_published(image, changes)
 
     def not_hosted_error(self, topic: str, partition: int) -> Refusal:
-        """Return the error for a partition that is not hosted: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER."""
+        """Return the error for a partition that is not hosted: UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER.
+        """
         if self.image.partition(topic, partition) is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
         if self.partitions.is_offline(topic, partition):
-            return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory of the partition is offline")
+            return Refusal(
+                ErrorCode.KAFKA_STORAGE_ERROR, "the log directory of the partition is offline"
+            )
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker does not lead the partition")
 
-    # Shutdown ------------------------------------------------------------------------------------------------------------------------------
+    # Shutdown
+    # ----------------------------------------------------------------------------------------------
 
     def _on_death(self) -> None:
         self._is_decided.set()

@@ -1,9 +1,11 @@
 """Client quotas: measures the usage of each client and throttles those above their quota.
 
-The response is sent at once and contains the throttle time; the channel is then muted for that time (KIP-219). Followers are
-not measured. Bytes are those of record batches: the overhead of requests and responses, about a hundred bytes, is not counted.
+The response is sent at once and contains the throttle time; the channel is then muted for that time
+(KIP-219). Followers are not measured. Bytes are those of record batches: the overhead of requests
+and responses, about a hundred bytes, is not counted.
 
-Source: KIP-13, KIP-124, KIP-219, kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, RequestHandlerHelper}.
+Source: KIP-13, KIP-124, KIP-219, kafka.server.{ClientQuotaManager, ClientRequestQuotaManager,
+RequestHandlerHelper}.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,7 +46,9 @@ class ClientQuotas:
         self._window_ms = config.quota_window_size_seconds * 1000
         self._clock = clock
         self._limits = ClientLimits()
-        self._rates: ExpiringMap[tuple[str, Sharers], WindowedRate] = ExpiringMap(lambda: WindowedRate(self._window_count, self._window_ms))
+        self._rates: ExpiringMap[tuple[str, Sharers], WindowedRate] = ExpiringMap(
+            lambda: WindowedRate(self._window_count, self._window_ms)
+        )
         self.are_set = False
 
     def follow(self, records: Iterable[ClientQuotaRecord]) -> None:
@@ -52,8 +56,12 @@ class ClientQuotas:
         self._limits = ClientLimits(records)
         self.are_set = bool(self._limits)
 
-    def throttle(self, call: Call, key: str, amount: float, *, pause_max_ms: int | None = None) -> int:
-        """Record usage, and return the throttle time in milliseconds; 0 if the client has no such quota or is below it."""
+    def throttle(
+        self, call: Call, key: str, amount: float, *, pause_max_ms: int | None = None
+    ) -> int:
+        """Record usage, and return the throttle time in milliseconds; 0 if the client has no such
+        quota or is below it.
+        """
         limit = self._limit(call, key)
         if limit is None:
             return 0
@@ -71,20 +79,30 @@ class ClientQuotas:
             self._rates.of((key, limit.sharers), now_ms).record(-amount, now_ms)
 
     def most_at_once(self, call: Call, key: str) -> int | None:
-        """Return the largest amount that a client may use in one request: its quota for all windows but one."""
+        """Return the largest amount that a client may use in one request: its quota for all windows
+        but one.
+        """
         limit = self._limit(call, key) if self.are_set else None
-        return None if limit is None else int(limit.value * (self._window_count - 1) * self._window_ms / 1000)
+        return (
+            None
+            if limit is None
+            else int(limit.value * (self._window_count - 1) * self._window_ms / 1000)
+        )
 
     def throttle_request(self, call: Call, took_ns: int) -> int:
         """Record the processing time of a request, in percent of one thread."""
-        return self.throttle(call, REQUEST_PERCENTAGE, took_ns * 100 / 1e9, pause_max_ms=self._window_ms)
+        return self.throttle(
+            call, REQUEST_PERCENTAGE, took_ns * 100 / 1e9, pause_max_ms=self._window_ms
+        )
 
     def _limit(self, call: Call, key: str) -> Limit | None:
         return self._limits.find(key, call.principal.name, call.client_id or "")
 
 
 def throttled(handler: "Handler[Broker]") -> "Handler[Broker]":
-    """Wrap a handler so that its responses are measured against request quotas, if there are any."""
+    """Wrap a handler so that its responses are measured against request quotas, if there are
+    any.
+    """
     inner = handler.handle
 
     def handle(broker: "Broker", call: Call) -> Answer | Deferred:
@@ -104,11 +122,19 @@ def throttled(handler: "Handler[Broker]") -> "Handler[Broker]":
 def _measured(quotas: ClientQuotas, call: Call, answer: Answer, took_ns: int) -> Answer:
     pause_ms = quotas.throttle_request(call, took_ns)
     if isinstance(call.body, ProduceRequest):
-        size_bytes = sum(len(data.records or b"") for topic in call.body.topic_data for data in topic.partition_data)
+        size_bytes = sum(
+            len(data.records or b"")
+            for topic in call.body.topic_data
+            for data in topic.partition_data
+        )
         pause_ms = max(pause_ms, quotas.throttle(call, PRODUCER_BYTES, size_bytes))
     if isinstance(answer, Encoded) and call.api_key in CHANGES_OF_TOPICS:
-        _, decoded = decode_response(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest)
-        pause_ms = max(pause_ms, getattr(decoded, THROTTLE_TIME, 0))  # the throttle time that the controller returned
+        _, decoded = decode_response(
+            call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest
+        )
+        pause_ms = max(
+            pause_ms, getattr(decoded, THROTTLE_TIME, 0)
+        )  # the throttle time that the controller returned
     if pause_ms <= 0 or isinstance(answer, Closing):
         return answer
     mute(call, pause_ms)
@@ -141,4 +167,8 @@ def _is_exempt(call: Call) -> bool:
     request = call.body
     if not isinstance(request, FetchRequest):
         return False
-    return (request.replica_state.replica_id if call.api_version >= FIRST_FETCH_WITH_REPLICA_STATE else request.replica_id) >= 0
+    return (
+        request.replica_state.replica_id
+        if call.api_version >= FIRST_FETCH_WITH_REPLICA_STATE
+        else request.replica_id
+    ) >= 0

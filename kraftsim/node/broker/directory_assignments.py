@@ -1,4 +1,5 @@
-"""Reports to the controller which log directory hosts each replica, so that it can move leadership when a directory fails.
+"""Reports to the controller which log directory hosts each replica, so that it can move leadership
+when a directory fails.
 
 Pending assignments are sent in one AssignReplicasToDirs; the next one is sent after its response.
 Source: kafka.server.AssignmentsManager (KIP-858).
@@ -23,22 +24,39 @@ RETRY_MS = 100
 ReplicaId = tuple[bytes, int]
 """Topic id and partition."""
 OnAssigned = Callable[[ErrorCode], None]
-GIVEN_UP = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNSUPPORTED_VERSION)
+GIVEN_UP = (
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
 """Errors that are not retried."""
 
 
 class DirectoryAssignments:
     """`assign` queues an assignment; the latest one of each replica is sent."""
 
-    def __init__(self, shell: NodeShell, channel: ControllerChannel, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, shell: NodeShell, channel: ControllerChannel, broker_epoch: Callable[[], int]
+    ) -> None:
         self._shell = shell
         self._channel = channel
         self._broker_epoch = broker_epoch
         self._gathered: dict[ReplicaId, tuple[bytes, OnAssigned]] = {}
         self._in_flight: dict[ReplicaId, tuple[bytes, OnAssigned]] | None = None
 
-    def assign(self, topic_id: bytes, partition: int, directory_id: bytes, on_end: OnAssigned = lambda error: None) -> None:
-        """Queue an assignment. `on_end` is called with NONE once the controller has it, or with the error that is not retried."""
+    def assign(
+        self,
+        topic_id: bytes,
+        partition: int,
+        directory_id: bytes,
+        on_end: OnAssigned = lambda error: None,
+    ) -> None:
+        """Queue an assignment.
+
+        `on_end` is called with NONE once the controller has it, or with the error that is not
+        retried.
+        """
         self._gathered[topic_id, partition] = (directory_id, on_end)
         self._shell.settle_soon(self._send)
 
@@ -51,8 +69,15 @@ class DirectoryAssignments:
             topics = directories.setdefault(directory_id, {})
             row = topics.setdefault(topic_id, AssignedTopic(topic_id=topic_id))
             row.partitions.append(AssignedPartition(partition_index=partition))
-        asked = [AssignedDirectory(id=directory_id, topics=list(topics.values())) for directory_id, topics in directories.items()]
-        request = AssignReplicasToDirsRequest(broker_id=self._shell.config.node_id, broker_epoch=self._broker_epoch(), directories=asked)
+        asked = [
+            AssignedDirectory(id=directory_id, topics=list(topics.values()))
+            for directory_id, topics in directories.items()
+        ]
+        request = AssignReplicasToDirsRequest(
+            broker_id=self._shell.config.node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=asked,
+        )
         self._channel.send(request, self._on_answer)
 
     def _on_answer(self, answer: Message | OSError) -> None:
@@ -62,10 +87,17 @@ class DirectoryAssignments:
             whole = ErrorCode(answer.error_code)
             for directory in answer.directories:
                 for topic in directory.topics:
-                    errors |= {(topic.topic_id, row.partition_index): ErrorCode(row.error_code) for row in topic.partitions}
+                    errors |= {
+                        (topic.topic_id, row.partition_index): ErrorCode(row.error_code)
+                        for row in topic.partitions
+                    }
         must_retry = False
         for replica, (directory_id, on_end) in asked.items():
-            error = whole if whole is not ErrorCode.NONE else errors.get(replica, ErrorCode.UNKNOWN_SERVER_ERROR)
+            error = (
+                whole
+                if whole is not ErrorCode.NONE
+                else errors.get(replica, ErrorCode.UNKNOWN_SERVER_ERROR)
+            )
             if error is ErrorCode.NONE or error in GIVEN_UP:
                 on_end(error)
             elif replica not in self._gathered:

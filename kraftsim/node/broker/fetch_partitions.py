@@ -1,9 +1,10 @@
 """Sorts the partitions of a Fetch into those to read and those to reject without reading.
 
-A partition is rejected without reading when the metadata has no such topic id or name and partition, or
-when the client is not authorized. Such rows come after all rows that are read, and do not complete a wait
-for min_bytes. An error of the read itself, such as NOT_LEADER_OR_FOLLOWER, keeps its position and completes
-the request at once.   Source: kafka.server.KafkaApis.handleFetchRequest (erroneous, interesting).
+A partition is rejected without reading when the metadata has no such topic id or name and
+partition, or when the client is not authorized. Such rows come after all rows that are read, and do
+not complete a wait for min_bytes. An error of the read itself, such as NOT_LEADER_OR_FOLLOWER,
+keeps its position and completes the request at once.
+Source: kafka.server.KafkaApis.handleFetchRequest (erroneous, interesting).
 """
 
 from collections.abc import Iterable
@@ -35,24 +36,35 @@ class ReadTopic:
 
 @dataclass(slots=True)
 class SortedFetch:
-    """The partitions to read, and the rows of those that are rejected, both in the order of the response."""
+    """The partitions to read, and the rows of those that are rejected, both in the order of the
+    response.
+    """
 
     read: list[ReadTopic] = field(default_factory=list)
     refused: list[FetchableTopicResponse] = field(default_factory=list)
 
 
-def sort_fetch(image: MetadataImage, topics: Iterable[FetchTopic], version: int, allows: Allows | None, *, is_follower: bool) -> SortedFetch:
+def sort_fetch(
+    image: MetadataImage,
+    topics: Iterable[FetchTopic],
+    version: int,
+    allows: Allows | None,
+    *,
+    is_follower: bool,
+) -> SortedFetch:
     """Sort the partitions of a Fetch. `allows(name)`: whether the client is authorized for a topic.
 
-    For consumers an unknown topic id takes precedence over all other errors; a follower without CLUSTER_ACTION
-    gets TOPIC_AUTHORIZATION_FAILED for each partition, known or not.
+    For consumers an unknown topic id takes precedence over all other errors; a follower without
+    CLUSTER_ACTION gets TOPIC_AUTHORIZATION_FAILED for each partition, known or not.
     """
     found = SortedFetch()
     later: list[FetchableTopicResponse] = []
     for topic in topics:
         name = _name_of(image, topic, version)
         if is_follower and allows is not None and not allows(name or ""):
-            found.refused.append(_refused(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            found.refused.append(
+                _refused(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            )
         elif name is None:
             found.refused.append(_refused(topic, topic.partitions, ErrorCode.UNKNOWN_TOPIC_ID))
         elif allows is not None and not allows(name):
@@ -76,7 +88,9 @@ def _name_of(image: MetadataImage, topic: FetchTopic, version: int) -> str | Non
     return None if known is None else known.name
 
 
-def _split(image: MetadataImage, name: str, asked: list[FetchPartition]) -> tuple[list[FetchPartition], list[FetchPartition]]:
+def _split(
+    image: MetadataImage, name: str, asked: list[FetchPartition]
+) -> tuple[list[FetchPartition], list[FetchPartition]]:
     """Return the partitions that are in the metadata, and those that are not."""
     topic = image.topic(name)
     if topic is None:
@@ -88,7 +102,9 @@ def _split(image: MetadataImage, name: str, asked: list[FetchPartition]) -> tupl
     return [partition for partition in asked if partition.partition in there], unknown
 
 
-def _refused(topic: FetchTopic, partitions: Iterable[FetchPartition], error: ErrorCode) -> FetchableTopicResponse:
+def _refused(
+    topic: FetchTopic, partitions: Iterable[FetchPartition], error: ErrorCode
+) -> FetchableTopicResponse:
     rows = [
         PartitionData(
             partition_index=partition.partition,

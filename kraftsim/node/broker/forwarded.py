@@ -1,7 +1,8 @@
-"""The APIs that a broker serves: those with a handler here, and those that it forwards to the controller.
+"""The APIs that a broker serves: those with a handler here, and those that it forwards to the
+controller.
 
-A forwardable API that has a handler on the controller and none here is forwarded. If no controller is available, the broker
-responds with the error response of the controller's own handler.
+A forwardable API that has a handler on the controller and none here is forwarded. If no controller
+is available, the broker responds with the error response of the controller's own handler.
 Source: KIP-590, kafka.server.KafkaApis.{maybeForwardToController, forwardToControllerOrFail}.
 """
 
@@ -21,7 +22,9 @@ FORWARDED = FORWARDABLE - {ApiKey.ALLOCATE_PRODUCER_IDS}
 
 def broker_handlers() -> "tuple[Handler[Broker], ...]":
     """Return the handlers of a broker in the order of their file names, its own first."""
-    own: tuple[Handler[Broker], ...] = Catalogue("kraftsim.node.broker.handlers", "HANDLER", Handler).all()
+    own: tuple[Handler[Broker], ...] = Catalogue(
+        "kraftsim.node.broker.handlers", "HANDLER", Handler
+    ).all()
     served = [handler.key for handler in own]
     on_controllers = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
     return own + tuple(

@@ -1,6 +1,8 @@
-"""Forwarding: requests that only the controller can process are wrapped in an Envelope with the client's principal.
+"""Forwarding: requests that only the controller can process are wrapped in an Envelope with the
+client's principal.
 
-Source: KIP-590, kafka.server.ForwardingManager, kafka.server.EnvelopeUtils, DefaultKafkaPrincipalBuilder.
+Source: KIP-590, kafka.server.ForwardingManager, kafka.server.EnvelopeUtils,
+DefaultKafkaPrincipalBuilder.
 """
 
 import ipaddress
@@ -33,11 +35,18 @@ class Forwarding:
         self._channel = channel
 
     def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
-        """Complete `later` with the controller's response to the request of `call`, or with `refuse(call, error)` if there is none."""
+        """Complete `later` with the controller's response to the request of `call`, or with
+        `refuse(call, error)` if there is none.
+        """
         if call.is_large:
-            self._shell.tasks.spawn(self._forward_large(call, later, refuse), "forward-large-request")
+            self._shell.tasks.spawn(
+                self._forward_large(call, later, refuse), "forward-large-request"
+            )
             return
-        self._channel.send(_envelope(call), lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse)))
+        self._channel.send(
+            _envelope(call),
+            lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse)),
+        )
 
     async def _forward_large(self, call: Call, later: Deferred, refuse: Refuse) -> None:
         """The same for a large request: it is encoded in a thread."""
@@ -46,14 +55,20 @@ class Forwarding:
         except Exception as failure:  # a value that the protocol cannot carry
             later.complete(Failed(f"the request cannot be forwarded: {reason_of(failure)}"))
             return
-        self._channel.send(envelope, lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse)))
+        self._channel.send(
+            envelope, lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse))
+        )
 
 
 def _envelope(call: Call) -> EnvelopeRequest:
-    chunks = request_chunks(call.api_key, call.api_version, call.correlation_id, call.client_id, call.body)
+    chunks = request_chunks(
+        call.api_key, call.api_version, call.correlation_id, call.client_id, call.body
+    )
     return EnvelopeRequest(
         request_data=b"".join(chunks)[SIZE_BYTES:],
-        request_principal=ANONYMOUS if call.principal == ANONYMOUS_PRINCIPAL else _named(call.principal),
+        request_principal=ANONYMOUS
+        if call.principal == ANONYMOUS_PRINCIPAL
+        else _named(call.principal),
         client_host_address=_packed_address(call.connection.peer),
     )
 
@@ -63,7 +78,10 @@ def _named(principal: Principal) -> bytes:
 
 
 def _unwrapped(call: Call, answer: Message | OSError, refuse: Refuse) -> Answer:
-    """Return the client's response. The embedded response starts with the client's own correlation id, so it is passed on unchanged."""
+    """Return the client's response.
+
+    The embedded response starts with the client's own correlation id, so it is passed on unchanged.
+    """
     if isinstance(answer, NoCommonVersion):
         return refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
     if isinstance(answer, OSError):

@@ -1,10 +1,13 @@
-"""The lifecycle of a broker: it registers, then its heartbeats move it from state to state until it shuts down.
+"""The lifecycle of a broker: it registers, then its heartbeats move it from state to state until it
+shuts down.
 
-The controller decides; the broker requests unfencing or shutdown in each heartbeat and follows the response. A failed request is
-retried with exponential backoff. After STALE_BROKER_EPOCH only a restart helps, as in Kafka: the same incarnation re-registers
-only to report its log directories once metadata.version supports them.
+The controller decides; the broker requests unfencing or shutdown in each heartbeat and follows the
+response. A failed request is retried with exponential backoff. After STALE_BROKER_EPOCH only a
+restart helps, as in Kafka: the same incarnation re-registers only to report its log directories
+once metadata.version supports them.
 
-Source: kafka.server.BrokerLifecycleManager, org.apache.kafka.image.publisher.BrokerRegistrationTracker (3.9).
+Source: kafka.server.BrokerLifecycleManager,
+org.apache.kafka.image.publisher.BrokerRegistrationTracker (3.9).
 """
 
 import asyncio
@@ -50,7 +53,8 @@ class RegistrationTimedOut(OSError):
 class Lifecycle:
     """The registration and heartbeats of one broker.
 
-    `applied_offset()`: the last applied metadata offset (-1: none). `quorum_trouble()`: the reason why no controller is found, if known.
+    `applied_offset()`: the last applied metadata offset (-1: none). `quorum_trouble()`: the reason
+    why no controller is found, if known.
     """
 
     def __init__(
@@ -69,7 +73,9 @@ class Lifecycle:
         self._applied_offset = applied_offset
         self._quorum_trouble = quorum_trouble
         self._cordoned = cordoned
-        """Log directories that get no new partitions; None if the cluster does not support it (KIP-1066)."""
+        """Log directories that get no new partitions; None if the cluster does not support it
+        (KIP-1066).
+        """
         self._random = shell.world.random("heartbeat jitter")
         self._is_ready_to_unfence = False
         self._failure_count = 0
@@ -94,7 +100,9 @@ class Lifecycle:
         self.state = BrokerState.STARTING
         await self._register()
         while not self.may_stop.is_set():
-            await self._sleep(await self._reregister() if self._must_reregister else await self._heartbeat())
+            await self._sleep(
+                await self._reregister() if self._must_reregister else await self._heartbeat()
+            )
 
     def set_ready_to_unfence(self) -> None:
         """The broker has opened its partitions: request unfencing at once."""
@@ -102,25 +110,40 @@ class Lifecycle:
         self._wake.set()
 
     def reregister(self) -> None:
-        """metadata.version supports log directories now: re-register the same incarnation with them. Heartbeats wait until then."""
+        """metadata.version supports log directories now: re-register the same incarnation with
+        them.
+
+        Heartbeats wait until then.
+        """
         if self._registration.names_directories and self.broker_epoch != NO_BROKER_EPOCH:
             self._must_reregister = True
             self._wake.set()
 
     def directory_failed(self, directory_id: bytes) -> None:
-        """A log directory failed: report it in a heartbeat at once. If that does not succeed in time, the broker fails."""
+        """A log directory failed: report it in a heartbeat at once.
+
+        If that does not succeed in time, the broker fails.
+        """
         if directory_id not in self._offline_directories:
             self._offline_directories[directory_id] = None
-            self._shell.tasks.spawn(self._fail_unless_reported(directory_id), "log directory failure timeout")
+            self._shell.tasks.spawn(
+                self._fail_unless_reported(directory_id), "log directory failure timeout"
+            )
             self._wake.set()
 
     async def _fail_unless_reported(self, directory_id: bytes) -> None:
         await asyncio.sleep(self._config.log_dir_failure_timeout_ms / 1000)
         if directory_id not in self._reported_offline:
-            raise OSError(f"a log directory failure could not be reported to the controller within {self._config.log_dir_failure_timeout_ms} ms")
+            raise OSError(
+                "a log directory failure could not be reported to the controller within "
+                f"{self._config.log_dir_failure_timeout_ms} ms"
+            )
 
     def begin_controlled_shutdown(self) -> bool:
-        """Request controlled shutdown at once. False if the broker was never unfenced: then it leads nothing."""
+        """Request controlled shutdown at once.
+
+        False if the broker was never unfenced: then it leads nothing.
+        """
         if self.state is not BrokerState.RUNNING:
             return False
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
@@ -128,12 +151,16 @@ class Lifecycle:
         return True
 
     def observe_fencing(self, is_fenced: bool) -> None:
-        """Apply the fencing state of this broker in the metadata log; emit an event if it is fenced while it runs, or unfenced again."""
+        """Apply the fencing state of this broker in the metadata log; emit an event if it is fenced
+        while it runs, or unfenced again.
+        """
         if not is_fenced:
             if self._was_fenced_again:
                 self._shell.world.emit(UnfencedByController(broker_epoch=self.broker_epoch))
             self._was_unfenced, self._was_fenced_again = True, False
-        elif self._was_unfenced and not self._was_fenced_again and self.state is BrokerState.RUNNING:
+        elif (
+            self._was_unfenced and not self._was_fenced_again and self.state is BrokerState.RUNNING
+        ):
             self._was_fenced_again = True
             self._shell.world.emit(FencedByController(broker_epoch=self.broker_epoch))
 
@@ -145,9 +172,13 @@ class Lifecycle:
                 while not await self._try_register(last_failure):
                     await self._sleep(self._resend_pause_ms())
         except TimeoutError as timeout:
-            reasons = [reason for reason in (self._quorum_trouble(), *last_failure) if reason is not None]
+            reasons = [
+                reason for reason in (self._quorum_trouble(), *last_failure) if reason is not None
+            ]
             why = f": {reasons[0]}" if reasons else ""
-            raise RegistrationTimedOut(f"no controller accepted the registration within {timeout_ms} ms{why}") from timeout
+            raise RegistrationTimedOut(
+                f"no controller accepted the registration within {timeout_ms} ms{why}"
+            ) from timeout
 
     def _registration_timeout_ms(self) -> int:
         return self._config.initial_broker_registration_timeout_ms
@@ -226,8 +257,13 @@ class Lifecycle:
         self.running.set()
 
     def _resend_pause_ms(self) -> int:
-        """Return the retry backoff: 100 ms, doubled with every failure up to the session timeout, with 2 % jitter."""
-        pause_ms = min(RESEND_INITIAL_MS << min(self._failure_count, RESEND_DOUBLINGS_MAX), self._config.broker_session_timeout_ms)
+        """Return the retry backoff: 100 ms, doubled with every failure up to the session timeout,
+        with 2 % jitter.
+        """
+        pause_ms = min(
+            RESEND_INITIAL_MS << min(self._failure_count, RESEND_DOUBLINGS_MAX),
+            self._config.broker_session_timeout_ms,
+        )
         self._failure_count += 1
         return round(pause_ms * self._random.uniform(1 - RESEND_JITTER, 1 + RESEND_JITTER))
 
@@ -241,7 +277,9 @@ class Lifecycle:
 
 
 def _in_version(body: Message, version: int) -> Message:
-    """Return a heartbeat for a request version: a controller during an upgrade or downgrade may not support log directories."""
+    """Return a heartbeat for a request version: a controller during an upgrade or downgrade may not
+    support log directories.
+    """
     assert isinstance(body, BrokerHeartbeatRequest), "only heartbeats are converted here"
     return BrokerHeartbeatRequest(
         broker_id=body.broker_id,

@@ -1,6 +1,8 @@
-"""The log cleaner: compacts the log with the highest dirty ratio, and deletes expired segments of compacted logs.
+"""The log cleaner: compacts the log with the highest dirty ratio, and deletes expired segments of
+compacted logs.
 
-log.cleaner.threads logs are cleaned concurrently. `cleaner-offset-checkpoint` stores up to which offset each log is clean.
+log.cleaner.threads logs are cleaned concurrently. `cleaner-offset-checkpoint` stores up to which
+offset each log is clean.
 
 Source: kafka.log.{LogCleaner.CleanerThread, LogCleanerManager.grabFilthiestCompactedLog}.
 """
@@ -33,7 +35,9 @@ SLOWEST: Final = 1e-3
 
 
 class CleaningPace:
-    """Yields to other tasks after every TURN_BYTES, and throttles to log.cleaner.io.max.bytes.per.second."""
+    """Yields to other tasks after every TURN_BYTES, and throttles to
+    log.cleaner.io.max.bytes.per.second.
+    """
 
     def __init__(self, world: World, gate: LogGate, bytes_per_second: float) -> None:
         self._world = world
@@ -41,14 +45,18 @@ class CleaningPace:
         self._bytes_per_second = max(bytes_per_second, SLOWEST)
         self._bytes = 0
         self._decompressed_bytes = 0
-        """Decompressed bytes since the last yield; compressed batches contain more than was read."""
+        """Decompressed bytes since the last yield; compressed batches contain more than was
+        read.
+        """
 
     async def spend(self, size_bytes: int) -> None:
         """Account for bytes that were read or written. Raises CleaningCancelled."""
         self._bytes += size_bytes
         if self._bytes >= TURN_BYTES:
             spent, self._bytes = self._bytes, 0
-            left_s = spent / self._bytes_per_second if self._bytes_per_second < WITHOUT_LIMIT else 0.0
+            left_s = (
+                spent / self._bytes_per_second if self._bytes_per_second < WITHOUT_LIMIT else 0.0
+            )
             while left_s > NAP_SECONDS_MAX and not self._gate.is_wanted:
                 await asyncio.sleep(NAP_SECONDS_MAX)
                 left_s -= NAP_SECONDS_MAX
@@ -57,7 +65,10 @@ class CleaningPace:
             raise CleaningCancelled
 
     async def through(self, batch: RecordBatch, look: Callable[[], T]) -> T:
-        """Run a function over all records of a batch, in a thread if it is large. It may change only the state of this cleaning."""
+        """Run a function over all records of a batch, in a thread if it is large.
+
+        It may change only the state of this cleaning.
+        """
         work_bytes = batch_work(batch)
         if work_bytes > TURN_BYTES:
             return await self._world.aside(look)
@@ -69,7 +80,9 @@ class CleaningPace:
 
 
 class LogCleaner:
-    """`hosted` yields the logs in order; `delete_expired` deletes the expired segments of one; `disk_failed` receives I/O errors."""
+    """`hosted` yields the logs in order; `delete_expired` deletes the expired segments of one;
+    `disk_failed` receives I/O errors.
+    """
 
     def __init__(
         self,
@@ -93,7 +106,9 @@ class LogCleaner:
                 self._shell.tasks.spawn(self._run(), f"log cleaner {number}")
 
     async def stop(self) -> None:
-        """Abort all cleanings, and wait until no log is being cleaned; a segment swap that has started is completed."""
+        """Abort all cleanings, and wait until no log is being cleaned; a segment swap that has
+        started is completed.
+        """
         for hosted in list(self._hosted()):
             await hosted.log.gate.claim()
 
@@ -103,7 +118,9 @@ class LogCleaner:
                 await asyncio.sleep(int(self._setting("log.cleaner.backoff.ms")) / 1000)
 
     async def clean_dirtiest(self) -> bool:
-        """Clean the log with the highest dirty ratio, delete expired segments of compacted logs, and return whether a log was cleaned."""
+        """Clean the log with the highest dirty ratio, delete expired segments of compacted logs,
+        and return whether a log was cleaned.
+        """
         now_ms = self._shell.world.clock.wall_ms()
         dirtiest: tuple[float, HostedPartition, Cleanable, tuple[PartitionLog, int]] | None = None
         for hosted in self._hosted():
@@ -114,18 +131,30 @@ class LogCleaner:
         has_cleaned = False
         if dirtiest is not None:
             _, hosted, found, version = dirtiest
-            is_unchanged = (hosted.log, hosted.log.truncation_count) == version  # the search over the other logs yields
+            is_unchanged = (
+                hosted.log,
+                hosted.log.truncation_count,
+            ) == version  # the search over the other logs yields
             if is_unchanged and hosted.log.is_open and hosted.log.gate.is_free:
                 has_cleaned = await self._clean(hosted, found, now_ms)
         for hosted in self._hosted():
-            if hosted.settings.cleaning.is_compacted and hosted.log.is_open and hosted.log.gate.is_free:
+            if (
+                hosted.settings.cleaning.is_compacted
+                and hosted.log.is_open
+                and hosted.log.gate.is_free
+            ):
                 await self._delete_expired(hosted)
         return has_cleaned
 
     async def _cleanable_part(self, hosted: HostedPartition, now_ms: int) -> Cleanable | None:
         """Return the cleanable part of a log if it is due for cleaning."""
         rules, log = hosted.settings.cleaning, hosted.log
-        if not rules.is_compacted or hosted.is_uncleanable or not log.gate.is_free or not log.is_open:
+        if (
+            not rules.is_compacted
+            or hosted.is_uncleanable
+            or not log.gate.is_free
+            or not log.is_open
+        ):
             return None
         extent = LogExtent(
             segments=log.segments,
@@ -133,7 +162,9 @@ class LogCleaner:
             log_end_offset=log.log_end_offset,
             last_stable_offset=hosted.replica.last_stable_offset,
         )
-        found = cleanable(extent, rules, checkpoint_offset=hosted.home.cleaned_until(hosted.key), now_ms=now_ms)
+        found = cleanable(
+            extent, rules, checkpoint_offset=hosted.home.cleaned_until(hosted.key), now_ms=now_ms
+        )
         if found.has_new_start:
             await self._store_checkpoint(hosted, found.first_dirty_offset)
         return found if found.is_due(rules) else None
@@ -148,12 +179,15 @@ class LogCleaner:
             lasts=lambda: retained_batches_of(hosted.replica.producer_state.entries),
             on_swap=lambda *swap: world.emit(_swap_event(hosted, *swap)),
         )
-        pace = CleaningPace(world, gate, float(self._setting("log.cleaner.io.max.bytes.per.second")))
+        pace = CleaningPace(
+            world, gate, float(self._setting("log.cleaner.io.max.bytes.per.second"))
+        )
         gate.begin_cleaning()
         try:
             if log.flushed_offset < found.end_offset:
                 await hosted.flush()
-            # Beyond the recovery point, recovery would mistake the offset gaps of compaction for records lost in a power failure.
+            # Beyond the recovery point, recovery would mistake the offset gaps of compaction for
+            # records lost in a power failure.
             await hosted.home.raise_recovery_point(hosted.key, found.end_offset)
             done = await clean_log(work, self._new_map(), pace, now_ms=now_ms)
         except CleaningCancelled:
@@ -163,7 +197,9 @@ class LogCleaner:
             return False
         except ValueError as trouble:
             hosted.is_uncleanable = True
-            world.emit(CleaningFailed(topic=hosted.topic, partition=hosted.partition, reason=str(trouble)))
+            world.emit(
+                CleaningFailed(topic=hosted.topic, partition=hosted.partition, reason=str(trouble))
+            )
             return False
         finally:
             gate.end_cleaning()
@@ -178,7 +214,9 @@ class LogCleaner:
             self._disk_failed(hosted.log.directory, "write", failure)
 
     def _new_map(self) -> OffsetMap:
-        buffer_bytes = int(self._setting("log.cleaner.dedupe.buffer.size")) // max(self._shell.config.log_cleaner_threads, 1)
+        buffer_bytes = int(self._setting("log.cleaner.dedupe.buffer.size")) // max(
+            self._shell.config.log_cleaner_threads, 1
+        )
         return OffsetMap(buffer_bytes, float(self._setting("log.cleaner.io.buffer.load.factor")))
 
     def _setting(self, name: str) -> str:
@@ -187,9 +225,15 @@ class LogCleaner:
         return value
 
 
-def _swap_event(hosted: HostedPartition, first_offset: int, next_offset: int, segment_count: int) -> SegmentsCleaned:
+def _swap_event(
+    hosted: HostedPartition, first_offset: int, next_offset: int, segment_count: int
+) -> SegmentsCleaned:
     return SegmentsCleaned(
-        topic=hosted.topic, partition=hosted.partition, first_offset=first_offset, next_offset=next_offset, segment_count=segment_count
+        topic=hosted.topic,
+        partition=hosted.partition,
+        first_offset=first_offset,
+        next_offset=next_offset,
+        segment_count=segment_count,
     )
 
 

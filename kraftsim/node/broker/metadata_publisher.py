@@ -1,6 +1,8 @@
-"""Applies the committed metadata log to the broker: builds the image, and publishes it with its delta, batch by batch.
+"""Applies the committed metadata log to the broker: builds the image, and publishes it with its
+delta, batch by batch.
 
-A snapshot builds a new image; its difference to the previous one is published, including what was removed.
+A snapshot builds a new image; its difference to the previous one is published, including what was
+removed.
 Source: org.apache.kafka.image.loader.MetadataLoader, kafka.server.metadata.BrokerMetadataPublisher.
 """
 
@@ -24,11 +26,18 @@ OnLeader = Callable[[VoterNode | None], None]
 
 
 class MetadataPublisher:
-    """The listener of the broker's metadata log replica. `publish` is awaited with each changed image, `on_leader` is called when the
-    leader changes, `on_batch` after each batch of committed records."""
+    """The listener of the broker's metadata log replica. `publish` is awaited with each changed
+    image, `on_leader` is called when the leader changes, `on_batch` after each batch of committed
+    records.
+    """
 
     def __init__(
-        self, world: World, new_image: Callable[[], MetadataImage], publish: Publish, on_leader: OnLeader, on_batch: OnBatch = lambda image: None
+        self,
+        world: World,
+        new_image: Callable[[], MetadataImage],
+        publish: Publish,
+        on_leader: OnLeader,
+        on_batch: OnBatch = lambda image: None,
     ) -> None:
         self._world = world
         self._new_image = new_image
@@ -55,7 +64,10 @@ class MetadataPublisher:
         self._has_published()
 
     async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
-        """Publish the difference to a snapshot. Handlers see the previous image until the new one is complete."""
+        """Publish the difference to a snapshot.
+
+        Handlers see the previous image until the new one is complete.
+        """
         image = self._new_image()
         for batch in batches:
             if not batch.is_control:

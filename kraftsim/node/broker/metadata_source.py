@@ -1,8 +1,9 @@
-"""The part of a broker that differs between KRaft and ZooKeeper mode: its metadata, its registration, and its controller requests.
+"""The part of a broker that differs between KRaft and ZooKeeper mode: its metadata, its
+registration, and its controller requests.
 
-A KRaft broker replicates the metadata log and stays registered by heartbeats (`quorum_source.py`). A ZooKeeper-mode broker receives
-metadata from the controller and is alive by its ZooKeeper session (`kraftsim/node/zookeeper_mode/broker_mode.py`). Everything else
-of a broker is the same.
+A KRaft broker replicates the metadata log and stays registered by heartbeats (`quorum_source.py`).
+A ZooKeeper-mode broker receives metadata from the controller and is alive by its ZooKeeper session
+(`kraftsim/node/zookeeper_mode/broker_mode.py`). Everything else of a broker is the same.
 Source: kafka.server.{BrokerServer, KafkaServer}.
 """
 
@@ -34,12 +35,17 @@ class RequestForwarder(Protocol):
     """Forwards the requests that only the controller can process."""
 
     def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
-        """Complete `later` with the controller's response to the request of `call`, or with `refuse(call, error)` if there is none."""
+        """Complete `later` with the controller's response to the request of `call`, or with
+        `refuse(call, error)` if there is none.
+        """
         ...
 
 
 class MetadataSource(Protocol):
-    """One per broker, chosen by its properties. Its lifecycle: prepare, load, begin; then leave, stop, finish, or abort."""
+    """One per broker, chosen by its properties.
+
+    Its lifecycle: prepare, load, begin; then leave, stop, finish, or abort.
+    """
 
     active_controller: ActiveController
     controller_versions: Mapping[int, VersionRange]
@@ -60,7 +66,9 @@ class MetadataSource(Protocol):
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this incarnation's registration at the current controller; -1 before it is registered."""
+        """The epoch of this incarnation's registration at the current controller; -1 before it is
+        registered.
+        """
         ...
 
     @property
@@ -85,19 +93,29 @@ class MetadataSource(Protocol):
         ...
 
     def reported_controller(self, alive: Sequence[int]) -> int:
-        """Return the controller id reported to clients, out of the brokers that they can reach; -1: none."""
+        """Return the controller id reported to clients, out of the brokers that they can reach; -1:
+        none.
+        """
         ...
 
-    def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer | Deferred:
+    def with_configs(
+        self, topics: Collection[str], answer: Callable[[], Answer]
+    ) -> Answer | Deferred:
         """Return `answer()` once the image has the current configs of topics."""
         ...
 
     async def prepare(self) -> None:
-        """Read what is required before loading, such as the cluster id. Raises ConfigError or OSError."""
+        """Read what is required before loading, such as the cluster id.
+
+        Raises ConfigError or OSError.
+        """
         ...
 
     async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
-        """Load the state of the last run. Raises ConfigError or OSError; everything is closed then."""
+        """Load the state of the last run.
+
+        Raises ConfigError or OSError; everything is closed then.
+        """
         ...
 
     def begin(self) -> None:
@@ -105,7 +123,9 @@ class MetadataSource(Protocol):
         ...
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Report a failed log directory to the controller, which elects other leaders for its replicas."""
+        """Report a failed log directory to the controller, which elects other leaders for its
+        replicas.
+        """
         ...
 
     async def on_published(self, image: MetadataImage, changes: ImageChanges) -> None:

@@ -28,13 +28,18 @@ async def open_partition(
     parts: Parts,
     on_rolled: Callable[[], None],
 ) -> HostedPartition | None:
-    """Return a partition in one of the log directories. None if its directory belongs to another topic of the same name. Raises OSError."""
+    """Return a partition in one of the log directories.
+
+    None if its directory belongs to another topic of the same name. Raises OSError.
+    """
     key = (topic.name, partition)
     world, config = shell.world, shell.config
     log = PartitionLog(home.world, topic.name, partition, settings.segments, on_rolled=on_rolled)
     owner = log.stored_topic_id()
     if owner is not None and owner != topic.topic_id:
-        why = f"the directory belongs to topic id {uuid_text(owner)}, not {uuid_text(topic.topic_id)}"
+        why = (
+            f"the directory belongs to topic id {uuid_text(owner)}, not {uuid_text(topic.topic_id)}"
+        )
         world.emit(DiskFailed(path=log.directory, operation="open", reason=why))
         return None
     await finish_swaps(home.world.disk, log.directory)

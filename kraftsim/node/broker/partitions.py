@@ -1,4 +1,5 @@
-"""The partitions that this broker hosts: opened by the metadata, leader or follower; flushed, checkpointed and closed together.
+"""The partitions that this broker hosts: opened by the metadata, leader or follower; flushed,
+checkpointed and closed together.
 
 Source: kafka.server.ReplicaManager, kafka.log.LogManager.
 """
@@ -31,7 +32,11 @@ from kraftsim.node.log import PartitionLog
 from kraftsim.node.parts import Parts
 from kraftsim.node.shell import NodeShell
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
-from protocol.disk.file_names import PARTITION_METADATA, parse_future_directory_name, partition_directory_name
+from protocol.disk.file_names import (
+    PARTITION_METADATA,
+    parse_future_directory_name,
+    partition_directory_name,
+)
 from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.uuids import METADATA_TOPIC_ID, uuid_text
 
@@ -39,9 +44,12 @@ OnChanged = Callable[[PartitionKey], None]
 
 
 class Partitions:
-    """Every hosted partition, by topic name and number. `on_changed` is called for each one whose leader or high watermark has changed.
+    """Every hosted partition, by topic name and number.
 
-    `settings` returns the current broker configuration; `on_offline` receives a failed log directory while others are online.
+    `on_changed` is called for each one whose leader or high watermark has changed.
+
+    `settings` returns the current broker configuration; `on_offline` receives a failed log
+    directory while others are online.
     """
 
     def __init__(
@@ -65,14 +73,20 @@ class Partitions:
         self._on_changed = on_changed
         self._hosted: dict[PartitionKey, HostedPartition] = {}
         self._following = asyncio.Lock()
-        """Held while partitions are hosted or deleted: metadata changes are applied one after the other."""
+        """Held while partitions are hosted or deleted: metadata changes are applied one after the
+        other.
+        """
         self._new_leaderships: list[HostedPartition] = []
         """Partitions that this broker leads in a leader epoch that is not stored yet."""
         self._is_registered = False
-        """Whether the metadata contains the registration of this incarnation: before that it neither leads nor follows."""
+        """Whether the metadata contains the registration of this incarnation: before that it
+        neither leads nor follows.
+        """
         self.directories = LogDirectories(shell.world, shell.config)
         self.on_tiering: Callable[[HostedPartition], None] = lambda hosted: None
-        """Called for partitions whose remote storage was enabled or disabled, or whose topic was deleted."""
+        """Called for partitions whose remote storage was enabled or disabled, or whose topic was
+        deleted.
+        """
         self._offline: dict[PartitionKey, None] = {}
         """Partitions that are, or may be, in a failed log directory."""
         self._on_offline = on_offline
@@ -89,12 +103,20 @@ class Partitions:
         )
         self._has_directories = False
         """Whether metadata.version supports log directories."""
-        self._checkpoints = Checkpoints(lambda: self.directories.online, self._hosted.values, self._in)
+        self._checkpoints = Checkpoints(
+            lambda: self.directories.online, self._hosted.values, self._in
+        )
         self._requested_paths: dict[PartitionKey, str] = {}
         """The requested log directories of partitions that are not hosted yet."""
-        self._retention = RetentionUpkeep(shell, self._hosted.values, on_changed, self._fail_directory)
+        self._retention = RetentionUpkeep(
+            shell, self._hosted.values, on_changed, self._fail_directory
+        )
         self.cleaner = LogCleaner(
-            shell, hosted=self.hosted, settings=settings, delete_expired=self._retention.delete_expired_of, disk_failed=self.disk_failed
+            shell,
+            hosted=self.hosted,
+            settings=settings,
+            delete_expired=self._retention.delete_expired_of,
+            disk_failed=self.disk_failed,
         )
 
     def find(self, topic: str, partition: int) -> HostedPartition | None:
@@ -109,10 +131,12 @@ class Partitions:
         """Return all hosted partitions, by topic name and number."""
         return [self._hosted[key] for key in sorted(self._hosted)]
 
-    # Startup and shutdown ------------------------------------------------------------------------------------------------------------------
+    # Startup and shutdown
+    # ----------------------------------------------------------------------------------------------
 
     async def load(self, directory_id: bytes) -> int:
-        """Load the checkpoints, and return the broker epoch of the last shutdown if it was a clean one (else -1).
+        """Load the checkpoints, and return the broker epoch of the last shutdown if it was a clean
+        one (else -1).
 
         `directory_id` is that of the data directory. Raises ConfigError, OSError.
         """
@@ -121,17 +145,36 @@ class Partitions:
     def begin_upkeep(self) -> None:
         """Start the periodic tasks: checkpoints, retention, producer expiration, flushes."""
         spawn = self._shell.tasks.spawn
-        spawn(self._every(self._config.log_flush_offset_checkpoint_interval_ms, self._checkpoints.store), "checkpoints")
-        spawn(self._every(self._config.replica_high_watermark_checkpoint_interval_ms, self._checkpoints.store_high_watermarks), "high watermarks")
+        spawn(
+            self._every(
+                self._config.log_flush_offset_checkpoint_interval_ms, self._checkpoints.store
+            ),
+            "checkpoints",
+        )
+        spawn(
+            self._every(
+                self._config.replica_high_watermark_checkpoint_interval_ms,
+                self._checkpoints.store_high_watermarks,
+            ),
+            "high watermarks",
+        )
         spawn(self._replication.shrink(self._hosted.values), "in-sync replicas")
         spawn(self._retain(), "retention")
         self.cleaner.begin()
-        spawn(self._every(self._config.producer_id_expiration_check_interval_ms, self._expire_producers), "producer expiration")
+        spawn(
+            self._every(
+                self._config.producer_id_expiration_check_interval_ms, self._expire_producers
+            ),
+            "producer expiration",
+        )
         if self._config.log_flush_interval_ms is not None:
             spawn(self._every(self._config.log_flush_interval_ms, self._flush_all), "log flushes")
 
     async def close(self, broker_epoch: int) -> None:
-        """Flush and close every log, and write the clean shutdown files. The tasks of the node have ended."""
+        """Flush and close every log, and write the clean shutdown files.
+
+        The tasks of the node have ended.
+        """
         for hosted in self._hosted.values():
             self._stand_down(hosted)
         await at_once([partial(self._close_one, hosted) for hosted in self._hosted.values()])
@@ -153,7 +196,8 @@ class Partitions:
         for hosted in self._hosted.values():
             hosted.log.abort()
 
-    # Metadata changes ----------------------------------------------------------------------------------------------------------------------
+    # Metadata changes
+    # ----------------------------------------------------------------------------------------------
 
     async def follow(self, image: MetadataImage, changes: ImageChanges) -> None:
         """Host, lead, follow or delete the changed partitions, and apply the current configs."""
@@ -183,7 +227,9 @@ class Partitions:
         self._replication.leave_idle()
         await self._store_new_epochs()
 
-    async def _follow_all(self, image: MetadataImage, there: Sequence[tuple[TopicImage, int]]) -> None:
+    async def _follow_all(
+        self, image: MetadataImage, there: Sequence[tuple[TopicImage, int]]
+    ) -> None:
         await self._host_missing(image, there)
         for topic, partition in there:
             await self._follow_one(image, topic, partition)
@@ -191,7 +237,9 @@ class Partitions:
     async def _store_new_epochs(self) -> None:
         """Store the leader epochs of the partitions that this broker has become leader of."""
         led, self._new_leaderships = self._new_leaderships, []
-        await at_once([partial(self._in, hosted.home, "write", hosted.log.store_epochs) for hosted in led])
+        await at_once(
+            [partial(self._in, hosted.home, "write", hosted.log.store_epochs) for hosted in led]
+        )
 
     async def _apply_roles(self, image: MetadataImage) -> None:
         """This incarnation is registered: apply the leader and follower roles of its partitions."""
@@ -203,9 +251,11 @@ class Partitions:
                 self._on_changed(key)
 
     async def remove_strays(self, image: MetadataImage) -> None:
-        """Delete partitions on disk that this broker is no longer a replica of, then host those of the same name. The image must be current.
+        """Delete partitions on disk that this broker is no longer a replica of, then host those of
+        the same name. The image must be current.
 
-        They were deleted or reassigned while this broker was down or deleting them.   Source: LogManager.deleteStrayKRaftReplicas (KAFKA-14616).
+        They were deleted or reassigned while this broker was down or deleting them.
+        Source: LogManager.deleteStrayKRaftReplicas (KAFKA-14616).
         """
         async with self._following:
             await self._remove_strays(image)
@@ -222,7 +272,8 @@ class Partitions:
             (topic, partition)
             for topic in image.topics()
             for partition in sorted(topic.partitions)
-            if self._is_replica(image, topic.topic_id, partition) and (topic.name, partition) not in self._hosted
+            if self._is_replica(image, topic.topic_id, partition)
+            and (topic.name, partition) not in self._hosted
         ]
         await self._follow_all(image, missing)
         await self._store_new_epochs()
@@ -234,11 +285,18 @@ class Partitions:
             if parsed is not None and home.world.disk.list(name):
                 await self._delete_files(home, name)
                 hosted = self._hosted.get((parsed.topic, parsed.partition))
-                if hosted is not None and hosted.home is not home and self.moves.of(hosted.key) is None:
+                if (
+                    hosted is not None
+                    and hosted.home is not home
+                    and self.moves.of(hosted.key) is None
+                ):
                     self.moves.begin(hosted, home)
 
     async def move(self, topic: str, partition: int, home: LogDirectory) -> bool:
-        """Move a replica to a directory, or store the request for one that is not hosted yet. Returns False in that case."""
+        """Move a replica to a directory, or store the request for one that is not hosted yet.
+
+        Returns False in that case.
+        """
         key = (topic, partition)
         under_way = self.moves.of(key)
         if under_way is not None and under_way.home is not home:
@@ -254,13 +312,23 @@ class Partitions:
     def _strays_in(self, home: LogDirectory, image: MetadataImage) -> Iterator[str]:
         for directory in home.world.disk.list(""):
             name, _, number = directory.rpartition("-")
-            topic_id = PartitionLog(home.world, name, int(number)).stored_topic_id() if name and number.isdecimal() else None
-            if topic_id not in (None, METADATA_TOPIC_ID) and not self._is_replica(image, topic_id, int(number)):
+            topic_id = (
+                PartitionLog(home.world, name, int(number)).stored_topic_id()
+                if name and number.isdecimal()
+                else None
+            )
+            if topic_id not in (None, METADATA_TOPIC_ID) and not self._is_replica(
+                image, topic_id, int(number)
+            ):
                 yield directory
 
     def _is_replica(self, image: MetadataImage, topic_id: bytes, partition: int) -> bool:
         topic = image.topic_by_id(topic_id)
-        return topic is not None and partition in topic.partitions and self._config.node_id in topic.partitions[partition].replicas
+        return (
+            topic is not None
+            and partition in topic.partitions
+            and self._config.node_id in topic.partitions[partition].replicas
+        )
 
     async def _follow_one(self, image: MetadataImage, topic: TopicImage, partition: int) -> None:
         registered = topic.partitions[partition]
@@ -277,11 +345,21 @@ class Partitions:
         await self._apply_role(image, hosted, registered)
         self._on_changed(key)
 
-    def _report_directory(self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration) -> None:
+    def _report_directory(
+        self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration
+    ) -> None:
         """Report the directory of a replica to the controller, unless it is known there."""
         directory_id = hosted.home.directory_id
-        is_known = registered.directory_of(self._config.node_id) == directory_id or self.moves.of(hosted.key) is not None
-        if not is_known and image.metadata_level.has_directories and directory_id != NO_DIRECTORY_ID and self._is_meant(image):
+        is_known = (
+            registered.directory_of(self._config.node_id) == directory_id
+            or self.moves.of(hosted.key) is not None
+        )
+        if (
+            not is_known
+            and image.metadata_level.has_directories
+            and directory_id != NO_DIRECTORY_ID
+            and self._is_meant(image)
+        ):
             self._assignments.assign(hosted.topic_id, hosted.partition, directory_id)
 
     def _stand_down(self, hosted: HostedPartition) -> None:
@@ -289,7 +367,9 @@ class Partitions:
         hosted.replica.resign()
         self._replication.leave((hosted.topic, hosted.partition))
 
-    async def _apply_role(self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration) -> None:
+    async def _apply_role(
+        self, image: MetadataImage, hosted: HostedPartition, registered: PartitionRegistration
+    ) -> None:
         """Become leader or follower, as registered."""
         if not self._is_meant(image):
             self._stand_down(hosted)
@@ -311,22 +391,41 @@ class Partitions:
             min_in_sync=hosted.settings.rules.min_in_sync_replicas,
             waits_for_min_in_sync=self._parts.bounds_min_in_sync_replicas,
         )
-        if hosted.replica.lead(leader_and_isr, now_ms=self._world.clock.wall_ms(), rules=rules, eligible=self._replication.is_eligible):
+        if hosted.replica.lead(
+            leader_and_isr,
+            now_ms=self._world.clock.wall_ms(),
+            rules=rules,
+            eligible=self._replication.is_eligible,
+        ):
             self._new_leaderships.append(hosted)
-        if hosted.owes_flush:  # follower fetches wait for the flush, which no append may ever trigger
-            self._shell.tasks.spawn(self._flush(hosted), f"flush of {hosted.topic}-{hosted.partition}")
+        if (
+            hosted.owes_flush
+        ):  # follower fetches wait for the flush, which no append may ever trigger
+            self._shell.tasks.spawn(
+                self._flush(hosted), f"flush of {hosted.topic}-{hosted.partition}"
+            )
 
     def _is_meant(self, image: MetadataImage) -> bool:
-        """Return whether the metadata is about this incarnation: leaderships of an earlier one do not apply before it is registered."""
+        """Return whether the metadata is about this incarnation: leaderships of an earlier one do
+        not apply before it is registered.
+        """
         registered = image.broker(self._config.node_id)
         return registered is not None and registered.incarnation_id == self._incarnation_id
 
     def _apply_settings(self, image: MetadataImage, changed: Collection[tuple[int, str]]) -> None:
         """Apply the current configs to partitions whose topic or broker configs have changed."""
-        concerns_all = any(resource in changed for resource in ((BROKER_RESOURCE, ALL_BROKERS), (BROKER_RESOURCE, str(self._config.node_id))))
+        concerns_all = any(
+            resource in changed
+            for resource in (
+                (BROKER_RESOURCE, ALL_BROKERS),
+                (BROKER_RESOURCE, str(self._config.node_id)),
+            )
+        )
         for hosted in self._hosted.values():
             registered = image.partition(hosted.topic, hosted.partition)
-            if registered is not None and (concerns_all or (TOPIC_RESOURCE, hosted.topic) in changed):
+            if registered is not None and (
+                concerns_all or (TOPIC_RESOURCE, hosted.topic) in changed
+            ):
                 hosted.settings = self._settings(image, hosted.topic, len(registered.replicas))
                 hosted.replica.rules = hosted.settings.rules
                 hosted.log.roll_by(hosted.settings.segments)
@@ -340,10 +439,18 @@ class Partitions:
 
     def _settings(self, image: MetadataImage, topic: str, replica_count: int) -> TopicSettings:
         bounds = self._parts.bounds_min_in_sync_replicas
-        return topic_settings(self._config, image, topic, replica_count=replica_count, bounds_min_in_sync_replicas=bounds)
+        return topic_settings(
+            self._config,
+            image,
+            topic,
+            replica_count=replica_count,
+            bounds_min_in_sync_replicas=bounds,
+        )
 
     async def _delete(self, hosted: HostedPartition) -> None:
-        """Stop hosting a partition, and delete its files: its topic was deleted, or it was reassigned."""
+        """Stop hosting a partition, and delete its files: its topic was deleted, or it was
+        reassigned.
+        """
         self._stand_down(hosted)
         await self.moves.cancel(hosted.key)
         async with hosted.log.gate:
@@ -355,21 +462,34 @@ class Partitions:
         self._on_changed(hosted.key)
 
     async def _delete_files(self, home: LogDirectory, directory: str) -> None:
-        """Delete a partition's directory; partition.metadata goes last, so that files left by a crash are never taken for another topic's log."""
+        """Delete a partition's directory; partition.metadata goes last, so that files left by a
+        crash are never taken for another topic's log.
+        """
         disk = home.world.disk
         try:
-            for name in sorted(disk.list(directory), key=lambda name: (name == PARTITION_METADATA, name)):
+            for name in sorted(
+                disk.list(directory), key=lambda name: (name == PARTITION_METADATA, name)
+            ):
                 disk.remove(f"{directory}/{name}")
             await disk.flush_directory(directory)
         except OSError as failure:
             self._fail_directory(home, directory, "delete", failure)
 
-    async def _host_missing(self, image: MetadataImage, there: Sequence[tuple[TopicImage, int]]) -> None:
-        """Open the missing logs of assigned partitions, several concurrently, in their directory or in a newly chosen one."""
+    async def _host_missing(
+        self, image: MetadataImage, there: Sequence[tuple[TopicImage, int]]
+    ) -> None:
+        """Open the missing logs of assigned partitions, several concurrently, in their directory or
+        in a newly chosen one.
+        """
         missing, taken = [], self.directories.taken(each.home for each in self._hosted.values())
         for topic, partition in there:
-            registered, hosted = topic.partitions[partition], self._hosted.get((topic.name, partition))
-            if self._config.node_id in registered.replicas and (hosted is None or hosted.topic_id != topic.topic_id):
+            registered, hosted = (
+                topic.partitions[partition],
+                self._hosted.get((topic.name, partition)),
+            )
+            if self._config.node_id in registered.replicas and (
+                hosted is None or hosted.topic_id != topic.topic_id
+            ):
                 home = await self._find_home((topic.name, partition), registered, taken)
                 if home is None:
                     self._offline[topic.name, partition] = None
@@ -377,25 +497,44 @@ class Partitions:
                     missing.append(partial(self._host, image, topic, partition, home))
         await at_once(missing)
 
-    async def _find_home(self, key: PartitionKey, registered: PartitionRegistration, taken: dict[int, int]) -> LogDirectory | None:
-        """Return the directory of a partition. `taken` counts the partitions of each directory, and is updated."""
+    async def _find_home(
+        self, key: PartitionKey, registered: PartitionRegistration, taken: dict[int, int]
+    ) -> LogDirectory | None:
+        """Return the directory of a partition.
+
+        `taken` counts the partitions of each directory, and is updated.
+        """
         assigned_id = registered.directory_of(self._config.node_id)
         homes = self.directories.holding(key, assigned_id, self._fail_directory)
         for stray in homes[1:]:
             await self._delete_files(stray, partition_directory_name(*key))
         is_new = not registered.partition_epoch
-        home = homes[0] if homes else self.directories.place_for(key, assigned_id, is_new=is_new, taken=taken, wish=self._requested_paths.get(key))
+        home = (
+            homes[0]
+            if homes
+            else self.directories.place_for(
+                key, assigned_id, is_new=is_new, taken=taken, wish=self._requested_paths.get(key)
+            )
+        )
         if home is not None:
             place = self.directories.all.index(home)
             taken[place] = taken.get(place, 0) + 1
         return home
 
-    async def _host(self, image: MetadataImage, topic: TopicImage, partition: int, home: LogDirectory) -> None:
+    async def _host(
+        self, image: MetadataImage, topic: TopicImage, partition: int, home: LogDirectory
+    ) -> None:
         key = (topic.name, partition)
         settings = self._settings(image, topic.name, len(topic.partitions[partition].replicas))
         try:
             hosted = await open_partition(
-                home, topic, partition, settings, shell=self._shell, parts=self._parts, on_rolled=lambda: self._on_rolled(key)
+                home,
+                topic,
+                partition,
+                settings,
+                shell=self._shell,
+                parts=self._parts,
+                on_rolled=lambda: self._on_rolled(key),
             )
         except OSError as failure:
             self._fail_directory(home, f"{topic.name}-{partition}", "open", failure)
@@ -410,7 +549,8 @@ class Partitions:
             self._offline.pop(key, None)
             self._requested_paths.pop(key, None)
 
-    # Flushing ------------------------------------------------------------------------------------------------------------------------------
+    # Flushing
+    # ----------------------------------------------------------------------------------------------
 
     def flush_then(self, owing: Sequence[HostedPartition], on_flushed: Callable[[], None]) -> None:
         """Flush the logs of some partitions, then call `on_flushed`."""
@@ -440,7 +580,8 @@ class Partitions:
             if self._hosted.get(hosted.key) is hosted:  # otherwise it was deleted in the meantime
                 self._fail_directory(hosted.home, hosted.log.directory, "flush", failure)
 
-    # Failures ------------------------------------------------------------------------------------------------------------------------------
+    # Failures
+    # ----------------------------------------------------------------------------------------------
 
     def disk_failed(self, path: str, operation: str, failure: OSError) -> None:
         """An I/O operation failed on the partition directory `path`: fail its log directory."""
@@ -448,15 +589,22 @@ class Partitions:
         if hosted is not None:
             self._fail_directory(hosted.home, path, operation, failure)
 
-    async def _in(self, home: LogDirectory, operation: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _in(
+        self, home: LogDirectory, operation: str, work: Callable[[], Awaitable[None]]
+    ) -> None:
         """Write a file of a log directory; an I/O error fails the directory."""
         try:
             await work()
         except OSError as failure:
             self._fail_directory(home, home.path, operation, failure)
 
-    def _fail_directory(self, home: LogDirectory, path: str, operation: str, failure: OSError) -> None:
-        """Fail a log directory: its partitions go offline. If it is the last one, or cannot be reported to the controller, the node fails."""
+    def _fail_directory(
+        self, home: LogDirectory, path: str, operation: str, failure: OSError
+    ) -> None:
+        """Fail a log directory: its partitions go offline.
+
+        If it is the last one, or cannot be reported to the controller, the node fails.
+        """
         if not home.is_online or self._shell.is_dead:
             return
         if len(self.directories.online) == 1 or home.directory_id == NO_DIRECTORY_ID:
@@ -473,12 +621,17 @@ class Partitions:
             hosted.log.abort()
             del self._hosted[hosted.key]
             self._offline[hosted.key] = None
-        self._world.emit(LogDirectoryFailed(path=home.path, directory_id=uuid_text(home.directory_id), partition_count=len(lost)))
+        self._world.emit(
+            LogDirectoryFailed(
+                path=home.path, directory_id=uuid_text(home.directory_id), partition_count=len(lost)
+            )
+        )
         self._on_offline(home)
         for hosted in lost:
             self._on_changed(hosted.key)
 
-    # Periodic tasks ------------------------------------------------------------------------------------------------------------------------
+    # Periodic tasks
+    # ----------------------------------------------------------------------------------------------
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -489,7 +642,9 @@ class Partitions:
         """Delete expired segments, periodically."""
         await asyncio.sleep(self._config.log_initial_task_delay_ms / 1000)
         await self._retention.delete_expired()
-        await self._every(self._config.log_retention_check_interval_ms, self._retention.delete_expired)
+        await self._every(
+            self._config.log_retention_check_interval_ms, self._retention.delete_expired
+        )
 
     async def _expire_producers(self) -> None:
         for hosted in self._hosted.values():

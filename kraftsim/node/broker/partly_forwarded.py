@@ -1,4 +1,7 @@
-"""Requests that a broker processes in part and forwards in part: the responses are merged.   Source: KIP-590, kafka.server.KafkaApis."""
+"""Requests that a broker processes in part and forwards in part: the responses are merged.
+
+Source: KIP-590, kafka.server.KafkaApis.
+"""
 
 import copy
 from collections.abc import Callable
@@ -17,8 +20,17 @@ if TYPE_CHECKING:
 CORRELATION_ID_BYTES = 4
 
 
-def forward_rest(broker: "Broker", call: Call, rest: Message | None, join: Callable[[Message | None], Answer], refuse: Refuse) -> Answer | Deferred:
-    """Return `join(response)` of the controller's response to `rest`; at once if there is no rest. `refuse` builds errors for the rest only."""
+def forward_rest(
+    broker: "Broker",
+    call: Call,
+    rest: Message | None,
+    join: Callable[[Message | None], Answer],
+    refuse: Refuse,
+) -> Answer | Deferred:
+    """Return `join(response)` of the controller's response to `rest`; at once if there is no rest.
+
+    `refuse` builds errors for the rest only.
+    """
     if rest is None:
         return join(None)
     asked = copy.copy(call)
@@ -27,7 +39,9 @@ def forward_rest(broker: "Broker", call: Call, rest: Message | None, join: Calla
 
     def joined() -> Answer:
         answer = inner.answer
-        assert answer is not None and not isinstance(answer, NoAnswer), "called on the controller's response"
+        assert answer is not None and not isinstance(answer, NoAnswer), (
+            "called on the controller's response"
+        )
         if isinstance(answer, Encoded):
             answer = _decoded(call, answer.rest)
         return answer if isinstance(answer, Closing | Failed) else join(answer)
@@ -55,4 +69,6 @@ def forward_rest(broker: "Broker", call: Call, rest: Message | None, join: Calla
 
 
 def _decoded(call: Call, encoded: bytes) -> Message:
-    return decode_response_body(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + encoded)
+    return decode_response_body(
+        call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + encoded
+    )

@@ -1,4 +1,5 @@
-"""How a broker takes part in the controller quorum: it replicates the metadata log as an observer, and sends heartbeats to the leader.
+"""How a broker takes part in the controller quorum: it replicates the metadata log as an observer,
+and sends heartbeats to the leader.
 
 KRaft brokers depend on both; brokers that migrate from ZooKeeper run both in addition (KIP-866).
 Source: org.apache.kafka.raft.KafkaRaftClient (observers), kafka.server.BrokerLifecycleManager.
@@ -23,7 +24,9 @@ HEARTBEAT_SHARE: Final = 2
 """A heartbeat times out after half a session timeout, so that the next one is still in time."""
 
 
-def heartbeat_channel(broker: "Broker", controller: ActiveController, own_versions: Mapping[int, VersionRange]) -> ControllerChannel:
+def heartbeat_channel(
+    broker: "Broker", controller: ActiveController, own_versions: Mapping[int, VersionRange]
+) -> ControllerChannel:
     """Return the channel for the broker's registration and heartbeats."""
     return ControllerChannel(
         broker.shell,
@@ -35,14 +38,24 @@ def heartbeat_channel(broker: "Broker", controller: ActiveController, own_versio
     )
 
 
-async def loaded_observer(broker: "Broker", directory_id: bytes, own_versions: Mapping[int, VersionRange], listener: MetadataPublisher) -> RaftNode:
-    """Return a replica with the broker's metadata log loaded. Raises ConfigError or OSError; everything is closed then."""
+async def loaded_observer(
+    broker: "Broker",
+    directory_id: bytes,
+    own_versions: Mapping[int, VersionRange],
+    listener: MetadataPublisher,
+) -> RaftNode:
+    """Return a replica with the broker's metadata log loaded.
+
+    Raises ConfigError or OSError; everything is closed then.
+    """
     config = broker.config
     raft = RaftNode(
         broker.shell,
         directory_id=await load_metadata_identity(broker.world, config, directory_id),
         own_versions=own_versions,
-        settings=raft_settings(config, has_pre_vote=broker.parts.has_pre_vote, always_flushes=False),
+        settings=raft_settings(
+            config, has_pre_vote=broker.parts.has_pre_vote, always_flushes=False
+        ),
         listener=listener,
     )
     try:
@@ -51,7 +64,8 @@ async def loaded_observer(broker: "Broker", directory_id: bytes, own_versions: M
         raft.close()
         if isinstance(failure, MalformedMessage):
             raise ConfigError(
-                f"{config.metadata_key}: the metadata log in {config.metadata_directory} contains unsupported records: {failure}"
+                f"{config.metadata_key}: the metadata log in {config.metadata_directory} "
+                f"contains unsupported records: {failure}"
             ) from failure
         raise
     return raft

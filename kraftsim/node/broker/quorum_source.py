@@ -1,4 +1,5 @@
-"""A KRaft broker's metadata: a replica of the metadata log, heartbeats, and requests to the active controller.
+"""A KRaft broker's metadata: a replica of the metadata log, heartbeats, and requests to the active
+controller.
 
 Source: kafka.server.BrokerServer, org.apache.kafka.image.publisher.BrokerRegistrationTracker.
 """
@@ -52,15 +53,26 @@ class QuorumSource:
         self._parts = broker.parts
         self.apis: Mapping[ApiKey, VersionRange] = broker.parts.release.broker_apis
         self.supported_features = broker.parts.release.supported_features
-        self.controller_versions: Mapping[int, VersionRange] = spoken_versions(broker.parts.release.controller_apis)
+        self.controller_versions: Mapping[int, VersionRange] = spoken_versions(
+            broker.parts.release.controller_apis
+        )
         self.active_controller = ActiveController()
         self.features = ClusterFeatures(lambda: self.image, self._quorum_level)
-        self._metadata = MetadataPublisher(broker.world, broker.parts.metadata_image, broker.publish, self._on_leader, self._observe_fencing)
+        self._metadata = MetadataPublisher(
+            broker.world,
+            broker.parts.metadata_image,
+            broker.publish,
+            self._on_leader,
+            self._observe_fencing,
+        )
         self._lifecycle: Lifecycle | None = None
         self._raft: RaftNode | None = None
-        self._heartbeats = heartbeat_channel(broker, self.active_controller, self.controller_versions)
+        self._heartbeats = heartbeat_channel(
+            broker, self.active_controller, self.controller_versions
+        )
 
-    # Used by the broker --------------------------------------------------------------------------------------------------------------------
+    # Used by the broker
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def image(self) -> MetadataImage:
@@ -79,7 +91,9 @@ class QuorumSource:
 
     def isr_changes(self, channel: ControllerChannel) -> IsrChanges:
         """Request them by AlterPartition."""
-        return IsrChanges(self._shell, channel, lambda: self.broker_epoch, self._broker.on_partition_changed)
+        return IsrChanges(
+            self._shell, channel, lambda: self.broker_epoch, self._broker.on_partition_changed
+        )
 
     def decisions(self, channel: ControllerChannel) -> RequestForwarder:
         """Forward requests in envelopes."""
@@ -87,7 +101,9 @@ class QuorumSource:
 
     def topic_creation(self, channel: ControllerChannel) -> TopicCreation:
         """Forward CreateTopics in an envelope, too."""
-        return TopicCreation(self._shell.config, channel, self.controller_versions[ApiKey.CREATE_TOPICS][1])
+        return TopicCreation(
+            self._shell.config, channel, self.controller_versions[ApiKey.CREATE_TOPICS][1]
+        )
 
     def block_channel(self, channel: ControllerChannel) -> BlockChannel:
         """Use AllocateProducerIds."""
@@ -101,14 +117,20 @@ class QuorumSource:
         """Return at once: the metadata log contains the configs."""
         return answer()
 
-    # Startup -------------------------------------------------------------------------------------------------------------------------------
+    # Startup
+    # ----------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
         """Nothing is required before loading."""
 
     async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
-        """Load this broker's replica of the metadata log. It is an observer: it fetches the log and never votes."""
-        raft = await loaded_observer(self._broker, directory_id, self.controller_versions, self._metadata)
+        """Load this broker's replica of the metadata log.
+
+        It is an observer: it fetches the log and never votes.
+        """
+        raft = await loaded_observer(
+            self._broker, directory_id, self.controller_versions, self._metadata
+        )
         self._raft = raft
         self._lifecycle = Lifecycle(
             self._shell,
@@ -144,9 +166,11 @@ class QuorumSource:
         spawn(self._become_ready(lifecycle), "readiness")
 
     async def _become_ready(self, lifecycle: Lifecycle) -> None:
-        """Serve clients and request unfencing once the broker has applied everything up to its own registration; report when it is unfenced.
+        """Serve clients and request unfencing once the broker has applied everything up to its own
+        registration; report when it is unfenced.
 
-        Before that it would report a cluster without brokers and topics. Source: kafka.server.BrokerServer.startup (enableRequestProcessing).
+        Before that it would report a cluster without brokers and topics. Source:
+        kafka.server.BrokerServer.startup (enableRequestProcessing).
         """
         await lifecycle.caught_up.wait()
         await self._broker.partitions.remove_strays(self.image)
@@ -155,49 +179,81 @@ class QuorumSource:
         await lifecycle.running.wait()
         self._broker.startup_completed()
 
-    # Running -------------------------------------------------------------------------------------------------------------------------------
+    # Running
+    # ----------------------------------------------------------------------------------------------
 
     async def on_published(self, image: MetadataImage, changes: ImageChanges) -> None:
         """Re-register with the log directories once metadata.version supports them."""
         own = image.broker(self._shell.config.node_id)
-        if self._lifecycle is None or own is None or own.incarnation_id != self._broker.incarnation_id:
+        if (
+            self._lifecycle is None
+            or own is None
+            or own.incarnation_id != self._broker.incarnation_id
+        ):
             return
-        if image.metadata_level.has_directories and not own.directories and (changes.features or own.broker_id in changes.brokers):
+        if (
+            image.metadata_level.has_directories
+            and not own.directories
+            and (changes.features or own.broker_id in changes.brokers)
+        ):
             self._lifecycle.reregister()
 
     def _observe_fencing(self, image: MetadataImage) -> None:
-        """Check every batch: the one that fences the broker may be published together with the one that unfences it."""
+        """Check every batch: the one that fences the broker may be published together with the one
+        that unfences it.
+        """
         own = image.broker(self._shell.config.node_id)
-        if self._lifecycle is not None and own is not None and own.incarnation_id == self._broker.incarnation_id:
+        if (
+            self._lifecycle is not None
+            and own is not None
+            and own.incarnation_id == self._broker.incarnation_id
+        ):
             self._lifecycle.observe_fencing(own.fenced)
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Report a failed log directory to the controller, which elects other leaders for its replicas."""
+        """Report a failed log directory to the controller, which elects other leaders for its
+        replicas.
+        """
         if self._lifecycle is not None:
             self._lifecycle.directory_failed(directory.directory_id)
 
     def _on_leader(self, leader: VoterNode | None) -> None:
         """Connect to the leader of the metadata quorum: it is the active controller."""
         assert self._raft is not None, "called by the raft node"
-        self.active_controller.learned(None if leader is None else self._raft.quorum.address_in(leader.endpoints))
+        self.active_controller.learned(
+            None if leader is None else self._raft.quorum.address_in(leader.endpoints)
+        )
 
     def _cordoned_directories(self) -> list[bytes] | None:
-        """Return the cordoned directories: those in `cordoned.log.dirs`, or all for `*` (KIP-1066)."""
+        """Return the cordoned directories: those in `cordoned.log.dirs`, or all for `*`
+        (KIP-1066).
+        """
         if not self.image.metadata_level.has_cordons:
             return None
-        named = [path.strip() for path in (self._broker.settings().value(CORDONED) or "").split(",")]
+        named = [
+            path.strip() for path in (self._broker.settings().value(CORDONED) or "").split(",")
+        ]
         online = self._broker.partitions.directories.online
-        return [each.directory_id for each in online if ALL_DIRECTORIES in named or each.path in named]
+        return [
+            each.directory_id for each in online if ALL_DIRECTORIES in named or each.path in named
+        ]
 
     def _quorum_level(self) -> int:
         return 0 if self._raft is None else self._raft.quorum.voters.kraft_version
 
-    # Shutdown ------------------------------------------------------------------------------------------------------------------------------
+    # Shutdown
+    # ----------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Controlled shutdown, limited to a session timeout, after which the controller fences the broker anyway."""
+        """Controlled shutdown, limited to a session timeout, after which the controller fences the
+        broker anyway.
+        """
         config = self._shell.config
-        if self._lifecycle is None or not config.controlled_shutdown_enable or not self._lifecycle.begin_controlled_shutdown():
+        if (
+            self._lifecycle is None
+            or not config.controlled_shutdown_enable
+            or not self._lifecycle.begin_controlled_shutdown()
+        ):
             return
         try:
             async with asyncio.timeout(config.broker_session_timeout_ms / 1000):

@@ -1,7 +1,9 @@
-"""Validation of Produce records that is too long for the event loop: a thread does it, and the loop serves other connections.
+"""Validation of Produce records that is too long for the event loop: a thread does it, and the loop
+serves other connections.
 
-This covers decompression, validation of single records, recompression in the codec of the topic, and conversion of the message
-sets of Produce 0 to 2. Apache Kafka does it in a request handler thread.
+This covers decompression, validation of single records, recompression in the codec of the topic,
+and conversion of the message sets of Produce 0 to 2. Apache Kafka does it in a request handler
+thread.
 Source: org.apache.kafka.storage.internals.log.LogValidator.
 """
 
@@ -9,9 +11,26 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.batch_rules import AppendRules, ExaminedBatch, client_batch, refuse_records
-from kraftsim.core.partitions.record_conversion import ConvertedRecords, LogPlace, UncheckedRecords, converted, recompressed
-from kraftsim.core.partitions.record_work import BELIEVED_BYTES_MAX, LOOKED_THROUGH_BYTES_MAX, believed_bytes, produced_work, takes_long
+from kraftsim.core.partitions.batch_rules import (
+    AppendRules,
+    ExaminedBatch,
+    client_batch,
+    refuse_records,
+)
+from kraftsim.core.partitions.record_conversion import (
+    ConvertedRecords,
+    LogPlace,
+    UncheckedRecords,
+    converted,
+    recompressed,
+)
+from kraftsim.core.partitions.record_work import (
+    BELIEVED_BYTES_MAX,
+    LOOKED_THROUGH_BYTES_MAX,
+    believed_bytes,
+    produced_work,
+    takes_long,
+)
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -19,8 +38,9 @@ if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
 WALKED_BYTES_MAX: Final = 1 << 20
-"""The most bytes that one request may have decompressed and iterated on the event loop: 2 to 5 ms with gzip, at most 40 ms with the
-shortest records."""
+"""The most bytes that one request may have decompressed and iterated on the event loop: 2 to 5 ms
+with gzip, at most 40 ms with the shortest records.
+"""
 SINGLE_RECORDS_COST: Final = 4
 """The cost of validating single records, relative to iterating over them."""
 REBUILDING_COST: Final = WALKED_BYTES_MAX // LOOKED_THROUGH_BYTES_MAX
@@ -28,9 +48,14 @@ REBUILDING_COST: Final = WALKED_BYTES_MAX // LOOKED_THROUGH_BYTES_MAX
 FIRST_VERSION_OF_FORMAT_2: Final = 3
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 BEGINNING: Final = 0
-"""Placeholder offset and epoch of rebuilt records; the real ones are set on append, as for a producer's own batch."""
+"""Placeholder offset and epoch of rebuilt records; the real ones are set on append, as for a
+producer's own batch.
+"""
 ValidatedRecords = dict[int, tuple[AppendRules, ExaminedBatch | ConvertedRecords]]
-"""Key: identity of a row of the request, which keeps the row alive. Value: the rules used for validation, and its result."""
+"""Key: identity of a row of the request, which keeps the row alive.
+
+Value: the rules used for validation, and its result.
+"""
 
 
 def topic_name(broker: "Broker", topic: TopicProduceData, version: int) -> str | None:
@@ -41,18 +66,26 @@ def topic_name(broker: "Broker", topic: TopicProduceData, version: int) -> str |
     return None if known is None else known.name
 
 
-def validated_by(examined: ValidatedRecords, data: PartitionProduceData, rules: AppendRules) -> ExaminedBatch | ConvertedRecords | None:
-    """Return the validation result of a row; None if the rules differ, because the topic's configuration has changed since."""
+def validated_by(
+    examined: ValidatedRecords, data: PartitionProduceData, rules: AppendRules
+) -> ExaminedBatch | ConvertedRecords | None:
+    """Return the validation result of a row; None if the rules differ, because the topic's
+    configuration has changed since.
+    """
     found = examined.get(id(data))
     return None if found is None or found[0] != rules else found[1]
 
 
 def must_validate_aside(broker: "Broker", request: ProduceRequest, version: int) -> bool:
-    """Return whether validating the records of a request may take longer than one may block the event loop."""
+    """Return whether validating the records of a request may take longer than one may block the
+    event loop.
+    """
     rows = [data.records for topic in request.topic_data for data in topic.partition_data]
     if version < FIRST_VERSION_OF_FORMAT_2:
         size_bytes = sum(0 if records is None else len(records) for records in rows)
-        return size_bytes > LOOKED_THROUGH_BYTES_MAX or takes_long(b"".join(records for records in rows if records))
+        return size_bytes > LOOKED_THROUGH_BYTES_MAX or takes_long(
+            b"".join(records for records in rows if records)
+        )
     held_bytes = walked_bytes = estimated_bytes = 0
     for records in rows:
         held, walked = produced_work(records)
@@ -61,23 +94,33 @@ def must_validate_aside(broker: "Broker", request: ProduceRequest, version: int)
         estimated_bytes += believed_bytes(records)
     if walked_bytes > WALKED_BYTES_MAX or estimated_bytes > BELIEVED_BYTES_MAX:
         return True
-    return held_bytes > LOOKED_THROUGH_BYTES_MAX and _cost(broker, request, version) > WALKED_BYTES_MAX
+    return (
+        held_bytes > LOOKED_THROUGH_BYTES_MAX and _cost(broker, request, version) > WALKED_BYTES_MAX
+    )
 
 
 def _cost(broker: "Broker", request: ProduceRequest, version: int) -> int:
-    """Return the cost of validating the records by the rules of their topics, in bytes that could be iterated in the same time."""
+    """Return the cost of validating the records by the rules of their topics, in bytes that could
+    be iterated in the same time.
+    """
     cost = 0
     for _, data, hosted in _hosted_rows(broker, request, version):
         held, walked = produced_work(data.records)
         if hosted.replica.rules.compression is not None:
             cost += held * REBUILDING_COST
         else:
-            cost += walked * SINGLE_RECORDS_COST if hosted.replica.rules.validates_records else walked
+            cost += (
+                walked * SINGLE_RECORDS_COST if hosted.replica.rules.validates_records else walked
+            )
     return cost
 
 
-def _hosted_rows(broker: "Broker", request: ProduceRequest, version: int) -> Iterator[tuple[str, PartitionProduceData, HostedPartition]]:
-    """Yield the rows of partitions hosted here; all others are rejected without validating their records."""
+def _hosted_rows(
+    broker: "Broker", request: ProduceRequest, version: int
+) -> Iterator[tuple[str, PartitionProduceData, HostedPartition]]:
+    """Yield the rows of partitions hosted here; all others are rejected without validating their
+    records.
+    """
     for topic in request.topic_data:
         name = topic_name(broker, topic, version)
         for data in topic.partition_data if name is not None else ():
@@ -86,11 +129,14 @@ def _hosted_rows(broker: "Broker", request: ProduceRequest, version: int) -> Ite
                 yield f"{name}-{data.index}", data, hosted
 
 
-async def validate_records(broker: "Broker", request: ProduceRequest, version: int, now_ms: int) -> ValidatedRecords:
-    """Validate the records of a request; the result has their errors, and the rebuilt records where they are rebuilt.
+async def validate_records(
+    broker: "Broker", request: ProduceRequest, version: int, now_ms: int
+) -> ValidatedRecords:
+    """Validate the records of a request; the result has their errors, and the rebuilt records where
+    they are rebuilt.
 
-    Batches that are too large are rejected without validating their records. All bytes are copied, because they outlive the
-    receive buffer.
+    Batches that are too large are rejected without validating their records. All bytes are copied,
+    because they outlive the receive buffer.
     """
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -99,7 +145,9 @@ async def validate_records(broker: "Broker", request: ProduceRequest, version: i
     rows: list[_Row] = []
     held_bytes = 0
     for name, data, hosted in list(_hosted_rows(broker, request, version)):
-        place = LogPlace(base_offset=BEGINNING, leader_epoch=BEGINNING, now_ms=now_ms, topic_partition=name)
+        place = LogPlace(
+            base_offset=BEGINNING, leader_epoch=BEGINNING, now_ms=now_ms, topic_partition=name
+        )
         rows.append(_Row(id(data), data.records, hosted.replica.rules, place))
         held_bytes += produced_work(data.records)[0]
         if held_bytes > WALKED_BYTES_MAX:  # other requests use the thread, too
@@ -112,7 +160,11 @@ async def validate_records(broker: "Broker", request: ProduceRequest, version: i
 async def _aside(broker: "Broker", rows: Sequence["_Row"], version: int) -> ValidatedRecords:
     def look() -> ValidatedRecords:
         process_entries = ((row, _validated(row, version)) for row in rows)
-        return {row.identity: (row.rules, examined) for row, examined in process_entries if examined is not None}
+        return {
+            row.identity: (row.rules, examined)
+            for row, examined in process_entries
+            if examined is not None
+        }
 
     return await broker.world.aside(look) if rows else {}
 
@@ -125,13 +177,26 @@ class _Row(NamedTuple):
 
 
 def _validated(row: _Row, version: int) -> ExaminedBatch | ConvertedRecords | None:
-    """Validate the records of one partition; None if there is nothing to validate. Touches no shared state, so that a thread may run it."""
+    """Validate the records of one partition; None if there is nothing to validate.
+
+    Touches no shared state, so that a thread may run it.
+    """
     rules, place = row.rules, row.place
     if version < FIRST_VERSION_OF_FORMAT_2:
         unchecked = UncheckedRecords(row.records or b"")
         return ConvertedRecords(unchecked, converted(unchecked, rules, place))
     batch = client_batch(row.records, version)
-    if isinstance(batch, Refusal) or batch.size_bytes > rules.max_message_bytes or not batch.crc_is_valid():
+    if (
+        isinstance(batch, Refusal)
+        or batch.size_bytes > rules.max_message_bytes
+        or not batch.crc_is_valid()
+    ):
         return None
     refusal = refuse_records(batch, rules, place.now_ms, place.topic_partition)
-    return ExaminedBatch(batch, refusal, recompressed(batch, rules, place) if refusal is None and rules.recompresses(batch) else None)
+    return ExaminedBatch(
+        batch,
+        refusal,
+        recompressed(batch, rules, place)
+        if refusal is None and rules.recompresses(batch)
+        else None,
+    )

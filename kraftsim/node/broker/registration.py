@@ -1,6 +1,7 @@
 """The registration that a broker sends to the controller on startup.
 
-Source: kafka.server.BrokerLifecycleManager.sendBrokerRegistration, KIP-631, KIP-858 (directories), KIP-966 (previous epoch).
+Source: kafka.server.BrokerLifecycleManager.sendBrokerRegistration, KIP-631, KIP-858 (directories),
+KIP-966 (previous epoch).
 """
 
 from collections.abc import Callable, Mapping, Sequence

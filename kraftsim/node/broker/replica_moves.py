@@ -1,12 +1,15 @@
-"""Moves replicas between log directories: a future replica is built in the background, and replaces the current one once it has caught up.
+"""Moves replicas between log directories: a future replica is built in the background, and replaces
+the current one once it has caught up.
 
-The directory name of a future replica ends in `-future`. It follows the current replica as a follower follows its leader, and restarts
-if that is truncated. Once it has caught up, the controller is notified of the new directory; then the remaining records are copied, and
-the two are swapped between two requests. An interrupted move restarts with the broker.
+The directory name of a future replica ends in `-future`. It follows the current replica as a
+follower follows its leader, and restarts if that is truncated. Once it has caught up, the
+controller is notified of the new directory; then the remaining records are copied, and the two are
+swapped between two requests. An interrupted move restarts with the broker.
 
 All moves together are throttled to replica.alter.log.dirs.io.max.bytes.per.second.
 
-Source: KIP-113, KIP-858, kafka.server.{ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread}, LogManager.replaceCurrentWithFutureLog.
+Source: KIP-113, KIP-858, kafka.server.{ReplicaManager.alterReplicaLogDirs,
+ReplicaAlterLogDirsThread}, LogManager.replaceCurrentWithFutureLog.
 """
 
 import asyncio
@@ -39,9 +42,14 @@ FailDirectory = Callable[[LogDirectory, str, str, OSError], None]
 
 
 class MovePace:
-    """The throttle of all moves of a broker. Source: kafka.server.ReplicationQuotaManager (alterLogDirs)."""
+    """The throttle of all moves of a broker.
 
-    def __init__(self, config: NodeConfig, clock: Clock, settings: Callable[[], BrokerSettings]) -> None:
+    Source: kafka.server.ReplicationQuotaManager (alterLogDirs).
+    """
+
+    def __init__(
+        self, config: NodeConfig, clock: Clock, settings: Callable[[], BrokerSettings]
+    ) -> None:
         window_ms = config.alter_log_dirs_replication_quota_window_size_seconds * 1000
         self._rate = SteadyRate(config.alter_log_dirs_replication_quota_window_num, window_ms)
         self._clock = clock
@@ -49,7 +57,9 @@ class MovePace:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether the rate is above the limit, which is a dynamic config; there is none by default."""
+        """Whether the rate is above the limit, which is a dynamic config; there is none by
+        default.
+        """
         settings = self._settings()
         limit = settings.own.get(LIMIT_KEY, settings.cluster.get(LIMIT_KEY))
         return limit is not None and self._rate.measure(self._clock.monotonic_ms()) > int(limit)
@@ -62,7 +72,15 @@ class MovePace:
 class ReplicaMove:
     """The move of one replica to `home`. `log` is the future log."""
 
-    def __init__(self, hosted: HostedPartition, home: LogDirectory, directory: str, parts: Parts, shell: NodeShell, pace: MovePace) -> None:
+    def __init__(
+        self,
+        hosted: HostedPartition,
+        home: LogDirectory,
+        directory: str,
+        parts: Parts,
+        shell: NodeShell,
+        pace: MovePace,
+    ) -> None:
         self.hosted = hosted
         self.home = home
         self.directory = directory
@@ -76,17 +94,30 @@ class ReplicaMove:
     def _begin(self) -> None:
         """Create the future log; it starts where the current log starts."""
         hosted = self.hosted
-        self.log = PartitionLog(self.home.world, hosted.topic, hosted.partition, hosted.settings.segments, directory=self.directory)
+        self.log = PartitionLog(
+            self.home.world,
+            hosted.topic,
+            hosted.partition,
+            hosted.settings.segments,
+            directory=self.directory,
+        )
         self._producers = self._parts.producer_state(self._shell.config)
         self.is_begun = False
 
     @property
     def lag(self) -> int:
         """The number of offsets that the future log is behind."""
-        return max(self.hosted.log.log_end_offset - self.log.log_end_offset, 0) if self.is_begun else self.hosted.log.log_end_offset
+        return (
+            max(self.hosted.log.log_end_offset - self.log.log_end_offset, 0)
+            if self.is_begun
+            else self.hosted.log.log_end_offset
+        )
 
     def copy_some(self) -> bool:
-        """Copy up to PIECE_BYTES, and return whether the future log has caught up. Raises OSError of either directory."""
+        """Copy up to PIECE_BYTES, and return whether the future log has caught up.
+
+        Raises OSError of either directory.
+        """
         source = self.hosted.log
         if not self.is_begun or source.truncation_count != self._truncation_count:
             self._truncation_count = source.truncation_count
@@ -129,7 +160,9 @@ class ReplicaMove:
         await self.log.flush()
 
     def replace_current(self, on_rolled: Callable[[], None]) -> PartitionLog:
-        """Replace the current log by the future log, which has caught up; return the former current log."""
+        """Replace the current log by the future log, which has caught up; return the former current
+        log.
+        """
         hosted, former = self.hosted, self.hosted.log
         while not self.copy_some():
             pass
@@ -138,8 +171,16 @@ class ReplicaMove:
         self.log.abort()
         name = partition_directory_name(hosted.topic, hosted.partition)
         self.home.world.disk.move_directory(self.directory, name)
-        log = PartitionLog(self.home.world, hosted.topic, hosted.partition, hosted.settings.segments, on_rolled=on_rolled)
-        log.recover(lambda batch: None, verify_from_offset=None, on_unclean=lambda base_offset: None)
+        log = PartitionLog(
+            self.home.world,
+            hosted.topic,
+            hosted.partition,
+            hosted.settings.segments,
+            on_rolled=on_rolled,
+        )
+        log.recover(
+            lambda batch: None, verify_from_offset=None, on_unclean=lambda base_offset: None
+        )
         log.advance_log_start(former.log_start_offset)
         log.flushed_offset = flushed_offset
         log.epochs = hosted.replica.epochs = LeaderEpochs(former.epochs.starts)
@@ -151,7 +192,11 @@ class ReplicaMove:
 
 
 class ReplicaMoves:
-    """All moves in progress. `delete_files` deletes a partition's directory; `fail_directory` receives I/O errors of a log directory."""
+    """All moves in progress.
+
+    `delete_files` deletes a partition's directory; `fail_directory` receives I/O errors of a log
+    directory.
+    """
 
     def __init__(
         self,
@@ -185,12 +230,25 @@ class ReplicaMoves:
 
     def begin(self, hosted: HostedPartition, home: LogDirectory) -> None:
         """Start to move a replica to another directory."""
-        assert hosted.key not in self._under_way and hosted.home is not home, "one move at a time, and to another directory"
+        assert hosted.key not in self._under_way and hosted.home is not home, (
+            "one move at a time, and to another directory"
+        )
         unique = self._shell.world.random("future directories").randbytes(UUID_BYTES).hex()
         directory = future_directory_name(hosted.topic, hosted.partition, unique)
-        move = self._under_way[hosted.key] = ReplicaMove(hosted, home, directory, self._parts, self._shell, self._pace)
-        self._shell.world.emit(ReplicaMoveBegan(topic=hosted.topic, partition=hosted.partition, from_path=hosted.home.path, to_path=home.path))
-        move.task = self._shell.tasks.spawn(self._run(move), f"move of {hosted.topic}-{hosted.partition}")
+        move = self._under_way[hosted.key] = ReplicaMove(
+            hosted, home, directory, self._parts, self._shell, self._pace
+        )
+        self._shell.world.emit(
+            ReplicaMoveBegan(
+                topic=hosted.topic,
+                partition=hosted.partition,
+                from_path=hosted.home.path,
+                to_path=home.path,
+            )
+        )
+        move.task = self._shell.tasks.spawn(
+            self._run(move), f"move of {hosted.topic}-{hosted.partition}"
+        )
 
     async def cancel(self, key: PartitionKey) -> None:
         """Cancel a move, and delete its future log."""
@@ -202,7 +260,9 @@ class ReplicaMoves:
             await asyncio.gather(move.task, return_exceptions=True)
         move.log.abort()
         hosted = move.hosted
-        if self._reports_directories() and hosted.home.is_online:  # the controller may have the new directory already
+        if (
+            self._reports_directories() and hosted.home.is_online
+        ):  # the controller may have the new directory already
             self._assignments.assign(hosted.topic_id, hosted.partition, hosted.home.directory_id)
         if move.home.is_online:
             await self._delete_files(move.home, move.directory)
@@ -216,17 +276,24 @@ class ReplicaMoves:
         except OSError as failure:
             where = move.home if former.is_open and not _is_unreadable(former) else source
             self._under_way.pop(move.hosted.key, None)
-            self._fail_directory(where, move.directory if where is move.home else former.directory, "move", failure)
+            self._fail_directory(
+                where, move.directory if where is move.home else former.directory, "move", failure
+            )
 
     async def _copy_all(self, move: ReplicaMove) -> None:
-        """Return when the future log has caught up, is flushed, and the controller has the new directory."""
+        """Return when the future log has caught up, is flushed, and the controller has the new
+        directory.
+        """
         await move.copy_all()
         await move.flush()
         if self._reports_directories():
             assigned: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
             hosted = move.hosted
             self._assignments.assign(
-                hosted.topic_id, hosted.partition, move.home.directory_id, lambda error: None if assigned.done() else assigned.set_result(error)
+                hosted.topic_id,
+                hosted.partition,
+                move.home.directory_id,
+                lambda error: None if assigned.done() else assigned.set_result(error),
             )
             while not assigned.done():
                 await move.copy_all()
@@ -239,7 +306,14 @@ class ReplicaMoves:
         await move.home.forget_checkpoints(hosted.key)
         former = move.replace_current(lambda: self._on_rolled(hosted.key))
         del self._under_way[hosted.key]
-        self._shell.world.emit(ReplicaMoved(topic=hosted.topic, partition=hosted.partition, from_path=source.path, to_path=move.home.path))
+        self._shell.world.emit(
+            ReplicaMoved(
+                topic=hosted.topic,
+                partition=hosted.partition,
+                from_path=source.path,
+                to_path=move.home.path,
+            )
+        )
         await move.home.world.disk.flush_directory("")
         await hosted.flush()
         source.forget(hosted.key)

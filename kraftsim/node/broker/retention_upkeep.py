@@ -11,7 +11,9 @@ from kraftsim.node.shell import NodeShell
 
 
 class RetentionUpkeep:
-    """`fail_directory` receives I/O errors: the directory, the path, the operation, and the error."""
+    """`fail_directory` receives I/O errors: the directory, the path, the operation, and the
+    error.
+    """
 
     def __init__(
         self,
@@ -29,7 +31,11 @@ class RetentionUpkeep:
         """Delete the expired segments of all logs that the cleaner does not handle."""
         config = self._shell.config
         for hosted in list(self._hosted()):
-            is_the_cleaners = hosted.settings.cleaning.is_compacted and config.log_cleaner_enable and config.log_cleaner_threads
+            is_the_cleaners = (
+                hosted.settings.cleaning.is_compacted
+                and config.log_cleaner_enable
+                and config.log_cleaner_threads
+            )
             if not is_the_cleaners and hosted.log.is_open and hosted.log.gate.is_free:
                 await self.delete_expired_of(hosted)
 

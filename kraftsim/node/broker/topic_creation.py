@@ -1,4 +1,5 @@
-"""Auto-creates topics that clients request: at most one request to the controller at a time for each name.
+"""Auto-creates topics that clients request: at most one request to the controller at a time for
+each name.
 
 Source: kafka.server.DefaultAutoTopicCreationManager.
 """
@@ -7,12 +8,19 @@ from collections.abc import Iterable
 
 from kraftsim.node.broker.forwarding import ANONYMOUS, LOOPBACK_ADDRESS, SIZE_BYTES
 from kraftsim.node.broker.internal_topics import GROUP_METADATA, TRANSACTION_STATE
-from kraftsim.node.broker.tiered_storage.store_settings import METADATA_TOPIC, metadata_topic_settings
+from kraftsim.node.broker.tiered_storage.store_settings import (
+    METADATA_TOPIC,
+    metadata_topic_settings,
+)
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.outbound import OnAnswer
 from protocol.api_keys import ApiKey
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from protocol.messages.k58_envelope import EnvelopeRequest
 from protocol.requests import request_chunks
 
@@ -41,20 +49,41 @@ class TopicCreation:
         self._ask(request, lambda answer: self._forget(wanted))
 
     def _ask(self, request: CreateTopicsRequest, on_answer: OnAnswer) -> None:
-        chunks = request_chunks(ApiKey.CREATE_TOPICS, self._api_version, CORRELATION_ID, str(self._config.node_id), request)
-        envelope = EnvelopeRequest(request_data=b"".join(chunks)[SIZE_BYTES:], request_principal=ANONYMOUS, client_host_address=LOOPBACK_ADDRESS)
+        chunks = request_chunks(
+            ApiKey.CREATE_TOPICS,
+            self._api_version,
+            CORRELATION_ID,
+            str(self._config.node_id),
+            request,
+        )
+        envelope = EnvelopeRequest(
+            request_data=b"".join(chunks)[SIZE_BYTES:],
+            request_principal=ANONYMOUS,
+            client_host_address=LOOPBACK_ADDRESS,
+        )
         self._channel.send(envelope, on_answer)
 
     def _creatable(self, name: str) -> CreatableTopic:
-        """Return the configuration of a new topic; internal topics have their own. With too few brokers the controller rejects the request."""
+        """Return the configuration of a new topic; internal topics have their own.
+
+        With too few brokers the controller rejects the request.
+        """
         config = self._config
         if name == TRANSACTION_STATE:
             return self._transaction_state()
         if name == METADATA_TOPIC:
             return self._remote_log_metadata()
         if name != GROUP_METADATA:
-            return CreatableTopic(name=name, num_partitions=config.num_partitions, replication_factor=config.default_replication_factor)
-        rows = (("cleanup.policy", "compact"), ("compression.type", "producer"), ("segment.bytes", str(config.offsets_topic_segment_bytes)))
+            return CreatableTopic(
+                name=name,
+                num_partitions=config.num_partitions,
+                replication_factor=config.default_replication_factor,
+            )
+        rows = (
+            ("cleanup.policy", "compact"),
+            ("compression.type", "producer"),
+            ("segment.bytes", str(config.offsets_topic_segment_bytes)),
+        )
         return CreatableTopic(
             name=name,
             num_partitions=config.offsets_topic_num_partitions,
@@ -80,7 +109,11 @@ class TopicCreation:
 
     def _remote_log_metadata(self) -> CreatableTopic:
         settings = metadata_topic_settings(self._config)
-        rows = (("cleanup.policy", "delete"), ("retention.ms", str(settings.retention_ms)), ("remote.storage.enable", "false"))
+        rows = (
+            ("cleanup.policy", "delete"),
+            ("retention.ms", str(settings.retention_ms)),
+            ("remote.storage.enable", "false"),
+        )
         return CreatableTopic(
             name=METADATA_TOPIC,
             num_partitions=settings.partitions,

@@ -1,6 +1,8 @@
-"""The effective configuration of a topic: its own configs, or else those of the broker, which may change while it runs.
+"""The effective configuration of a topic: its own configs, or else those of the broker, which may
+change while it runs.
 
-Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms, kafka.server.DynamicLogConfig (KIP-226).
+Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms,
+kafka.server.DynamicLogConfig (KIP-226).
 """
 
 from collections.abc import Mapping
@@ -14,7 +16,13 @@ from kraftsim.core.partitions.batch_rules import AppendRules
 from kraftsim.core.partitions.cleaning import CleaningRules
 from kraftsim.core.partitions.retention import RetentionRules
 from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.partitions.topic_rules import append_rules, cleaning_rules, converts_down, retention_rules, segment_settings
+from kraftsim.core.partitions.topic_rules import (
+    append_rules,
+    cleaning_rules,
+    converts_down,
+    retention_rules,
+    segment_settings,
+)
 from kraftsim.core.tiered_storage.tiering_rules import NOT_TIERED, TieringRules, tiering_rules
 from kraftsim.node.config import NodeConfig
 from protocol.metadata.m04_config import BROKER_RESOURCE
@@ -22,7 +30,8 @@ from protocol.metadata.m04_config import BROKER_RESOURCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """`flush_messages`: the number of records after which the log must be flushed and responses wait for the flush.
+    """`flush_messages`: the number of records after which the log must be flushed and responses
+    wait for the flush.
 
     `converts_down`: clients of message formats 0 and 1 are served by down-conversion.
     """
@@ -41,14 +50,25 @@ def broker_settings(config: NodeConfig, image: MetadataImage) -> BrokerSettings:
     tables = config_tables(config.release)
     return BrokerSettings(
         static=static_settings(config.given),
-        own=tables.applicable(image.configs_of(BROKER_RESOURCE, str(config.node_id)), is_for_all=False),
+        own=tables.applicable(
+            image.configs_of(BROKER_RESOURCE, str(config.node_id)), is_for_all=False
+        ),
         cluster=tables.applicable(image.configs_of(BROKER_RESOURCE, ALL_BROKERS), is_for_all=True),
         tables=tables,
     )
 
 
-def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, replica_count: int, bounds_min_in_sync_replicas: bool) -> TopicSettings:
-    """Return the current configuration of a topic; the controller and the broker have rejected invalid values before."""
+def topic_settings(
+    config: NodeConfig,
+    image: MetadataImage,
+    topic: str,
+    *,
+    replica_count: int,
+    bounds_min_in_sync_replicas: bool,
+) -> TopicSettings:
+    """Return the current configuration of a topic; the controller and the broker have rejected
+    invalid values before.
+    """
     present = broker_settings(config, image)
     behind = replace(present, static={**present.static, **_checked(config)}).for_topics()
     configs = present.tables.effective_topic_configs(image.topic_configs(topic), behind)
@@ -60,10 +80,20 @@ def topic_settings(config: NodeConfig, image: MetadataImage, topic: str, *, repl
     )
 
 
-def settings_of(configs: Mapping[str, str], *, replica_count: int, bounds_min_in_sync_replicas: bool, has_remote_store: bool) -> TopicSettings:
+def settings_of(
+    configs: Mapping[str, str],
+    *,
+    replica_count: int,
+    bounds_min_in_sync_replicas: bool,
+    has_remote_store: bool,
+) -> TopicSettings:
     """Parse the effective configs of a topic."""
     return TopicSettings(
-        rules=append_rules(configs, replica_count=replica_count, bounds_min_in_sync_replicas=bounds_min_in_sync_replicas),
+        rules=append_rules(
+            configs,
+            replica_count=replica_count,
+            bounds_min_in_sync_replicas=bounds_min_in_sync_replicas,
+        ),
         segments=segment_settings(configs),
         retention=retention_rules(configs),
         flush_messages=int(configs["flush.messages"]),
@@ -74,7 +104,9 @@ def settings_of(configs: Mapping[str, str], *, replica_count: int, bounds_min_in
 
 
 def _checked(config: NodeConfig) -> dict[str, str]:
-    """Return the validated broker properties that are defaults of topic configs, by their broker names."""
+    """Return the validated broker properties that are defaults of topic configs, by their broker
+    names.
+    """
     return {
         "log.cleanup.policy": ",".join(config.log_cleanup_policy),
         "log.flush.interval.messages": str(config.log_flush_interval_messages),

@@ -1,4 +1,7 @@
-"""The events of an acknowledged record.   Source: ProducerBatch.completeFutureAndFireCallbacks, Sender.completeBatch."""
+"""The events of an acknowledged record.
+
+Source: ProducerBatch.completeFutureAndFireCallbacks, Sender.completeBatch.
+"""
 
 from kraftsim.core.clients.producer_steps import RecordDelivered
 from kraftsim.events.clients import RecordAcknowledged, RecordReportedDuplicate
@@ -6,7 +9,9 @@ from kraftsim.world.interface import World
 
 
 def emit_delivered(world: World, client_id: str, delivered: RecordDelivered) -> None:
-    """Emit that a record was acknowledged, preceded by the sequence number of its batch if that was a duplicate."""
+    """Emit that a record was acknowledged, preceded by the sequence number of its batch if that was
+    a duplicate.
+    """
     record = delivered.record
     topic, partition = record.where
     if delivered.duplicate_of is not None:
@@ -22,5 +27,11 @@ def emit_delivered(world: World, client_id: str, delivered: RecordDelivered) -> 
                 base_sequence=delivered.base_sequence,
             )
         )
-    acknowledged = RecordAcknowledged(client_id=client_id, topic=topic, partition=partition, record_key=record.key, offset=delivered.offset)
+    acknowledged = RecordAcknowledged(
+        client_id=client_id,
+        topic=topic,
+        partition=partition,
+        record_key=record.key,
+        offset=delivered.offset,
+    )
     world.emit(acknowledged)

@@ -1,6 +1,7 @@
 """The brokers that a client knows, and its connections to them.
 
-There is one connection to each broker, opened on demand; after a failed attempt the next one waits for the reconnect backoff.
+There is one connection to each broker, opened on demand; after a failed attempt the next one waits
+for the reconnect backoff.
 Source: org.apache.kafka.clients.{Metadata, NetworkClient, ClusterConnectionStates}.
 """
 
@@ -8,7 +9,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kraftsim.node.outbound import CONNECT_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Disconnected, PeerConnection
+from kraftsim.node.outbound import (
+    CONNECT_TIMEOUT_MS,
+    REQUEST_TIMEOUT_MS,
+    Disconnected,
+    PeerConnection,
+)
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -31,7 +37,10 @@ class ClientIdentity:
 
 
 class ClusterConnections:
-    """All connections of one client. Methods with network access raise OSError; the caller decides whether to retry."""
+    """All connections of one client.
+
+    Methods with network access raise OSError; the caller decides whether to retry.
+    """
 
     def __init__(self, world: World, identity: ClientIdentity) -> None:
         assert identity.bootstrap, "a client needs a bootstrap address"
@@ -63,19 +72,26 @@ class ClusterConnections:
         return await self._to_address(self._brokers[broker_id])
 
     async def to_any(self) -> PeerConnection:
-        """Return a connection to the next broker, round-robin: the known ones first, then the bootstrap addresses."""
+        """Return a connection to the next broker, round-robin: the known ones first, then the
+        bootstrap addresses.
+        """
         addresses = list(dict.fromkeys([*self._brokers.values(), *self._identity.bootstrap]))
         self._turn += 1
         return await self._to_address(addresses[self._turn % len(addresses)])
 
     async def metadata(self, topics: Sequence[str]) -> MetadataResponse:
         """Request the metadata of topics from any broker, and update the known brokers."""
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False)
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=False,
+        )
         connection = await self.to_any()
         answer = await connection.request(request)
         assert isinstance(answer, MetadataResponse), "the response of Metadata"
         if answer.brokers:
-            self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+            self._brokers = {
+                broker.node_id: (broker.host, broker.port) for broker in answer.brokers
+            }
         return answer
 
     def learn(self, broker_id: int, address: Address) -> None:
@@ -118,7 +134,9 @@ class ClusterConnections:
             frame_events=self._identity.frame_events,
             number=self._opened_count,
         )
-        await connection.connect(timeout_ms=min(CONNECT_TIMEOUT_MS, self._identity.request_timeout_ms))
+        await connection.connect(
+            timeout_ms=min(CONNECT_TIMEOUT_MS, self._identity.request_timeout_ms)
+        )
         if self._is_closed:
             connection.close()
             raise Disconnected("the client was closed")

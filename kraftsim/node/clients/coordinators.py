@@ -1,19 +1,26 @@
 """Finds coordinators.
 
-Source: org.apache.kafka.clients.consumer.internals.CoordinatorRequestManager, KIP-699 (several keys a request).
+Source: org.apache.kafka.clients.consumer.internals.CoordinatorRequestManager, KIP-699 (several keys
+a request).
 """
 
 from kraftsim.core.clients.transaction_steps import CoordinatorKind
 from kraftsim.node.clients.cluster_connections import ClusterConnections, error_of
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.k10_find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 FIRST_WITH_TYPE = 1
 FIRST_WITH_KEYS = 4
 
 
-async def find_coordinator(connections: ClusterConnections, kind: CoordinatorKind, key: str) -> int | ErrorCode:
+async def find_coordinator(
+    connections: ClusterConnections, kind: CoordinatorKind, key: str
+) -> int | ErrorCode:
     """Return the id of the coordinator of a key, or the error. Raises OSError.
 
     The coordinator's address is added to the known brokers.
@@ -29,7 +36,9 @@ async def find_coordinator(connections: ClusterConnections, kind: CoordinatorKin
         request.key = key
     answer = await connection.request(request, api_version=version)
     assert isinstance(answer, FindCoordinatorResponse), "the response of FindCoordinator"
-    found: FindCoordinatorResponse | Coordinator = answer.coordinators[0] if version >= FIRST_WITH_KEYS else answer
+    found: FindCoordinatorResponse | Coordinator = (
+        answer.coordinators[0] if version >= FIRST_WITH_KEYS else answer
+    )
     error = error_of(found.error_code)
     if error is not ErrorCode.NONE:
         return error

@@ -1,8 +1,10 @@
-"""The alternative consumer of KIP-447: the application reads the generation, waits for rebalances and fetches offsets itself.
+"""The alternative consumer of KIP-447: the application reads the generation, waits for rebalances
+and fetches offsets itself.
 
-The rejected alternative was to support any Consumer, by `generationId()`, `fetchOffsets(all)` and `blockOnRebalance(timeout)`; what shipped
-is `groupMetadata()`, and a consumer that waits internally. Here the application receives two errors that the shipped consumer handles, and
-must retry.
+The rejected alternative was to support any Consumer, by `generationId()`, `fetchOffsets(all)` and
+`blockOnRebalance(timeout)`; what shipped is `groupMetadata()`, and a consumer that waits
+internally. Here the application receives two errors that the shipped consumer handles, and must
+retry.
 Source: KIP-447 (its open alternative), the document of its design.
 """
 
@@ -24,7 +26,10 @@ class OffsetsPending(RuntimeError):
     """These partitions have pending offset commits of an open transaction."""
 
     def __init__(self, partitions: tuple[TopicPartition, ...]) -> None:
-        super().__init__(f"offsets are pending for {', '.join(f'{topic}-{partition}' for topic, partition in partitions)}")
+        super().__init__(
+            "offsets are pending for "
+            f"{', '.join(f'{topic}-{partition}' for topic, partition in partitions)}"
+        )
         self.partitions = partitions
 
 
@@ -33,14 +38,19 @@ class CoordinatorUnavailable(RuntimeError):
 
 
 class GenericConsumer(GroupConsumerClient):
-    """A member whose application waits explicitly: `block_on_rebalance`, `fetch_offsets`, then `poll`, repeatedly."""
+    """A member whose application waits explicitly: `block_on_rebalance`, `fetch_offsets`, then
+    `poll`, repeatedly.
+    """
 
     def generation_id(self) -> int:
         """Return the generation for offset commits."""
         return self.group.generation_id
 
     async def block_on_rebalance(self, timeout_ms: int) -> bool:
-        """Revoke and add partitions as assigned; return whether the group is stable. Raises MembershipFailed."""
+        """Revoke and add partitions as assigned; return whether the group is stable.
+
+        Raises MembershipFailed.
+        """
         try:
             async with asyncio.timeout(timeout_ms / MS_PER_SECOND):
                 while True:
@@ -53,20 +63,31 @@ class GenericConsumer(GroupConsumerClient):
             return False
 
     async def fetch_offsets(self) -> dict[TopicPartition, int]:
-        """Fetch the committed offsets of all assigned partitions once; -1: none. Raises OffsetsPending, CoordinatorUnavailable."""
+        """Fetch the committed offsets of all assigned partitions once; -1: none.
+
+        Raises OffsetsPending, CoordinatorUnavailable.
+        """
         asked = self._rules.assigned
         if not asked:
             return {}
         try:
-            found = await find_coordinator(self.connections, CoordinatorKind.GROUP, self._settings.group_id)
+            found = await find_coordinator(
+                self.connections, CoordinatorKind.GROUP, self._settings.group_id
+            )
             if isinstance(found, ErrorCode):
                 raise CoordinatorUnavailable(found.name)
             connection = await self.connections.to_broker(found)
-            answers = await fetch_offsets(connection, self._settings.group_id, asked, require_stable=True)
+            answers = await fetch_offsets(
+                connection, self._settings.group_id, asked, require_stable=True
+            )
             await self._fetching.refresh(self._settings.topics)
         except OSError as trouble:
             raise CoordinatorUnavailable(str(trouble)) from trouble
-        pending = tuple(where for where, (error, _) in answers.items() if error is ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        pending = tuple(
+            where
+            for where, (error, _) in answers.items()
+            if error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        )
         if pending:
             raise OffsetsPending(pending)
         other = next((error for error, _ in answers.values() if error is not ErrorCode.NONE), None)
@@ -78,7 +99,11 @@ class GenericConsumer(GroupConsumerClient):
         return offsets
 
     async def poll(self) -> list[ReadRecord]:
-        """Return the next committed records; none while the group rebalances or no offsets were fetched. Raises MembershipFailed."""
+        """Return the next committed records; none while the group rebalances or no offsets were
+        fetched.
+
+        Raises MembershipFailed.
+        """
         self._require_membership()
         if self._released is not None or self._lost or self._added or self._without_position:
             return []

@@ -1,7 +1,8 @@
-"""kraftsim's group consumer: joins a group, reads committed records of its assignment, and starts at the group's committed offsets.
+"""kraftsim's group consumer: joins a group, reads committed records of its assignment, and starts
+at the group's committed offsets.
 
-One application task calls `poll`; the membership runs in the background. A transaction never spans two polls, so that partitions are always
-revoked between transactions.
+One application task calls `poll`; the membership runs in the background. A transaction never spans
+two polls, so that partitions are always revoked between transactions.
 Source: org.apache.kafka.clients.consumer.KafkaConsumer, KIP-447.
 """
 
@@ -28,13 +29,29 @@ from kraftsim.core.clients.membership_steps import (
     SendMemberRequest,
 )
 from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
-from kraftsim.core.clients.transaction_steps import CoordinatorFound, CoordinatorKind, CoordinatorLost, FindCoordinator, GroupIdentity
+from kraftsim.core.clients.transaction_steps import (
+    CoordinatorFound,
+    CoordinatorKind,
+    CoordinatorLost,
+    FindCoordinator,
+    GroupIdentity,
+)
 from kraftsim.events.clients import ClientStarted, ClientStopped, RecordRead
-from kraftsim.events.transactional_clients import MembershipLost, MemberStable, OffsetCommitSent, OffsetLearned, OffsetsAsked
+from kraftsim.events.transactional_clients import (
+    MembershipLost,
+    MemberStable,
+    OffsetCommitSent,
+    OffsetLearned,
+    OffsetsAsked,
+)
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.node.clients.coordinators import find_coordinator
 from kraftsim.node.clients.group_offsets import commit_offsets, fetch_offsets
-from kraftsim.node.clients.member_requests import JOIN_GRACE_MS, answered_to_member, request_of_member
+from kraftsim.node.clients.member_requests import (
+    JOIN_GRACE_MS,
+    answered_to_member,
+    request_of_member,
+)
 from kraftsim.node.clients.partition_fetching import Fetched, PartitionFetching
 from kraftsim.node.clients.producer import LIBRARY
 from kraftsim.node.clients.reader import ReadRecord
@@ -63,9 +80,12 @@ async def _nothing(_: tuple[TopicPartition, ...]) -> None:
 
 
 class GroupConsumerClient:
-    """A group member: `start`, then `poll` repeatedly, then `close`. With `require_stable` False it fetches offsets as pre-KIP-447 clients do.
+    """A group member: `start`, then `poll` repeatedly, then `close`.
 
-    `on_released`, `on_lost` and `on_assigned` are called within `poll`, as Kafka's rebalance listeners are.
+    With `require_stable` False it fetches offsets as pre-KIP-447 clients do.
+
+    `on_released`, `on_lost` and `on_assigned` are called within `poll`, as Kafka's rebalance
+    listeners are.
     """
 
     def __init__(
@@ -86,10 +106,14 @@ class GroupConsumerClient:
         self._settings = settings
         self._require_stable = require_stable
         self._rules = GroupMember(settings)
-        identity = ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events)
+        identity = ClientIdentity(
+            client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events
+        )
         self.connections = ClusterConnections(world, identity)
         self._fetching = PartitionFetching(self.connections, FETCH_MAX_WAIT_MS)
-        self._loop: StepLoop[MembershipInput, MembershipEffect] = StepLoop(world, self._rules, self._carry_out, TimePassed())
+        self._loop: StepLoop[MembershipInput, MembershipEffect] = StepLoop(
+            world, self._rules, self._carry_out, TimePassed()
+        )
         self._tasks = NodeTasks(self._loop.fail)
         self._positions: dict[TopicPartition, int] = {}
         self._without_position: tuple[TopicPartition, ...] = ()
@@ -98,7 +122,9 @@ class GroupConsumerClient:
         self._added: tuple[TopicPartition, ...] = ()
         self._fatal: ErrorCode | None = None
         self._identity = (-1, "")
-        """Generation and member id of the last assignment: commits after the member was removed must be rejected."""
+        """Generation and member id of the last assignment: commits after the member was removed
+        must be rejected.
+        """
         self._question_count = 0
 
     @property
@@ -128,7 +154,10 @@ class GroupConsumerClient:
         self._loop.take(MemberStarted())
 
     async def poll(self) -> list[ReadRecord]:
-        """Return the next committed records, or nothing if there are none for a while. Raises MembershipFailed."""
+        """Return the next committed records, or nothing if there are none for a while.
+
+        Raises MembershipFailed.
+        """
         if self._fatal is not None:
             raise MembershipFailed(self._fatal)
         if self._loop.failure is not None:
@@ -154,10 +183,16 @@ class GroupConsumerClient:
         for where, offset in offsets.items():
             self._world.emit(
                 OffsetCommitSent(
-                    client_id=self.client_id, group_id=self._settings.group_id, topic=where.topic, partition=where.partition, offset=offset
+                    client_id=self.client_id,
+                    group_id=self._settings.group_id,
+                    topic=where.topic,
+                    partition=where.partition,
+                    offset=offset,
                 )
             )
-        found = await find_coordinator(self.connections, CoordinatorKind.GROUP, self._settings.group_id)
+        found = await find_coordinator(
+            self.connections, CoordinatorKind.GROUP, self._settings.group_id
+        )
         if isinstance(found, ErrorCode):
             return found
         return await commit_offsets(await self.connections.to_broker(found), self.group, offsets)
@@ -171,7 +206,10 @@ class GroupConsumerClient:
         self._loop.thaw()
 
     async def close(self, *, leaves: bool = True) -> None:
-        """Stop the client. Without `leaves` the group removes it after the session timeout, as after a crash."""
+        """Stop the client.
+
+        Without `leaves` the group removes it after the session timeout, as after a crash.
+        """
         if self._loop.is_over:
             return
         if leaves and self._loop.failure is None:
@@ -181,12 +219,18 @@ class GroupConsumerClient:
                     while self._rules.state is not MemberState.GONE:
                         await self._loop.change()
         self._loop.end()
-        self._world.emit(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
+        self._world.emit(
+            ClientStopped(
+                client_id=self.client_id,
+                reason="closed" if self._loop.failure is None else "failed",
+            )
+        )
         self.connections.close()
         await self._tasks.join()
         self._world.flush_events()
 
-    # Called by the application --------------------------------------------------------------------------------------------------------------------
+    # Called by the application
+    # ----------------------------------------------------------------------------------------------
 
     async def _settle_membership(self) -> None:
         """Call the listeners for revoked, lost and added partitions."""
@@ -207,20 +251,38 @@ class GroupConsumerClient:
             await self.on_assigned(added)
 
     def _drop(self, partitions: Sequence[TopicPartition]) -> None:
-        self._positions = {where: offset for where, offset in self._positions.items() if where not in partitions}
-        self._without_position = tuple(where for where in self._without_position if where not in partitions)
+        self._positions = {
+            where: offset for where, offset in self._positions.items() if where not in partitions
+        }
+        self._without_position = tuple(
+            where for where in self._without_position if where not in partitions
+        )
 
     async def _find_positions(self) -> bool:
-        """Fetch the missing committed offsets; return whether every partition has a position. Raises OSError."""
-        found = await find_coordinator(self.connections, CoordinatorKind.GROUP, self._settings.group_id)
+        """Fetch the missing committed offsets; return whether every partition has a position.
+
+        Raises OSError.
+        """
+        found = await find_coordinator(
+            self.connections, CoordinatorKind.GROUP, self._settings.group_id
+        )
         if isinstance(found, ErrorCode):
             return False
         asked = self._without_position
         self._question_count += 1
         question = self._question_count
-        self._world.emit(OffsetsAsked(client_id=self.client_id, group_id=self._settings.group_id, question=question, is_stable=self._require_stable))
+        self._world.emit(
+            OffsetsAsked(
+                client_id=self.client_id,
+                group_id=self._settings.group_id,
+                question=question,
+                is_stable=self._require_stable,
+            )
+        )
         connection = await self.connections.to_broker(found)
-        answers = await fetch_offsets(connection, self._settings.group_id, asked, require_stable=self._require_stable)
+        answers = await fetch_offsets(
+            connection, self._settings.group_id, asked, require_stable=self._require_stable
+        )
         for where, (error, offset) in answers.items():
             self._emit_offset(question, where, error, offset)
         for where, (error, offset) in answers.items():
@@ -228,16 +290,24 @@ class GroupConsumerClient:
                 start = offset if offset >= 0 else await self._fetching.first_offset(where)
                 if start is not None and where in self._without_position:
                     self._positions[where] = start
-                    self._without_position = tuple(each for each in self._without_position if each != where)
+                    self._without_position = tuple(
+                        each for each in self._without_position if each != where
+                    )
         return not self._without_position
 
     async def _fetch(self) -> list[ReadRecord]:
-        """Fetch from all leaders concurrently. Records of partitions revoked in the meantime are dropped."""
+        """Fetch from all leaders concurrently.
+
+        Records of partitions revoked in the meantime are dropped.
+        """
         led = self._fetching.led(self._positions)
         if not led:
             await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
             return []
-        answers = await asyncio.gather(*(self._fetching.fetch(broker_id, positions) for broker_id, positions in led.items()), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(self._fetching.fetch(broker_id, positions) for broker_id, positions in led.items()),
+            return_exceptions=True,
+        )
         records: list[ReadRecord] = []
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -250,11 +320,17 @@ class GroupConsumerClient:
             await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
         return records
 
-    def _take(self, fetched: Fetched, led: Mapping[int, Mapping[TopicPartition, int]]) -> tuple[ReadRecord, ...]:
+    def _take(
+        self, fetched: Fetched, led: Mapping[int, Mapping[TopicPartition, int]]
+    ) -> tuple[ReadRecord, ...]:
         where = fetched.where
         if fetched.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.rewind()
-        if fetched.error_code is not ErrorCode.NONE or where not in self._positions or where not in self.assigned:
+        if (
+            fetched.error_code is not ErrorCode.NONE
+            or where not in self._positions
+            or where not in self.assigned
+        ):
             return ()
         if not any(positions.get(where) == self._positions[where] for positions in led.values()):
             return ()
@@ -276,7 +352,9 @@ class GroupConsumerClient:
         """Return the offset to read next."""
         return self._positions[where]
 
-    def _emit_offset(self, question: int, where: TopicPartition, error: ErrorCode, offset: int) -> None:
+    def _emit_offset(
+        self, question: int, where: TopicPartition, error: ErrorCode, offset: int
+    ) -> None:
         self._world.emit(
             OffsetLearned(
                 client_id=self.client_id,
@@ -290,26 +368,37 @@ class GroupConsumerClient:
             )
         )
 
-    # Effects --------------------------------------------------------------------------------------------------------------------------------------
+    # Effects
+    # ----------------------------------------------------------------------------------------------
 
     def _carry_out(self, effect: MembershipEffect) -> None:
         match effect:
             case FindCoordinator(kind=kind, key=key):
                 self._tasks.spawn(self._find(kind, key), f"{self.client_id}-find")
             case SendMemberRequest():
-                self._tasks.spawn(self._ask(effect), f"{self.client_id}-{type(effect.question).__name__}")
+                self._tasks.spawn(
+                    self._ask(effect), f"{self.client_id}-{type(effect.question).__name__}"
+                )
             case CountPartitions(topics):
                 self._tasks.spawn(self._count(topics), f"{self.client_id}-count")
-            case AssignmentChanged(member_id=member_id, generation_id=generation_id, partitions=partitions, added=added):
+            case AssignmentChanged(
+                member_id=member_id, generation_id=generation_id, partitions=partitions, added=added
+            ):
                 self._identity = (generation_id, member_id)
-                self._added = tuple(dict.fromkeys((*(where for where in self._added if where in partitions), *added)))
+                self._added = tuple(
+                    dict.fromkeys(
+                        (*(where for where in self._added if where in partitions), *added)
+                    )
+                )
                 self._emit_stable(member_id, generation_id, partitions)
             case ReleaseWanted(partitions):
                 self._released = partitions
             case MemberLost(error_code=error_code, is_fatal=is_fatal):
                 self._lose(error_code, is_fatal=is_fatal)
 
-    def _emit_stable(self, member_id: str, generation_id: int, partitions: tuple[TopicPartition, ...]) -> None:
+    def _emit_stable(
+        self, member_id: str, generation_id: int, partitions: tuple[TopicPartition, ...]
+    ) -> None:
         self._world.emit(
             MemberStable(
                 client_id=self.client_id,
@@ -323,7 +412,10 @@ class GroupConsumerClient:
     def _lose(self, error_code: ErrorCode, *, is_fatal: bool) -> None:
         self._world.emit(
             MembershipLost(
-                client_id=self.client_id, group_id=self._settings.group_id, generation_id=self._rules.generation_id, error_code=int(error_code)
+                client_id=self.client_id,
+                group_id=self._settings.group_id,
+                generation_id=self._rules.generation_id,
+                error_code=int(error_code),
             )
         )
         self._lost = tuple(dict.fromkeys((*self._lost, *self._positions, *self._without_position)))
@@ -343,11 +435,17 @@ class GroupConsumerClient:
             self._loop.take(CoordinatorFound(kind=kind, broker_id=found))
 
     async def _ask(self, asked: SendMemberRequest) -> None:
-        timeout_ms = self._settings.rebalance_timeout_ms + JOIN_GRACE_MS if isinstance(asked.question, Join) else None
+        timeout_ms = (
+            self._settings.rebalance_timeout_ms + JOIN_GRACE_MS
+            if isinstance(asked.question, Join)
+            else None
+        )
         try:
             connection = await self.connections.to_broker(asked.broker_id)
             leave_version = connection.version_for(ApiKey.LEAVE_GROUP)
-            answer = await connection.request(request_of_member(asked.question, self._settings, leave_version), timeout_ms)
+            answer = await connection.request(
+                request_of_member(asked.question, self._settings, leave_version), timeout_ms
+            )
         except OSError:
             self._loop.take(MemberQuestionLost())
             return
@@ -359,4 +457,12 @@ class GroupConsumerClient:
         except OSError:
             self._loop.take(PartitionsCounted(None))
             return
-        self._loop.take(PartitionsCounted({topic.name or "": len(topic.partitions) for topic in answer.topics if topic.partitions}))
+        self._loop.take(
+            PartitionsCounted(
+                {
+                    topic.name or "": len(topic.partitions)
+                    for topic in answer.topics
+                    if topic.partitions
+                }
+            )
+        )

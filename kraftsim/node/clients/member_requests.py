@@ -1,4 +1,5 @@
-"""Requests and responses of group members, converted from and to the messages of the member state machine.
+"""Requests and responses of group members, converted from and to the messages of the member state
+machine.
 
 Source: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
 """
@@ -33,10 +34,18 @@ from protocol.consumer_protocol import (
     parse_assignment,
     parse_subscription,
 )
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from protocol.messages.k14_sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from protocol.schema import Message
 
 PROTOCOL_TYPE = "consumer"
@@ -46,7 +55,9 @@ JOIN_GRACE_MS = 5000
 """The request timeout of JoinGroup, beyond the rebalance timeout."""
 
 
-def request_of_member(question: MemberQuestion, settings: GroupSettings, leave_version: int) -> Message:
+def request_of_member(
+    question: MemberQuestion, settings: GroupSettings, leave_version: int
+) -> Message:
     """Build the request; LeaveGroup has two forms."""
     match question:
         case Join(member_id=member_id):
@@ -57,9 +68,19 @@ def request_of_member(question: MemberQuestion, settings: GroupSettings, leave_v
                 member_id=member_id,
                 group_instance_id=settings.group_instance_id,
                 protocol_type=PROTOCOL_TYPE,
-                protocols=[JoinGroupRequestProtocol(name=settings.assignor, metadata=_subscription(question, settings))],
+                protocols=[
+                    JoinGroupRequestProtocol(
+                        name=settings.assignor, metadata=_subscription(question, settings)
+                    )
+                ],
             )
-        case Sync(member_id=member_id, generation_id=generation_id, protocol=protocol, assignment=assignment, versions=versions):
+        case Sync(
+            member_id=member_id,
+            generation_id=generation_id,
+            protocol=protocol,
+            assignment=assignment,
+            versions=versions,
+        ):
             return SyncGroupRequest(
                 group_id=settings.group_id,
                 generation_id=generation_id,
@@ -68,17 +89,24 @@ def request_of_member(question: MemberQuestion, settings: GroupSettings, leave_v
                 protocol_type=PROTOCOL_TYPE,
                 protocol_name=protocol,
                 assignments=[
-                    SyncGroupRequestAssignment(member_id=each, assignment=_assignment(partitions, versions))
+                    SyncGroupRequestAssignment(
+                        member_id=each, assignment=_assignment(partitions, versions)
+                    )
                     for each, partitions in assignment.items()
                 ],
             )
         case MemberHeartbeat(member_id=member_id, generation_id=generation_id):
             return HeartbeatRequest(
-                group_id=settings.group_id, generation_id=generation_id, member_id=member_id, group_instance_id=settings.group_instance_id
+                group_id=settings.group_id,
+                generation_id=generation_id,
+                member_id=member_id,
+                group_instance_id=settings.group_instance_id,
             )
         case Leave(member_id):
             if leave_version >= FIRST_LEAVE_OF_SEVERAL:
-                leaving = MemberIdentity(member_id=member_id, group_instance_id=settings.group_instance_id)
+                leaving = MemberIdentity(
+                    member_id=member_id, group_instance_id=settings.group_instance_id
+                )
                 return LeaveGroupRequest(group_id=settings.group_id, members=[leaving])
             return LeaveGroupRequest(group_id=settings.group_id, member_id=member_id)
         case _:
@@ -90,7 +118,11 @@ def answered_to_member(answer: Message) -> Joined | Synced | HeartbeatAnswered |
     match answer:
         case JoinGroupResponse():
             is_leader = bool(answer.member_id) and answer.leader == answer.member_id
-            members = tuple(_subscriber(each.member_id, each.metadata) for each in answer.members) if is_leader else ()
+            members = (
+                tuple(_subscriber(each.member_id, each.metadata) for each in answer.members)
+                if is_leader
+                else ()
+            )
             return Joined(
                 error_code=error_of(answer.error_code),
                 member_id=answer.member_id,
@@ -101,7 +133,9 @@ def answered_to_member(answer: Message) -> Joined | Synced | HeartbeatAnswered |
             )
         case SyncGroupResponse():
             partitions, versions = _given(answer.assignment)
-            return Synced(error_code=error_of(answer.error_code), partitions=partitions, versions=versions)
+            return Synced(
+                error_code=error_of(answer.error_code), partitions=partitions, versions=versions
+            )
         case HeartbeatResponse():
             return HeartbeatAnswered(error_of(answer.error_code))
         case LeaveGroupResponse():
@@ -110,7 +144,10 @@ def answered_to_member(answer: Message) -> Joined | Synced | HeartbeatAnswered |
 
 
 def _subscription(question: Join, settings: GroupSettings) -> bytes:
-    owned = [OwnedPartitions(topic=topic, partitions=indexes) for topic, indexes in by_topic(question.owned).items()]
+    owned = [
+        OwnedPartitions(topic=topic, partitions=indexes)
+        for topic, indexes in by_topic(question.owned).items()
+    ]
     return build_subscription(
         ConsumerProtocolSubscription(
             topics=list(settings.topics),
@@ -123,32 +160,55 @@ def _subscription(question: Join, settings: GroupSettings) -> bytes:
 
 def _subscriber(member_id: str, metadata: bytes) -> Subscriber:
     found = parse_subscription(metadata)
-    owned = tuple(TopicPartition(each.topic, index) for each in found.owned_partitions for index in each.partitions)
+    owned = tuple(
+        TopicPartition(each.topic, index)
+        for each in found.owned_partitions
+        for index in each.partitions
+    )
     return Subscriber(
-        member_id=member_id, topics=tuple(found.topics), owned=owned, owned_generation_id=found.generation_id, versions=_versions(found.user_data)
+        member_id=member_id,
+        topics=tuple(found.topics),
+        owned=owned,
+        owned_generation_id=found.generation_id,
+        versions=_versions(found.user_data),
     )
 
 
 def _assignment(partitions: Iterable[TopicPartition], versions: Versions | None) -> bytes:
-    assigned = [AssignedPartitions(topic=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()]
-    return build_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=_user_data(versions)))
+    assigned = [
+        AssignedPartitions(topic=topic, partitions=indexes)
+        for topic, indexes in by_topic(partitions).items()
+    ]
+    return build_assignment(
+        ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=_user_data(versions))
+    )
 
 
 def _given(assignment: bytes) -> tuple[tuple[TopicPartition, ...], Versions | None]:
     if not assignment:
         return (), None
     found = parse_assignment(assignment)
-    partitions = sorted(TopicPartition(each.topic, index) for each in found.assigned_partitions for index in each.partitions)
+    partitions = sorted(
+        TopicPartition(each.topic, index)
+        for each in found.assigned_partitions
+        for index in each.partitions
+    )
     return tuple(partitions), _versions(found.user_data)
 
 
 def _user_data(versions: Versions | None) -> bytes | None:
-    """Return the first bytes of the user data of Kafka Streams since version 3: two int32 (SubscriptionInfo, AssignmentInfo)."""
+    """Return the first bytes of the user data of Kafka Streams since version 3: two int32
+    (SubscriptionInfo, AssignmentInfo).
+    """
     return None if versions is None else VERSIONS.pack(*versions)
 
 
 def _versions(user_data: bytes | None) -> Versions | None:
-    return None if user_data is None or len(user_data) < VERSIONS.size else Versions(*VERSIONS.unpack_from(user_data))
+    return (
+        None
+        if user_data is None or len(user_data) < VERSIONS.size
+        else Versions(*VERSIONS.unpack_from(user_data))
+    )
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

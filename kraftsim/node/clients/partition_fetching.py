@@ -1,4 +1,5 @@
-"""How a consumer reads its partitions: their leaders, their start offsets, and their records from a position on.
+"""How a consumer reads its partitions: their leaders, their start offsets, and their records from a
+position on.
 
 Without fetch sessions: every request contains all its partitions.
 Source: org.apache.kafka.clients.consumer.internals.{Fetcher, OffsetFetcher}.
@@ -24,8 +25,19 @@ from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch, split_batches
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from protocol.messages.k01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from protocol.uuids import ZERO_UUID
 
 
@@ -39,7 +51,10 @@ class Fetched(NamedTuple):
 
 
 class PartitionFetching:
-    """Keeps the leaders of the partitions of some topics, and reads committed records. Partitions without a leader are skipped."""
+    """Keeps the leaders of the partitions of some topics, and reads committed records.
+
+    Partitions without a leader are skipped.
+    """
 
     def __init__(self, connections: ClusterConnections, max_wait_ms: int) -> None:
         self._connections = connections
@@ -54,7 +69,9 @@ class PartitionFetching:
         for described in answer.topics:
             self._topic_ids[described.name or ""] = described.topic_id
             for partition in described.partitions:
-                self._leaders[TopicPartition(described.name or "", partition.partition_index)] = partition.leader_id
+                self._leaders[TopicPartition(described.name or "", partition.partition_index)] = (
+                    partition.leader_id
+                )
         self.is_stale = False
 
     def led(self, positions: Mapping[TopicPartition, int]) -> dict[int, dict[TopicPartition, int]]:
@@ -69,14 +86,20 @@ class PartitionFetching:
         return found
 
     async def first_offset(self, where: TopicPartition) -> int | None:
-        """Return the log start offset of a partition; None if its leader returns an error. Raises OSError."""
+        """Return the log start offset of a partition; None if its leader returns an error.
+
+        Raises OSError.
+        """
         leader = self._leaders.get(where, -1)
         if leader < 0:
             self.is_stale = True
             return None
         connection = await self._connections.to_broker(leader)
         asked = ListOffsetsPartition(partition_index=where.partition, timestamp=EARLIEST_TIMESTAMP)
-        request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(name=where.topic, partitions=[asked])])
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            topics=[ListOffsetsTopic(name=where.topic, partitions=[asked])],
+        )
         answer = await connection.request(request)
         assert isinstance(answer, ListOffsetsResponse), "the response of ListOffsets"
         found = answer.topics[0].partitions[0]
@@ -86,13 +109,18 @@ class PartitionFetching:
         return found.offset
 
     async def fetch(self, broker_id: int, positions: Mapping[TopicPartition, int]) -> list[Fetched]:
-        """Fetch partitions from their leader. Raises OSError, and MalformedMessage for a wrong checksum."""
+        """Fetch partitions from their leader.
+
+        Raises OSError, and MalformedMessage for a wrong checksum.
+        """
         try:
             connection = await self._connections.to_broker(broker_id)
             version = connection.version_for(ApiKey.FETCH)
             if ZERO_UUID in self._topic_ids.values():  # a cluster without topic ids
                 version = min(version, LAST_VERSION_WITH_TOPIC_NAMES)
-            answer = await connection.request(self._request(positions, version), api_version=version)
+            answer = await connection.request(
+                self._request(positions, version), api_version=version
+            )
         except OSError:
             self.is_stale = True
             raise
@@ -113,8 +141,18 @@ class PartitionFetching:
             topic = topics.get(where.topic)
             if topic is None:
                 is_named = version <= LAST_VERSION_WITH_TOPIC_NAMES
-                topic = topics[where.topic] = FetchTopic(topic=where.topic) if is_named else FetchTopic(topic_id=self._topic_ids[where.topic])
-            topic.partitions.append(FetchPartition(partition=where.partition, fetch_offset=offset, partition_max_bytes=PARTITION_FETCH_BYTES))
+                topic = topics[where.topic] = (
+                    FetchTopic(topic=where.topic)
+                    if is_named
+                    else FetchTopic(topic_id=self._topic_ids[where.topic])
+                )
+            topic.partitions.append(
+                FetchPartition(
+                    partition=where.partition,
+                    fetch_offset=offset,
+                    partition_max_bytes=PARTITION_FETCH_BYTES,
+                )
+            )
         return FetchRequest(
             replica_id=CONSUMER_REPLICA_ID,
             max_wait_ms=self._max_wait_ms,
@@ -125,7 +163,9 @@ class PartitionFetching:
             topics=list(topics.values()),
         )
 
-    def _fetched(self, where: TopicPartition, first_offset: int, partition: PartitionData) -> Fetched:
+    def _fetched(
+        self, where: TopicPartition, first_offset: int, partition: PartitionData
+    ) -> Fetched:
         error = error_of(partition.error_code)
         if error is not ErrorCode.NONE:
             self.is_stale = True
@@ -133,15 +173,29 @@ class PartitionFetching:
         batches = list(split_batches(partition.records or b""))
         for batch in batches:
             if not batch.crc_is_valid():
-                raise MalformedMessage(int(ApiKey.FETCH), None, f"{where.topic}-{where.partition}", f"wrong CRC in the batch at {batch.base_offset}")
-        aborted = [Aborted(each.producer_id, each.first_offset) for each in partition.aborted_transactions or ()]
-        records = [each for batch in committed_batches(batches, aborted) for each in _records(where, batch, first_offset)]
+                raise MalformedMessage(
+                    int(ApiKey.FETCH),
+                    None,
+                    f"{where.topic}-{where.partition}",
+                    f"wrong CRC in the batch at {batch.base_offset}",
+                )
+        aborted = [
+            Aborted(each.producer_id, each.first_offset)
+            for each in partition.aborted_transactions or ()
+        ]
+        records = [
+            each
+            for batch in committed_batches(batches, aborted)
+            for each in _records(where, batch, first_offset)
+        ]
         next_offset = max([first_offset, *(batch.next_offset for batch in batches)])
         return Fetched(where, error, next_offset, tuple(records))
 
 
 def _records(where: TopicPartition, batch: RecordBatch, first_offset: int) -> list[ReadRecord]:
-    """Return the records from first_offset on: a response starts with the whole batch that contains the offset."""
+    """Return the records from first_offset on: a response starts with the whole batch that contains
+    the offset.
+    """
     return [
         ReadRecord(
             topic=where.topic,

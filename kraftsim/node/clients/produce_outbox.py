@@ -1,4 +1,5 @@
-"""How a producer's batches are sent: one queue per broker while its connection is being opened, which keeps the order of requests.
+"""How a producer's batches are sent: one queue per broker while its connection is being opened,
+which keeps the order of requests.
 
 Source: org.apache.kafka.clients.producer.internals.Sender.
 """
@@ -23,13 +24,20 @@ from kraftsim.node.tasks import NodeTasks
 from protocol.announced_window import announced_window
 from protocol.api_keys import ApiKey
 from protocol.batches import build_batch
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.records import Record
 from protocol.schema import Message
 
 ACKS_ALL = -1
 LAST_EXPLICIT_VERSION = 11
-"""Up to this version the producer adds the partition of a transactional batch itself; later versions let the broker add it (KIP-890)."""
+"""Up to this version the producer adds the partition of a transactional batch itself; later
+versions let the broker add it (KIP-890).
+"""
 LAST_VERSION_WITH_TOPIC_NAMES = 12
 
 
@@ -58,11 +66,15 @@ class ProduceOutbox:
         self._on_window = on_window
         """Called after each response with the window that the broker announces (KIP-758)."""
         self.window_at_start: int | None = None
-        """The window announced in the InitProducerId response: it applies to each leader that has a window and does not announce its size."""
+        """The window announced in the InitProducerId response: it applies to each leader that has a
+        window and does not announce its size.
+        """
         self._waiting: dict[int, deque[tuple[SendProduce, bool]]] = {}
         self.is_closed = False
         self._reported_by: dict[int, PeerConnection] = {}
-        """The connection that announced the current window of each broker, if it is announced in ApiVersions."""
+        """The connection that announced the current window of each broker, if it is announced in
+        ApiVersions.
+        """
 
     def put(self, request: SendProduce, *, is_implicit: bool = False) -> None:
         """Send the request if there is a connection; otherwise queue it."""
@@ -75,7 +87,10 @@ class ProduceOutbox:
             self._send(connection, request, is_implicit)
         else:
             self._waiting[request.broker_id] = deque([(request, is_implicit)])
-            self._tasks.spawn(self._connect_for(request.broker_id), f"{self._client_id}-connect-{request.broker_id}")
+            self._tasks.spawn(
+                self._connect_for(request.broker_id),
+                f"{self._client_id}-connect-{request.broker_id}",
+            )
 
     async def _connect_for(self, broker_id: int) -> None:
         try:
@@ -88,8 +103,14 @@ class ProduceOutbox:
                 self._send(connection, request, is_implicit)
 
     def _report_offer(self, broker_id: int, connection: PeerConnection) -> None:
-        """Report the window announced in a connection's ApiVersions response, once, after the current step."""
-        if self._on_window is None or self._window_of(connection) is None or self._reported_by.get(broker_id) is connection:
+        """Report the window announced in a connection's ApiVersions response, once, after the
+        current step.
+        """
+        if (
+            self._on_window is None
+            or self._window_of(connection) is None
+            or self._reported_by.get(broker_id) is connection
+        ):
             return
         self._reported_by[broker_id] = connection
         asyncio.get_running_loop().call_soon(self._report_window, broker_id, connection)
@@ -116,12 +137,18 @@ class ProduceOutbox:
                 assert isinstance(answer, ProduceResponse), "the response of Produce"
                 if self._on_window is not None:
                     announced = announced_window(getattr(answer, "_tags", None))
-                    self._on_window(request.broker_id, self._window_of(connection) if announced is None else announced)
+                    self._on_window(
+                        request.broker_id,
+                        self._window_of(connection) if announced is None else announced,
+                    )
                 self._settle(ProduceAnswered(request.request_id, _partition_answers(answer)))
 
         try:
             is_explicit = self._transactional_id is not None and not is_implicit
-            version = min(connection.version_for(ApiKey.PRODUCE), LAST_EXPLICIT_VERSION if is_explicit else LAST_VERSION_WITH_TOPIC_NAMES)
+            version = min(
+                connection.version_for(ApiKey.PRODUCE),
+                LAST_EXPLICIT_VERSION if is_explicit else LAST_VERSION_WITH_TOPIC_NAMES,
+            )
             connection.send(self._request(request), take, api_version=version)
         except NoCommonVersion as error:
             self._fail(error)
@@ -132,14 +159,24 @@ class ProduceOutbox:
         topics: dict[str, TopicProduceData] = {}
         for batch in request.batches:
             topic = topics.setdefault(batch.where.topic, TopicProduceData(name=batch.where.topic))
-            topic.partition_data.append(PartitionProduceData(index=batch.where.partition, records=self._bytes_of(batch)))
+            topic.partition_data.append(
+                PartitionProduceData(index=batch.where.partition, records=self._bytes_of(batch))
+            )
         transactional_id, timeout_ms = self._transactional_id, self._timeout_ms
-        return ProduceRequest(transactional_id=transactional_id, acks=ACKS_ALL, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+        return ProduceRequest(
+            transactional_id=transactional_id,
+            acks=ACKS_ALL,
+            timeout_ms=timeout_ms,
+            topic_data=list(topics.values()),
+        )
 
     def _bytes_of(self, batch: OutgoingBatch) -> bytes:
         assert batch.identity is not None, "a batch in flight has an identity"
         return build_batch(
-            [Record(offset, record.timestamp_ms, record.key.encode(), record.value, ()) for offset, record in enumerate(batch.records)],
+            [
+                Record(offset, record.timestamp_ms, record.key.encode(), record.value, ())
+                for offset, record in enumerate(batch.records)
+            ],
             producer_id=batch.identity.producer_id,
             producer_epoch=batch.identity.producer_epoch,
             base_sequence=batch.base_sequence,
@@ -147,7 +184,9 @@ class ProduceOutbox:
         )
 
 
-async def leaders_of(connections: ClusterConnections, topics: Sequence[str]) -> MetadataArrived | MetadataLost:
+async def leaders_of(
+    connections: ClusterConnections, topics: Sequence[str]
+) -> MetadataArrived | MetadataLost:
     """Request the leaders of the partitions of topics from any broker."""
     try:
         answer = await connections.metadata(topics)
@@ -165,7 +204,9 @@ async def leaders_of(connections: ClusterConnections, topics: Sequence[str]) -> 
 def _partition_answers(response: ProduceResponse) -> tuple[PartitionAnswer, ...]:
     return tuple(
         PartitionAnswer(
-            where=TopicPartition(topic.name, partition.index), error_code=error_of(partition.error_code), base_offset=partition.base_offset
+            where=TopicPartition(topic.name, partition.index),
+            error_code=error_of(partition.error_code),
+            base_offset=partition.base_offset,
         )
         for topic in response.responses
         for partition in topic.partition_responses

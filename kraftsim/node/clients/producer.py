@@ -1,4 +1,5 @@
-"""kraftsim's idempotent producer: executes the decisions of `IdempotentProducer`, and emits the events of each record.
+"""kraftsim's idempotent producer: executes the decisions of `IdempotentProducer`, and emits the
+events of each record.
 
 Source: org.apache.kafka.clients.producer.{KafkaProducer, internals.Sender}.
 """
@@ -37,7 +38,12 @@ from kraftsim.events.clients import (
     RecordSent,
 )
 from kraftsim.node.clients.acknowledgements import emit_delivered
-from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections, error_of
+from kraftsim.node.clients.cluster_connections import (
+    Address,
+    ClientIdentity,
+    ClusterConnections,
+    error_of,
+)
 from kraftsim.node.clients.produce_outbox import ProduceOutbox, leaders_of
 from kraftsim.node.clients.step_loop import StepLoop
 from kraftsim.node.tasks import NodeTasks
@@ -81,7 +87,9 @@ class ProducerClient:
                 frame_events=frame_events,
             ),
         )
-        self._loop: StepLoop[ProducerInput, ProducerEffect] = StepLoop(world, self._rules, self._carry_out, TimePassed())
+        self._loop: StepLoop[ProducerInput, ProducerEffect] = StepLoop(
+            world, self._rules, self._carry_out, TimePassed()
+        )
         self._tasks = NodeTasks(self._loop.fail)
         self._outbox = ProduceOutbox(
             self._connections,
@@ -94,7 +102,10 @@ class ProducerClient:
         )
 
     async def start(self) -> None:
-        """Obtain a producer id; retries without limit. Raises ProducerIdRefused, and the failure of the client, if there is one."""
+        """Obtain a producer id; retries without limit.
+
+        Raises ProducerIdRefused, and the failure of the client, if there is one.
+        """
         self._world.emit(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(Started())
         while self._rules.identity is None:
@@ -107,12 +118,22 @@ class ProducerClient:
         while self._rules.record_count >= self._settings.buffered_records_max:
             await self._loop.change()
         assert not self._loop.is_over, "send on a closed producer"
-        self._world.emit(RecordSent(client_id=self.client_id, topic=topic, partition=partition, record_key=key))
+        self._world.emit(
+            RecordSent(client_id=self.client_id, topic=topic, partition=partition, record_key=key)
+        )
         where = TopicPartition(topic, partition)
-        self._loop.take(RecordGiven(OutgoingRecord(where=where, key=key, value=value, timestamp_ms=self._world.clock.wall_ms())))
+        self._loop.take(
+            RecordGiven(
+                OutgoingRecord(
+                    where=where, key=key, value=value, timestamp_ms=self._world.clock.wall_ms()
+                )
+            )
+        )
 
     async def flush(self, timeout_seconds: float) -> int:
-        """Wait until every record is acknowledged or failed; return how many are still in flight after the timeout."""
+        """Wait until every record is acknowledged or failed; return how many are still in flight
+        after the timeout.
+        """
         self._loop.take(FlushAsked())
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -128,7 +149,12 @@ class ProducerClient:
             return
         self._loop.end()
         self._outbox.is_closed = True
-        self._world.emit(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
+        self._world.emit(
+            ClientStopped(
+                client_id=self.client_id,
+                reason="closed" if self._loop.failure is None else "failed",
+            )
+        )
         self._connections.close()
         await self._tasks.join()
         self._world.flush_events()
@@ -136,7 +162,8 @@ class ProducerClient:
     def _on_window(self, broker_id: int, sequences: int | None) -> None:
         self._loop.take(WindowAnnounced(broker_id, sequences))
 
-    # Effects ------------------------------------------------------------------------------------------------------------------------------------
+    # Effects
+    # ----------------------------------------------------------------------------------------------
 
     def _carry_out(self, effect: ProducerEffect) -> None:
         match effect:
@@ -148,7 +175,11 @@ class ProducerClient:
                 self._outbox.put(effect)
             case IdentityTaken(identity):
                 self._world.emit(
-                    ClientInitialized(client_id=self.client_id, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch)
+                    ClientInitialized(
+                        client_id=self.client_id,
+                        producer_id=identity.producer_id,
+                        producer_epoch=identity.producer_epoch,
+                    )
                 )
             case RecordDelivered():
                 emit_delivered(self._world, self.client_id, effect)
@@ -166,10 +197,13 @@ class ProducerClient:
             case _:
                 assert_never(effect)
 
-    # Requests -------------------------------------------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     async def _ask_producer_id(self) -> None:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
         try:
             answer = await (await self._connections.to_any()).request(request)
         except OSError:

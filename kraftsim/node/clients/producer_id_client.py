@@ -1,4 +1,5 @@
-"""The producer-id client: allocates producer ids and uses none; the smallest workload that exercises blocks, their exchange and their loss.
+"""The producer-id client: allocates producer ids and uses none; the smallest workload that
+exercises blocks, their exchange and their loss.
 
 Source: KIP-98, KIP-730.
 """
@@ -7,7 +8,12 @@ import asyncio
 from collections.abc import Sequence
 
 from kraftsim.events.clients import ClientInitialized, ClientStarted, ClientStopped
-from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections, error_of
+from kraftsim.node.clients.cluster_connections import (
+    Address,
+    ClientIdentity,
+    ClusterConnections,
+    error_of,
+)
 from kraftsim.node.clients.producer import LIBRARY, TRANSACTION_TIMEOUT_MS, ProducerIdRefused
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
@@ -32,11 +38,19 @@ class InitProducerIdClient:
         self.client_id = client_id
         self._world = world
         self._retry_backoff_ms = retry_backoff_ms
-        self._connections = ClusterConnections(world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events))
+        self._connections = ClusterConnections(
+            world,
+            ClientIdentity(
+                client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events
+            ),
+        )
         world.emit(ClientStarted(client_id=client_id, library=LIBRARY))
 
     async def ask(self, count: int) -> list[int]:
-        """Return `count` new producer ids, each from the next broker. Retries without limit; raises ProducerIdRefused."""
+        """Return `count` new producer ids, each from the next broker.
+
+        Retries without limit; raises ProducerIdRefused.
+        """
         return [await self._ask_one() for _ in range(count)]
 
     async def close(self) -> None:
@@ -46,7 +60,9 @@ class InitProducerIdClient:
         self._world.flush_events()
 
     async def ask_once(self) -> ErrorCode:
-        """Send requests to one broker after the other until there is a response, and return its error, or NONE."""
+        """Send requests to one broker after the other until there is a response, and return its
+        error, or NONE.
+        """
         return error_of((await self._until_answered()).error_code)
 
     async def _ask_one(self) -> int:
@@ -68,10 +84,23 @@ class InitProducerIdClient:
                 await asyncio.sleep(self._retry_backoff_ms / 1000)
 
     async def _answer(self) -> InitProducerIdResponse:
-        """Send a request to the next broker, and emit an event for the returned id. Raises OSError."""
+        """Send a request to the next broker, and emit an event for the returned id.
+
+        Raises OSError.
+        """
         connection = await self._connections.to_any()
-        answer = await connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS))
+        answer = await connection.request(
+            InitProducerIdRequest(
+                transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
+            )
+        )
         assert isinstance(answer, InitProducerIdResponse), "the response of InitProducerId"
         if answer.error_code == ErrorCode.NONE:
-            self._world.emit(ClientInitialized(client_id=self.client_id, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch))
+            self._world.emit(
+                ClientInitialized(
+                    client_id=self.client_id,
+                    producer_id=answer.producer_id,
+                    producer_epoch=answer.producer_epoch,
+                )
+            )
         return answer

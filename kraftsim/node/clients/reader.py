@@ -1,7 +1,8 @@
-"""kraftsim's reader: a consumer by assignment, from the start of each partition to its end at the time of the call.
+"""kraftsim's reader: a consumer by assignment, from the start of each partition to its end at the
+time of the call.
 
-Every batch's checksum is verified. It returns the records below the high watermark, or, with read_committed, the committed ones below the
-last stable offset.
+Every batch's checksum is verified. It returns the records below the high watermark, or, with
+read_committed, the committed ones below the last stable offset.
 Source: org.apache.kafka.clients.consumer.internals.{Fetcher, OffsetFetcher}, KIP-79.
 """
 
@@ -13,7 +14,12 @@ from kraftsim.core.clients.committed_batches import Aborted, committed_batches
 from kraftsim.core.clients.producer_steps import TopicPartition
 from kraftsim.core.clients.reader_positions import ReaderPositions
 from kraftsim.events.clients import ClientStarted, ClientStopped, RecordRead
-from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections, error_of
+from kraftsim.node.clients.cluster_connections import (
+    Address,
+    ClientIdentity,
+    ClusterConnections,
+    error_of,
+)
 from kraftsim.node.clients.producer import LIBRARY
 from kraftsim.node.outbound import Disconnected
 from kraftsim.world.interface import World
@@ -21,9 +27,20 @@ from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch, split_batches
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.messages.k01_fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.messages.k01_fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from protocol.messages.k01_fetch import PartitionData as FetchedPartition
-from protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from protocol.messages.k03_metadata import MetadataResponse
 from protocol.uuids import ZERO_UUID
 
@@ -56,23 +73,38 @@ class ReaderClient:
     """A consumer by assignment. `read_all` repeatedly, then `close`."""
 
     def __init__(
-        self, world: World, *, bootstrap: Sequence[Address], client_id: str, frame_events: bool = False, read_committed: bool = False
+        self,
+        world: World,
+        *,
+        bootstrap: Sequence[Address],
+        client_id: str,
+        frame_events: bool = False,
+        read_committed: bool = False,
     ) -> None:
         self.client_id = client_id
         self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
         self._world = world
-        self._connections = ClusterConnections(world, ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events))
+        self._connections = ClusterConnections(
+            world,
+            ClientIdentity(
+                client_id=client_id, bootstrap=tuple(bootstrap), frame_events=frame_events
+            ),
+        )
         self._leaders: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, bytes] = {}
         world.emit(ClientStarted(client_id=client_id, library=LIBRARY))
 
     async def read_all(self, topic: str, partitions: Sequence[int]) -> list[ReadRecord]:
-        """Return every record from the start of each partition to its end at the time of the call, partition by partition in offset order.
+        """Return every record from the start of each partition to its end at the time of the call,
+        partition by partition in offset order.
 
-        Retries retriable errors without limit. Raises MalformedMessage for a batch with a wrong checksum.
+        Retries retriable errors without limit. Raises MalformedMessage for a batch with a wrong
+        checksum.
         """
         positions = ReaderPositions([TopicPartition(topic, partition) for partition in partitions])
-        read: dict[TopicPartition, list[ReadRecord]] = {TopicPartition(topic, partition): [] for partition in partitions}
+        read: dict[TopicPartition, list[ReadRecord]] = {
+            TopicPartition(topic, partition): [] for partition in partitions
+        }
         while not positions.is_done:
             try:
                 await self._refresh(topic)
@@ -98,17 +130,26 @@ class ReaderClient:
             self._topic_ids[described.name or ""] = described.topic_id
             for partition in described.partitions:
                 if partition.leader_id >= 0:
-                    self._leaders[TopicPartition(described.name or "", partition.partition_index)] = partition.leader_id
+                    self._leaders[
+                        TopicPartition(described.name or "", partition.partition_index)
+                    ] = partition.leader_id
 
-    # Start and end offsets ----------------------------------------------------------------------------------------------------------------------
+    # Start and end offsets
+    # ----------------------------------------------------------------------------------------------
 
     async def _find_ends(self, positions: ReaderPositions) -> None:
-        for where, offset in await self._list_offsets(positions.without_end_offset(), LATEST_TIMESTAMP):
+        for where, offset in await self._list_offsets(
+            positions.without_end_offset(), LATEST_TIMESTAMP
+        ):
             positions.end_at(where, offset)
-        for where, offset in await self._list_offsets(positions.without_first_offset(), EARLIEST_TIMESTAMP):
+        for where, offset in await self._list_offsets(
+            positions.without_first_offset(), EARLIEST_TIMESTAMP
+        ):
             positions.set_start(where, offset)
 
-    async def _list_offsets(self, partitions: list[TopicPartition], timestamp: int) -> list[tuple[TopicPartition, int]]:
+    async def _list_offsets(
+        self, partitions: list[TopicPartition], timestamp: int
+    ) -> list[tuple[TopicPartition, int]]:
         by_broker: dict[int, list[TopicPartition]] = {}
         for where in partitions:
             if where in self._leaders:
@@ -116,17 +157,31 @@ class ReaderClient:
         found: list[tuple[TopicPartition, int]] = []
         for broker_id, led in by_broker.items():
             connection = await self._connections.to_broker(broker_id)
-            answer: ListOffsetsResponse = await connection.request(_list_offsets_request(led, timestamp, self._isolation_level))
+            answer: ListOffsetsResponse = await connection.request(
+                _list_offsets_request(led, timestamp, self._isolation_level)
+            )
             for topic in answer.topics:
                 for partition in topic.partitions:
                     if partition.error_code == ErrorCode.NONE and partition.offset >= 0:
-                        found.append((TopicPartition(topic.name, partition.partition_index), partition.offset))
+                        found.append(
+                            (
+                                TopicPartition(topic.name, partition.partition_index),
+                                partition.offset,
+                            )
+                        )
         return found
 
-    # Fetching -----------------------------------------------------------------------------------------------------------------------------------
+    # Fetching
+    # ----------------------------------------------------------------------------------------------
 
-    async def _fetch_round(self, positions: ReaderPositions, read: dict[TopicPartition, list[ReadRecord]]) -> bool:
-        """Fetch from all leaders until their partitions are complete; return whether there was no error. After one the metadata is refreshed."""
+    async def _fetch_round(
+        self, positions: ReaderPositions, read: dict[TopicPartition, list[ReadRecord]]
+    ) -> bool:
+        """Fetch from all leaders until their partitions are complete; return whether there was no
+        error.
+
+        After one the metadata is refreshed.
+        """
         is_complete = not positions.without_end_offset() and not positions.without_first_offset()
         unfinished = positions.unfinished(self._leaders)
         for broker_id in unfinished:
@@ -144,7 +199,9 @@ class ReaderClient:
                     break
         return is_complete and positions.is_done
 
-    def _fetch_request(self, partitions: list[TopicPartition], positions: ReaderPositions, version: int) -> FetchRequest:
+    def _fetch_request(
+        self, partitions: list[TopicPartition], positions: ReaderPositions, version: int
+    ) -> FetchRequest:
         topics: dict[str, FetchTopic] = {}
         for where in partitions:
             topic = topics.get(where.topic)
@@ -155,7 +212,11 @@ class ReaderClient:
                 else:
                     topic.topic = where.topic
             topic.partitions.append(
-                FetchPartition(partition=where.partition, fetch_offset=positions.next_offset(where), partition_max_bytes=PARTITION_FETCH_BYTES)
+                FetchPartition(
+                    partition=where.partition,
+                    fetch_offset=positions.next_offset(where),
+                    partition_max_bytes=PARTITION_FETCH_BYTES,
+                )
             )
         return FetchRequest(
             replica_id=CONSUMER_REPLICA_ID,
@@ -167,7 +228,12 @@ class ReaderClient:
             topics=list(topics.values()),
         )
 
-    def _take_all(self, answer: FetchResponse, positions: ReaderPositions, read: dict[TopicPartition, list[ReadRecord]]) -> bool:
+    def _take_all(
+        self,
+        answer: FetchResponse,
+        positions: ReaderPositions,
+        read: dict[TopicPartition, list[ReadRecord]],
+    ) -> bool:
         """Process a response; return whether no partition has an error."""
         all_served = True
         for topic in answer.responses:
@@ -192,28 +258,56 @@ class ReaderClient:
                 return name
         raise Disconnected("a Fetch response contains a topic that was not requested")
 
-    def _take(self, where: TopicPartition, partition: FetchedPartition, positions: ReaderPositions, read: list[ReadRecord]) -> None:
+    def _take(
+        self,
+        where: TopicPartition,
+        partition: FetchedPartition,
+        positions: ReaderPositions,
+        read: list[ReadRecord],
+    ) -> None:
         first_offset = next_offset = positions.next_offset(where)
         batches = list(split_batches(partition.records or b""))
         for batch in batches:
             if not batch.crc_is_valid():
-                raise MalformedMessage(int(ApiKey.FETCH), None, f"{where.topic}-{where.partition}", f"wrong CRC in the batch at {batch.base_offset}")
+                raise MalformedMessage(
+                    int(ApiKey.FETCH),
+                    None,
+                    f"{where.topic}-{where.partition}",
+                    f"wrong CRC in the batch at {batch.base_offset}",
+                )
             next_offset = max(next_offset, batch.next_offset)
-        aborted = [Aborted(each.producer_id, each.first_offset) for each in partition.aborted_transactions or ()]
+        aborted = [
+            Aborted(each.producer_id, each.first_offset)
+            for each in partition.aborted_transactions or ()
+        ]
         for batch in committed_batches(batches, aborted):
             self._take_batch(where, batch, first_offset, read)
         if next_offset == first_offset:
             is_committed = self._isolation_level == READ_COMMITTED
-            positions.found_nothing(where, partition.last_stable_offset if is_committed else partition.high_watermark)
+            positions.found_nothing(
+                where, partition.last_stable_offset if is_committed else partition.high_watermark
+            )
         positions.advance(where, next_offset)
 
-    def _take_batch(self, where: TopicPartition, batch: RecordBatch, first_offset: int, read: list[ReadRecord]) -> None:
-        """Add the records from first_offset on: a response starts with the whole batch that contains the offset."""
+    def _take_batch(
+        self, where: TopicPartition, batch: RecordBatch, first_offset: int, read: list[ReadRecord]
+    ) -> None:
+        """Add the records from first_offset on: a response starts with the whole batch that
+        contains the offset.
+        """
         for record in batch.records():
             if record.offset < first_offset:
                 continue
             key = (record.key or b"").decode(errors="backslashreplace")
-            read.append(ReadRecord(topic=where.topic, partition=where.partition, offset=record.offset, key=key, value=bytes(record.value or b"")))
+            read.append(
+                ReadRecord(
+                    topic=where.topic,
+                    partition=where.partition,
+                    offset=record.offset,
+                    key=key,
+                    value=bytes(record.value or b""),
+                )
+            )
             self._world.emit(
                 RecordRead(
                     client_id=self.client_id,
@@ -226,9 +320,17 @@ class ReaderClient:
             )
 
 
-def _list_offsets_request(partitions: list[TopicPartition], timestamp: int, isolation_level: int) -> ListOffsetsRequest:
+def _list_offsets_request(
+    partitions: list[TopicPartition], timestamp: int, isolation_level: int
+) -> ListOffsetsRequest:
     topics: dict[str, ListOffsetsTopic] = {}
     for where in partitions:
         topic = topics.setdefault(where.topic, ListOffsetsTopic(name=where.topic))
-        topic.partitions.append(ListOffsetsPartition(partition_index=where.partition, timestamp=timestamp))
-    return ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=isolation_level, topics=list(topics.values()))
+        topic.partitions.append(
+            ListOffsetsPartition(partition_index=where.partition, timestamp=timestamp)
+        )
+    return ListOffsetsRequest(
+        replica_id=CONSUMER_REPLICA_ID,
+        isolation_level=isolation_level,
+        topics=list(topics.values()),
+    )

@@ -1,4 +1,6 @@
-"""The event loop around a client's state machine: inputs are queued, effects are executed in order, and one timer is scheduled."""
+"""The event loop around a client's state machine: inputs are queued, effects are executed in order,
+and one timer is scheduled.
+"""
 
 import asyncio
 from collections import deque
@@ -27,9 +29,18 @@ class Rules(Protocol[I_contra, E_co]):
 
 
 class StepLoop(Generic[Input, Effect]):
-    """Feeds a state machine. `take` may be called from within `carry_out`: such inputs are queued."""
+    """Feeds a state machine.
 
-    def __init__(self, world: World, rules: Rules[Input, list[Effect]], carry_out: Callable[[Effect], None], time_passed: Input) -> None:
+    `take` may be called from within `carry_out`: such inputs are queued.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        rules: Rules[Input, list[Effect]],
+        carry_out: Callable[[Effect], None],
+        time_passed: Input,
+    ) -> None:
         self._world = world
         self._rules = rules
         self._carry_out = carry_out
@@ -56,7 +67,9 @@ class StepLoop(Generic[Input, Effect]):
         self._go_through()
 
     def freeze(self) -> None:
-        """Pause, like a process in a long garbage collection: inputs are queued, and no timer fires."""
+        """Pause, like a process in a long garbage collection: inputs are queued, and no timer
+        fires.
+        """
         self._is_frozen = True
         self._disarm()
 
@@ -69,7 +82,9 @@ class StepLoop(Generic[Input, Effect]):
         self._is_stepping = True
         try:
             while self._inputs and not self.is_over:
-                for effect in self._rules.step(self._inputs.popleft(), self._world.clock.monotonic_ms()):
+                for effect in self._rules.step(
+                    self._inputs.popleft(), self._world.clock.monotonic_ms()
+                ):
                     self._carry_out(effect)
         finally:
             self._is_stepping = False

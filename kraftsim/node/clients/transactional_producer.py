@@ -1,4 +1,5 @@
-"""kraftsim's transactional producer: executes the decisions of `TransactionalProducer`, and emits the application's calls and their results.
+"""kraftsim's transactional producer: executes the decisions of `TransactionalProducer`, and emits
+the application's calls and their results.
 
 Source: org.apache.kafka.clients.producer.KafkaProducer.
 """
@@ -44,7 +45,13 @@ from kraftsim.core.clients.transaction_steps import (
     TransactionSettled,
 )
 from kraftsim.core.clients.transactional_producer import TransactionalProducer
-from kraftsim.events.clients import ClientInitialized, ClientStarted, ClientStopped, RecordFailed, RecordSent
+from kraftsim.events.clients import (
+    ClientInitialized,
+    ClientStarted,
+    ClientStopped,
+    RecordFailed,
+    RecordSent,
+)
 from kraftsim.events.transactional_clients import (
     TransactionalIdTaken,
     TransactionBegun,
@@ -59,7 +66,14 @@ from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, C
 from kraftsim.node.clients.coordinators import find_coordinator
 from kraftsim.node.clients.produce_outbox import ProduceOutbox, leaders_of
 from kraftsim.node.clients.producer import LIBRARY
-from kraftsim.node.clients.producer_requests import answered, api_of, last_version, request_of, takes_member, without_member
+from kraftsim.node.clients.producer_requests import (
+    answered,
+    api_of,
+    last_version,
+    request_of,
+    takes_member,
+    without_member,
+)
 from kraftsim.node.clients.step_loop import StepLoop
 from kraftsim.node.tasks import NodeTasks
 from kraftsim.world.interface import World
@@ -85,11 +99,12 @@ class ProducerFailed(RuntimeError):
 
 
 class TransactionalClient:
-    """A producer with a transactional id: `init`, then `begin`, `send`, `send_offsets` and `commit` or `abort`, repeatedly, then `close`.
+    """A producer with a transactional id: `init`, then `begin`, `send`, `send_offsets` and `commit`
+    or `abort`, repeatedly, then `close`.
 
-    Every method waits without limit, and raises AbortNeeded or ProducerFailed. `client_id` must be unique in a run: it is part of the names
-    of transactions. With `names_member` False offsets are committed as by pre-KIP-447 clients, which do not support transaction.version 2
-    either.
+    Every method waits without limit, and raises AbortNeeded or ProducerFailed. `client_id` must be
+    unique in a run: it is part of the names of transactions. With `names_member` False offsets are
+    committed as by pre-KIP-447 clients, which do not support transaction.version 2 either.
     """
 
     def __init__(
@@ -110,9 +125,16 @@ class TransactionalClient:
         self._rules = rules(self._settings)
         self._transaction_count = 0
         request_timeout_ms = settings.producer.request_timeout_ms
-        identity = ClientIdentity(client_id=client_id, bootstrap=tuple(bootstrap), request_timeout_ms=request_timeout_ms, frame_events=frame_events)
+        identity = ClientIdentity(
+            client_id=client_id,
+            bootstrap=tuple(bootstrap),
+            request_timeout_ms=request_timeout_ms,
+            frame_events=frame_events,
+        )
         self.connections = ClusterConnections(world, identity)
-        self._loop: StepLoop[TransactionalInput, TransactionalEffect] = StepLoop(world, self._rules, self._carry_out, TimePassed())
+        self._loop: StepLoop[TransactionalInput, TransactionalEffect] = StepLoop(
+            world, self._rules, self._carry_out, TimePassed()
+        )
         self._tasks = NodeTasks(self._loop.fail)
         self._outbox = ProduceOutbox(
             self.connections,
@@ -142,7 +164,9 @@ class TransactionalClient:
         return Identity(identity.producer_id, identity.producer_epoch + 1)
 
     async def init(self) -> None:
-        """Initialize the transactional id: fences the previous producer, and aborts its open transaction."""
+        """Initialize the transactional id: fences the previous producer, and aborts its open
+        transaction.
+        """
         self._world.emit(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(InitAsked())
         await self._until_ready()
@@ -166,15 +190,36 @@ class TransactionalClient:
 
     async def send(self, topic: str, partition: int, key: str, value: bytes) -> None:
         """Send a record; waits only while the buffer is full."""
-        while self._rules.record_count >= self._settings.producer.buffered_records_max and self._rules.state is ProducerState.IN_TRANSACTION:
+        while (
+            self._rules.record_count >= self._settings.producer.buffered_records_max
+            and self._rules.state is ProducerState.IN_TRANSACTION
+        ):
             await self._loop.change()
         self._require_no_error()
-        self._world.emit(RecordSent(client_id=self.client_id, topic=topic, partition=partition, record_key=key, transaction=self.transaction))
+        self._world.emit(
+            RecordSent(
+                client_id=self.client_id,
+                topic=topic,
+                partition=partition,
+                record_key=key,
+                transaction=self.transaction,
+            )
+        )
         where = TopicPartition(topic, partition)
-        self._loop.take(RecordGiven(OutgoingRecord(where=where, key=key, value=value, timestamp_ms=self._world.clock.wall_ms())))
+        self._loop.take(
+            RecordGiven(
+                OutgoingRecord(
+                    where=where, key=key, value=value, timestamp_ms=self._world.clock.wall_ms()
+                )
+            )
+        )
 
-    async def send_offsets(self, group: GroupIdentity, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit a group's offsets in the transaction; returns when the group coordinator has stored them."""
+    async def send_offsets(
+        self, group: GroupIdentity, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Commit a group's offsets in the transaction; returns when the group coordinator has
+        stored them.
+        """
         self._require_no_error()
         identity = self._rules.identity
         assert identity is not None, "a transaction has an identity"
@@ -198,7 +243,10 @@ class TransactionalClient:
         self._require_no_error()
 
     async def commit(self) -> None:
-        """Commit. Raises AbortNeeded if the transaction must be aborted; EndTxn has not been sent then."""
+        """Commit.
+
+        Raises AbortNeeded if the transaction must be aborted; EndTxn has not been sent then.
+        """
         self._require_no_error()
         self._emit_end_asked(is_commit=True)
         self._loop.take(CommitAsked())
@@ -218,11 +266,21 @@ class TransactionalClient:
         """Stop the client; an open transaction is aborted by its timeout."""
         if self._loop.is_over:
             return
-        if self._rules.state in (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING, ProducerState.ABORTING, ProducerState.ABORTABLE_ERROR):
+        if self._rules.state in (
+            ProducerState.IN_TRANSACTION,
+            ProducerState.COMMITTING,
+            ProducerState.ABORTING,
+            ProducerState.ABORTABLE_ERROR,
+        ):
             self._emit_ended("unknown", ErrorCode.NONE)
         self._loop.end()
         self._outbox.is_closed = True
-        self._world.emit(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
+        self._world.emit(
+            ClientStopped(
+                client_id=self.client_id,
+                reason="closed" if self._loop.failure is None else "failed",
+            )
+        )
         self.connections.close()
         await self._tasks.join()
         self._world.flush_events()
@@ -246,14 +304,19 @@ class TransactionalClient:
         if self._rules.state is ProducerState.ABORTABLE_ERROR:
             raise AbortNeeded(self._rules.error_code)
 
-    # Effects ------------------------------------------------------------------------------------------------------------------------------------
+    # Effects
+    # ----------------------------------------------------------------------------------------------
 
     def _carry_out(self, effect: TransactionalEffect) -> None:
         match effect:
             case FindCoordinator(kind=kind, key=key):
-                self._tasks.spawn(self._find(kind, key), f"{self.client_id}-find-{kind.name.lower()}")
+                self._tasks.spawn(
+                    self._find(kind, key), f"{self.client_id}-find-{kind.name.lower()}"
+                )
             case SendQuestion():
-                self._tasks.spawn(self._ask(effect), f"{self.client_id}-{type(effect.question).__name__}")
+                self._tasks.spawn(
+                    self._ask(effect), f"{self.client_id}-{type(effect.question).__name__}"
+                )
             case SendMetadataRequest(topics):
                 self._tasks.spawn(self._ask_metadata(topics), f"{self.client_id}-metadata")
             case SendProduce():
@@ -261,18 +324,34 @@ class TransactionalClient:
             case _:
                 self._emit(effect)
 
-    def _emit(self, effect: IdentityTaken | IdTaken | TransactionSettled | OffsetsAccepted | ProducerErred | RecordDelivered | RecordGivenUp) -> None:
+    def _emit(
+        self,
+        effect: IdentityTaken
+        | IdTaken
+        | TransactionSettled
+        | OffsetsAccepted
+        | ProducerErred
+        | RecordDelivered
+        | RecordGivenUp,
+    ) -> None:
         """Emit the events that the application observes."""
         client_id, transactional_id = self.client_id, self._settings.transactional_id
         match effect:
             case IdTaken((producer_id, producer_epoch)):
                 self._world.emit(
                     TransactionalIdTaken(
-                        client_id=client_id, transactional_id=transactional_id, producer_id=producer_id, producer_epoch=producer_epoch
+                        client_id=client_id,
+                        transactional_id=transactional_id,
+                        producer_id=producer_id,
+                        producer_epoch=producer_epoch,
                     )
                 )
             case IdentityTaken((producer_id, producer_epoch)):
-                self._world.emit(ClientInitialized(client_id=client_id, producer_id=producer_id, producer_epoch=producer_epoch))
+                self._world.emit(
+                    ClientInitialized(
+                        client_id=client_id, producer_id=producer_id, producer_epoch=producer_epoch
+                    )
+                )
             case TransactionSettled(outcome=outcome, error_code=error_code):
                 self._emit_ended(outcome.value, error_code)
             case OffsetsAccepted(identity=identity, group=group, offsets=offsets):
@@ -305,7 +384,12 @@ class TransactionalClient:
                 topic, partition = record.where
                 self._world.emit(
                     RecordFailed(
-                        client_id=client_id, topic=topic, partition=partition, record_key=record.key, error_code=int(error_code), reason=reason
+                        client_id=client_id,
+                        topic=topic,
+                        partition=partition,
+                        record_key=record.key,
+                        error_code=int(error_code),
+                        reason=reason,
                     )
                 )
             case _:
@@ -336,7 +420,8 @@ class TransactionalClient:
             )
         )
 
-    # Requests -------------------------------------------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     async def _find(self, kind: CoordinatorKind, key: str) -> None:
         try:
@@ -346,9 +431,19 @@ class TransactionalClient:
             self._loop.take(CoordinatorLost(kind=kind, error_code=None))
             return
         if connection is None or isinstance(found, ErrorCode):
-            self._loop.take(CoordinatorLost(kind=kind, error_code=found if isinstance(found, ErrorCode) else None))
+            self._loop.take(
+                CoordinatorLost(
+                    kind=kind, error_code=found if isinstance(found, ErrorCode) else None
+                )
+            )
         else:
-            self._loop.take(CoordinatorFound(kind=kind, broker_id=found, transaction_version=connection.finalized_level(TRANSACTION_VERSION)))
+            self._loop.take(
+                CoordinatorFound(
+                    kind=kind,
+                    broker_id=found,
+                    transaction_version=connection.finalized_level(TRANSACTION_VERSION),
+                )
+            )
 
     async def _ask(self, asked: SendQuestion) -> None:
         question = asked.question
@@ -356,9 +451,15 @@ class TransactionalClient:
             question = without_member(question)
         try:
             connection = await self.connections.to_broker(asked.broker_id)
-            last = last_version(question, is_implicit=asked.is_implicit, names_member=self._names_member)
+            last = last_version(
+                question, is_implicit=asked.is_implicit, names_member=self._names_member
+            )
             version = min(connection.version_for(api_of(question)), last)
-            if isinstance(question, CommitOffsets) and question.group.member_id and not (self._settings.downgrades_commits or takes_member(version)):
+            if (
+                isinstance(question, CommitOffsets)
+                and question.group.member_id
+                and not (self._settings.downgrades_commits or takes_member(version))
+            ):
                 self._loop.take(Answered(error_code=ErrorCode.UNSUPPORTED_VERSION))
                 return
             answer = await connection.request(request_of(question, version), api_version=version)

@@ -1,1 +1,5 @@
-"""The controller node: it replicates the metadata log and, while active, serves the requests of brokers. Source: KIP-500, KIP-631."""
+"""The controller node: it replicates the metadata log and, while active, serves the requests of
+brokers.
+
+Source: KIP-500, KIP-631.
+"""

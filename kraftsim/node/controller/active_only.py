@@ -1,5 +1,5 @@
-"""Gate for controller requests: most are served by the active controller only, any other controller answers
-NOT_CONTROLLER in the form of each API.
+"""Gate for controller requests: most are served by the active controller only, any other controller
+answers NOT_CONTROLLER in the form of each API.
 
 Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent, ControllerReadEvent),
 kafka.server.ControllerApis.
@@ -39,10 +39,17 @@ SERVED_BY_ANY = (
     ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN,
 )
-"""APIs that every controller serves; the quorum APIs return the current leader themselves, and need no gate."""
+"""APIs that every controller serves; the quorum APIs return the current leader themselves, and need
+no gate.
+"""
 
 
-RUNS_BEFORE_MIGRATION = (ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.UNREGISTER_BROKER, ApiKey.CONTROLLER_REGISTRATION)
+RUNS_BEFORE_MIGRATION = (
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.CONTROLLER_REGISTRATION,
+)
 """APIs that are served before the migration from ZooKeeper has copied the metadata."""
 READS = (ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.ENVELOPE)
 """APIs that do not change state themselves."""
@@ -54,19 +61,31 @@ def for_active_controller(handler: "Handler[Controller]") -> "Handler[Controller
     if handler.key in SERVED_BY_ANY or refuse is None:
         return handler
     waits = handler.key not in (*RUNS_BEFORE_MIGRATION, *READS)
-    return Handler(key=handler.key, handle=behind_gate(handler.handle, refuse, waits=waits), refuse=refuse, slices=handler.slices)
+    return Handler(
+        key=handler.key,
+        handle=behind_gate(handler.handle, refuse, waits=waits),
+        refuse=refuse,
+        slices=handler.slices,
+    )
 
 
-def behind_gate(serve: "Handle", refuse: Callable[[Call, ErrorCode], Answer], *, waits: bool = True) -> "Handle":
-    """Return `serve` restricted to the active controller; if it `waits`, requests are refused until ZooKeeper
-    metadata is migrated (KAFKA-14805)."""
+def behind_gate(
+    serve: "Handle", refuse: Callable[[Call, ErrorCode], Answer], *, waits: bool = True
+) -> "Handle":
+    """Return `serve` restricted to the active controller; if it `waits`, requests are refused until
+    ZooKeeper metadata is migrated (KAFKA-14805).
+    """
 
     def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         if not controller.is_active:
             return refuse(call, ErrorCode.NOT_CONTROLLER)
         writer = controller.metadata_writer
         if waits and writer.state.is_before_migration:
-            return refuse(call, ErrorCode.NOT_CONTROLLER) if writer.refuse is None else writer.refuse(ErrorCode.NOT_CONTROLLER)
+            return (
+                refuse(call, ErrorCode.NOT_CONTROLLER)
+                if writer.refuse is None
+                else writer.refuse(ErrorCode.NOT_CONTROLLER)
+            )
         if writer.refuse is not None:
             return serve(controller, call)  # inside an Envelope, which is refused as a whole
         writer.refuse = lambda error: refuse(call, error)

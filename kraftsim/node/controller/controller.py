@@ -1,10 +1,13 @@
-"""A controller node: a voter of the metadata quorum and, while it is the leader, the active controller.
+"""A controller node: a voter of the metadata quorum and, while it is the leader, the active
+controller.
 
-Every controller replays committed records. A newly elected leader becomes active once it has replayed
-everything before its epoch; it replays its own records when it writes them, answers when they are committed,
-and reverts uncommitted ones when it loses leadership. Its listener opens before that, because the quorum uses
-it. A failed write or flush stops the node: records that were promised to the log must not be decided twice.
-Source: org.apache.kafka.controller.QuorumController, kafka.server.{ControllerServer, KafkaRaftServer}.
+Every controller replays committed records. A newly elected leader becomes active once it has
+replayed everything before its epoch; it replays its own records when it writes them, answers when
+they are committed, and reverts uncommitted ones when it loses leadership. Its listener opens before
+that, because the quorum uses it. A failed write or flush stops the node: records that were promised
+to the log must not be decided twice.
+Source: org.apache.kafka.controller.QuorumController, kafka.server.{ControllerServer,
+KafkaRaftServer}.
 """
 
 import asyncio
@@ -13,7 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.activation import ActivationRefused, Bootstrap, bootstrap_at, bootstrap_records, takeover_records
+from kraftsim.core.metadata.activation import (
+    ActivationRefused,
+    Bootstrap,
+    bootstrap_at,
+    bootstrap_records,
+    takeover_records,
+)
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.metadata_level import FEATURE, KRAFT_VERSION
 from kraftsim.core.metadata.metadata_versions import FIRST_WITH_FEATURE_RECORDS
@@ -72,11 +81,12 @@ if TYPE_CHECKING:
     from kraftsim.node.parts import Parts
 
 
-# -------------------------------------------------------------------------------------------------
-# Request quotas (request_percentage) for AllocateProducerIds on a controller: the throttle that Kafka applies to it.
+# --------------------------------------------------------------------------------------------------
+# Request quotas (request_percentage) for AllocateProducerIds on a controller: the throttle that
+# Kafka applies to it.
 #
-# A broker that allocates in a tight loop gets its blocks, and is then throttled. Refusals are not charged,
-# because the request is inter-node.
+# A broker that allocates in a tight loop gets its blocks, and is then throttled. Refusals are not
+# charged, because the request is inter-node.
 # Source: KIP-124, kafka.server.{ControllerApis, RequestHandlerHelper, ClientRequestQuotaManager}.
 
 REQUEST_PERCENTAGE: Final = "request_percentage"
@@ -87,23 +97,37 @@ NS_PER_PERCENT: Final = 10_000_000
 class RequestQuotas:
     """The rates of all clients with such a quota."""
 
-    def __init__(self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]) -> None:
+    def __init__(
+        self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]
+    ) -> None:
         self._window_ms = config.quota_window_size_seconds * 1000
         self._clock = clock
         self._registries = registries
         self._limits = ClientLimits(())
-        self._rates: ExpiringMap[Sharers, WindowedRate] = ExpiringMap(lambda: WindowedRate(config.quota_window_num, self._window_ms))
+        self._rates: ExpiringMap[Sharers, WindowedRate] = ExpiringMap(
+            lambda: WindowedRate(config.quota_window_num, self._window_ms)
+        )
         self._seen: tuple[Registries, int] | None = None
         """The registries that the limits were read from, and their change count."""
 
     def charge(self, call: Call, took_ns: int) -> int:
-        """Charge the processing time of a request; mute its client and return the throttle time in milliseconds, or 0."""
+        """Charge the processing time of a request; mute its client and return the throttle time in
+        milliseconds, or 0.
+        """
         registries = self._registries()
-        if self._seen is None or self._seen[0] is not registries or self._seen[1] != registries.quota_changes:
+        if (
+            self._seen is None
+            or self._seen[0] is not registries
+            or self._seen[1] != registries.quota_changes
+        ):
             self._seen = registries, registries.quota_changes
             self._limits = ClientLimits(registries.quotas.records())
             self._rates.clear()
-        limit = self._limits.find(REQUEST_PERCENTAGE, call.principal.name, call.client_id or "") if self._limits else None
+        limit = (
+            self._limits.find(REQUEST_PERCENTAGE, call.principal.name, call.client_id or "")
+            if self._limits
+            else None
+        )
         if limit is None:
             return 0
         now_ms = self._clock.monotonic_ms()
@@ -122,30 +146,46 @@ Periodic = Callable[["Controller"], Coroutine[None, None, None]]
 
 
 async def write_no_ops(controller: "Controller") -> None:
-    """Write a NoOpRecord periodically, so that followers see a live leader and learn the high watermark. Source: KIP-835."""
+    """Write a NoOpRecord periodically, so that followers see a live leader and learn the high
+    watermark.
+
+    Source: KIP-835.
+    """
     interval_ms = controller.config.metadata_max_idle_interval_ms
     while interval_ms:
         await asyncio.sleep(interval_ms / 1000)
-        if controller.is_active and controller.metadata_writer.state.features.metadata_level.has_no_op_records:
+        if (
+            controller.is_active
+            and controller.metadata_writer.state.features.metadata_level.has_no_op_records
+        ):
             controller.metadata_writer.write([NoOpRecord()])
 
 
 async def fence_silent_brokers(controller: "Controller") -> None:
-    """Fence brokers whose session has expired, each at its own time. No session can expire earlier than the next check.
+    """Fence brokers whose session has expired, each at its own time.
+
+    No session can expire earlier than the next check.
 
     Source: org.apache.kafka.controller.BrokerHeartbeatManager, QuorumController.maybeFenceReplicas.
     """
     cluster = controller.metadata_writer.state.cluster
     while True:
         due_ms = cluster.next_stale_at_ms()
-        pause_ms = controller.config.broker_session_timeout_ms if due_ms is None else due_ms - controller.now_ms()
+        pause_ms = (
+            controller.config.broker_session_timeout_ms
+            if due_ms is None
+            else due_ms - controller.now_ms()
+        )
         await asyncio.sleep(max(pause_ms, 1) / 1000)
         while controller.is_active and (decision := _fencing(controller)) is not None:
             controller.metadata_writer.write(decision.records, decision.facts, is_atomic=False)
 
 
 def _fencing(controller: "Controller") -> Decision[int] | None:
-    """Return the decision to fence a broker, if any session has expired. No broker is fenced before the migration from ZooKeeper."""
+    """Return the decision to fence a broker, if any session has expired.
+
+    No broker is fenced before the migration from ZooKeeper.
+    """
     state = controller.metadata_writer.state
     return None if state.is_before_migration else state.decide_fence_stale(controller.now_ms())
 
@@ -153,14 +193,14 @@ def _fencing(controller: "Controller") -> Decision[int] | None:
 PERIODIC: Final[tuple[Periodic, ...]] = (write_no_ops, fence_silent_brokers, elect_leaders)
 
 
-# -------------------------------------------------------------------------------------------------
-# The initial metadata records of a cluster: `bootstrap.checkpoint`, as kafka-storage format writes it to the
-# metadata directory, or the defaults.
+# --------------------------------------------------------------------------------------------------
+# The initial metadata records of a cluster: `bootstrap.checkpoint`, as kafka-storage format writes
+# it to the metadata directory, or the defaults.
 #
-# The file is read and validated at every start, even if the log is not empty. It contains the level of
-# metadata.version, and may contain levels of other features, SCRAM credentials (format --add-scram), or any
-# other record. It is not updated when levels are raised, so since 4.0.1 an unsupported old level in it is fatal
-# only for a controller with an empty log.
+# The file is read and validated at every start, even if the log is not empty. It contains the level
+# of metadata.version, and may contain levels of other features, SCRAM credentials (format
+# --add-scram), or any other record. It is not updated when levels are raised, so since 4.0.1 an
+# unsupported old level in it is fatal only for a controller with an empty log.
 # Source: KIP-778, KIP-900, KAFKA-19192, org.apache.kafka.metadata.bootstrap.{BootstrapDirectory,
 # BootstrapMetadata}.
 
@@ -168,7 +208,11 @@ NOT_SUPPORTED = (0, 0)
 
 
 def load_bootstrap(disk: Disk, release: Release, directory: str) -> Bootstrap:
-    """Return the first records of an empty log; `directory` is the name of the disk in error messages. Raises ConfigError."""
+    """Return the first records of an empty log; `directory` is the name of the disk in error
+    messages.
+
+    Raises ConfigError.
+    """
     path = f"{directory}/{BOOTSTRAP_CHECKPOINT}"
     try:
         records = parse_metadata_snapshot(disk.read(BOOTSTRAP_CHECKPOINT)).records
@@ -183,20 +227,37 @@ def load_bootstrap(disk: Disk, release: Release, directory: str) -> Bootstrap:
     why = _refusal(levels, release, found[-1])
     if why is not None and not release.has(BOOTSTRAPS_ARE_READ_WHEN_NEEDED):
         raise ConfigError(f"{path}: {why}")
-    return Bootstrap(records=records, metadata_version=found[-1], refusal=None if why is None else f"{path}: {why}")
+    return Bootstrap(
+        records=records,
+        metadata_version=found[-1],
+        refusal=None if why is None else f"{path}: {why}",
+    )
 
 
-def _refusal(levels: Sequence[FeatureLevelRecord], release: Release, metadata_version: int) -> str | None:
+def _refusal(
+    levels: Sequence[FeatureLevelRecord], release: Release, metadata_version: int
+) -> str | None:
     """Return why a cluster of a release cannot start at these levels, or None."""
     for record in levels:
         lowest, highest = release.supported_features.get(record.name, NOT_SUPPORTED)
         if not lowest <= record.feature_level <= highest:
-            return f"{record.name} at level {record.feature_level} is not supported by {release.name} ({lowest} to {highest})"
-    return None if metadata_version >= FIRST_WITH_FEATURE_RECORDS else f"{FEATURE} at level {metadata_version}, before 3.3-IV0, is not supported"
+            return (
+                f"{record.name} at level {record.feature_level} is not supported by "
+                f"{release.name} ({lowest} to {highest})"
+            )
+    return (
+        None
+        if metadata_version >= FIRST_WITH_FEATURE_RECORDS
+        else f"{FEATURE} at level {metadata_version}, before 3.3-IV0, is not supported"
+    )
 
 
 class Controller:
-    """One controller. Call `start`, then `stop` or `abort`; handlers use `raft`, `metadata_writer`, `fetches` and the other public members."""
+    """One controller.
+
+    Call `start`, then `stop` or `abort`; handlers use `raft`, `metadata_writer`, `fetches` and the
+    other public members.
+    """
 
     raft: RaftNode
     metadata_writer: MetadataWriter
@@ -213,24 +274,37 @@ class Controller:
         self.shell = NodeShell(world, config, self._on_death)
         self.shell.security.registries = lambda: self.metadata_writer.state.registries
         self.parts = parts
-        self.mutations = MutationQuotas(config, world.clock, lambda: self.metadata_writer.state.registries)
-        self.request_quotas = RequestQuotas(config, world.clock, lambda: self.metadata_writer.state.registries)
+        self.mutations = MutationQuotas(
+            config, world.clock, lambda: self.metadata_writer.state.registries
+        )
+        self.request_quotas = RequestQuotas(
+            config, world.clock, lambda: self.metadata_writer.state.registries
+        )
         self.block_limits = BlockLimits(config, world.clock)
-        found: tuple[Handler[Controller], ...] = Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
-        served = parsing_rules(guarded(self.shell, CONTROLLER_TABLE, map(for_active_controller, found)))  # the authorization check comes first
+        found: tuple[Handler[Controller], ...] = Catalogue(
+            "kraftsim.node.controller.handlers", "HANDLER", Handler
+        ).all()
+        served = parsing_rules(
+            guarded(self.shell, CONTROLLER_TABLE, map(for_active_controller, found))
+        )  # the authorization check comes first
         self._handlers = {handler.key: handler for handler in served}
-        self.offer = ApiOffer(parts.release.controller_apis, self._handlers, parts.release.supported_features)
+        self.offer = ApiOffer(
+            parts.release.controller_apis, self._handlers, parts.release.supported_features
+        )
         self.offer.is_migration_ready = config.zookeeper_metadata_migration_enable
         self._listeners = Listeners(self.shell)
         self._is_loaded = False
         self._active_epoch: int | None = None
         self.has_metadata = False
-        """Whether a metadata record was ever committed: an empty quorum starts with the bootstrap records."""
+        """Whether a metadata record was ever committed: an empty quorum starts with the bootstrap
+        records.
+        """
         self._features = FinalizedFeatures({}, -1)
         self._duties: list[asyncio.Task[None]] = []
         self._is_ready = asyncio.Event()
 
-    # Node lifecycle -----------------------------------------------------------------------------------------------------------------------------
+    # Node lifecycle
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> Mapping[str, Endpoint]:
@@ -238,14 +312,19 @@ class Controller:
         return self._listeners.bound
 
     async def start(self) -> None:
-        """Recover the log, open the listener, and join the quorum. Raises ConfigError, OSError kinds; then nothing is left open."""
+        """Recover the log, open the listener, and join the quorum.
+
+        Raises ConfigError, OSError kinds; then nothing is left open.
+        """
         self.shell.emit_started()
         try:
             await format_if_new(self.world, self.config)
             directory_id = await load_identity(self.world, self.config)
             await self._load(await load_metadata_identity(self.world, self.config, directory_id))
             self.raft.begin()
-            await self._listeners.open(self.config.listeners, Dispatcher(self, self._handlers.values(), self.offer))
+            await self._listeners.open(
+                self.config.listeners, Dispatcher(self, self._handlers.values(), self.offer)
+            )
         except BaseException:
             await self.shell.tasks.join_all()
             if self._is_loaded:
@@ -259,7 +338,9 @@ class Controller:
             self.shell.tasks.spawn(self.migration.run(), "migrate-from-zookeeper")
 
     async def ready(self) -> None:
-        """Return once this controller is active, or a standby that has read what was committed when it found the leader."""
+        """Return once this controller is active, or a standby that has read what was committed when
+        it found the leader.
+        """
         await self._is_ready.wait()
 
     async def failed(self) -> BaseException:
@@ -267,7 +348,9 @@ class Controller:
         return await self.shell.failed()
 
     async def stop(self) -> None:
-        """Commit pending records if this is the only voter, or hand over leadership; answer what can be answered, and stop."""
+        """Commit pending records if this is the only voter, or hand over leadership; answer what
+        can be answered, and stop.
+        """
         if self.shell.is_dead:
             return
         await self.raft.flush()
@@ -290,7 +373,8 @@ class Controller:
         """Stop immediately, as a killed process would."""
         self.shell.die()
 
-    # Interface for handlers ---------------------------------------------------------------------------------------------------------------------
+    # Interface for handlers
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
@@ -298,7 +382,9 @@ class Controller:
         return self._active_epoch is not None and self.raft.is_active
 
     def handler_of(self, key: ApiKey) -> "Handler[Controller] | None":
-        """Return the handler of an API, including the gate for the active controller; None if the API is not served."""
+        """Return the handler of an API, including the gate for the active controller; None if the
+        API is not served.
+        """
         return self._handlers.get(key)
 
     def now_ms(self) -> int:
@@ -309,7 +395,8 @@ class Controller:
         """Return the committed feature levels, and the metadata offset at their last change."""
         return self._features
 
-    # Callbacks of the quorum --------------------------------------------------------------------------------------------------------------------
+    # Callbacks of the quorum
+    # ----------------------------------------------------------------------------------------------
 
     async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
         """Replay committed records; they are never reverted."""
@@ -341,7 +428,9 @@ class Controller:
             self.migration.on_leader(None if leader is None else leader.key.id, leader_epoch)
 
     def on_lead(self, leader_epoch: int) -> None:
-        """Become the active controller: write the records that a new leader owes to the log, and start tracking broker heartbeats."""
+        """Become the active controller: write the records that a new leader owes to the log, and
+        start tracking broker heartbeats.
+        """
         state = self.metadata_writer.state
         self._active_epoch = leader_epoch
         state.activate(self.now_ms())
@@ -352,12 +441,19 @@ class Controller:
             return
         if self.migration is not None:
             self.migration.on_leader(self.config.node_id, leader_epoch)
-        self._duties = [self.shell.tasks.spawn(periodic(self), periodic.__name__.replace("_", "-")) for periodic in PERIODIC]
+        self._duties = [
+            self.shell.tasks.spawn(periodic(self), periodic.__name__.replace("_", "-"))
+            for periodic in PERIODIC
+        ]
         is_atomic = not any(isinstance(record, BeginTransactionRecord) for record in first_records)
-        self.metadata_writer.write(first_records, on_committed=lambda _: self._become_ready(), is_atomic=is_atomic)
+        self.metadata_writer.write(
+            first_records, on_committed=lambda _: self._become_ready(), is_atomic=is_atomic
+        )
 
     def on_stop_leading(self, leader_epoch: int, reason: str, high_watermark: int) -> None:
-        """Become a standby: revert uncommitted records, and fail the requests that wait for them."""
+        """Become a standby: revert uncommitted records, and fail the requests that wait for
+        them.
+        """
         self._active_epoch = None
         self._end_duties()
         self.world.emit(ControllerResigned(leader_epoch=leader_epoch, reason=reason))
@@ -390,7 +486,12 @@ class Controller:
             if self._bootstrap.refusal is not None:
                 raise ActivationRefused(self._bootstrap.refusal)
             in_sync = state.configs.static_min_in_sync_replicas()
-            return bootstrap_records(self._bootstrap, self.parts.migration_state_policy, min_in_sync_replicas=in_sync, migration=migration)
+            return bootstrap_records(
+                self._bootstrap,
+                self.parts.migration_state_policy,
+                min_in_sync_replicas=in_sync,
+                migration=migration,
+            )
         return takeover_records(
             is_in_transaction=state.is_in_transaction,
             migration_state=state.registries.migration_state.zk_migration_state,
@@ -413,8 +514,8 @@ class Controller:
             state.commit_through(last_contained_offset)
 
     def _checked(self, record: Message) -> Message:
-        """Return a record. Raises ConfigError if it finalizes a feature level that this release does not
-        support: later records may have any meaning.
+        """Return a record. Raises ConfigError if it finalizes a feature level that this release
+        does not support: later records may have any meaning.
 
         Source: FeaturesDelta.replay (checked with 3.4.1 on a log of 3.5.2: a fatal fault).
         """
@@ -423,8 +524,15 @@ class Controller:
             lowest, highest = known.supported_features.get(record.name, (0, 0))
             if not lowest <= record.feature_level <= highest:
                 level = f"{record.name} is finalized at level {record.feature_level}"
-                way = " (upgrade the level before the release)" if record.feature_level < lowest else ""
-                raise ConfigError(f"kraftsim.release: {level}, and {known.name} knows {lowest} to {highest}: it cannot read this metadata log{way}")
+                way = (
+                    " (upgrade the level before the release)"
+                    if record.feature_level < lowest
+                    else ""
+                )
+                raise ConfigError(
+                    f"kraftsim.release: {level}, and {known.name} knows {lowest} to {highest}: "
+                    f"it cannot read this metadata log{way}"
+                )
         return record
 
     def _check_features(self, last_offset: int) -> None:
@@ -436,11 +544,14 @@ class Controller:
         if levels != self._features.levels:
             self._features = FinalizedFeatures(levels, last_offset)
 
-    # Startup and shutdown -----------------------------------------------------------------------------------------------------------------------
+    # Startup and shutdown
+    # ----------------------------------------------------------------------------------------------
 
     async def _load(self, directory_id: bytes) -> None:
         release = self.parts.release
-        self._bootstrap = load_bootstrap(metadata_world(self.world, self.config).disk, release, self.config.metadata_directory)
+        self._bootstrap = load_bootstrap(
+            metadata_world(self.world, self.config).disk, release, self.config.metadata_directory
+        )
         own_versions = spoken_versions(release.controller_apis)
         self.raft = RaftNode(
             self.shell,
@@ -453,7 +564,12 @@ class Controller:
             new_quorum=self.parts.quorum,
         )
         self._is_loaded = True
-        self.registration = OwnRegistration(self, random_uuid(self.world, "incarnation id"), release.supported_features, own_versions)
+        self.registration = OwnRegistration(
+            self,
+            random_uuid(self.world, "incarnation id"),
+            release.supported_features,
+            own_versions,
+        )
         self.snapshots = self.parts.snapshotting(self.shell, self.raft, self.parts.metadata_image)
         self.raft.on_grown = self.snapshots.on_grown
         self.fetches = WaitingFetches(self.raft)
@@ -464,7 +580,8 @@ class Controller:
             await self.raft.load()
         except MalformedMessage as malformed:
             raise ConfigError(
-                f"{self.config.metadata_key}: the metadata log in {self.config.metadata_directory} cannot be parsed: {malformed}"
+                f"{self.config.metadata_key}: the metadata log in "
+                f"{self.config.metadata_directory} cannot be parsed: {malformed}"
             ) from malformed
         self.raft.own_endpoints.update(self._own_endpoints())
 
@@ -483,19 +600,29 @@ class Controller:
         )
 
     def _own_endpoints(self) -> dict[str, Address]:
-        """Return the advertised address of each listener; a port of 0 is replaced by the bound port."""
+        """Return the advertised address of each listener; a port of 0 is replaced by the bound
+        port.
+        """
         found = {}
         for listener in self.config.controller_listener_names:
-            advertised = next((each for each in self.config.advertised_listeners if each.listener == listener), None)
+            advertised = next(
+                (each for each in self.config.advertised_listeners if each.listener == listener),
+                None,
+            )
             if advertised is not None:
                 bound = self._listeners.bound.get(listener)
-                found[listener] = Address(advertised.host, advertised.port or (bound.port if bound is not None else 0))
+                found[listener] = Address(
+                    advertised.host, advertised.port or (bound.port if bound is not None else 0)
+                )
         return found
 
     def _check_ready(self, applied_end_offset: int) -> None:
         """A standby is ready once it has read what was committed when it found the leader."""
         quorum = self.raft.quorum
-        if quorum.leader_id not in (None, quorum.own.id) and applied_end_offset == self.raft.high_watermark:
+        if (
+            quorum.leader_id not in (None, quorum.own.id)
+            and applied_end_offset == self.raft.high_watermark
+        ):
             self._become_ready()
 
     def _become_ready(self) -> None:

@@ -1,9 +1,10 @@
-"""Decides large requests of the active controller in several event-loop turns, with the result of a single atomic decision.
+"""Decides large requests of the active controller in several event-loop turns, with the result of a
+single atomic decision.
 
-Computing a decision does not change state, so it may yield between steps; if the state changes meanwhile, the
-result is discarded and computed again in one turn. Large requests are decided one at a time, so that none
-changes the state under another. Writing takes one turn: Kafka's controller handles one event at a time, and
-so does this one.
+Computing a decision does not change state, so it may yield between steps; if the state changes
+meanwhile, the result is discarded and computed again in one turn. Large requests are decided one at
+a time, so that none changes the state under another. Writing takes one turn: Kafka's controller
+handles one event at a time, and so does this one.
 Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent).
 """
 
@@ -23,14 +24,22 @@ Decided = TypeVar("Decided")
 
 
 def decide(
-    controller: "Controller", call: Call, look: Callable[[], Steps[Decided]], carry_out: Callable[[Decided], Answer | Deferred]
+    controller: "Controller",
+    call: Call,
+    look: Callable[[], Steps[Decided]],
+    carry_out: Callable[[Decided], Answer | Deferred],
 ) -> Answer | Deferred:
-    """Return the result of `carry_out` for the decision computed by `look`; in several turns for a large call.
+    """Return the result of `carry_out` for the decision computed by `look`; in several turns for a
+    large call.
 
-    Only the ledger of a metadata log can detect changes between two steps: in ZooKeeper mode requests are
-    decided in one turn.
+    Only the ledger of a metadata log can detect changes between two steps: in ZooKeeper mode
+    requests are decided in one turn.
     """
-    writer, later, refuse = controller.metadata_writer, Deferred(), controller.metadata_writer.refuse
+    writer, later, refuse = (
+        controller.metadata_writer,
+        Deferred(),
+        controller.metadata_writer.refuse,
+    )
     if not call.is_large or refuse is None or not isinstance(writer, MetadataWriter):
         return carry_out(whole(look()))
 
@@ -57,7 +66,9 @@ def decide(
 
 
 async def _looked(controller: "Controller", look: Callable[[], Steps[Decided]]) -> Decided:
-    """Run the steps while the state is unchanged; if it changes, compute the decision in one turn."""
+    """Run the steps while the state is unchanged; if it changes, compute the decision in one
+    turn.
+    """
     writer, steps = controller.metadata_writer, look()
     before = writer.change_count
     while writer.change_count == before:

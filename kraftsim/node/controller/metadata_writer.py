@@ -1,8 +1,9 @@
-"""Commits decisions of the active controller: appended to the metadata log, replayed immediately, answered when committed.
+"""Commits decisions of the active controller: appended to the metadata log, replayed immediately,
+answered when committed.
 
-Replaying before the commit lets the next request see the previous outcome; nothing is visible outside before
-the commit. Requests pending at the loss of leadership are answered with an error. Source:
-org.apache.kafka.controller.QuorumController (ControllerWriteEvent, deferredEventQueue).
+Replaying before the commit lets the next request see the previous outcome; nothing is visible
+outside before the commit. Requests pending at the loss of leadership are answered with an error.
+Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent, deferredEventQueue).
 """
 
 import asyncio
@@ -29,7 +30,9 @@ T = TypeVar("T")
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """MAX_BATCH_SIZE_BYTES of the raft client."""
 RECORDS_MAX: Final = 10_000
-"""MAX_RECORDS_PER_BATCH of QuorumController: records that need not be atomic are split into batches of this size."""
+"""MAX_RECORDS_PER_BATCH of QuorumController: records that need not be atomic are split into batches
+of this size.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,10 @@ OnCommitted = Callable[[AppendedOffsets | None], None]
 
 
 class BatchTooLarge(ValueError):
-    """The records of one decision exceed the size that a follower can fetch.   Source: RecordBatchTooLargeException."""
+    """The records of one decision exceed the size that a follower can fetch.
+
+    Source: RecordBatchTooLargeException.
+    """
 
 
 @dataclass(slots=True)
@@ -64,7 +70,9 @@ class MetadataWriter:
         self._world = world
         self._raft = raft
         self.refuse: Callable[[ErrorCode], Answer] | None = None
-        """Builds the refusal of the request being handled; sent for uncommitted writes when leadership is lost."""
+        """Builds the refusal of the request being handled; sent for uncommitted writes when
+        leadership is lost.
+        """
         self.has_written = asyncio.Event()
         """Set by every write, for tasks that react to the outcome."""
         self._waiting: deque[_Waiting] = deque()
@@ -80,8 +88,15 @@ class MetadataWriter:
         """The offset of the next record."""
         return self._raft.log_end_offset
 
-    def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer], *, is_atomic: bool = True) -> Answer | Deferred:
-        """Write a decision and answer once it is committed; without records, once all state it depends on is committed.
+    def commit(
+        self,
+        decision: Decision[T],
+        build_answer: Callable[[AppendedOffsets | None], Answer],
+        *,
+        is_atomic: bool = True,
+    ) -> Answer | Deferred:
+        """Write a decision and answer once it is committed; without records, once all state it
+        depends on is committed.
 
         Raises BatchTooLarge; then nothing has changed. `is_atomic`: as for `write`.
         """
@@ -110,20 +125,26 @@ class MetadataWriter:
         is_atomic: bool = True,
         record_version: Callable[[Message], int] | None = None,
     ) -> None:
-        """Append records, replay them, and emit the events and call back once they are committed. Raises BatchTooLarge.
+        """Append records, replay them, and emit the events and call back once they are committed.
+
+        Raises BatchTooLarge.
 
         Atomic records go into one batch; others (`is_atomic` False) into several, if they are many.
-        `record_version` returns the version in which each record is written, where that is not the version
-        for the cluster's metadata level.
+        `record_version` returns the version in which each record is written, where that is not the
+        version for the cluster's metadata level.
         """
         offsets: AppendedOffsets | None = None
         self.has_written.set()
         if records:
-            offsets = AppendedOffsets(first_offset=self.next_offset, last_offset=self.next_offset + len(records) - 1)
+            offsets = AppendedOffsets(
+                first_offset=self.next_offset, last_offset=self.next_offset + len(records) - 1
+            )
             size = len(records) if is_atomic else RECORDS_MAX
             try:
                 for first in range(0, len(records), size):
-                    self._append(records[first : first + size], record_version or self.state.record_version)
+                    self._append(
+                        records[first : first + size], record_version or self.state.record_version
+                    )
             except OSError:
                 return  # the node is stopping; no request is answered
 
@@ -146,13 +167,17 @@ class MetadataWriter:
         self.encoded[id(record)] = (record, build_record(record, self.state.record_version(record)))
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Everything below the high watermark is committed: it can no longer be reverted, and is answered."""
+        """Everything below the high watermark is committed: it can no longer be reverted, and is
+        answered.
+        """
         self.state.commit_through(high_watermark - 1)
         while self._waiting and self._waiting[0].last_offset < high_watermark:
             self._waiting.popleft().on_commit()
 
     def give_up(self, high_watermark: int) -> None:
-        """Revert uncommitted records, and answer their requests with an error: this controller is no longer active."""
+        """Revert uncommitted records, and answer their requests with an error: this controller is
+        no longer active.
+        """
         given_up, self._waiting = self._waiting, deque()
         self.revert(high_watermark)
         for waiting in given_up:
@@ -166,11 +191,16 @@ class MetadataWriter:
         self.state.revert_to(high_watermark)
         self._world.emit(MetadataReverted(to_offset=high_watermark))
 
-    def _values(self, records: Sequence[Message], record_version: Callable[[Message], int]) -> list[bytes]:
+    def _values(
+        self, records: Sequence[Message], record_version: Callable[[Message], int]
+    ) -> list[bytes]:
         if not self.encoded:
             return [build_record(record, record_version(record)) for record in records]
         found = [self.encoded.get(id(record)) for record in records]
-        return [build_record(record, record_version(record)) if known is None else known[1] for record, known in zip(records, found, strict=True)]
+        return [
+            build_record(record, record_version(record)) if known is None else known[1]
+            for record, known in zip(records, found, strict=True)
+        ]
 
     def _append(self, records: Sequence[Message], record_version: Callable[[Message], int]) -> None:
         """Write one batch and replay it."""
@@ -178,12 +208,17 @@ class MetadataWriter:
         first_offset = self.next_offset
         self.change_count += not isinstance(records[0], NoOpRecord)
         batch = build_batch(
-            [Record(timestamp=timestamp, value=value) for value in self._values(records, record_version)],
+            [
+                Record(timestamp=timestamp, value=value)
+                for value in self._values(records, record_version)
+            ],
             base_offset=first_offset,
             leader_epoch=self._raft.leader_epoch,
         )
         if len(batch) > BATCH_BYTES_MAX:
-            raise BatchTooLarge(f"a batch of {len(batch)} bytes exceeds the maximum of {BATCH_BYTES_MAX}")
+            raise BatchTooLarge(
+                f"a batch of {len(batch)} bytes exceeds the maximum of {BATCH_BYTES_MAX}"
+            )
         self._raft.append(batch, len(records), kinds_of(records))
         for index, record in enumerate(records):
             self.state.replay(record, first_offset + index)

@@ -1,7 +1,8 @@
 """Quotas on created, added and deleted partitions per second (controller_mutation_rate).
 
-Clients that support THROTTLING_QUOTA_EXCEEDED are refused per topic once they exceed their quota; older
-clients are served, and throttled. A topic that is refused for another reason is credited back.
+Clients that support THROTTLING_QUOTA_EXCEEDED are refused per topic once they exceed their quota;
+older clients are served, and throttled. A topic that is refused for another reason is credited
+back.
 Source: KIP-599, kafka.server.ControllerMutationQuotaManager.
 """
 
@@ -22,7 +23,9 @@ QUOTA_EXCEEDED = "The throttling quota has been exceeded."
 class Allowance:
     """The remaining quota of one request. `pause_ms` is the throttle time of its client."""
 
-    def __init__(self, bucket: TokenBucket | None, rate: float, clock: Clock, *, is_strict: bool) -> None:
+    def __init__(
+        self, bucket: TokenBucket | None, rate: float, clock: Clock, *, is_strict: bool
+    ) -> None:
         self._bucket = bucket
         self._rate = rate
         self._clock = clock
@@ -52,7 +55,9 @@ class Allowance:
 class MutationQuotas:
     """The token buckets of all clients with such quotas."""
 
-    def __init__(self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]) -> None:
+    def __init__(
+        self, config: NodeConfig, clock: Clock, registries: Callable[[], Registries]
+    ) -> None:
         seconds = config.controller_quota_window_num * config.controller_quota_window_size_seconds
         self._clock = clock
         self._registries = registries
@@ -71,8 +76,16 @@ class MutationQuotas:
 
     def _limit(self, call: Call) -> Limit | None:
         registries = self._registries()
-        if self._seen is None or self._seen[0] is not registries or self._seen[1] != registries.quota_changes:
+        if (
+            self._seen is None
+            or self._seen[0] is not registries
+            or self._seen[1] != registries.quota_changes
+        ):
             self._seen = registries, registries.quota_changes
             self._limits = ClientLimits(registries.quotas.records())
         limits = self._limits
-        return limits.find(CONTROLLER_MUTATIONS, call.principal.name, call.client_id or "") if limits else None
+        return (
+            limits.find(CONTROLLER_MUTATIONS, call.principal.name, call.client_id or "")
+            if limits
+            else None
+        )

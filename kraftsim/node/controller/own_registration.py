@@ -1,5 +1,5 @@
-"""Registers this controller with the active controller, until the metadata log contains the registration; the
-active one registers over its own listener.
+"""Registers this controller with the active controller, until the metadata log contains the
+registration; the active one registers over its own listener.
 
 metadata.version is upgraded only if every registered controller supports the new level.
 Source: kafka.server.ControllerRegistrationManager, KIP-919.
@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 from kraftsim.core.raft.voter_set import Address
 from kraftsim.node.outbound import PeerConnection, VersionRange
 from protocol.errors import ErrorCode
-from protocol.messages.k70_controller_registration import ControllerRegistrationRequest, Feature, Listener
+from protocol.messages.k70_controller_registration import (
+    ControllerRegistrationRequest,
+    Feature,
+    Listener,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -25,8 +29,9 @@ PLAINTEXT_PROTOCOL = 0
 
 
 class OwnRegistration:
-    """The registration of one incarnation. `run` is a task of the node; call `recheck` whenever metadata
-    or the leader may have changed."""
+    """The registration of one incarnation. `run` is a task of the node; call `recheck` whenever
+    metadata or the leader may have changed.
+    """
 
     def __init__(
         self,
@@ -85,7 +90,9 @@ class OwnRegistration:
             self._connection.abort()
 
     def _leader(self) -> Address | None:
-        """Return the address of the leader; None while the leader or the level of the cluster is unknown."""
+        """Return the address of the leader; None while the leader or the level of the cluster is
+        unknown.
+        """
         quorum = self._controller.raft.quorum
         if not self._controller.has_metadata:
             return None
@@ -123,7 +130,12 @@ class OwnRegistration:
             incarnation_id=self._incarnation_id,
             zk_migration_ready=self._config.zookeeper_metadata_migration_enable,
             listeners=[
-                Listener(name=name, host=address.host, port=address.port, security_protocol=PLAINTEXT_PROTOCOL)
+                Listener(
+                    name=name,
+                    host=address.host,
+                    port=address.port,
+                    security_protocol=PLAINTEXT_PROTOCOL,
+                )
                 for name, address in self._controller.raft.own_endpoints.items()
             ],
             features=[

@@ -1,6 +1,8 @@
-"""Automatic elections: preferred leader rebalancing, and unclean elections of leaderless partitions where the topic allows them.
+"""Automatic elections: preferred leader rebalancing, and unclean elections of leaderless partitions
+where the topic allows them.
 
-Each kind is delayed for an interval after it is first needed, so that restarting brokers have time to rejoin;
+Each kind is delayed for an interval after it is first needed, so that restarting brokers have time
+to rejoin;
 if one round is not complete, the next follows immediately.   Source:
 QuorumController.{maybeScheduleNextBalancePartitionLeaders, maybeScheduleNextElectUncleanLeaders}.
 """
@@ -21,7 +23,9 @@ AT_ONCE_MS = 10
 class _Elections:
     """One kind of election, and the time of its next round."""
 
-    def __init__(self, is_needed: Callable[[], bool], decide: Callable[[], Decision[bool]], interval_ms: int) -> None:
+    def __init__(
+        self, is_needed: Callable[[], bool], decide: Callable[[], Decision[bool]], interval_ms: int
+    ) -> None:
         self.due_ms: int | None = None
         self._is_needed = is_needed
         self._decide = decide
@@ -42,20 +46,33 @@ class _Elections:
 
 
 async def elect_leaders(controller: "Controller") -> None:
-    """After every write check whether an election is needed, and run it when due. Needs an active controller."""
+    """After every write check whether an election is needed, and run it when due.
+
+    Needs an active controller.
+    """
     replication, config = controller.metadata_writer.state.replication, controller.config
     topics = replication.topics
-    kinds = [_Elections(lambda: topics.has_leaderless, replication.decide_unclean_elections, config.unclean_leader_election_interval_ms)]
+    kinds = [
+        _Elections(
+            lambda: topics.has_leaderless,
+            replication.decide_unclean_elections,
+            config.unclean_leader_election_interval_ms,
+        )
+    ]
     if config.auto_leader_rebalance_enable:
         interval_ms = config.leader_imbalance_check_interval_seconds * 1000
-        kinds.append(_Elections(lambda: topics.has_imbalanced, replication.decide_balance, interval_ms))
+        kinds.append(
+            _Elections(lambda: topics.has_imbalanced, replication.decide_balance, interval_ms)
+        )
     while controller.is_active:
         controller.metadata_writer.has_written.clear()
         now_ms = controller.now_ms()
         for elections in kinds if not controller.metadata_writer.state.is_before_migration else ():
             elections.hold(controller, now_ms)
             elections.look(now_ms)
-        due_ms = min((elections.due_ms for elections in kinds if elections.due_ms is not None), default=None)
+        due_ms = min(
+            (elections.due_ms for elections in kinds if elections.due_ms is not None), default=None
+        )
         await _written_or(controller, None if due_ms is None else max(due_ms - now_ms, 0) / 1000)
         await controller.world.yield_point("written, and leaders not looked after")
 

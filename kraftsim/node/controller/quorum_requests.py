@@ -1,4 +1,6 @@
-"""Requests served by the quorum (Raft) rules: the response is sent once the resulting state is durable."""
+"""Requests served by the quorum (Raft) rules: the response is sent once the resulting state is
+durable.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -12,5 +14,7 @@ if TYPE_CHECKING:
 def ask_quorum(controller: "Controller", call: Call) -> Answer | Deferred:
     """Pass a request to the quorum."""
     later = Deferred()
-    controller.raft.ask(call.body, lambda body: later.complete_with(lambda: fitted_response(body, call.api_version)))
+    controller.raft.ask(
+        call.body, lambda body: later.complete_with(lambda: fitted_response(body, call.api_version))
+    )
     return later if later.answer is None else later.answer

@@ -1,1 +1,4 @@
-"""Servers and clients of lease_pid: the sockets, files and ZooKeeper access around the pure rules.   Source: the lease_pid draft."""
+"""Servers and clients of lease_pid: the sockets, files and ZooKeeper access around the pure rules.
+
+Source: the lease_pid draft.
+"""

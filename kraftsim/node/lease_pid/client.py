@@ -1,4 +1,6 @@
-"""The lease_pid clients: a producer around `LeasingProducer`, and a reader. They find partition leaders through any server.
+"""The lease_pid clients: a producer around `LeasingProducer`, and a reader.
+
+They find partition leaders through any server.
 
 They emit the same events as the Kafka clients.   Source: the lease_pid draft.
 """
@@ -27,7 +29,13 @@ from kraftsim.core.lease_pid.producer_steps import (
     WriteLost,
     Written,
 )
-from kraftsim.events.clients import ClientStarted, ClientStopped, RecordAcknowledged, RecordFailed, RecordSent
+from kraftsim.events.clients import (
+    ClientStarted,
+    ClientStopped,
+    RecordAcknowledged,
+    RecordFailed,
+    RecordSent,
+)
 from kraftsim.node.clients.step_loop import StepLoop
 from kraftsim.node.lease_pid.links import ClientLink
 from kraftsim.node.lease_pid.settings import Address
@@ -37,7 +45,13 @@ from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 from protocol.lease_pid.frames import LeaseApi
 from protocol.lease_pid.leasing import LeasePidRequest, LeasePidResponse, WantedLease
-from protocol.lease_pid.reading import FoundMessage, LeasedFetchRequest, LeasedFetchResponse, LeasedLeadersRequest, LeasedLeadersResponse
+from protocol.lease_pid.reading import (
+    FoundMessage,
+    LeasedFetchRequest,
+    LeasedFetchResponse,
+    LeasedLeadersRequest,
+    LeasedLeadersResponse,
+)
 from protocol.lease_pid.writing import LeasedMessage, LeasedProduceRequest, LeasedProduceResponse
 from protocol.schema import Message
 
@@ -97,20 +111,39 @@ class LeaseConnections:
         self._asked += 1
         link = await self._link(address)
         self.requests_sent += 1
-        answer: LeasedLeadersResponse = await link.ask(LeaseApi.LEADERS, LeasedLeadersRequest(topic=self.topic), CALL_SECONDS)
-        self._leaders = {each.partition: (each.host, each.port) for each in answer.partitions if each.leader_id >= 0}
+        answer: LeasedLeadersResponse = await link.ask(
+            LeaseApi.LEADERS, LeasedLeadersRequest(topic=self.topic), CALL_SECONDS
+        )
+        self._leaders = {
+            each.partition: (each.host, each.port)
+            for each in answer.partitions
+            if each.leader_id >= 0
+        }
 
     async def _link(self, address: Address) -> ClientLink:
         link = self._links.get(address)
         if link is None or not link.is_open:
-            link = self._links[address] = await ClientLink.open(self.client_id, *address, CALL_SECONDS)
+            link = self._links[address] = await ClientLink.open(
+                self.client_id, *address, CALL_SECONDS
+            )
         return link
 
 
 class LeasingProducerClient:
-    """A producer for one topic. Call `begin` for each partition, then `send` and `flush`, then `close`."""
+    """A producer for one topic.
 
-    def __init__(self, world: World, *, bootstrap: Sequence[Address], client_id: str, topic: str, settings: LeasingSettings | None = None) -> None:
+    Call `begin` for each partition, then `send` and `flush`, then `close`.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        bootstrap: Sequence[Address],
+        client_id: str,
+        topic: str,
+        settings: LeasingSettings | None = None,
+    ) -> None:
         self.client_id = client_id
         self.topic = topic
         self.leases: list[LeaseTaken] = []
@@ -120,17 +153,24 @@ class LeasingProducerClient:
         self.acknowledged: dict[int, int] = {}
         """The number of acknowledged messages per partition."""
         self._world = world
-        self._loop: StepLoop[LeasingInput, LeasingEffect] = StepLoop(world, self.rules, self._carry_out, Waited())
+        self._loop: StepLoop[LeasingInput, LeasingEffect] = StepLoop(
+            world, self.rules, self._carry_out, Waited()
+        )
         self._tasks = NodeTasks(self._loop.fail)
         self._is_closed = False
 
     @property
     def ids(self) -> Mapping[int, int]:
-        """Partition -> producer id: an application stores it, so that a successor can take it over."""
+        """Partition -> producer id: an application stores it, so that a successor can take it
+        over.
+        """
         return {each.partition: each.lease.producer_id for each in self.leases}
 
     async def begin(self, partition: int) -> Lease:
-        """Lease a producer id, with unlimited retries, and return the lease. Its sequence number is where a successor continues."""
+        """Lease a producer id, with unlimited retries, and return the lease.
+
+        Its sequence number is where a successor continues.
+        """
         if not self.leases:
             self._world.emit(ClientStarted(client_id=self.client_id, library=LIBRARY))
         self._loop.take(LeaseWanted(partition))
@@ -141,7 +181,11 @@ class LeasingProducerClient:
 
     def send(self, partition: int, key: str, value: bytes) -> None:
         """Queue a message; its outcome is in the event log."""
-        self._world.emit(RecordSent(client_id=self.client_id, topic=self.topic, partition=partition, record_key=key))
+        self._world.emit(
+            RecordSent(
+                client_id=self.client_id, topic=self.topic, partition=partition, record_key=key
+            )
+        )
         self._loop.take(MessageQueued(partition, key, value, self._world.clock.monotonic_ms()))
 
     def freeze(self) -> None:
@@ -153,7 +197,9 @@ class LeasingProducerClient:
         self._loop.thaw()
 
     async def flush(self, timeout_seconds: float) -> int:
-        """Wait until no message is pending; return the number of pending messages at the timeout."""
+        """Wait until no message is pending; return the number of pending messages at the
+        timeout.
+        """
         try:
             async with asyncio.timeout(timeout_seconds):
                 while self.rules.waiting_count:
@@ -170,7 +216,12 @@ class LeasingProducerClient:
         self._loop.end()
         self.connections.close()
         await self._tasks.join()
-        self._world.emit(ClientStopped(client_id=self.client_id, reason="closed" if self._loop.failure is None else "failed"))
+        self._world.emit(
+            ClientStopped(
+                client_id=self.client_id,
+                reason="closed" if self._loop.failure is None else "failed",
+            )
+        )
         self._world.flush_events()
 
     def _carry_out(self, effect: LeasingEffect) -> None:
@@ -182,10 +233,16 @@ class LeasingProducerClient:
             case LeaseTaken():
                 self.leases.append(effect)
             case Acknowledged(message):
-                self.acknowledged[message.partition] = self.acknowledged.get(message.partition, 0) + 1
+                self.acknowledged[message.partition] = (
+                    self.acknowledged.get(message.partition, 0) + 1
+                )
                 self._world.emit(
                     RecordAcknowledged(
-                        client_id=self.client_id, topic=self.topic, partition=message.partition, record_key=message.key, offset=NO_OFFSET
+                        client_id=self.client_id,
+                        topic=self.topic,
+                        partition=message.partition,
+                        record_key=message.key,
+                        offset=NO_OFFSET,
                     )
                 )
             case GivenUp(message=message, error=error):
@@ -206,10 +263,16 @@ class LeasingProducerClient:
 
     async def _ask_lease(self, asked: SendLeaseRequest) -> None:
         wanted = WantedLease(
-            topic=self.topic, partition=asked.partition, producer_id=asked.producer_id, expire_ms=asked.expire_ms, is_check=asked.is_check
+            topic=self.topic,
+            partition=asked.partition,
+            producer_id=asked.producer_id,
+            expire_ms=asked.expire_ms,
+            is_check=asked.is_check,
         )
         try:
-            answer: LeasePidResponse = await self.connections.ask_leader(asked.partition, LeaseApi.LEASE_PID, LeasePidRequest(leases=[wanted]))
+            answer: LeasePidResponse = await self.connections.ask_leader(
+                asked.partition, LeaseApi.LEASE_PID, LeasePidRequest(leases=[wanted])
+            )
         except OSError:
             self._loop.take(LeaseRefused(asked.partition, None))
             return
@@ -227,7 +290,9 @@ class LeasingProducerClient:
             self._loop.take(LeaseRefused(asked.partition, ErrorCode(granted.error_code)))
 
     def _write(self, sent: SendMessages) -> None:
-        """Send immediately if connected, so that requests leave in order; otherwise connect, and let the rules retry."""
+        """Send immediately if connected, so that requests leave in order; otherwise connect, and
+        let the rules retry.
+        """
         link = self.connections.open_to_leader(sent.partition)
         if link is None:
             self._tasks.spawn(self._reconnect(sent), f"{self.client_id}-connect")
@@ -243,7 +308,12 @@ class LeasingProducerClient:
             assert isinstance(answer, LeasedProduceResponse), "messages were sent"
             self._on_error(sent.partition, answer.error_code)
             self._loop.take(
-                Written(request_id=sent.request_id, taken=answer.taken, base_offset=answer.base_offset, error=ErrorCode(answer.error_code))
+                Written(
+                    request_id=sent.request_id,
+                    taken=answer.taken,
+                    base_offset=answer.base_offset,
+                    error=ErrorCode(answer.error_code),
+                )
             )
 
         now_ms, wall_ms = self._world.clock.monotonic_ms(), self._world.clock.wall_ms()
@@ -258,7 +328,12 @@ class LeasingProducerClient:
             )
             for place, message in enumerate(sent.messages)
         ]
-        request = LeasedProduceRequest(topic=self.topic, partition=sent.partition, timeout_ms=int(CALL_SECONDS * 1000), messages=messages)
+        request = LeasedProduceRequest(
+            topic=self.topic,
+            partition=sent.partition,
+            timeout_ms=int(CALL_SECONDS * 1000),
+            messages=messages,
+        )
         self.connections.requests_sent += 1
         link.send(LeaseApi.PRODUCE, request, take)
 
@@ -270,19 +345,31 @@ class LeasingProducerClient:
         self._loop.take(WriteLost(sent.request_id))
 
     def _on_error(self, partition: int, error_code: int) -> None:
-        if error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT):
+        if error_code in (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.REQUEST_TIMED_OUT,
+        ):
             self.connections.forget_leader(partition)
 
 
-async def read_all(bootstrap: Sequence[Address], topic: str, partition: int, client_id: str = "reader") -> list[FoundMessage]:
-    """Return every message of a partition below the high watermark, with unlimited retries to find its leader."""
+async def read_all(
+    bootstrap: Sequence[Address], topic: str, partition: int, client_id: str = "reader"
+) -> list[FoundMessage]:
+    """Return every message of a partition below the high watermark, with unlimited retries to find
+    its leader.
+    """
     connections = LeaseConnections(client_id, topic, bootstrap)
     found: list[FoundMessage] = []
     try:
         while True:
-            request = LeasedFetchRequest(topic=topic, partition=partition, offset=len(found), max_wait_ms=0)
+            request = LeasedFetchRequest(
+                topic=topic, partition=partition, offset=len(found), max_wait_ms=0
+            )
             try:
-                answer: LeasedFetchResponse = await connections.ask_leader(partition, LeaseApi.FETCH, request)
+                answer: LeasedFetchResponse = await connections.ask_leader(
+                    partition, LeaseApi.FETCH, request
+                )
             except OSError:
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue

@@ -1,6 +1,8 @@
-"""Shared state of lease_pid servers in ZooKeeper: live brokers, partition leaders, in-sync replicas, and the producer-id counter.
+"""Shared state of lease_pid servers in ZooKeeper: live brokers, partition leaders, in-sync
+replicas, and the producer-id counter.
 
-The counter is advanced by compare-and-set; if the outcome of a write is unknown, its ids are not used.
+The counter is advanced by compare-and-set; if the outcome of a write is unknown, its ids are not
+used.
 Source: the lease_pid draft; KIP-98 for the counter.
 """
 
@@ -23,7 +25,9 @@ UNKNOWN_OUTCOME: Final = (ZookeeperError.CONNECTION_LOSS, ZookeeperError.OPERATI
 class Coordination:
     """A sequence of ZooKeeper sessions; all methods raise ZookeeperRefused while there is none."""
 
-    def __init__(self, world: World, addresses: tuple[Address, ...], broker_id: int, session_timeout_ms: int) -> None:
+    def __init__(
+        self, world: World, addresses: tuple[Address, ...], broker_id: int, session_timeout_ms: int
+    ) -> None:
         self._world = world
         self._addresses = addresses
         self._broker_id = broker_id
@@ -82,7 +86,9 @@ class Coordination:
             raise
         return PartitionState.parse(data or b"", stat.version)
 
-    async def propose(self, topic: str, partition: int, state: PartitionState, known: PartitionState | None) -> PartitionState | None:
+    async def propose(
+        self, topic: str, partition: int, state: PartitionState, known: PartitionState | None
+    ) -> PartitionState | None:
         """Replace the known state of a partition; None: it has changed meanwhile."""
         path = f"{STATES}/{topic}-{partition}"
         try:
@@ -95,10 +101,18 @@ class Coordination:
             if refused.error in (ZookeeperError.BAD_VERSION, ZookeeperError.NODE_EXISTS):
                 return None
             raise
-        return PartitionState(leader=state.leader, leader_epoch=state.leader_epoch, in_sync=state.in_sync, version=version)
+        return PartitionState(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            in_sync=state.in_sync,
+            version=version,
+        )
 
     async def allocate_ids(self, count: int) -> NumberBlock:
-        """Allocate ids from the counter. An allocation with unknown outcome is skipped, and followed by another."""
+        """Allocate ids from the counter.
+
+        An allocation with unknown outcome is skipped, and followed by another.
+        """
         while True:
             data, stat = await self._client.get(COUNTER)
             first = int(data or b"0")
@@ -118,4 +132,6 @@ class Coordination:
                 raise
 
     def _new_client(self) -> ZookeeperClient:
-        return ZookeeperClient(self._world, self._addresses, session_timeout_ms=self._session_timeout_ms)
+        return ZookeeperClient(
+            self._world, self._addresses, session_timeout_ms=self._session_timeout_ms
+        )

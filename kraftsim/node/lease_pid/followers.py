@@ -1,4 +1,5 @@
-"""Replica management of a server: watches live brokers, takes leadership, replicates from leaders, and changes the in-sync replicas.
+"""Replica management of a server: watches live brokers, takes leadership, replicates from leaders,
+and changes the in-sync replicas.
 
 Source: the lease_pid draft leaves all of this as it is in Kafka; KIP-101 for diverging logs.
 """
@@ -36,7 +37,11 @@ class ReplicaManager:
         return state.leader if state is not None else NO_LEADER
 
     async def run(self) -> None:
-        """Refresh periodically. While ZooKeeper is unavailable nothing changes: a candidate leader waits for this server, or is in sync."""
+        """Refresh periodically.
+
+        While ZooKeeper is unavailable nothing changes: a candidate leader waits for this server, or
+        is in sync.
+        """
         while True:
             try:
                 await self._server.coordination.register()
@@ -56,67 +61,136 @@ class ReplicaManager:
                 if state is not None:
                     self._states[topic, partition] = state
 
-    async def _decide(self, replica: Replica, state: PartitionState | None, live: tuple[int, ...]) -> PartitionState | None:
-        """Become leader if this server is elected, maintain the in-sync replicas as leader, or follow."""
+    async def _decide(
+        self, replica: Replica, state: PartitionState | None, live: tuple[int, ...]
+    ) -> PartitionState | None:
+        """Become leader if this server is elected, maintain the in-sync replicas as leader, or
+        follow.
+        """
         mine = self._settings.broker_id
         replicas = self._settings.replicas_of(replica.partition)
         if state is None:
             if replicas[0] != mine:
                 return None
-            first = PartitionState(leader=mine, leader_epoch=0, in_sync=tuple(each for each in replicas if each in live))
-            state = await self._server.coordination.propose(replica.topic, replica.partition, first, None)
-        elif replica.state is None and mine in state.in_sync and any(each in live for each in state.in_sync if each != mine):
+            first = PartitionState(
+                leader=mine,
+                leader_epoch=0,
+                in_sync=tuple(each for each in replicas if each in live),
+            )
+            state = await self._server.coordination.propose(
+                replica.topic, replica.partition, first, None
+            )
+        elif (
+            replica.state is None
+            and mine in state.in_sync
+            and any(each in live for each in state.in_sync if each != mine)
+        ):
             state = await self._leave_in_sync(replica, state, live)
-        elif state.leader not in live and mine == next((each for each in state.in_sync if each in live), NO_LEADER):
+        elif state.leader not in live and mine == next(
+            (each for each in state.in_sync if each in live), NO_LEADER
+        ):
             in_sync = tuple(each for each in state.in_sync if each in live)
-            taken = PartitionState(leader=mine, leader_epoch=state.leader_epoch + 1, in_sync=in_sync)
-            state = await self._server.coordination.propose(replica.topic, replica.partition, taken, state) or state
+            taken = PartitionState(
+                leader=mine, leader_epoch=state.leader_epoch + 1, in_sync=in_sync
+            )
+            state = (
+                await self._server.coordination.propose(
+                    replica.topic, replica.partition, taken, state
+                )
+                or state
+            )
         if state is not None and state.leader == mine:
             return await self._lead(replica, state, replicas, live)
         if replica.is_led or replica.state != state:
             replica.follow(state)
         return state
 
-    async def _leave_in_sync(self, replica: Replica, state: PartitionState, live: tuple[int, ...]) -> PartitionState:
-        """Leave the in-sync replicas: this server has restarted, and may have lost unflushed messages that the others have."""
-        others = tuple(each for each in state.in_sync if each in live and each != self._settings.broker_id)
+    async def _leave_in_sync(
+        self, replica: Replica, state: PartitionState, live: tuple[int, ...]
+    ) -> PartitionState:
+        """Leave the in-sync replicas: this server has restarted, and may have lost unflushed
+        messages that the others have.
+        """
+        others = tuple(
+            each for each in state.in_sync if each in live and each != self._settings.broker_id
+        )
         is_leader = state.leader == self._settings.broker_id
-        given = PartitionState(leader=others[0] if is_leader else state.leader, leader_epoch=state.leader_epoch + is_leader, in_sync=others)
-        return await self._server.coordination.propose(replica.topic, replica.partition, given, state) or state
+        given = PartitionState(
+            leader=others[0] if is_leader else state.leader,
+            leader_epoch=state.leader_epoch + is_leader,
+            in_sync=others,
+        )
+        return (
+            await self._server.coordination.propose(replica.topic, replica.partition, given, state)
+            or state
+        )
 
-    async def _lead(self, replica: Replica, state: PartitionState, replicas: list[int], live: tuple[int, ...]) -> PartitionState:
-        if not replica.is_led or replica.state is None or replica.state.leader_epoch != state.leader_epoch:
+    async def _lead(
+        self, replica: Replica, state: PartitionState, replicas: list[int], live: tuple[int, ...]
+    ) -> PartitionState:
+        if (
+            not replica.is_led
+            or replica.state is None
+            or replica.state.leader_epoch != state.leader_epoch
+        ):
             if self._settings.broker_id in live:
-                # A leader that restarts under its own leadership begins a new epoch: followers must not
-                # mistake its log for the earlier one.
+                # A leader that restarts under its own leadership begins a new epoch: followers must
+                # not mistake its log for the earlier one.
                 if replica.state is None and state.version > 0:
-                    renewed = PartitionState(leader=state.leader, leader_epoch=state.leader_epoch + 1, in_sync=state.in_sync)
-                    proposed = await self._server.coordination.propose(replica.topic, replica.partition, renewed, state)
+                    renewed = PartitionState(
+                        leader=state.leader,
+                        leader_epoch=state.leader_epoch + 1,
+                        in_sync=state.in_sync,
+                    )
+                    proposed = await self._server.coordination.propose(
+                        replica.topic, replica.partition, renewed, state
+                    )
                     if proposed is None:
                         return state
                     state = proposed
                 replica.lead(state, replicas, self._settings.broker_id)
                 self._server.world.emit(
                     LeasedPartitionLed(
-                        topic=replica.topic, partition=replica.partition, leader_epoch=state.leader_epoch, end_offset=replica.log.end_offset
+                        topic=replica.topic,
+                        partition=replica.partition,
+                        leader_epoch=state.leader_epoch,
+                        end_offset=replica.log.end_offset,
                     )
                 )
             return state
         return await self._change_in_sync(replica, state)
 
     async def _change_in_sync(self, replica: Replica, state: PartitionState) -> PartitionState:
-        """Remove lagging replicas, and add those that caught up; the high watermark passes a replica only once it is removed."""
+        """Remove lagging replicas, and add those that caught up; the high watermark passes a
+        replica only once it is removed.
+        """
         now_ms = self._server.world.clock.monotonic_ms()
-        lagging = {number for number, facts in replica.followers.items() if now_ms - facts.caught_up_ms > self._settings.lag_max_ms}
+        lagging = {
+            number
+            for number, facts in replica.followers.items()
+            if now_ms - facts.caught_up_ms > self._settings.lag_max_ms
+        }
         replica.joining = {
             number
             for number, facts in replica.followers.items()
-            if number not in state.in_sync and number not in lagging and facts.next_offset >= replica.high_watermark and facts.next_offset >= 0
+            if number not in state.in_sync
+            and number not in lagging
+            and facts.next_offset >= replica.high_watermark
+            and facts.next_offset >= 0
         }
-        in_sync = tuple(each for each in state.in_sync if each not in lagging) + tuple(sorted(replica.joining))
+        in_sync = tuple(each for each in state.in_sync if each not in lagging) + tuple(
+            sorted(replica.joining)
+        )
         if in_sync != state.in_sync:
-            wanted = PartitionState(leader=state.leader, leader_epoch=state.leader_epoch, in_sync=in_sync)
-            state = await self._server.coordination.propose(replica.topic, replica.partition, wanted, state) or state
+            wanted = PartitionState(
+                leader=state.leader, leader_epoch=state.leader_epoch, in_sync=in_sync
+            )
+            state = (
+                await self._server.coordination.propose(
+                    replica.topic, replica.partition, wanted, state
+                )
+                or state
+            )
         if replica.is_led:
             replica.state = state
             replica.joining.clear()
@@ -124,7 +198,8 @@ class ReplicaManager:
             replica.wake()
         return state
 
-    # Replication --------------------------------------------------------------------------------------------------------------------------
+    # Replication
+    # ----------------------------------------------------------------------------------------------
 
     async def copy(self, replica: Replica) -> None:
         """Fetch from the leader, as long as this server is a follower."""
@@ -132,7 +207,11 @@ class ReplicaManager:
         linked_to = NO_LEADER
         while True:
             state = replica.state
-            if replica.is_led or state is None or state.leader in (NO_LEADER, self._settings.broker_id):
+            if (
+                replica.is_led
+                or state is None
+                or state.leader in (NO_LEADER, self._settings.broker_id)
+            ):
                 await self._pause(replica)
                 continue
             try:
@@ -140,7 +219,9 @@ class ReplicaManager:
                     if link is not None:
                         link.abort()
                     host, port = self._settings.brokers[state.leader]
-                    link = await ClientLink.open(f"broker-{self._settings.broker_id}", host, port, CALL_SECONDS)
+                    link = await ClientLink.open(
+                        f"broker-{self._settings.broker_id}", host, port, CALL_SECONDS
+                    )
                     linked_to = state.leader
                 request = LeasedFetchRequest(
                     replica_id=self._settings.broker_id,
@@ -155,7 +236,11 @@ class ReplicaManager:
             except OSError:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            if replica.is_led or replica.state is None or replica.state.leader_epoch != state.leader_epoch:
+            if (
+                replica.is_led
+                or replica.state is None
+                or replica.state.leader_epoch != state.leader_epoch
+            ):
                 continue  # the response is from an earlier leader epoch
             await self._append_fetched(replica, answer)
 
@@ -171,14 +256,20 @@ class ReplicaManager:
         for found in answer.messages:
             if found.offset == replica.log.end_offset:
                 replica.append(found, now_ms)
-        replica.high_watermark = max(replica.high_watermark, min(answer.high_watermark, replica.log.end_offset))
+        replica.high_watermark = max(
+            replica.high_watermark, min(answer.high_watermark, replica.log.end_offset)
+        )
 
     async def _truncate(self, replica: Replica, end_offset: int) -> None:
         replica.log.truncate(end_offset)
         replica.high_watermark = min(replica.high_watermark, end_offset)
         replica.leased.restore(())
         replica.replay(0)
-        self._server.world.emit(LeasedLogTruncated(topic=replica.topic, partition=replica.partition, end_offset=end_offset))
+        self._server.world.emit(
+            LeasedLogTruncated(
+                topic=replica.topic, partition=replica.partition, end_offset=end_offset
+            )
+        )
         await self._server.rewrite_snapshot()
 
     async def _pause(self, replica: Replica) -> None:

@@ -1,7 +1,7 @@
 """Connections of lease_pid: the server side, and the side of a client or follower.
 
-Requests of a connection are started and answered in order; several may be in flight.   Source: the lease_pid
-draft; Kafka's own connections.
+Requests of a connection are started and answered in order; several may be in flight.
+Source: the lease_pid draft; Kafka's own connections.
 """
 
 import asyncio
@@ -59,7 +59,9 @@ class ServerLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by inheritance
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transports are none by inheritance
         self._server.on_made(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -74,7 +76,9 @@ class ServerLink(asyncio.Protocol):
                 header, body = parse_request(frame)
                 place: list[bytes] = []
                 self._answers.append(place)
-                self._server.tasks.spawn(self._answer(header, place, self._server.begin(body, self)), "lease-request")
+                self._server.tasks.spawn(
+                    self._answer(header, place, self._server.begin(body, self)), "lease-request"
+                )
         except MalformedMessage:
             self.abort()
 
@@ -83,7 +87,9 @@ class ServerLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _answer(self, header: LeasedRequestHeader, place: list[bytes], work: Coroutine[None, None, Message]) -> None:
+    async def _answer(
+        self, header: LeasedRequestHeader, place: list[bytes], work: Coroutine[None, None, Message]
+    ) -> None:
         frame = build_response(header.correlation_id, header.api_version, await work)
         place.append(len(frame).to_bytes(4) + frame)
         self._server.flush_events()
@@ -94,7 +100,10 @@ class ServerLink(asyncio.Protocol):
 
 
 class ClientLink(asyncio.Protocol):
-    """A connection to a server. `send` passes the response, or the error, to a callback; `ask` waits for it."""
+    """A connection to a server.
+
+    `send` passes the response, or the error, to a callback; `ask` waits for it.
+    """
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -109,7 +118,9 @@ class ClientLink(asyncio.Protocol):
         return self._transport is not None
 
     @classmethod
-    async def open(cls, client_id: str, host: str, port: int, timeout_seconds: float) -> "ClientLink":
+    async def open(
+        cls, client_id: str, host: str, port: int, timeout_seconds: float
+    ) -> "ClientLink":
         """Connect. Raises OSError."""
         link = cls(client_id)
         async with asyncio.timeout(timeout_seconds):
@@ -138,7 +149,9 @@ class ClientLink(asyncio.Protocol):
         except MalformedMessage:
             self.abort()
 
-    def send(self, api: LeaseApi, body: Message, callback: Callable[[Message | OSError], None]) -> None:
+    def send(
+        self, api: LeaseApi, body: Message, callback: Callable[[Message | OSError], None]
+    ) -> None:
         """Send a request in the latest version."""
         if self._transport is None:
             callback(ConnectionResetError("the connection is gone"))
@@ -146,7 +159,12 @@ class ClientLink(asyncio.Protocol):
         version = LATEST[api]
         self._next_id += 1
         self._under_way[self._next_id] = (api, version, callback)
-        header = LeasedRequestHeader(api_key=api, api_version=version, correlation_id=self._next_id, client_id=self._client_id)
+        header = LeasedRequestHeader(
+            api_key=api,
+            api_version=version,
+            correlation_id=self._next_id,
+            client_id=self._client_id,
+        )
         frame = build_request(header, body)
         self._transport.write(len(frame).to_bytes(4) + frame)
 

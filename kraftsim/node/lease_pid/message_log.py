@@ -1,7 +1,7 @@
 """The messages of one partition on one server: in memory for reads, in a file for recovery.
 
-The owner decides when to flush; acknowledgements rely on replication, as in Kafka.   Source: the lease_pid
-draft.
+The owner decides when to flush; acknowledgements rely on replication, as in Kafka.
+Source: the lease_pid draft.
 """
 
 from kraftsim.world.interface import File, World
@@ -57,7 +57,14 @@ class MessageLog:
 
     def end_of_epoch(self, leader_epoch: int) -> int:
         """Return the first offset of later leader epochs."""
-        return next((place for place, each in enumerate(self.stored) if each.found.leader_epoch > leader_epoch), self.end_offset)
+        return next(
+            (
+                place
+                for place, each in enumerate(self.stored)
+                if each.found.leader_epoch > leader_epoch
+            ),
+            self.end_offset,
+        )
 
     async def flush(self) -> None:
         """Flush the file. Raises OSError."""

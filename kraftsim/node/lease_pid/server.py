@@ -1,4 +1,5 @@
-"""A lease_pid server: serves leases, messages and fetches for the partitions it leads, and replicates those it follows.
+"""A lease_pid server: serves leases, messages and fetches for the partitions it leads, and
+replicates those it follows.
 
 Source: the lease_pid draft.
 """
@@ -26,19 +27,32 @@ from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
-from protocol.lease_pid.leasing import ASKS_FOR_ONE, GrantedLease, LeasePidRequest, LeasePidResponse, WantedLease
-from protocol.lease_pid.reading import LeasedFetchRequest, LeasedFetchResponse, LeasedLeader, LeasedLeadersRequest, LeasedLeadersResponse
+from protocol.lease_pid.leasing import (
+    ASKS_FOR_ONE,
+    GrantedLease,
+    LeasePidRequest,
+    LeasePidResponse,
+    WantedLease,
+)
+from protocol.lease_pid.reading import (
+    LeasedFetchRequest,
+    LeasedFetchResponse,
+    LeasedLeader,
+    LeasedLeadersRequest,
+    LeasedLeadersResponse,
+)
 from protocol.lease_pid.stored import StoredSnapshot, build_stored, parse_snapshot
 from protocol.lease_pid.writing import LeasedProduceRequest, LeasedProduceResponse
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message
 
-# -------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The snapshot of a server: written periodically, and loaded first at startup.
 #
-# The logs are flushed before it is written: a snapshot must not be newer than the logs after a power failure.
-# After a truncation the snapshot may describe truncated messages, so a new one is written before the next
-# message.   Source: the lease_pid draft.
+# The logs are flushed before it is written: a snapshot must not be newer than the logs after a
+# power failure. After a truncation the snapshot may describe truncated messages, so a new one is
+# written before the next message.
+# Source: the lease_pid draft.
 
 FILE: Final = "leases.snapshot"
 
@@ -46,24 +60,35 @@ FILE: Final = "leases.snapshot"
 class LeaseSnapshots:
     """One file for all partitions of a server."""
 
-    def __init__(self, world: World, replicas: Mapping[tuple[str, int], Replica], interval_ms: int) -> None:
+    def __init__(
+        self, world: World, replicas: Mapping[tuple[str, int], Replica], interval_ms: int
+    ) -> None:
         self._world = world
         self._replicas = replicas
         self._interval_ms = interval_ms
 
     def recover(self) -> None:
-        """Read the logs, and restore the producer state of each partition from snapshot and log. Raises OSError."""
+        """Read the logs, and restore the producer state of each partition from snapshot and log.
+
+        Raises OSError.
+        """
         snapshot = self.stored()
         messages = replayed = producers = 0
         for where, replica in self._replicas.items():
             replica.log.recover()
-            replayed += replica.replay(restore(snapshot, where, replica.leased, replica.log.end_offset))
+            replayed += replica.replay(
+                restore(snapshot, where, replica.leased, replica.log.end_offset)
+            )
             messages += replica.log.end_offset
             producers += len(replica.leased)
-        self._world.emit(LeasedServerRecovered(messages=messages, replayed=replayed, producers=producers))
+        self._world.emit(
+            LeasedServerRecovered(messages=messages, replayed=replayed, producers=producers)
+        )
 
     def stored(self) -> StoredSnapshot | None:
-        """Return the snapshot on disk; None if there is no readable one: then logs are replayed from the start."""
+        """Return the snapshot on disk; None if there is no readable one: then logs are replayed
+        from the start.
+        """
         try:
             return parse_snapshot(self._world.disk.read(FILE))
         except (FileNotFoundError, MalformedMessage):
@@ -77,7 +102,12 @@ class LeaseSnapshots:
 
     async def write(self) -> None:
         """Write a snapshot. Raises OSError."""
-        snapshot = snapshot_of({where: (replica.leased, replica.log.end_offset) for where, replica in self._replicas.items()})
+        snapshot = snapshot_of(
+            {
+                where: (replica.leased, replica.log.end_offset)
+                for where, replica in self._replicas.items()
+            }
+        )
         for replica in self._replicas.values():
             await replica.log.flush()
         await self._world.disk.replace(FILE, build_stored(snapshot))
@@ -101,7 +131,9 @@ class LeaseServer:
             for partition in range(count)
             if settings.broker_id in settings.replicas_of(partition)
         }
-        self.coordination = Coordination(world, settings.zookeeper, settings.broker_id, settings.session_timeout_ms)
+        self.coordination = Coordination(
+            world, settings.zookeeper, settings.broker_id, settings.session_timeout_ms
+        )
         self.port = settings.port
         self.reserve = IdReserve(settings.readings.id_bits)
         self._draw = world.random("first generations")
@@ -115,21 +147,31 @@ class LeaseServer:
         self._is_dead = False
         self._failure: asyncio.Future[BaseException] | None = None
 
-    # Node lifecycle -----------------------------------------------------------------------------------------------------------------------
+    # Node lifecycle
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> Mapping[str, Endpoint]:
         """Listener name -> bound endpoint."""
-        return {LISTENER: Endpoint(LISTENER, self.settings.host, self.port)} if self._server is not None else {}
+        return (
+            {LISTENER: Endpoint(LISTENER, self.settings.host, self.port)}
+            if self._server is not None
+            else {}
+        )
 
     async def start(self) -> None:
         """Recover the files and open the listener. Raises ListenerError, OSError kinds."""
         self._failure = asyncio.get_running_loop().create_future()
         self._snapshots.recover()
         try:
-            self._server = await asyncio.get_running_loop().create_server(lambda: ServerLink(self), self.settings.host, self.settings.port)
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: ServerLink(self), self.settings.host, self.settings.port
+            )
         except OSError as reason:
-            raise ListenerError(f"cannot listen on {self.settings.host}:{self.settings.port}: {reason.strerror or reason}") from reason
+            raise ListenerError(
+                f"cannot listen on {self.settings.host}:{self.settings.port}: "
+                f"{reason.strerror or reason}"
+            ) from reason
         self.port = self._server.sockets[0].getsockname()[1]
         self.world.emit(ListenerOpened(listener=LISTENER, host=self.settings.host, port=self.port))
         self.coordination.start()
@@ -137,11 +179,16 @@ class LeaseServer:
         self.tasks.spawn(self._snapshots.run(), "snapshots")
         self.tasks.spawn(self._expire(), "expire-leases")
         for replica in self.replicas.values():
-            self.tasks.spawn(self._replicas.copy(replica), f"copy-{replica.topic}-{replica.partition}")
+            self.tasks.spawn(
+                self._replicas.copy(replica), f"copy-{replica.topic}-{replica.partition}"
+            )
 
     async def ready(self) -> None:
         """Wait until every partition has a leader."""
-        while not all(each.state is not None and each.state.leader != NO_LEADER for each in self.replicas.values()):
+        while not all(
+            each.state is not None and each.state.leader != NO_LEADER
+            for each in self.replicas.values()
+        ):
             await asyncio.sleep(0.02)
 
     async def failed(self) -> BaseException:
@@ -175,7 +222,11 @@ class LeaseServer:
         self._end()
 
     async def rewrite_snapshot(self) -> None:
-        """Write a new snapshot after a truncation, because the old one may describe truncated messages. Raises OSError."""
+        """Write a new snapshot after a truncation, because the old one may describe truncated
+        messages.
+
+        Raises OSError.
+        """
         await self._snapshots.write()
 
     def _end(self) -> None:
@@ -194,14 +245,18 @@ class LeaseServer:
         if self._failure is not None and not self._failure.done():
             self._failure.set_result(mistake)
 
-    # Callbacks of connections -------------------------------------------------------------------------------------------------------------
+    # Callbacks of connections
+    # ----------------------------------------------------------------------------------------------
 
     def on_made(self, link: ServerLink) -> None:
         """Track a connection, to close it at shutdown."""
         self._links[id(link)] = link
 
     def on_lost(self, link: ServerLink) -> None:
-        """A connection closed. If leases end with connections, remove the producers that wrote over it."""
+        """A connection closed.
+
+        If leases end with connections, remove the producers that wrote over it.
+        """
         self._links.pop(id(link), None)
         for where, producer_ids in self._written_by.pop(id(link), {}).items():
             self.replicas[where].forget(producer_ids)
@@ -225,11 +280,17 @@ class LeaseServer:
             case _:
                 raise AssertionError(f"{type(body).__name__} is a request of lease_pid")
 
-    # Leases -------------------------------------------------------------------------------------------------------------------------------
+    # Leases
+    # ----------------------------------------------------------------------------------------------
 
     async def _lease_all(self, request: LeasePidRequest) -> LeasePidResponse:
         wanted = request.leases or [
-            WantedLease(topic=request.topic, partition=request.partition, producer_id=request.producer_id, expire_ms=request.expire_ms)
+            WantedLease(
+                topic=request.topic,
+                partition=request.partition,
+                producer_id=request.producer_id,
+                expire_ms=request.expire_ms,
+            )
         ]
         granted = [await self._lease(each) for each in wanted]
         if request.leases:
@@ -248,7 +309,12 @@ class LeaseServer:
         while True:
             replica = self.replicas.get((wanted.topic, wanted.partition))
             if replica is None or not replica.is_led:
-                return self._refused(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica is None else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                return self._refused(
+                    wanted,
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if replica is None
+                    else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                )
             replica.expire(self.world.clock.wall_ms())
             found = decide_lease(
                 replica.leased,
@@ -266,9 +332,11 @@ class LeaseServer:
                 except ZookeeperRefused:
                     return self._refused(wanted, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
                 continue
-            # Messages that are not on all in-sync replicas may be lost: they must not affect a response
-            # before.
-            if wanted.producer_id != ASKS_FOR_ONE and not await replica.replicated(replica.log.end_offset, self.settings.session_timeout_ms):
+            # Messages that are not on all in-sync replicas may be lost: they must not affect a
+            # response before.
+            if wanted.producer_id != ASKS_FOR_ONE and not await replica.replicated(
+                replica.log.end_offset, self.settings.session_timeout_ms
+            ):
                 return self._refused(wanted, ErrorCode.REQUEST_TIMED_OUT)
             self.world.emit(
                 LeaseGranted(
@@ -291,25 +359,38 @@ class LeaseServer:
             )
 
     async def _refill(self) -> None:
-        """Allocate another block of ids, unless a concurrent request has just done so. Raises ZookeeperRefused."""
+        """Allocate another block of ids, unless a concurrent request has just done so.
+
+        Raises ZookeeperRefused.
+        """
         async with self._refilling:
             if self.reserve.left:
                 return
             block = await self.coordination.allocate_ids(self.settings.readings.ids_per_block)
             self.reserve.take(block)
-            self.world.emit(LeaseIdsReserved(first_number=block.first_number, next_number=block.next_number))
+            self.world.emit(
+                LeaseIdsReserved(first_number=block.first_number, next_number=block.next_number)
+            )
 
     def _refused(self, wanted: WantedLease, error: ErrorCode) -> GrantedLease:
-        return GrantedLease(topic=wanted.topic, partition=wanted.partition, error_code=error, producer_id=wanted.producer_id)
+        return GrantedLease(
+            topic=wanted.topic,
+            partition=wanted.partition,
+            error_code=error,
+            producer_id=wanted.producer_id,
+        )
 
     async def _expire(self) -> None:
-        period_s = min(self.settings.readings.expire_ms / 1000 / EXPIRIES_PER_PERIOD, EXPIRY_PAUSE_MAX_S)
+        period_s = min(
+            self.settings.readings.expire_ms / 1000 / EXPIRIES_PER_PERIOD, EXPIRY_PAUSE_MAX_S
+        )
         while True:
             await asyncio.sleep(period_s)
             for replica in self.replicas.values():
                 replica.expire(self.world.clock.wall_ms())
 
-    # Messages -----------------------------------------------------------------------------------------------------------------------------
+    # Messages
+    # ----------------------------------------------------------------------------------------------
 
     def _track_producers(self, request: LeasedProduceRequest, link: ServerLink) -> None:
         """Track the producers of a connection, if leases end with connections."""
@@ -318,19 +399,35 @@ class LeaseServer:
             written = self._written_by.setdefault(id(link), {}).setdefault(where, {})
             written.update(dict.fromkeys(message.producer_id for message in request.messages))
 
-    def _produce(self, request: LeasedProduceRequest) -> Coroutine[None, None, LeasedProduceResponse]:
+    def _produce(
+        self, request: LeasedProduceRequest
+    ) -> Coroutine[None, None, LeasedProduceResponse]:
         """Append immediately, in request order; then wait for replication."""
         replica = self.replicas.get((request.topic, request.partition))
         if replica is None or not replica.is_led:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            error = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if replica is None
+                else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )
             return self._produced(None, LeasedProduceResponse(error_code=error), 0, 0)
         answer, end_offset = replica.write(request)
         return self._produced(replica, answer, end_offset, request.timeout_ms)
 
-    async def _produced(self, replica: Replica | None, answer: LeasedProduceResponse, end_offset: int, timeout_ms: int) -> LeasedProduceResponse:
+    async def _produced(
+        self,
+        replica: Replica | None,
+        answer: LeasedProduceResponse,
+        end_offset: int,
+        timeout_ms: int,
+    ) -> LeasedProduceResponse:
         if replica is None or not answer.taken or await replica.replicated(end_offset, timeout_ms):
             return answer
-        return LeasedProduceResponse(error_code=ErrorCode.REQUEST_TIMED_OUT if replica.is_led else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return LeasedProduceResponse(
+            error_code=ErrorCode.REQUEST_TIMED_OUT
+            if replica.is_led
+            else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
 
     async def _fetch(self, request: LeasedFetchRequest) -> LeasedFetchResponse:
         replica = self.replicas.get((request.topic, request.partition))
@@ -352,11 +449,19 @@ class LeaseServer:
         mark = replica.high_watermark
         try:
             async with asyncio.timeout(request.max_wait_ms / 1000):
-                while replica.is_led and replica.log.end_offset <= request.offset and replica.high_watermark <= mark:
+                while (
+                    replica.is_led
+                    and replica.log.end_offset <= request.offset
+                    and replica.high_watermark <= mark
+                ):
                     await replica.move()
         except TimeoutError:
             pass
-        return replica.read(request) if replica.is_led else LeasedFetchResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return (
+            replica.read(request)
+            if replica.is_led
+            else LeasedFetchResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        )
 
     async def _leaders(self, request: LeasedLeadersRequest) -> LeasedLeadersResponse:
         count = self.settings.topics.get(request.topic)
@@ -366,5 +471,7 @@ class LeaseServer:
         for partition in range(count):
             leader = self._replicas.leader_of(request.topic, partition)
             host, port = self.settings.brokers.get(leader, ("", 0))
-            answer.partitions.append(LeasedLeader(partition=partition, leader_id=leader, host=host, port=port))
+            answer.partitions.append(
+                LeasedLeader(partition=partition, leader_id=leader, host=host, port=port)
+            )
         return answer

@@ -1,9 +1,10 @@
-"""Formats the metadata directory of an initial voter (dynamic quorum): every initial voter starts with the same snapshot of the voter set.
+"""Formats the metadata directory of an initial voter (dynamic quorum): every initial voter starts
+with the same snapshot of the voter set.
 
-Kafka writes it when kafka-storage formats a directory; nodes here format an empty directory at startup, if
-the initial controllers are configured.
-Source: KIP-853, org.apache.kafka.metadata.storage.Formatter, kafka-storage format --initial-controllers and
---standalone.
+Kafka writes it when kafka-storage formats a directory; nodes here format an empty directory at
+startup, if the initial controllers are configured.
+Source: KIP-853, org.apache.kafka.metadata.storage.Formatter, kafka-storage format
+--initial-controllers and --standalone.
 """
 
 from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterNode, VoterSet
@@ -18,7 +19,9 @@ from protocol.disk.meta_properties import MetaProperties, build_meta_properties
 
 
 async def format_if_new(world: World, config: NodeConfig) -> None:
-    """Format an empty metadata directory, if this node is an initial voter. Raises ConfigError, OSError.
+    """Format an empty metadata directory, if this node is an initial voter.
+
+    Raises ConfigError, OSError.
 
     meta.properties is written last, so a directory that has it also has the snapshot.
     """
@@ -26,13 +29,19 @@ async def format_if_new(world: World, config: NodeConfig) -> None:
     if not config.initial_controllers or world.disk.exists(META_PROPERTIES):
         return
     if config.controller_quorum_voters:
-        raise ConfigError("kraftsim.initial.controllers: controller.quorum.voters already defines the voters")
-    own = next((each for each in config.initial_controllers if each.voter.node_id == config.node_id), None)
+        raise ConfigError(
+            "kraftsim.initial.controllers: controller.quorum.voters already defines the voters"
+        )
+    own = next(
+        (each for each in config.initial_controllers if each.voter.node_id == config.node_id), None
+    )
     if own is None:
         return
     check_formattable(world, config, f"{config.metadata_key}: {config.metadata_directory}")
     await write_format_snapshot(world.disk, first_voters(config), world.clock.wall_ms())
-    meta = MetaProperties(cluster_id=config.cluster_id, node_id=config.node_id, directory_id=own.directory_id)
+    meta = MetaProperties(
+        cluster_id=config.cluster_id, node_id=config.node_id, directory_id=own.directory_id
+    )
     await world.disk.replace(META_PROPERTIES, build_meta_properties(meta))
 
 

@@ -1,4 +1,5 @@
-"""The directory of the metadata log and quorum state: the first log directory, unless `metadata.log.dir` is set.
+"""The directory of the metadata log and quorum state: the first log directory, unless
+`metadata.log.dir` is set.
 
 Source: kafka.server.KafkaConfig.metadataLogDir, kafka.raft.KafkaRaftManager.
 """

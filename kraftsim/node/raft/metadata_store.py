@@ -1,7 +1,8 @@
-"""Persistent state of a metadata log replica: log segments, quorum-state, snapshots; and their recovery after any shutdown.
+"""Persistent state of a metadata log replica: log segments, quorum-state, snapshots; and their
+recovery after any shutdown.
 
-Everything uses Kafka's own format and layout, in `__cluster_metadata-0/`. Data that `flush` has covered
-survives a power failure, and so does a quorum-state once `store_quorum_state` returns.
+Everything uses Kafka's own format and layout, in `__cluster_metadata-0/`. Data that `flush` has
+covered survives a power failure, and so does a quorum-state once `store_quorum_state` returns.
 Source: kafka.raft.KafkaMetadataLog, org.apache.kafka.raft.FileQuorumStateStore, KIP-595, KIP-630.
 """
 
@@ -22,19 +23,26 @@ from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot, SnapshotFiles, path_of
 from kraftsim.world.interface import Disk, World
 from protocol.batches import RecordBatch, split_batches
-from protocol.control_records import ControlType, KRaftVersionRecord, VotersRecord, control_type, parse_control_record
+from protocol.control_records import (
+    ControlType,
+    KRaftVersionRecord,
+    VotersRecord,
+    control_type,
+    parse_control_record,
+)
 from protocol.disk.file_names import METADATA_TOPIC, QUORUM_STATE, RECOVERY_POINTS
 from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from protocol.disk.quorum_state import QuorumState, build_quorum_state, parse_quorum_state
 from protocol.malformed import MalformedMessage
 from protocol.uuids import METADATA_TOPIC_ID
 
-# -------------------------------------------------------------------------------------------------
-# The recovery point of a controller's metadata log: the flushed offset, to distinguish damage from a tail that was never flushed.
+# --------------------------------------------------------------------------------------------------
+# The recovery point of a controller's metadata log: the flushed offset, to distinguish damage from
+# a tail that was never flushed.
 #
-# A torn tail is truncated without loss. Flushed records may have been acknowledged: a voter that lost them must
-# not vote, or the quorum loses committed records. Kafka keeps this file for partitions of brokers, and
-# truncates a damaged metadata log silently: an intentional deviation.
+# A torn tail is truncated without loss. Flushed records may have been acknowledged: a voter that
+# lost them must not vote, or the quorum loses committed records. Kafka keeps this file for
+# partitions of brokers, and truncates a damaged metadata log silently: an intentional deviation.
 # Source: the format is that of org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile.
 
 KEY = (METADATA_TOPIC, 0)
@@ -51,7 +59,9 @@ class RecoveryPoint:
     def load(self) -> None:
         """Read the file. An unreadable one counts as absent."""
         try:
-            self.offset = parse_offset_checkpoint(self._disk.read(RECOVERY_POINTS), RECOVERY_POINTS).get(KEY, 0)
+            self.offset = parse_offset_checkpoint(
+                self._disk.read(RECOVERY_POINTS), RECOVERY_POINTS
+            ).get(KEY, 0)
         except (FileNotFoundError, MalformedMessage):
             self.offset = 0
 
@@ -60,7 +70,8 @@ class RecoveryPoint:
         if end_offset < self.offset:
             why = f"is damaged at offset {end_offset}, and was on disk up to {self.offset}"
             raise ConfigError(
-                f"{config.metadata_key}: the metadata log in {config.metadata_directory} {why}: records that were committed may be gone"
+                f"{config.metadata_key}: the metadata log in {config.metadata_directory} {why}: "
+                "records that were committed may be gone"
             )
 
     async def store(self, offset: int) -> None:
@@ -87,8 +98,11 @@ class Recovered:
 class SegmentedLog(PartitionLog):
     """A gapless log, of which a snapshot can replace all or the beginning."""
 
-    def recover_without_gaps(self, on_batch: Callable[[RecordBatch], None], *, sure_until: int) -> None:
-        """Read the whole log, and truncate it at the first gap: a power failure may preserve a segment without the end of the previous one.
+    def recover_without_gaps(
+        self, on_batch: Callable[[RecordBatch], None], *, sure_until: int
+    ) -> None:
+        """Read the whole log, and truncate it at the first gap: a power failure may preserve a
+        segment without the end of the previous one.
 
         Raises FlushedRecordsMissing if the gap is below `sure_until`; then nothing has changed.
         """
@@ -97,7 +111,9 @@ class SegmentedLog(PartitionLog):
 
         def look(batch: RecordBatch) -> None:
             nonlocal expected, gap
-            if gap is None and batch.base_offset != (self.log_start_offset if expected is None else expected):
+            if gap is None and batch.base_offset != (
+                self.log_start_offset if expected is None else expected
+            ):
                 gap = self.log_start_offset if expected is None else expected
             expected = batch.next_offset
             if gap is None:
@@ -118,9 +134,13 @@ class SegmentedLog(PartitionLog):
         self.flushed_offset = offset
 
     def delete_before(self, offset: int) -> int:
-        """Delete the segments that lie entirely before an offset, and return the number of deleted bytes."""
+        """Delete the segments that lie entirely before an offset, and return the number of deleted
+        bytes.
+        """
         gone = self._segments.remove_before(offset)
-        assert not gone or self._segments.segments[0].base_offset <= offset, "the remaining segments cover the new log start offset"
+        assert not gone or self._segments.segments[0].base_offset <= offset, (
+            "the remaining segments cover the new log start offset"
+        )
         return sum([self._files.remove_segment(segment.base_offset) for segment in gone])
 
     @property
@@ -130,12 +150,21 @@ class SegmentedLog(PartitionLog):
 
 
 class MetadataStore:
-    """The files of one replica. Call `load` first; `on_rolled` is called when a segment is complete and must be flushed soon.
+    """The files of one replica.
+
+    Call `load` first; `on_rolled` is called when a segment is complete and must be flushed soon.
 
     OSErrors of the disk are passed on; after one, this object must not be used any more.
     """
 
-    def __init__(self, world: World, config: NodeConfig, *, on_rolled: Callable[[], None] | None = None, has_recovery_point: bool = False) -> None:
+    def __init__(
+        self,
+        world: World,
+        config: NodeConfig,
+        *,
+        on_rolled: Callable[[], None] | None = None,
+        has_recovery_point: bool = False,
+    ) -> None:
         self._world = world = metadata_world(world, config)
         self._config = config
         self._recovery_point = RecoveryPoint(world.disk) if has_recovery_point else None
@@ -145,14 +174,19 @@ class MetadataStore:
             world,
             METADATA_TOPIC,
             0,
-            SegmentSettings(segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms),
+            SegmentSettings(
+                segment_bytes=config.metadata_log_segment_bytes,
+                segment_ms=config.metadata_log_segment_ms,
+            ),
             on_rolled=on_rolled,
         )
         self._has_new_epochs = False
         self._base_epoch = NO_EPOCH
         """The epoch of the last record before the log start, which a snapshot covers."""
         self._changing = asyncio.Lock()
-        """Held while files are flushed, truncated or deleted: a flush must not hit a segment that is being deleted."""
+        """Held while files are flushed, truncated or deleted: a flush must not hit a segment that
+        is being deleted.
+        """
         self.snapshots = SnapshotFiles(world.disk)
         self.bytes_since_snapshot = 0
         """The size of the log that no snapshot covers."""
@@ -185,7 +219,8 @@ class MetadataStore:
             self._recovery_point.require(missing.offset, self._config)
         except MalformedMessage as malformed:
             raise ConfigError(
-                f"{self._config.metadata_key}: the metadata log in {self._config.metadata_directory} cannot be read: {malformed}"
+                f"{self._config.metadata_key}: the metadata log in "
+                f"{self._config.metadata_directory} cannot be read: {malformed}"
             ) from malformed
         snapshots = self._usable(snapshots)
         latest = snapshots[-1] if snapshots else None
@@ -219,7 +254,8 @@ class MetadataStore:
         self.snapshots.close()
         self._log.abort()
 
-    # Log ----------------------------------------------------------------------------------------------------------------------------------------
+    # Log
+    # ----------------------------------------------------------------------------------------------
 
     def append(self, batch: bytes | memoryview) -> None:
         """Append batches as they are; their offsets are set."""
@@ -253,7 +289,9 @@ class MetadataStore:
             )
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> memoryview:
-        """Return complete batches from the one that contains `offset`, all below end_offset; the first one whatever its size."""
+        """Return complete batches from the one that contains `offset`, all below end_offset; the
+        first one whatever its size.
+        """
         return self._log.read(offset, max_bytes, end_offset)
 
     async def flush(self) -> int:
@@ -281,7 +319,9 @@ class MetadataStore:
             self._log.truncate_to(end_offset)
             self._has_new_epochs = True
             await self._log.complete_truncation()
-            assert self._log.log_end_offset == end_offset, f"the log is truncated between batches, not at {end_offset}"
+            assert self._log.log_end_offset == end_offset, (
+                f"the log is truncated between batches, not at {end_offset}"
+            )
 
     async def _lower_recovery_point(self, end_offset: int) -> None:
         """The log is about to be truncated: lower the recovery point first."""
@@ -289,13 +329,17 @@ class MetadataStore:
             await self._recovery_point.store(end_offset)
 
     def begin_counting(self) -> None:
-        """A snapshot is about to be written: count the bytes that it does not cover from here on."""
+        """A snapshot is about to be written: count the bytes that it does not cover from here
+        on.
+        """
         self.bytes_since_snapshot = 0
 
-    # Snapshots ----------------------------------------------------------------------------------------------------------------------------------
+    # Snapshots
+    # ----------------------------------------------------------------------------------------------
 
     async def install(self, snapshot: SnapshotId) -> tuple[VoterSet | None, int]:
-        """Replace the log by a fetched snapshot; return the voters that it contains (None: none) and its kraft.version.
+        """Replace the log by a fetched snapshot; return the voters that it contains (None: none)
+        and its kraft.version.
 
         Raises DamagedSnapshot; then nothing has changed.
         """
@@ -309,10 +353,14 @@ class MetadataStore:
         self.bytes_since_snapshot = 0
         await self.flush()
         history = self._voters(VoterSet(), snapshot, [])
-        return (history.latest if history.latest_offset is not None else None), history.kraft_version
+        return (
+            history.latest if history.latest_offset is not None else None
+        ), history.kraft_version
 
     async def delete_before(self, snapshot: SnapshotId, older: list[SnapshotId]) -> None:
-        """Advance the log start offset to a snapshot, as far as whole segments lie before it; older snapshots are renamed for deletion."""
+        """Advance the log start offset to a snapshot, as far as whole segments lie before it; older
+        snapshots are renamed for deletion.
+        """
         async with self._changing:
             for gone in older:
                 await self.snapshots.set_aside(gone)
@@ -320,39 +368,61 @@ class MetadataStore:
             self._has_new_epochs = True
         await self.flush()
 
-    # Quorum state -------------------------------------------------------------------------------------------------------------------------------
+    # Quorum state
+    # ----------------------------------------------------------------------------------------------
 
     async def store_quorum_state(self, state: QuorumState, data_version: int) -> None:
         """Write quorum-state durably."""
         await self._world.disk.replace(QUORUM_STATE_PATH, build_quorum_state(state, data_version))
-        self._world.emit(QuorumStateStored(leader_epoch=state.leader_epoch, leader_id=state.leader_id, voted_id=state.voted_id))
+        self._world.emit(
+            QuorumStateStored(
+                leader_epoch=state.leader_epoch, leader_id=state.leader_id, voted_id=state.voted_id
+            )
+        )
 
     def _read_quorum_state(self) -> QuorumState | None:
-        """Return the content of the file; None if there is none. An unreadable file is refused: a guessed
-        epoch or vote could fork the log."""
+        """Return the content of the file; None if there is none. An unreadable file is refused: a
+        guessed epoch or vote could fork the log.
+        """
         try:
             return parse_quorum_state(self._world.disk.read(QUORUM_STATE_PATH))
         except FileNotFoundError:
             return None
         except MalformedMessage as malformed:
-            raise ConfigError(f"{self._config.metadata_key}: {QUORUM_STATE_PATH} cannot be read: {malformed.reason}") from malformed
+            raise ConfigError(
+                f"{self._config.metadata_key}: {QUORUM_STATE_PATH} cannot be read: "
+                f"{malformed.reason}"
+            ) from malformed
 
-    # Loading ------------------------------------------------------------------------------------------------------------------------------------
+    # Loading
+    # ----------------------------------------------------------------------------------------------
 
     def _flushed_until(self, snapshots: list[SnapshotId]) -> int:
-        """Return the offset up to which the log is known to be flushed and not covered by a snapshot."""
+        """Return the offset up to which the log is known to be flushed and not covered by a
+        snapshot.
+        """
         if self._recovery_point is None:
             return 0
         self._recovery_point.load()
-        return 0 if snapshots and snapshots[-1].end_offset >= self._recovery_point.offset else self._recovery_point.offset
+        return (
+            0
+            if snapshots and snapshots[-1].end_offset >= self._recovery_point.offset
+            else self._recovery_point.offset
+        )
 
     def _ends_before(self, snapshot: SnapshotId) -> bool:
-        """Return whether the log ends before a snapshot: the node stopped after fetching it, or the files are inconsistent."""
+        """Return whether the log ends before a snapshot: the node stopped after fetching it, or the
+        files are inconsistent.
+        """
         last_epoch = self._log.epochs.latest_epoch or 0
         return last_epoch < snapshot.epoch or self._log.log_end_offset < snapshot.end_offset
 
     def _usable(self, snapshots: list[SnapshotId]) -> list[SnapshotId]:
-        """Return the snapshots without a damaged newest one, if the log contains everything it covered. Raises ConfigError otherwise."""
+        """Return the snapshots without a damaged newest one, if the log contains everything it
+        covered.
+
+        Raises ConfigError otherwise.
+        """
         damaged: DamagedSnapshot | None = None
         while snapshots:
             try:
@@ -363,17 +433,27 @@ class MetadataStore:
                 path = path_of(snapshots[-1])
                 self._world.emit(DiskFailed(path=path, operation="read", reason=str(found)))
                 if snapshots[-1] == FORMAT_SNAPSHOT or self._ends_before(snapshots[-1]):
-                    raise ConfigError(f"{self._config.metadata_key}: {path} is damaged: {found}, and the log lacks what it covers") from found
+                    raise ConfigError(
+                        f"{self._config.metadata_key}: {path} is damaged: {found}, and the log "
+                        "lacks what it covers"
+                    ) from found
                 snapshots = snapshots[:-1]
         start_offset = self._log.log_start_offset
         if start_offset and (not snapshots or snapshots[-1].end_offset < start_offset):
-            why = f"the snapshot of the earlier records is damaged: {damaged}" if damaged is not None else "no snapshot covers the earlier records"
+            why = (
+                f"the snapshot of the earlier records is damaged: {damaged}"
+                if damaged is not None
+                else "no snapshot covers the earlier records"
+            )
             raise ConfigError(
-                f"{self._config.metadata_key}: the metadata log in {self._config.metadata_directory} begins at offset {start_offset}, and {why}"
+                f"{self._config.metadata_key}: the metadata log in "
+                f"{self._config.metadata_directory} begins at offset {start_offset}, and {why}"
             )
         return snapshots
 
-    def _voters(self, static_voters: VoterSet, snapshot: SnapshotId | None, controls: list[ControlEntry]) -> VoterHistory:
+    def _voters(
+        self, static_voters: VoterSet, snapshot: SnapshotId | None, controls: list[ControlEntry]
+    ) -> VoterHistory:
         history = VoterHistory(static_voters)
         first_offset = 0
         if snapshot is not None:
@@ -393,7 +473,9 @@ def voter_records(batch: RecordBatch) -> Iterator[ControlEntry]:
     for record in batch.records():
         if control_type(record.key) in (ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS):
             message = parse_control_record(record.key, record.value)
-            assert isinstance(message, KRaftVersionRecord | VotersRecord), "the record type was checked"
+            assert isinstance(message, KRaftVersionRecord | VotersRecord), (
+                "the record type was checked"
+            )
             yield record.offset, message
 
 

@@ -1,4 +1,5 @@
-"""Downgrades messages between replicas: the rules build the latest version, and fields that an older version lacks are removed here.
+"""Downgrades messages between replicas: the rules build the latest version, and fields that an
+older version lacks are removed here.
 
 Source: org.apache.kafka.raft.RaftUtil, the `validVersions` of the message definitions.
 """

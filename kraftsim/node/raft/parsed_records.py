@@ -1,6 +1,8 @@
-"""Parses the records of committed batches, a few per event-loop turn: a batch of the metadata log may contain 10,000.
+"""Parses the records of committed batches, a few per event-loop turn: a batch of the metadata log
+may contain 10,000.
 
-The parsed records of a batch are applied in one turn, so that readers never see a part of an atomic batch.
+The parsed records of a batch are applied in one turn, so that readers never see a part of an atomic
+batch.
 Source: org.apache.kafka.image.loader.MetadataLoader, QuorumController.MAX_RECORDS_PER_USER_OP.
 """
 

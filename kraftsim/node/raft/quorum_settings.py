@@ -11,11 +11,17 @@ from kraftsim.node.config import NodeConfig
 def static_voters(config: NodeConfig) -> VoterSet:
     """Return the voters in the properties; an empty set if the log contains them."""
     return static_voter_set(
-        [(voter.node_id, Address(voter.host, voter.port)) for voter in config.controller_quorum_voters], config.controller_listener_names[0]
+        [
+            (voter.node_id, Address(voter.host, voter.port))
+            for voter in config.controller_quorum_voters
+        ],
+        config.controller_listener_names[0],
     )
 
 
-def raft_settings(config: NodeConfig, *, has_pre_vote: bool, always_flushes: bool = True) -> RaftSettings:
+def raft_settings(
+    config: NodeConfig, *, has_pre_vote: bool, always_flushes: bool = True
+) -> RaftSettings:
     """Return the timeouts and sizes of the quorum from the properties."""
     return RaftSettings(
         election_timeout_ms=config.controller_quorum_election_timeout_ms,

@@ -1,8 +1,10 @@
-"""Connections of a replica to the other replicas: one per node, opened on demand, with API version negotiation.
+"""Connections of a replica to the other replicas: one per node, opened on demand, with API version
+negotiation.
 
-A request fails if its connection cannot be made, closes, or times out; the Raft rules decide about retries.
-After a refused connection, attempts to a peer back off exponentially.
-Source: kafka.raft.KafkaNetworkChannel, org.apache.kafka.clients.{NetworkClient, ClusterConnectionStates}.
+A request fails if its connection cannot be made, closes, or times out; the Raft rules decide about
+retries. After a refused connection, attempts to a peer back off exponentially.
+Source: kafka.raft.KafkaNetworkChannel, org.apache.kafka.clients.{NetworkClient,
+ClusterConnectionStates}.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,9 +41,17 @@ class _Link:
 
 
 class RaftConnections:
-    """`on_answer(number, body)` or `on_failure(number, is_unsupported)` is called once for each sent request."""
+    """`on_answer(number, body)` or `on_failure(number, is_unsupported)` is called once for each
+    sent request.
+    """
 
-    def __init__(self, shell: NodeShell, own_versions: Mapping[int, VersionRange], on_answer: OnAnswer, on_failure: OnFailure) -> None:
+    def __init__(
+        self,
+        shell: NodeShell,
+        own_versions: Mapping[int, VersionRange],
+        on_answer: OnAnswer,
+        on_failure: OnFailure,
+    ) -> None:
         self._shell = shell
         self._own_versions = own_versions
         self._on_answer = on_answer
@@ -69,9 +79,15 @@ class RaftConnections:
             self._shell.tasks.spawn(self._connect(link), f"connect-raft-{send.node_id}")
 
     def is_migration_ready(self, node_id: int) -> bool | None:
-        """Return whether a node reported that it is ready for a migration from ZooKeeper; None while there is no connection to it."""
+        """Return whether a node reported that it is ready for a migration from ZooKeeper; None
+        while there is no connection to it.
+        """
         link = self._links.get(node_id)
-        return None if link is None or link.connection is None or not link.connection.is_open else link.connection.is_migration_ready
+        return (
+            None
+            if link is None or link.connection is None or not link.connection.is_open
+            else link.connection.is_migration_ready
+        )
 
     def close(self) -> None:
         """Close all connections."""
@@ -136,7 +152,9 @@ class RaftConnections:
             self._on_failure(send.number, False)
 
     def _back_off(self, link: _Link) -> None:
-        pause_ms = min(RECONNECT_BACKOFF_MAX_MS, RECONNECT_BACKOFF_MS << min(link.failures, DOUBLINGS_MAX))
+        pause_ms = min(
+            RECONNECT_BACKOFF_MAX_MS, RECONNECT_BACKOFF_MS << min(link.failures, DOUBLINGS_MAX)
+        )
         pause_ms = int(pause_ms * (1 + JITTER * (2 * self._rng.random() - 1)))
         link.failures += 1
         link.next_attempt_ms = self._shell.world.clock.monotonic_ms() + pause_ms

@@ -1,7 +1,9 @@
-"""Runs a replica of the metadata log: executes the effects of the Raft rules in order, and passes inputs to them.
+"""Runs a replica of the metadata log: executes the effects of the Raft rules in order, and passes
+inputs to them.
 
-One queue holds the effects. Everything waits behind a step that must be durable first (a vote, a truncation, a snapshot that replaces the log);
-only log flushes run concurrently. Responses go through the same queue, so that nothing becomes visible before it is durable.
+One queue holds the effects. Everything waits behind a step that must be durable first (a vote, a
+truncation, a snapshot that replaces the log); only log flushes run concurrently. Responses go
+through the same queue, so that nothing becomes visible before it is durable.
 Source: org.apache.kafka.raft.KafkaRaftClient, KafkaRaftClientDriver.
 """
 
@@ -30,7 +32,13 @@ from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.node.shell import NodeShell
 from kraftsim.node.signal import Signal
 from protocol.batches import RecordBatch, split_batches
-from protocol.control_records import ControlType, KRaftVersionRecord, LeaderChangeMessage, Voter, build_control_batch
+from protocol.control_records import (
+    ControlType,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    Voter,
+    build_control_batch,
+)
 from protocol.disk.quorum_state import QuorumState
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchResponse
@@ -44,14 +52,21 @@ from protocol.schema import Message
 
 
 class MetadataListener(Protocol):
-    """Follows the log. Batches and snapshots are passed one at a time; the next call is made after the previous one has returned."""
+    """Follows the log.
+
+    Batches and snapshots are passed one at a time; the next call is made after the previous one has
+    returned.
+    """
 
     async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
         """Process committed batches, in order and without gaps, including control batches."""
         ...
 
     async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
-        """Replace all state by a snapshot. Batches that follow start at its end offset, or before it: earlier ones must be skipped."""
+        """Replace all state by a snapshot.
+
+        Batches that follow start at its end offset, or before it: earlier ones must be skipped.
+        """
         ...
 
     def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
@@ -60,16 +75,20 @@ class MetadataListener(Protocol):
 
 
 class LeaderDuties(Protocol):
-    """Duties of the leader. Between `on_lead` and `on_stop_leading` committed batches are not passed to the
-    listener: this node wrote them itself."""
+    """Duties of the leader. Between `on_lead` and `on_stop_leading` committed batches are not
+    passed to the listener: this node wrote them itself.
+    """
 
     def on_lead(self, leader_epoch: int) -> None:
-        """Everything in the log is committed and was passed to the listener: act as the active controller of an epoch."""
+        """Everything in the log is committed and was passed to the listener: act as the active
+        controller of an epoch.
+        """
         ...
 
     def on_stop_leading(self, leader_epoch: int, reason: str, high_watermark: int) -> None:
-        """Another epoch has begun: revert everything from the high watermark on. Records that are committed
-        after all are passed to the listener."""
+        """Another epoch has begun: revert everything from the high watermark on. Records that are
+        committed after all are passed to the listener.
+        """
         ...
 
     def on_high_watermark(self, high_watermark: int) -> None:
@@ -77,17 +96,22 @@ class LeaderDuties(Protocol):
         ...
 
     def on_readable(self, *, is_committed: bool) -> None:
-        """Pending fetches may be completed: records were committed or only written, or this node is no longer leader."""
+        """Pending fetches may be completed: records were committed or only written, or this node is
+        no longer leader.
+        """
         ...
 
     def on_lost(self, reason: str, high_watermark: int) -> None:
-        """The disk failed: revert what is not committed, without answering requests. The node stops after this call."""
+        """The disk failed: revert what is not committed, without answering requests.
+
+        The node stops after this call.
+        """
         ...
 
 
-# -------------------------------------------------------------------------------------------------
-# Cache of the latest fetched batches until they are committed: they usually commit with the next response,
-# so the log need not be read back.
+# --------------------------------------------------------------------------------------------------
+# Cache of the latest fetched batches until they are committed: they usually commit with the next
+# response, so the log need not be read back.
 
 BYTES_MAX: Final = 256 * 1024
 BATCHES_MAX: Final = 64
@@ -108,8 +132,9 @@ class FreshBatches:
             self._batches.extend(written.batches)
 
     def take(self, offset: int, committed: int) -> tuple[RecordBatch, ...]:
-        """Return the committed batches from an offset on, up to the first one that is not cached, such as
-        those written by this replica as leader."""
+        """Return the committed batches from an offset on, up to the first one that is not cached,
+        such as those written by this replica as leader.
+        """
         batches = self._batches
         while batches and batches[0].base_offset < offset:
             batches.popleft()
@@ -130,7 +155,10 @@ class FreshBatches:
 
 
 def leader_change_batch(effect: WriteLeaderChange, leader_id: int, timestamp: int) -> bytes:
-    """Return the batch that opens an epoch. All releases write version 0 of LeaderChange, without directory ids."""
+    """Return the batch that opens an epoch.
+
+    All releases write version 0 of LeaderChange, without directory ids.
+    """
     opening = LeaderChangeMessage(
         version=0,
         leader_id=leader_id,
@@ -139,28 +167,46 @@ def leader_change_batch(effect: WriteLeaderChange, leader_id: int, timestamp: in
     )
     records: list[tuple[ControlType, Message]] = [(ControlType.LEADER_CHANGE, opening)]
     if effect.kraft_version is not None:
-        records.append((ControlType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=effect.kraft_version)))
+        records.append(
+            (ControlType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=effect.kraft_version))
+        )
     if effect.voters_record is not None:
         records.append((ControlType.KRAFT_VOTERS, effect.voters_record))
-    return build_control_batch(records, base_offset=effect.first_offset, timestamp=timestamp, leader_epoch=effect.leader_epoch)
+    return build_control_batch(
+        records,
+        base_offset=effect.first_offset,
+        timestamp=timestamp,
+        leader_epoch=effect.leader_epoch,
+    )
 
 
 def voters_batch(effect: WriteVoters, timestamp: int) -> bytes:
     """Return the batch that changes the voter set."""
     records: list[tuple[ControlType, Message]] = [(ControlType.KRAFT_VOTERS, effect.voters_record)]
-    return build_control_batch(records, base_offset=effect.first_offset, timestamp=timestamp, leader_epoch=effect.leader_epoch)
+    return build_control_batch(
+        records,
+        base_offset=effect.first_offset,
+        timestamp=timestamp,
+        leader_epoch=effect.leader_epoch,
+    )
 
 
 APPLY_BYTES = 256 * 1024
 """The bytes of the log applied at a time; other tasks of the node run in between."""
 STOP_MS = 5000
-"""How long a resigning leader waits for the other voters to learn of it.   Source: KafkaRaftClient's shutdown timeout."""
+"""How long a resigning leader waits for the other voters to learn of it.
+
+Source: KafkaRaftClient's shutdown timeout.
+"""
 FAR_MS = 1 << 40  # a time that is never reached
 Ticket = Callable[[Message], None]  # callback of a request, receives the response
 
 
 class RaftNode:
-    """A replica: `load`, `begin`, then `transfer_leadership`, `stop` and `close`, or `abort`. Handlers use `ask`, `when_durable`, `quorum`."""
+    """A replica: `load`, `begin`, then `transfer_leadership`, `stop` and `close`, or `abort`.
+
+    Handlers use `ask`, `when_durable`, `quorum`.
+    """
 
     quorum: Quorum
     replica: RaftReplica
@@ -179,7 +225,9 @@ class RaftNode:
     ) -> None:
         self._shell = shell
         self.now_ms, self.wall_ms = shell.world.clock.monotonic_ms, shell.world.clock.wall_ms
-        """Return the monotonic clock, for all quorum timers, and the wall clock, for DescribeQuorum."""
+        """Return the monotonic clock, for all quorum timers, and the wall clock, for
+        DescribeQuorum.
+        """
         self._config = shell.config
         self._key = ReplicaKey(shell.config.node_id, directory_id)
         self._settings = settings
@@ -188,7 +236,12 @@ class RaftNode:
         self._leadership = leadership
         self._new_quorum = new_quorum
         self._must_flush = Signal()
-        self.store = MetadataStore(shell.world, shell.config, on_rolled=self._must_flush.set, has_recovery_point=duties is not None)
+        self.store = MetadataStore(
+            shell.world,
+            shell.config,
+            on_rolled=self._must_flush.set,
+            has_recovery_point=duties is not None,
+        )
         self.own_endpoints: dict[str, Address] = {}
         """The advertised address of this replica per listener; set before it is announced."""
         self.high_watermark: int | None = None
@@ -212,18 +265,27 @@ class RaftNode:
         self._led_epoch: int | None = None
         self._persisted: QuorumState | None = None
         self.trouble: str | None = None
-        """Why the last Fetch was refused as a whole, for example by the quorum of another cluster."""
+        """Why the last Fetch was refused as a whole, for example by the quorum of another
+        cluster.
+        """
         self.installed_count = 0
         """How often a snapshot of the leader replaced the log."""
         self.superseded: list[SnapshotId] = []
         """Snapshots superseded by an installed one, still on disk."""
 
-    # State --------------------------------------------------------------------------------------------------------------------------------------
+    # State
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
-        """Whether this node is leader and its duties have started; the rules may already know that it lost leadership."""
-        return self._led_epoch is not None and self.replica.is_leader and self.quorum.epoch == self._led_epoch
+        """Whether this node is leader and its duties have started; the rules may already know that
+        it lost leadership.
+        """
+        return (
+            self._led_epoch is not None
+            and self.replica.is_leader
+            and self.quorum.epoch == self._led_epoch
+        )
 
     @property
     def leader_epoch(self) -> int:
@@ -245,7 +307,8 @@ class RaftNode:
         """Whether everything in the log is committed."""
         return self.high_watermark == self.log_end_offset
 
-    # Replica lifecycle --------------------------------------------------------------------------------------------------------------------------
+    # Replica lifecycle
+    # ----------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Recover everything. Raises ConfigError, OSError."""
@@ -259,7 +322,9 @@ class RaftNode:
             settings=self._settings,
             log=found.log,
             voters=found.voters,
-            bootstrap=[Address(host, port) for host, port in config.controller_quorum_bootstrap_servers],
+            bootstrap=[
+                Address(host, port) for host, port in config.controller_quorum_bootstrap_servers
+            ],
             draw=self._shell.world.random("elections").randrange,
             emit=self._shell.world.emit,
             leadership=self._leadership,
@@ -290,11 +355,15 @@ class RaftNode:
             self.run()
 
     def is_migration_ready(self, node_id: int) -> bool | None:
-        """Return whether another voter reported that it is ready for a migration from ZooKeeper; None while there is no connection to it."""
+        """Return whether another voter reported that it is ready for a migration from ZooKeeper;
+        None while there is no connection to it.
+        """
         return self._connections.is_migration_ready(node_id)
 
     async def transfer_leadership(self) -> None:
-        """Resign, and wait until the other voters know; at most a few seconds, because they may all be down."""
+        """Resign, and wait until the other voters know; at most a few seconds, because they may all
+        be down.
+        """
         self.replica.stop()
         self.run()
         with suppress(TimeoutError):
@@ -302,7 +371,10 @@ class RaftNode:
                 await self._has_stopped.wait()
 
     async def stop(self) -> None:
-        """Flush the log and end all pending work. Call `transfer_leadership` before. Raises OSError."""
+        """Flush the log and end all pending work.
+
+        Call `transfer_leadership` before. Raises OSError.
+        """
         await self.flush()
         if self._is_over:
             return  # the disk failed
@@ -323,10 +395,13 @@ class RaftNode:
         self._connections.abort()
         self.store.abort()
 
-    # Inputs -------------------------------------------------------------------------------------------------------------------------------------
+    # Inputs
+    # ----------------------------------------------------------------------------------------------
 
     def ask(self, request: Message, answer: Ticket) -> None:
-        """Process a request of another replica or of a tool; `answer` is called once the response content is durable, if ever."""
+        """Process a request of another replica or of a tool; `answer` is called once the response
+        content is durable, if ever.
+        """
         if self._is_over:
             return
         try:
@@ -339,18 +414,30 @@ class RaftNode:
     def when_durable(self, action: Callable[[], None]) -> None:
         """Run an action as soon as all earlier decisions are durable: usually immediately."""
         if self._is_holding or self._is_running:
-            # Decisions made while it waits must be durable, too, because the action sees the state at that time.
-            self._queue.append(lambda: self.when_durable(action) if any(isinstance(step, do.Persist) for step in self._queue) else action())
+            # Decisions made while it waits must be durable, too, because the action sees the state
+            # at that time.
+            self._queue.append(
+                lambda: (
+                    self.when_durable(action)
+                    if any(isinstance(step, do.Persist) for step in self._queue)
+                    else action()
+                )
+            )
         else:
             action()
 
     def append(self, batch: bytes, record_count: int, record_kinds: str) -> None:
-        """Append the batch that was built for `log_end_offset` in this epoch. Then replay it and call `on_written`. For the active controller."""
+        """Append the batch that was built for `log_end_offset` in this epoch.
+
+        Then replay it and call `on_written`. For the active controller.
+        """
         if self._is_over:
             raise OSError("this replica has failed")  # the first failure is the one to report
         assert self.is_active and not self._queue, "an active leader has no pending effects"
         first_offset = self.replica.append(record_count, record_kinds)
-        assert first_offset == self.store.log_end_offset, f"a batch for {first_offset} would stand at {self.store.log_end_offset}"
+        assert first_offset == self.store.log_end_offset, (
+            f"a batch for {first_offset} would stand at {self.store.log_end_offset}"
+        )
         try:
             self.store.append(batch)
         except OSError as refused:
@@ -363,7 +450,10 @@ class RaftNode:
         self.run()
 
     def run(self) -> None:
-        """Execute everything that is due. Call after anything that may have changed the quorum's state."""
+        """Execute everything that is due.
+
+        Call after anything that may have changed the quorum's state.
+        """
         self._has_news = True
         if self._is_running or self._is_over:
             return
@@ -381,7 +471,11 @@ class RaftNode:
         if self._is_over:
             return
         if isinstance(body, FetchResponse):
-            self.trouble = f"the quorum answered Fetch with {ErrorCode(body.error_code).name}" if body.error_code else None
+            self.trouble = (
+                f"the quorum answered Fetch with {ErrorCode(body.error_code).name}"
+                if body.error_code
+                else None
+            )
         try:
             self.replica.on_response(number, body, self.now_ms())
         except FatalQuorumError as fatal:
@@ -394,7 +488,8 @@ class RaftNode:
             self.replica.on_failure(number, self.now_ms(), is_unsupported=is_unsupported)
             self.run()
 
-    # Effects ------------------------------------------------------------------------------------------------------------------------------------
+    # Effects
+    # ----------------------------------------------------------------------------------------------
 
     def _carry_out_all(self) -> None:
         queue, replica = self._queue, self.replica
@@ -420,7 +515,9 @@ class RaftNode:
         self._arm(wake_ms)
 
     def _carry_out(self, effect: do.Effect) -> None:
-        """Execute an effect of log growth; checked first, because nearly all effects are of this kind."""
+        """Execute an effect of log growth; checked first, because nearly all effects are of this
+        kind.
+        """
         match effect:
             case do.Flush():
                 self._must_flush.set()
@@ -447,10 +544,15 @@ class RaftNode:
             case do.Persist() if self._is_followed_by_persist():
                 pass
             case do.Persist():
-                self._hold(partial(self.store.store_quorum_state, effect.state, effect.data_version), "persist-quorum-state")
+                self._hold(
+                    partial(self.store.store_quorum_state, effect.state, effect.data_version),
+                    "persist-quorum-state",
+                )
             case do.Truncate():
                 self._fresh.clear()
-                self._hold(partial(self.store.truncate_to, effect.end_offset), "truncate-metadata-log")
+                self._hold(
+                    partial(self.store.truncate_to, effect.end_offset), "truncate-metadata-log"
+                )
             case do.FinishSnapshot():
                 self._hold(partial(self._install, effect.snapshot), "install-snapshot")
 
@@ -475,14 +577,25 @@ class RaftNode:
                 if self._led_epoch is not None and self._duties is not None:
                     self._led_epoch = None
                     self._applied_end_offset = self.high_watermark or 0
-                    self._duties.on_stop_leading(effect.leader_epoch, effect.reason, self._applied_end_offset)
+                    self._duties.on_stop_leading(
+                        effect.leader_epoch, effect.reason, self._applied_end_offset
+                    )
                     self._may_apply.set()
             case unknown:
                 raise AssertionError(f"{type(unknown).__name__} is not an effect")
 
     def _is_followed_by_persist(self) -> bool:
-        """Return whether another state is written next, before this one is visible: a sole voter passes through three states."""
-        following = next((effect for effect in self._queue if not isinstance(effect, do.LeaderKnown | do.EmitEvent)), None)
+        """Return whether another state is written next, before this one is visible: a sole voter
+        passes through three states.
+        """
+        following = next(
+            (
+                effect
+                for effect in self._queue
+                if not isinstance(effect, do.LeaderKnown | do.EmitEvent)
+            ),
+            None,
+        )
         return isinstance(following, do.Persist)
 
     def _advance(self, high_watermark: int) -> None:
@@ -515,7 +628,9 @@ class RaftNode:
         try:
             voters, kraft_version = await self.store.install(snapshot)
         except DamagedSnapshot as damaged:
-            self._shell.world.emit(DiskFailed(path=DIRECTORY, operation="read", reason=str(damaged)))
+            self._shell.world.emit(
+                DiskFailed(path=DIRECTORY, operation="read", reason=str(damaged))
+            )
             self.replica.on_snapshot_damaged(self.now_ms())
             return
         self._fresh.clear()
@@ -536,7 +651,8 @@ class RaftNode:
         flushed = min(end_offset, self.quorum.log.end_offset)
         self._shell.world.emit(MetadataFlushed(end_offset=flushed, is_voter=self.quorum.is_voter))
 
-    # Applying committed batches -----------------------------------------------------------------------------------------------------------------
+    # Applying committed batches
+    # ----------------------------------------------------------------------------------------------
 
     async def _apply_forever(self) -> None:
         while True:
@@ -550,7 +666,9 @@ class RaftNode:
                 return
 
     async def _apply_next(self) -> bool:
-        """Pass the next committed batches to the listener, or start leading once there are none; return whether there may be more to do."""
+        """Pass the next committed batches to the listener, or start leading once there are none;
+        return whether there may be more to do.
+        """
         snapshot = self._due_snapshot()
         if snapshot is not None:
             self._snapshot_to_load = None
@@ -562,35 +680,56 @@ class RaftNode:
         committed = self.high_watermark or 0
         if self._applied_end_offset < committed:
             offset = self._applied_end_offset
-            batches = self._fresh.take(offset, committed) or tuple(split_batches(self.store.read(offset, APPLY_BYTES, committed)))
-            is_whole = bool(batches) and batches[0].base_offset <= offset and batches[-1].next_offset <= committed
+            batches = self._fresh.take(offset, committed) or tuple(
+                split_batches(self.store.read(offset, APPLY_BYTES, committed))
+            )
+            is_whole = (
+                bool(batches)
+                and batches[0].base_offset <= offset
+                and batches[-1].next_offset <= committed
+            )
             assert is_whole, f"the log has no whole batches from {offset} to {committed}"
             await self._listener.on_committed(batches)
             self._applied_end_offset = batches[-1].next_offset
             if self._applied_end_offset != self.high_watermark:
                 return True
-        if self._epoch_to_lead is not None and self.replica.is_leader and self.quorum.epoch == self._epoch_to_lead and self._duties is not None:
+        if (
+            self._epoch_to_lead is not None
+            and self.replica.is_leader
+            and self.quorum.epoch == self._epoch_to_lead
+            and self._duties is not None
+        ):
             self._led_epoch, self._epoch_to_lead = self._epoch_to_lead, None
             self._duties.on_lead(self._led_epoch)
         return False
 
     def _due_snapshot(self) -> SnapshotId | None:
-        """Return the latest snapshot, if it was recovered, installed, or is needed as the next offset was deleted. Source: KafkaRaftClient."""
+        """Return the latest snapshot, if it was recovered, installed, or is needed as the next
+        offset was deleted.
+
+        Source: KafkaRaftClient.
+        """
         log = self.quorum.log
         is_behind = self._led_epoch is None and self._applied_end_offset < log.start_offset
         return log.latest_snapshot if is_behind or self._snapshot_to_load is not None else None
 
-    # Timers and failures ------------------------------------------------------------------------------------------------------------------------
+    # Timers and failures
+    # ----------------------------------------------------------------------------------------------
 
     def _arm(self, wake_ms: int) -> None:
-        """Schedule the next run. An early alarm is harmless, so the alarm is only moved to an earlier time."""
+        """Schedule the next run.
+
+        An early alarm is harmless, so the alarm is only moved to an earlier time.
+        """
         if self._alarm is not None and self._alarm_ms <= wake_ms:
             return
         self._disarm()
         now_ms = self.now_ms()
         if wake_ms - now_ms < FAR_MS:
             self._alarm_ms = wake_ms
-            self._alarm = asyncio.get_running_loop().call_later(max(0, wake_ms - now_ms) / 1000, self._on_alarm)
+            self._alarm = asyncio.get_running_loop().call_later(
+                max(0, wake_ms - now_ms) / 1000, self._on_alarm
+            )
 
     def _disarm(self) -> None:
         if self._alarm is not None:

@@ -1,8 +1,10 @@
-"""Metadata log snapshots on disk: `.checkpoint` files, written under another name until they are complete.
+"""Metadata log snapshots on disk: `.checkpoint` files, written under another name until they are
+complete.
 
-A snapshot contains the state of the log up to an offset: batches as in the log, offsets from 0 on, between a
-header and a footer.
-Source: KIP-630, org.apache.kafka.snapshot.{Snapshots, FileRawSnapshotWriter, RecordsSnapshotWriter}.
+A snapshot contains the state of the log up to an offset: batches as in the log, offsets from 0 on,
+between a header and a footer.
+Source: KIP-630, org.apache.kafka.snapshot.{Snapshots, FileRawSnapshotWriter,
+RecordsSnapshotWriter}.
 """
 
 import asyncio
@@ -54,7 +56,9 @@ class SnapshotFiles:
         self._open: dict[SnapshotId, File] = {}
 
     def found(self) -> list[SnapshotId]:
-        """Return the snapshots on disk, oldest first, after removing unfinished and deleted ones."""
+        """Return the snapshots on disk, oldest first, after removing unfinished and deleted
+        ones.
+        """
         found = []
         for name in self._disk.list(DIRECTORY):
             if name.endswith((UNFINISHED_SNAPSHOT, DELETED_SNAPSHOT)):
@@ -70,7 +74,10 @@ class SnapshotFiles:
         return [each for each in snapshots if each.end_offset >= log_start_offset]
 
     def read(self, snapshot: SnapshotId) -> Iterator[RecordBatch]:
-        """Yield the batches of a snapshot, including control batches. Raises DamagedSnapshot at the first damaged one."""
+        """Yield the batches of a snapshot, including control batches.
+
+        Raises DamagedSnapshot at the first damaged one.
+        """
         return read_batches(self._disk.read(path_of(snapshot)))
 
     def check(self, snapshot: SnapshotId) -> None:
@@ -79,7 +86,10 @@ class SnapshotFiles:
             pass
 
     def timestamp_of(self, snapshot: SnapshotId) -> int:
-        """Return the timestamp of the last record that a snapshot covers. Raises DamagedSnapshot."""
+        """Return the timestamp of the last record that a snapshot covers.
+
+        Raises DamagedSnapshot.
+        """
         return _timestamp(next(self.read(snapshot)))
 
     def size_bytes(self, snapshot: SnapshotId) -> int:
@@ -96,13 +106,20 @@ class SnapshotFiles:
             if self._fetched is not None:
                 self._discard(self._fetched[1])
             self._fetched = (snapshot, self._begin(snapshot))
-        assert self._fetched is not None and self._fetched[0] == snapshot, "a snapshot is fetched from its beginning"
+        assert self._fetched is not None and self._fetched[0] == snapshot, (
+            "a snapshot is fetched from its beginning"
+        )
         written_to = self._fetched[1].append([piece])
         assert written_to == position, f"a piece for {position} was written to {written_to}"
 
     async def finish_fetched(self, snapshot: SnapshotId) -> None:
-        """Flush the fetched snapshot and give it its final name. Raises DamagedSnapshot; then the file is deleted."""
-        assert self._fetched is not None and self._fetched[0] == snapshot, "a snapshot is finished that was fetched"
+        """Flush the fetched snapshot and give it its final name.
+
+        Raises DamagedSnapshot; then the file is deleted.
+        """
+        assert self._fetched is not None and self._fetched[0] == snapshot, (
+            "a snapshot is finished that was fetched"
+        )
         (_, file), self._fetched = self._fetched, None
         try:
             for _ in read_batches(file.read(0, file.size_bytes)):
@@ -113,11 +130,22 @@ class SnapshotFiles:
         await self._name(file, snapshot)
 
     async def write(
-        self, snapshot: SnapshotId, batches: Iterable[Sequence[Record]], *, timestamp: int, kraft_version: int = 0, voters: VoterSet | None = None
+        self,
+        snapshot: SnapshotId,
+        batches: Iterable[Sequence[Record]],
+        *,
+        timestamp: int,
+        kraft_version: int = 0,
+        voters: VoterSet | None = None,
     ) -> int:
-        """Write a complete snapshot durably, and return its size in bytes. `timestamp` is that of the last record that it covers."""
+        """Write a complete snapshot durably, and return its size in bytes.
+
+        `timestamp` is that of the last record that it covers.
+        """
         file = self._begin(snapshot)
-        for batch in snapshot_batches(snapshot.epoch, batches, timestamp=timestamp, kraft_version=kraft_version, voters=voters):
+        for batch in snapshot_batches(
+            snapshot.epoch, batches, timestamp=timestamp, kraft_version=kraft_version, voters=voters
+        ):
             file.append([batch])
             await asyncio.sleep(0)
         size_bytes = file.size_bytes
@@ -176,14 +204,21 @@ def path_of(snapshot: SnapshotId) -> str:
 
 
 def read_batches(data: bytes) -> Iterator[RecordBatch]:
-    """Yield the batches of a snapshot. Raises DamagedSnapshot for a wrong checksum or a missing header or footer."""
+    """Yield the batches of a snapshot.
+
+    Raises DamagedSnapshot for a wrong checksum or a missing header or footer.
+    """
     kind = None
     position = 0
     try:
         for number, batch in enumerate(split_batches(data)):
             if not batch.crc_is_valid():
-                raise DamagedSnapshot(f"the checksum of the batch at position {batch.position} is wrong")
-            if not number and (not batch.is_control or _first_kind(batch) is not ControlType.SNAPSHOT_HEADER):
+                raise DamagedSnapshot(
+                    f"the checksum of the batch at position {batch.position} is wrong"
+                )
+            if not number and (
+                not batch.is_control or _first_kind(batch) is not ControlType.SNAPSHOT_HEADER
+            ):
                 raise DamagedSnapshot("it does not begin with a header")
             kind = _last_kind(batch)
             position = batch.position + batch.size_bytes
@@ -195,10 +230,17 @@ def read_batches(data: bytes) -> Iterator[RecordBatch]:
 
 
 def snapshot_batches(
-    epoch: int, batches: Iterable[Sequence[Record]], *, timestamp: int, kraft_version: int, voters: VoterSet | None
+    epoch: int,
+    batches: Iterable[Sequence[Record]],
+    *,
+    timestamp: int,
+    kraft_version: int,
+    voters: VoterSet | None,
 ) -> Iterator[bytes]:
     """Yield a snapshot, batch by batch: header, records, footer."""
-    header: list[tuple[ControlType, Message]] = [(ControlType.SNAPSHOT_HEADER, SnapshotHeaderRecord(last_contained_log_timestamp=timestamp))]
+    header: list[tuple[ControlType, Message]] = [
+        (ControlType.SNAPSHOT_HEADER, SnapshotHeaderRecord(last_contained_log_timestamp=timestamp))
+    ]
     if kraft_version >= DYNAMIC_VOTERS and voters is not None:
         header.append((ControlType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=kraft_version)))
         header.append((ControlType.KRAFT_VOTERS, voters.record()))
@@ -207,13 +249,19 @@ def snapshot_batches(
     for records in batches:
         yield build_batch(records, base_offset=offset, leader_epoch=epoch)
         offset += len(records)
-    footer: list[tuple[ControlType, Message]] = [(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord())]
+    footer: list[tuple[ControlType, Message]] = [
+        (ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord())
+    ]
     yield build_control_batch(footer, base_offset=offset, timestamp=timestamp, leader_epoch=epoch)
 
 
 async def write_format_snapshot(disk: Disk, voters: VoterSet, timestamp: int) -> None:
-    """Write the snapshot that formatting with initial controllers creates: it contains only the initial voters (KIP-853)."""
-    await SnapshotFiles(disk).write(FORMAT_SNAPSHOT, [], timestamp=timestamp, kraft_version=DYNAMIC_VOTERS, voters=voters)
+    """Write the snapshot that formatting with initial controllers creates: it contains only the
+    initial voters (KIP-853).
+    """
+    await SnapshotFiles(disk).write(
+        FORMAT_SNAPSHOT, [], timestamp=timestamp, kraft_version=DYNAMIC_VOTERS, voters=voters
+    )
 
 
 def _deleted_path_of(snapshot: SnapshotId) -> str:

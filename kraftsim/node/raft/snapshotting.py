@@ -1,10 +1,11 @@
-"""Writes snapshots of the metadata log by size and age, and advances the log start offset to an older snapshot when the log is too large.
+"""Writes snapshots of the metadata log by size and age, and advances the log start offset to an
+older snapshot when the log is too large.
 
-The committed state is computed from disk, starting at the latest snapshot: that costs nothing while nothing
-is due, and needs no second copy of all metadata in memory. A snapshot ends at a batch boundary, never inside
-a metadata transaction.
-Source: org.apache.kafka.image.publisher.{SnapshotGenerator, SnapshotEmitter}, kafka.raft.KafkaMetadataLog
-(maybeClean), KIP-630, KIP-876.
+The committed state is computed from disk, starting at the latest snapshot: that costs nothing while
+nothing is due, and needs no second copy of all metadata in memory. A snapshot ends at a batch
+boundary, never inside a metadata transaction.
+Source: org.apache.kafka.image.publisher.{SnapshotGenerator, SnapshotEmitter},
+kafka.raft.KafkaMetadataLog (maybeClean), KIP-630, KIP-876.
 """
 
 import asyncio
@@ -34,9 +35,14 @@ CLEAN_INTERVAL_MS: Final = 60_000
 
 
 class Snapshotting:
-    """The snapshot writer of one replica. `run` is a task of the node; call `on_grown` after each advance of the high watermark."""
+    """The snapshot writer of one replica.
 
-    def __init__(self, shell: NodeShell, raft: RaftNode, new_image: Callable[[], MetadataImage]) -> None:
+    `run` is a task of the node; call `on_grown` after each advance of the high watermark.
+    """
+
+    def __init__(
+        self, shell: NodeShell, raft: RaftNode, new_image: Callable[[], MetadataImage]
+    ) -> None:
         self._shell = shell
         self._config = shell.config
         self._raft = raft
@@ -50,7 +56,11 @@ class Snapshotting:
         except OSError as refused:
             self._shell.fail_disk(DIRECTORY, "snapshot", refused)
         except DamagedSnapshot as damaged:
-            self._shell.fail_disk(DIRECTORY, "snapshot", OSError(errno.EIO, f"the oldest snapshot is damaged: {damaged}"))
+            self._shell.fail_disk(
+                DIRECTORY,
+                "snapshot",
+                OSError(errno.EIO, f"the oldest snapshot is damaged: {damaged}"),
+            )
 
     async def _run(self) -> None:
         interval_ms = self._config.metadata_log_max_snapshot_interval_ms
@@ -70,7 +80,9 @@ class Snapshotting:
             self._is_due.set()
 
     async def write(self) -> SnapshotId | None:
-        """Write a snapshot of the committed state; None if there is nothing new, or if a snapshot of the leader was installed meanwhile."""
+        """Write a snapshot of the committed state; None if there is nothing new, or if a snapshot
+        of the leader was installed meanwhile.
+        """
         raft = self._raft
         installed_count = raft.installed_count
         raft.store.begin_counting()
@@ -91,12 +103,17 @@ class Snapshotting:
             raft.superseded.append(snapshot)
             return None
         raft.quorum.log.add_snapshot(snapshot)
-        self._shell.world.emit(SnapshotWritten(end_offset=snapshot.end_offset, epoch=snapshot.epoch, size_bytes=size_bytes))
+        self._shell.world.emit(
+            SnapshotWritten(
+                end_offset=snapshot.end_offset, epoch=snapshot.epoch, size_bytes=size_bytes
+            )
+        )
         return snapshot
 
     async def clean(self) -> None:
-        """Advance the log start offset to the next snapshot while the log is too large or its oldest snapshot
-        too old; the newest snapshot is always kept."""
+        """Advance the log start offset to the next snapshot while the log is too large or its
+        oldest snapshot too old; the newest snapshot is always kept.
+        """
         raft = self._raft
         log, store = raft.quorum.log, raft.store
         superseded, raft.superseded = raft.superseded, []
@@ -110,10 +127,15 @@ class Snapshotting:
             self._delete_later(gone)
 
     def _has_grown(self) -> bool:
-        return self._raft.store.bytes_since_snapshot >= self._config.metadata_log_max_record_bytes_between_snapshots
+        return (
+            self._raft.store.bytes_since_snapshot
+            >= self._config.metadata_log_max_record_bytes_between_snapshots
+        )
 
     async def _wait(self, due_ms: int | None) -> None:
-        """Wait until something may be due: enough is written, a snapshot is old enough, or the next size check is due."""
+        """Wait until something may be due: enough is written, a snapshot is old enough, or the next
+        size check is due.
+        """
         pauses_ms = [] if due_ms is None else [due_ms - self._raft.now_ms()]
         if len(self._raft.quorum.log.snapshots) > 1 or self._raft.superseded:
             pauses_ms.append(CLEAN_INTERVAL_MS)
@@ -126,7 +148,9 @@ class Snapshotting:
         self._is_due.clear()
 
     async def _fold(self, committed: int) -> tuple[MetadataImage, RecordBatch | None]:
-        """Return the image of the committed state, and its last batch; None if the latest snapshot covers everything."""
+        """Return the image of the committed state, and its last batch; None if the latest snapshot
+        covers everything.
+        """
         raft, image = self._raft, self._new_image()
         offset, last, last_whole = 0, None, None
         latest = raft.quorum.log.latest_snapshot
@@ -147,23 +171,35 @@ class Snapshotting:
         return image, last_whole
 
     def _id_behind(self, last: RecordBatch) -> SnapshotId:
-        """Return the id of the snapshot that ends with a batch: the first offset that it does not contain (KAFKA-14618)."""
+        """Return the id of the snapshot that ends with a batch: the first offset that it does not
+        contain (KAFKA-14618).
+        """
         return SnapshotId(last.next_offset, last.partition_leader_epoch)
 
     def _batches(self, image: MetadataImage) -> Iterator[list[Record]]:
         timestamp, level = self._raft.wall_ms(), image.metadata_level
-        records = (Record(timestamp=timestamp, value=build_record(record, level.record_version(record))) for record in snapshot_records(image))
+        records = (
+            Record(timestamp=timestamp, value=build_record(record, level.record_version(record)))
+            for record in snapshot_records(image)
+        )
         while batch := list(islice(records, RECORDS_PER_BATCH)):
             yield batch
 
     def _must_delete(self, snapshots: list[SnapshotId]) -> bool:
         """Return whether the oldest snapshot, and the log before the next one, must be deleted."""
         store, config = self._raft.store, self._config
-        if 0 <= config.metadata_max_retention_bytes < store.log_bytes + sum(store.snapshots.size_bytes(each) for each in snapshots):
+        if (
+            0
+            <= config.metadata_max_retention_bytes
+            < store.log_bytes + sum(store.snapshots.size_bytes(each) for each in snapshots)
+        ):
             return True
         if config.metadata_max_retention_ms < 0:
             return False
-        return self._raft.wall_ms() - store.snapshots.timestamp_of(snapshots[0]) > config.metadata_max_retention_ms
+        return (
+            self._raft.wall_ms() - store.snapshots.timestamp_of(snapshots[0])
+            > config.metadata_max_retention_ms
+        )
 
     def _delete_later(self, gone: list[SnapshotId]) -> None:
         for snapshot in gone:

@@ -1,9 +1,11 @@
-"""Fetch requests of voters and observers on the leader: answered immediately, or as soon as there is data.
+"""Fetch requests of voters and observers on the leader: answered immediately, or as soon as there
+is data.
 
-A voter waits for records and is woken by an append, because records must be replicated to it before they can
-be committed. An observer may apply only committed records: it waits for a new high watermark and is woken by
-the commit, so that one response carries both. (Kafka wakes both by the append, and sends the high watermark
-with the next response; KIP-1166 changes that: docs/deviations.md.)
+A voter waits for records and is woken by an append, because records must be replicated to it before
+they can be committed. An observer may apply only committed records: it waits for a new high
+watermark and is woken by the commit, so that one response carries both. (Kafka wakes both by the
+append, and sends the high watermark with the next response; KIP-1166 changes that:
+docs/deviations.md.)
 Source: org.apache.kafka.raft.KafkaRaftClient.handleFetchRequest, KIP-595.
 """
 
@@ -36,7 +38,10 @@ class Reader(StrEnum):
 
 
 class WaitingFetches:
-    """The Fetch requests to one replica. Call `on_readable` after each write, each commit, and on loss of leadership."""
+    """The Fetch requests to one replica.
+
+    Call `on_readable` after each write, each commit, and on loss of leadership.
+    """
 
     def __init__(self, raft: RaftNode) -> None:
         self._raft = raft
@@ -47,7 +52,9 @@ class WaitingFetches:
         self._last_answer = Encoded(b"")
 
     def fetch(self, request: FetchRequest, version: int) -> Answer | Deferred:
-        """Answer immediately with an error, a divergence, or records; otherwise wait for max_wait_ms."""
+        """Answer immediately with an error, a divergence, or records; otherwise wait for
+        max_wait_ms.
+        """
         if version < FIRST_VERSION_WITH_REPLICA_STATE:
             request.replica_state = ReplicaState(replica_id=request.replica_id)
         later = Deferred()
@@ -72,29 +79,54 @@ class WaitingFetches:
         return None if response is None else fitted_response(response, version)
 
     def leads(self, leader_epoch: int) -> bool:
-        """Return whether this node is still the leader of an epoch. Of the reasons to refuse a waiting
-        request, only this one can change."""
+        """Return whether this node is still the leader of an epoch. Of the reasons to refuse a
+        waiting request, only this one can change.
+        """
         quorum = self._raft.quorum
         return quorum.epoch == leader_epoch and isinstance(quorum.role, Leader)
 
     def has_news(self, reader: Reader, replica_id: int, fetch_offset: int) -> bool:
-        """Return whether there are new records, or a high watermark that an observer has not received."""
+        """Return whether there are new records, or a high watermark that an observer has not
+        received.
+        """
         if self._raft.quorum.log.end_offset > fetch_offset:
             return True
         high_watermark = self._raft.high_watermark
-        return reader is Reader.OBSERVER and replica_id >= 0 and high_watermark is not None and self._reported.get(replica_id) != high_watermark
+        return (
+            reader is Reader.OBSERVER
+            and replica_id >= 0
+            and high_watermark is not None
+            and self._reported.get(replica_id) != high_watermark
+        )
 
     def give(self, version: int, fetch_offset: int, replica_id: int) -> Encoded:
-        """Return the records from an offset on. The response is built once for all replicas that wait for the same."""
+        """Return the records from an offset on.
+
+        The response is built once for all replicas that wait for the same.
+        """
         quorum = self._raft.quorum
         log = quorum.log
         self._record_sent(replica_id, log.high_watermark)
-        state = (version, fetch_offset, log.end_offset, log.high_watermark, log.start_offset, quorum.epoch)
+        state = (
+            version,
+            fetch_offset,
+            log.end_offset,
+            log.high_watermark,
+            log.start_offset,
+            quorum.epoch,
+        )
         if state != self._last_state:
             response = serving.fetch_response(quorum, ErrorCode.NONE)
-            response.responses[0].partitions[0].records = self._raft.store.read(fetch_offset, quorum.settings.fetch_max_bytes, log.end_offset)
-            frame = b"".join(response_chunks(ApiKey.FETCH, version, 0, fitted_response(response, version)))
-            self._last_state, self._last_answer = state, Encoded(frame[SIZE_AND_CORRELATION_ID_BYTES:])
+            response.responses[0].partitions[0].records = self._raft.store.read(
+                fetch_offset, quorum.settings.fetch_max_bytes, log.end_offset
+            )
+            frame = b"".join(
+                response_chunks(ApiKey.FETCH, version, 0, fitted_response(response, version))
+            )
+            self._last_state, self._last_answer = (
+                state,
+                Encoded(frame[SIZE_AND_CORRELATION_ID_BYTES:]),
+            )
         return self._last_answer
 
     def _begin(self, request: FetchRequest, version: int, later: Deferred) -> None:
@@ -135,8 +167,9 @@ class WaitingFetches:
         self._raft.when_durable(lambda: self._read(waiting.answer))
 
     def _read(self, action: Callable[[], None]) -> None:
-        """Run an action that reads the log. A failed disk stops the node, as for any other access to the log,
-        so that another voter can become leader."""
+        """Run an action that reads the log. A failed disk stops the node, as for any other access
+        to the log, so that another voter can become leader.
+        """
         try:
             action()
         except OSError as refused:
@@ -146,9 +179,25 @@ class WaitingFetches:
 class _Waiting:
     """A Fetch without new data."""
 
-    __slots__ = ("_fetches", "_later", "_leader_epoch", "_offset", "_reader", "_replica_id", "_request", "_version")
+    __slots__ = (
+        "_fetches",
+        "_later",
+        "_leader_epoch",
+        "_offset",
+        "_reader",
+        "_replica_id",
+        "_request",
+        "_version",
+    )
 
-    def __init__(self, fetches: WaitingFetches, request: FetchRequest, version: int, later: Deferred, reader: Reader) -> None:
+    def __init__(
+        self,
+        fetches: WaitingFetches,
+        request: FetchRequest,
+        version: int,
+        later: Deferred,
+        reader: Reader,
+    ) -> None:
         self._fetches = fetches
         self._request = request
         self._version = version
@@ -159,7 +208,9 @@ class _Waiting:
         self._replica_id = request.replica_state.replica_id
 
     def try_complete(self) -> bool:
-        """Answer if there is new data for this replica, or if this node lost leadership of the epoch."""
+        """Answer if there is new data for this replica, or if this node lost leadership of the
+        epoch.
+        """
         refused = self._refused()
         if refused is not None:
             self._later.complete(refused)
@@ -172,11 +223,19 @@ class _Waiting:
     def answer(self) -> None:
         """Answer with the available data."""
         refused = self._refused()
-        self._later.complete(self._fetches.give(self._version, self._offset, self._replica_id) if refused is None else refused)
+        self._later.complete(
+            self._fetches.give(self._version, self._offset, self._replica_id)
+            if refused is None
+            else refused
+        )
 
     def expire(self) -> None:
         """Answer without new data."""
         self._fetches.expire(self)
 
     def _refused(self) -> Answer | None:
-        return None if self._fetches.leads(self._leader_epoch) else self._fetches.refused(self._request, self._version)
+        return (
+            None
+            if self._fetches.leads(self._leader_epoch)
+            else self._fetches.refused(self._request, self._version)
+        )

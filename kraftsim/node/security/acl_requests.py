@@ -1,6 +1,8 @@
-"""ACL requests that Kafka fails to parse: one with UNKNOWN in an enumeration closes its connection, before authorization.
+"""ACL requests that Kafka fails to parse: one with UNKNOWN in an enumeration closes its connection,
+before authorization.
 
-Source: org.apache.kafka.common.requests.{CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest}.
+Source: org.apache.kafka.common.requests.{CreateAclsRequest, DeleteAclsRequest,
+DescribeAclsRequest}.
 """
 
 from collections.abc import Iterable
@@ -17,7 +19,9 @@ WHY: Final = "an access rule or filter holds UNKNOWN elements"
 
 def parsing_rules(handlers: Iterable[Handler[N]]) -> tuple[Handler[N], ...]:
     """Return handlers in which ACL requests close the connection for what Kafka fails to parse."""
-    return tuple(_parsing(handler) if handler.key in ABOUT_RULES else handler for handler in handlers)
+    return tuple(
+        _parsing(handler) if handler.key in ABOUT_RULES else handler for handler in handlers
+    )
 
 
 def _parsing(handler: Handler[N]) -> Handler[N]:

@@ -1,10 +1,22 @@
-"""Authorizer checks of a broker, by API. Requests that it forwards are authorized by the controller.   Source: kafka.server.KafkaApis."""
+"""Authorizer checks of a broker, by API.
+
+Requests that it forwards are authorized by the controller.
+
+Source: kafka.server.KafkaApis.
+"""
 
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.security.authorizer import CLUSTER_NAME
 from kraftsim.node.call import Answer, Deferred
-from kraftsim.node.security import consumer_guards, group_guards, metadata_guards, offset_guards, topic_guards, transaction_guards
+from kraftsim.node.security import (
+    consumer_guards,
+    group_guards,
+    metadata_guards,
+    offset_guards,
+    topic_guards,
+    transaction_guards,
+)
 from kraftsim.node.security.config_guards import authorize_descriptions, authorize_own_alterations
 from kraftsim.node.security.exempt import ANY_BROKER, HANDED_ON
 from kraftsim.node.security.rights import Asked, Guard, GuardTable, cluster_guard, completed
@@ -17,21 +29,25 @@ if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
 
-# -------------------------------------------------------------------------------------------------
-# Authorizer check of WriteTxnMarkers: brokers, and administrators with ALTER on the cluster (KIP-664).
+# --------------------------------------------------------------------------------------------------
+# Authorizer check of WriteTxnMarkers: brokers, and administrators with ALTER on the cluster
+# (KIP-664).
 #
 # Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest.
 
 
 def authorize_markers(asked: "Asked[Broker]") -> Answer | Deferred:
     """Either right is sufficient."""
-    if asked.may_on_cluster(AclOperation.ALTER) or asked.may_on_cluster(AclOperation.CLUSTER_ACTION):
+    if asked.may_on_cluster(AclOperation.ALTER) or asked.may_on_cluster(
+        AclOperation.CLUSTER_ACTION
+    ):
         return asked.pass_on()
     return asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-# -------------------------------------------------------------------------------------------------
-# Authorized operations in responses: reduces the operations of a resource to those that the client is authorized for.
+# --------------------------------------------------------------------------------------------------
+# Authorized operations in responses: reduces the operations of a resource to those that the client
+# is authorized for.
 #
 # Source: KIP-430, kafka.server.AuthHelper.authorizedOperations.
 
@@ -57,17 +73,31 @@ def _filter_operations(asked: "Asked[Broker]", answer: Message) -> None:
     operations = getattr(answer, "cluster_authorized_operations", NOT_ASKED_FOR)
     if operations != NOT_ASKED_FOR:
         may_look = asked.may_on_cluster(AclOperation.DESCRIBE)
-        answer.cluster_authorized_operations = _left(asked, operations, AclResourceType.CLUSTER, CLUSTER_NAME) if may_look else 0
+        answer.cluster_authorized_operations = (
+            _left(asked, operations, AclResourceType.CLUSTER, CLUSTER_NAME) if may_look else 0
+        )
     for topic in getattr(answer, "topics", ()):
-        if topic.topic_authorized_operations != NOT_ASKED_FOR and topic.name is not None and not topic.error_code:
-            topic.topic_authorized_operations = _left(asked, topic.topic_authorized_operations, AclResourceType.TOPIC, topic.name)
+        if (
+            topic.topic_authorized_operations != NOT_ASKED_FOR
+            and topic.name is not None
+            and not topic.error_code
+        ):
+            topic.topic_authorized_operations = _left(
+                asked, topic.topic_authorized_operations, AclResourceType.TOPIC, topic.name
+            )
     for group in getattr(answer, "groups", ()):
         if group.authorized_operations != NOT_ASKED_FOR:
-            group.authorized_operations = _left(asked, group.authorized_operations, AclResourceType.GROUP, group.group_id)
+            group.authorized_operations = _left(
+                asked, group.authorized_operations, AclResourceType.GROUP, group.group_id
+            )
 
 
 def _left(asked: "Asked[Broker]", operations: int, resource: AclResourceType, name: str) -> int:
-    return sum(1 << operation for operation in OPERATIONS if operations >> operation & 1 and asked.may(operation, resource, name))
+    return sum(
+        1 << operation
+        for operation in OPERATIONS
+        if operations >> operation & 1 and asked.may(operation, resource, name)
+    )
 
 
 BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
@@ -100,7 +130,9 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.END_TXN: transaction_guards.authorize_end,
     ApiKey.WRITE_TXN_MARKERS: authorize_markers,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_guards.authorize_heartbeat,
-    ApiKey.CONSUMER_GROUP_DESCRIBE: with_authorized_operations(consumer_guards.authorize_descriptions),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: with_authorized_operations(
+        consumer_guards.authorize_descriptions
+    ),
     ApiKey.TXN_OFFSET_COMMIT: offset_guards.authorize_transactional_commit,
     ApiKey.DESCRIBE_ACLS: cluster_guard(AclOperation.DESCRIBE),
     ApiKey.DESCRIBE_CONFIGS: authorize_descriptions,
@@ -114,7 +146,9 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.DESCRIBE_TRANSACTIONS: transaction_guards.authorize_descriptions,
     ApiKey.LIST_TRANSACTIONS: transaction_guards.authorize_list,
     ApiKey.DESCRIBE_CLUSTER: with_authorized_operations(pass_on),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: with_authorized_operations(metadata_guards.authorize_topic_partitions),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: with_authorized_operations(
+        metadata_guards.authorize_topic_partitions
+    ),
     ApiKey.LIST_CONFIG_RESOURCES: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
 }
 BROKER_TABLE: "GuardTable[Broker]" = GuardTable(BROKER_GUARDS, {**ANY_BROKER, **HANDED_ON})

@@ -1,7 +1,8 @@
-"""Authorizer checks of config requests: of topics, of groups, and of brokers, which need rights on the cluster.
+"""Authorizer checks of config requests: of topics, of groups, and of brokers, which need rights on
+the cluster.
 
-Source: kafka.server.{ConfigHelper.handleDescribeConfigsRequest, ControllerApis.authorizeAlterResource,
-ConfigAdminManager.preprocess}.
+Source: kafka.server.{ConfigHelper.handleDescribeConfigsRequest,
+ControllerApis.authorizeAlterResource, ConfigAdminManager.preprocess}.
 """
 
 import copy
@@ -16,14 +17,25 @@ from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResult
 from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse
-from protocol.messages.k44_incremental_alter_configs import AlterConfigsResourceResponse as IncrementalResponse
+from protocol.messages.k44_incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResponse,
+)
 from protocol.schema import Message
 
 N = TypeVar("N")
 Refusal = tuple[ErrorCode, str]
-TOPIC: Final = (AclResourceType.TOPIC, (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."))
-GROUP: Final = (AclResourceType.GROUP, (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."))
-CLUSTER: Final = (AclResourceType.CLUSTER, (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."))
+TOPIC: Final = (
+    AclResourceType.TOPIC,
+    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
+)
+GROUP: Final = (
+    AclResourceType.GROUP,
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
+)
+CLUSTER: Final = (
+    AclResourceType.CLUSTER,
+    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."),
+)
 GUARDED_BY: Final = {
     int(ConfigResourceType.TOPIC): TOPIC,
     int(ConfigResourceType.GROUP): GROUP,
@@ -39,7 +51,12 @@ def authorize_descriptions(asked: Asked[N]) -> Answer | Deferred:
 
     def row(resource: Message, refusal: Refusal) -> Message:
         code, why = refusal
-        return DescribeConfigsResult(error_code=code, error_message=why, resource_type=resource.resource_type, resource_name=resource.resource_name)
+        return DescribeConfigsResult(
+            error_code=code,
+            error_message=why,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
 
     return _without(asked, AclOperation.DESCRIBE_CONFIGS, tuple(GUARDED_BY), row, "results")
 
@@ -55,18 +72,31 @@ def authorize_alterations(asked: Asked[N]) -> Answer | Deferred:
 
 
 def _look_at_alterations(asked: Asked[N], kinds: tuple[int, ...]) -> Answer | Deferred:
-    make = AlterConfigsResourceResponse if isinstance(asked.call.body, AlterConfigsRequest) else IncrementalResponse
+    make = (
+        AlterConfigsResourceResponse
+        if isinstance(asked.call.body, AlterConfigsRequest)
+        else IncrementalResponse
+    )
 
     def row(resource: Message, refusal: Refusal) -> Message:
         code, why = refusal
-        made: Message = make(error_code=code, error_message=why, resource_type=resource.resource_type, resource_name=resource.resource_name)
+        made: Message = make(
+            error_code=code,
+            error_message=why,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
         return made
 
     return _without(asked, AclOperation.ALTER_CONFIGS, kinds, row, "responses")
 
 
 def _without(
-    asked: Asked[N], operation: AclOperation, kinds: tuple[int, ...], row: Callable[[Message, Refusal], Message], answers: str
+    asked: Asked[N],
+    operation: AclOperation,
+    kinds: tuple[int, ...],
+    row: Callable[[Message, Refusal], Message],
+    answers: str,
 ) -> Answer | Deferred:
     request = asked.call.body
     rows, left = [], []

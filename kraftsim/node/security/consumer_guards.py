@@ -1,4 +1,5 @@
-"""Authorizer checks of KIP-848 consumer groups: READ on the group, and DESCRIBE on every topic of a member.
+"""Authorizer checks of KIP-848 consumer groups: READ on the group, and DESCRIBE on every topic of a
+member.
 
 Source: kafka.server.KafkaApis.{handleConsumerGroupHeartbeat, handleConsumerGroupDescribe}, KIP-848.
 """
@@ -11,7 +12,10 @@ from kraftsim.node.security.rights import Asked, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
+from protocol.messages.k69_consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    DescribedGroup,
+)
 from protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -34,19 +38,29 @@ def authorize_heartbeat(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Refuse unauthorized groups individually, and groups whose members have unauthorized topics."""
+    """Refuse unauthorized groups individually, and groups whose members have unauthorized
+    topics.
+    """
     request = asked.call.body
     assert isinstance(request, ConsumerGroupDescribeRequest), "dispatch decodes by API key"
     if not asked.node.groups.serves_consumers:
         return asked.pass_on()
     rest = copy.copy(request)
-    rest.group_ids, hidden = split(request.group_ids, lambda name: asked.may(AclOperation.DESCRIBE, AclResourceType.GROUP, name))
+    rest.group_ids, hidden = split(
+        request.group_ids,
+        lambda name: asked.may(AclOperation.DESCRIBE, AclResourceType.GROUP, name),
+    )
 
     def add(answer: Message) -> None:
         visible = [
-            group if _may_see(asked, group) else _refused(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN) for group in answer.groups
+            group
+            if _may_see(asked, group)
+            else _refused(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN)
+            for group in answer.groups
         ]
-        answer.groups = visible + [_refused(name, ErrorCode.GROUP_AUTHORIZATION_FAILED, None) for name in hidden]
+        answer.groups = visible + [
+            _refused(name, ErrorCode.GROUP_AUTHORIZATION_FAILED, None) for name in hidden
+        ]
 
     return asked.pass_on_rest(rest, add)
 
@@ -61,4 +75,6 @@ def _may_see(asked: "Asked[Broker]", group: DescribedGroup) -> bool:
 
 
 def _refused(group_id: str, error: ErrorCode, why: str | None) -> DescribedGroup:
-    return DescribedGroup(error_code=error, error_message=why, group_id=group_id, group_state="", assignor_name="")
+    return DescribedGroup(
+        error_code=error, error_message=why, group_id=group_id, group_state="", assignor_name=""
+    )

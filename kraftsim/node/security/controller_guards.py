@@ -1,4 +1,5 @@
-"""Authorizer checks of a controller, by API; for a forwarded request they apply to the client inside the Envelope.
+"""Authorizer checks of a controller, by API; for a forwarded request they apply to the client
+inside the Envelope.
 
 Source: kafka.server.ControllerApis, kafka.server.AclApis.
 """
@@ -14,9 +15,17 @@ from kraftsim.node.security.rights import Asked, Guard, GuardTable, cluster_guar
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
+from protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
 from protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest
-from protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic, CreatePartitionsTopicResult
+from protocol.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID
 
@@ -35,9 +44,9 @@ HIDDEN_COUNT: Final = -1
 def creation_guard(*, in_zookeeper_mode: bool) -> Guard[N]:
     """Return the check of CreateTopics: CREATE on the cluster, or on each topic.
 
-    The details of a new topic (configs, partition and replica counts, in ZooKeeper mode also its id) need
-    DESCRIBE_CONFIGS. In ZooKeeper mode the error of that right is also returned for a topic that may not be
-    created.
+    The details of a new topic (configs, partition and replica counts, in ZooKeeper mode also its
+    id) need DESCRIBE_CONFIGS. In ZooKeeper mode the error of that right is also returned for a
+    topic that may not be created.
     Source: ControllerApis.createTopics, KafkaApis.handleCreateTopicsRequest (2.4 to 3.9).
     """
 
@@ -46,13 +55,24 @@ def creation_guard(*, in_zookeeper_mode: bool) -> Guard[N]:
         assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
         allowed, forbidden = request.topics, request.topics[:0]
         if not asked.may_on_cluster(AclOperation.CREATE):
-            allowed, forbidden = split(request.topics, lambda topic: asked.may(AclOperation.CREATE, TOPIC, topic.name))
-        hidden = {topic.name for topic in request.topics if not asked.may(AclOperation.DESCRIBE_CONFIGS, TOPIC, topic.name)}
+            allowed, forbidden = split(
+                request.topics, lambda topic: asked.may(AclOperation.CREATE, TOPIC, topic.name)
+            )
+        hidden = {
+            topic.name
+            for topic in request.topics
+            if not asked.may(AclOperation.DESCRIBE_CONFIGS, TOPIC, topic.name)
+        }
         if not forbidden and not hidden:
             return asked.pass_on()
         rest = copy.copy(request)
         rest.topics = allowed
-        rows = [CreatableTopicResult(name=name, error_code=FAILED, error_message="Authorization failed.") for name in _names(forbidden)]
+        rows = [
+            CreatableTopicResult(
+                name=name, error_code=FAILED, error_message="Authorization failed."
+            )
+            for name in _names(forbidden)
+        ]
         for row in rows if in_zookeeper_mode else ():
             row.topic_config_error_code = FAILED if row.name in hidden else ErrorCode.NONE
 
@@ -73,7 +93,9 @@ def authorize_new_partitions(asked: "Asked[Controller]") -> Answer | Deferred:
     """Authorize each topic individually."""
     request = asked.call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
-    allowed, forbidden = split(request.topics, lambda topic: asked.may(AclOperation.ALTER, TOPIC, topic.name))
+    allowed, forbidden = split(
+        request.topics, lambda topic: asked.may(AclOperation.ALTER, TOPIC, topic.name)
+    )
     if not forbidden:
         return asked.pass_on()
     rest = copy.copy(request)
@@ -85,7 +107,8 @@ def authorize_new_partitions(asked: "Asked[Controller]") -> Answer | Deferred:
 def deletion_guard(name_of: Callable[[N, bytes], str | None]) -> Guard[N]:
     """Return the check of DeleteTopics; `name_of` resolves a topic id.
 
-    Deletion needs DELETE on a topic; the response contains its name only for a client with DESCRIBE.
+    Deletion needs DELETE on a topic; the response contains its name only for a client with
+    DESCRIBE.
     """
 
     def look(asked: Asked[N]) -> Answer | Deferred:
@@ -93,18 +116,42 @@ def deletion_guard(name_of: Callable[[N, bytes], str | None]) -> Guard[N]:
         assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
         rest, rows = copy.copy(request), []
         if asked.call.api_version < FIRST_VERSION_WITH_IDS:
-            rest.topic_names, forbidden = split(request.topic_names, lambda name: _may_delete(asked, name))
-            rows = [DeletableTopicResult(name=name, error_code=FAILED, error_message=TOPIC_FAILED) for name in dict.fromkeys(forbidden)]
+            rest.topic_names, forbidden = split(
+                request.topic_names, lambda name: _may_delete(asked, name)
+            )
+            rows = [
+                DeletableTopicResult(name=name, error_code=FAILED, error_message=TOPIC_FAILED)
+                for name in dict.fromkeys(forbidden)
+            ]
         else:
             rest.topics = []
             for topic in request.topics:
-                name = topic.name if topic.topic_id == ZERO_UUID else name_of(asked.node, topic.topic_id)
+                name = (
+                    topic.name
+                    if topic.topic_id == ZERO_UUID
+                    else name_of(asked.node, topic.topic_id)
+                )
                 if name is None or _may_delete(asked, name):
                     rest.topics.append(topic)
                     continue
-                visible = name if topic.topic_id == ZERO_UUID or asked.may(AclOperation.DESCRIBE, TOPIC, name) else None
-                rows.append(DeletableTopicResult(name=visible, topic_id=topic.topic_id, error_code=FAILED, error_message=TOPIC_FAILED))
-        return asked.pass_on_rest(rest, lambda answer: answer.responses.extend(rows)) if rows else asked.pass_on()
+                visible = (
+                    name
+                    if topic.topic_id == ZERO_UUID or asked.may(AclOperation.DESCRIBE, TOPIC, name)
+                    else None
+                )
+                rows.append(
+                    DeletableTopicResult(
+                        name=visible,
+                        topic_id=topic.topic_id,
+                        error_code=FAILED,
+                        error_message=TOPIC_FAILED,
+                    )
+                )
+        return (
+            asked.pass_on_rest(rest, lambda answer: answer.responses.extend(rows))
+            if rows
+            else asked.pass_on()
+        )
 
     return look
 

@@ -10,7 +10,11 @@ from kraftsim.node.call import Answer, Deferred
 from kraftsim.node.security.rights import Asked, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
-from protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.k10_find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from protocol.messages.k14_sync_group import SyncGroupRequest
 from protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
@@ -38,8 +42,15 @@ def authorize_sync(asked: "Asked[Broker]") -> Answer | Deferred:
     """The protocol is validated first: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
     request = asked.call.body
     assert isinstance(request, SyncGroupRequest), "dispatch decodes by API key"
-    names_none = asked.call.api_version >= FIRST_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name)
-    return asked.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) if names_none else authorize_group(asked)
+    names_none = asked.call.api_version >= FIRST_VERSION_WITH_PROTOCOL and None in (
+        request.protocol_type,
+        request.protocol_name,
+    )
+    return (
+        asked.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if names_none
+        else authorize_group(asked)
+    )
 
 
 def authorize_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
@@ -54,8 +65,14 @@ def authorize_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
     if request.key_type not in (OF_GROUPS, OF_TRANSACTIONS):
         return asked.pass_on()
     if asked.call.api_version < FIRST_VERSION_WITH_KEYS:
-        return asked.pass_on() if asked.may(AclOperation.DESCRIBE, kind, request.key) else _nowhere(error)
-    allowed, hidden = split(request.coordinator_keys, lambda key: asked.may(AclOperation.DESCRIBE, kind, key))
+        return (
+            asked.pass_on()
+            if asked.may(AclOperation.DESCRIBE, kind, request.key)
+            else _nowhere(error)
+        )
+    allowed, hidden = split(
+        request.coordinator_keys, lambda key: asked.may(AclOperation.DESCRIBE, kind, key)
+    )
     if not hidden:
         return asked.pass_on()
     rest = copy.copy(request)
@@ -65,7 +82,9 @@ def authorize_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def _nowhere(error: ErrorCode) -> FindCoordinatorResponse:
-    return FindCoordinatorResponse(error_code=error, error_message=MESSAGES[error], node_id=NOWHERE, port=NOWHERE)
+    return FindCoordinatorResponse(
+        error_code=error, error_message=MESSAGES[error], node_id=NOWHERE, port=NOWHERE
+    )
 
 
 MESSAGES: Final = {
@@ -78,12 +97,19 @@ def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     """Refuse unauthorized groups individually."""
     request = asked.call.body
     assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
-    allowed, hidden = split(request.groups, lambda name: asked.may(AclOperation.DESCRIBE, GROUP, name))
+    allowed, hidden = split(
+        request.groups, lambda name: asked.may(AclOperation.DESCRIBE, GROUP, name)
+    )
     if not hidden:
         return asked.pass_on()
     rest = copy.copy(request)
     rest.groups = allowed
-    return asked.pass_on_rest(rest, lambda answer: answer.groups.extend(DescribedGroup(error_code=FAILED, group_id=name) for name in hidden))
+    return asked.pass_on_rest(
+        rest,
+        lambda answer: answer.groups.extend(
+            DescribedGroup(error_code=FAILED, group_id=name) for name in hidden
+        ),
+    )
 
 
 def authorize_list(asked: "Asked[Broker]") -> Answer | Deferred:
@@ -92,7 +118,11 @@ def authorize_list(asked: "Asked[Broker]") -> Answer | Deferred:
         return asked.pass_on()
 
     def hide(answer: Message) -> None:
-        answer.groups = [group for group in answer.groups if asked.may(AclOperation.DESCRIBE, GROUP, group.group_id)]
+        answer.groups = [
+            group
+            for group in answer.groups
+            if asked.may(AclOperation.DESCRIBE, GROUP, group.group_id)
+        ]
 
     return asked.pass_on_rest(asked.call.body, hide)
 
@@ -101,21 +131,38 @@ def authorize_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
     """Refuse unauthorized groups individually."""
     request = asked.call.body
     assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
-    allowed, kept = split(request.groups_names, lambda name: asked.may(AclOperation.DELETE, GROUP, name))
+    allowed, kept = split(
+        request.groups_names, lambda name: asked.may(AclOperation.DELETE, GROUP, name)
+    )
     if not kept:
         return asked.pass_on()
     rest = copy.copy(request)
     rest.groups_names = allowed
-    return asked.pass_on_rest(rest, lambda answer: answer.results.extend(DeletableGroupResult(group_id=name, error_code=FAILED) for name in kept))
+    return asked.pass_on_rest(
+        rest,
+        lambda answer: answer.results.extend(
+            DeletableGroupResult(group_id=name, error_code=FAILED) for name in kept
+        ),
+    )
 
 
 def authorize_producer_id(asked: "Asked[Broker]") -> Answer | Deferred:
-    """An idempotent producer needs WRITE on any topic (KIP-679), a transactional one WRITE on its transactional id."""
+    """An idempotent producer needs WRITE on any topic (KIP-679), a transactional one WRITE on its
+    transactional id.
+    """
     request = asked.call.body
     assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
     if request.transactional_id is not None:
-        may = asked.may(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
-        return asked.pass_on() if may else asked.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if asked.may_on_cluster(AclOperation.IDEMPOTENT_WRITE) or asked.may_on_any(AclOperation.WRITE, AclResourceType.TOPIC):
+        may = asked.may(
+            AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id
+        )
+        return (
+            asked.pass_on()
+            if may
+            else asked.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        )
+    if asked.may_on_cluster(AclOperation.IDEMPOTENT_WRITE) or asked.may_on_any(
+        AclOperation.WRITE, AclResourceType.TOPIC
+    ):
         return asked.pass_on()
     return asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

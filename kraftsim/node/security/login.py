@@ -1,4 +1,5 @@
-"""Client-side authentication of a node's outgoing connections: handshake, tokens, and session lifetime.
+"""Client-side authentication of a node's outgoing connections: handshake, tokens, and session
+lifetime.
 
 Source: org.apache.kafka.common.security.authenticator.SaslClientAuthenticator, KIP-152, KIP-368.
 """
@@ -11,7 +12,10 @@ from typing import Final
 from kraftsim.core.security.sasl import ClientExchange, SaslRefused
 from protocol.errors import ErrorCode
 from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.messages.k36_sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from protocol.schema import Message
 
 RENEWED_AFTER: Final = 0.85
@@ -34,13 +38,18 @@ class LinkSecurity:
 
 
 async def log_in(security: LinkSecurity, ask: Ask) -> int:
-    """Authenticate, and return the session lifetime in milliseconds; 0: unlimited. Raises AuthenticationFailed, and what `ask` raises."""
+    """Authenticate, and return the session lifetime in milliseconds; 0: unlimited.
+
+    Raises AuthenticationFailed, and what `ask` raises.
+    """
     if security.new_exchange is None:
         return 0
     shaken = await ask(SaslHandshakeRequest(mechanism=security.mechanism), HANDSHAKE_VERSION)
     assert isinstance(shaken, SaslHandshakeResponse), "SaslHandshake was asked"
     if shaken.error_code != ErrorCode.NONE:
-        raise AuthenticationFailed(f"the peer does not support {security.mechanism} but {', '.join(shaken.mechanisms)}")
+        raise AuthenticationFailed(
+            f"the peer does not support {security.mechanism} but {', '.join(shaken.mechanisms)}"
+        )
     exchange = security.new_exchange()
     token: bytes | None = exchange.first()
     while token is not None:

@@ -1,4 +1,5 @@
-"""The security configuration of a node's connections, in both directions, created once from its properties.
+"""The security configuration of a node's connections, in both directions, created once from its
+properties.
 
 Source: org.apache.kafka.common.network.ChannelBuilders, kafka.server.KafkaConfig.
 """
@@ -12,7 +13,13 @@ from kraftsim.core.security.authorizer import Authorizer
 from kraftsim.core.security.plain import PlainClient
 from kraftsim.core.security.sasl import PLAIN, ClientExchange
 from kraftsim.core.security.scram import ScramClient, draw_nonce
-from kraftsim.node.security.listener_settings import SaslSettings, has_sasl, has_tls, login_settings, sasl_settings
+from kraftsim.node.security.listener_settings import (
+    SaslSettings,
+    has_sasl,
+    has_tls,
+    login_settings,
+    sasl_settings,
+)
 from kraftsim.node.security.login import LinkSecurity
 from kraftsim.node.security.sasl_gate import Accounts, GuardedServer, SaslGate
 from kraftsim.node.security.tls import client_context, server_context
@@ -23,18 +30,28 @@ if TYPE_CHECKING:
 
 
 class NodeSecurity:
-    """Authentication gates for incoming connections, credentials for outgoing ones. `draw_of` returns a
-    source of random bits for a purpose."""
+    """Authentication gates for incoming connections, credentials for outgoing ones. `draw_of`
+    returns a source of random bits for a purpose.
+    """
 
-    def __init__(self, config: "NodeConfig", draw_of: Callable[[str], Callable[[int], int]]) -> None:
+    def __init__(
+        self, config: "NodeConfig", draw_of: Callable[[str], Callable[[int], int]]
+    ) -> None:
         self._config = config
         self._draw_of = draw_of
         self._draw_nonce: Callable[[int], int] | None = None
         self.registries: Callable[[], Registries] = _nothing_known
         """The registries of the metadata log, once the node has loaded it."""
-        self.accounts = Accounts(self._draw, lambda user, mechanism: self.registries().scram_credentials.get((user, mechanism)))
+        self.accounts = Accounts(
+            self._draw,
+            lambda user, mechanism: self.registries().scram_credentials.get((user, mechanism)),
+        )
         self.authorizer = (
-            Authorizer(config.super_users, allows_without_rules=config.allow_everyone_if_no_acl_found, registries=lambda: self.registries())
+            Authorizer(
+                config.super_users,
+                allows_without_rules=config.allow_everyone_if_no_acl_found,
+                registries=lambda: self.registries(),
+            )
             if config.authorizer_class_name
             else None
         )
@@ -57,18 +74,28 @@ class NodeSecurity:
     @property
     def to_brokers(self) -> LinkSecurity | None:
         """The security of connections to other brokers."""
-        return self._link(self._config.inter_broker_listener_name, self._config.sasl_mechanism_inter_broker_protocol)
+        return self._link(
+            self._config.inter_broker_listener_name,
+            self._config.sasl_mechanism_inter_broker_protocol,
+        )
 
     @property
     def to_controllers(self) -> LinkSecurity | None:
         """The security of connections to controllers."""
-        return self._link(self._config.controller_listener_names[0], self._config.sasl_mechanism_controller_protocol)
+        return self._link(
+            self._config.controller_listener_names[0],
+            self._config.sasl_mechanism_controller_protocol,
+        )
 
     def _link(self, listener: str, mechanism: str) -> LinkSecurity | None:
         if listener not in self._links:
-            tls = client_context(self._config, listener) if has_tls(self._config, listener) else None
+            tls = (
+                client_context(self._config, listener) if has_tls(self._config, listener) else None
+            )
             if has_sasl(self._config, listener):
-                self._links[listener] = LinkSecurity(tls, mechanism, self._login(listener, mechanism))
+                self._links[listener] = LinkSecurity(
+                    tls, mechanism, self._login(listener, mechanism)
+                )
             else:
                 self._links[listener] = None if tls is None else LinkSecurity(tls)
         return self._links[listener]
@@ -77,7 +104,9 @@ class NodeSecurity:
         login = login_settings(self._config, listener, mechanism)
         if mechanism == PLAIN:
             return lambda: PlainClient(login.username, login.password)
-        return lambda: ScramClient(mechanism, login.username, login.password, draw_nonce(self._draw))
+        return lambda: ScramClient(
+            mechanism, login.username, login.password, draw_nonce(self._draw)
+        )
 
     def _draw(self, bits: int) -> int:
         if self._draw_nonce is None:

@@ -1,7 +1,10 @@
-"""Adds authorizer checks to request handlers. Only a node with an authorizer has them; the handlers themselves do not check rights.
+"""Adds authorizer checks to request handlers.
 
-A guard passes a request to its handler, refuses it in the form of its API, or passes on the authorized part
-and adds errors for the rest to the response.   Source: kafka.server.{AuthHelper, KafkaApis, ControllerApis}.
+Only a node with an authorizer has them; the handlers themselves do not check rights.
+
+A guard passes a request to its handler, refuses it in the form of its API, or passes on the
+authorized part and adds errors for the rest to the response.
+Source: kafka.server.{AuthHelper, KafkaApis, ControllerApis}.
 """
 
 import copy
@@ -10,7 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from kraftsim.core.security.authorizer import CLUSTER_NAME, Authorizer
-from kraftsim.node.call import Allows, Answer, Call, Closing, Deferred, Encoded, Failed, Handler, NoAnswer
+from kraftsim.node.call import (
+    Allows,
+    Answer,
+    Call,
+    Closing,
+    Deferred,
+    Encoded,
+    Failed,
+    Handler,
+    NoAnswer,
+)
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -39,14 +52,20 @@ class Asked(Generic[N]):
 
     def may(self, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
         """Return whether the client is authorized for an operation on a resource."""
-        return self._authorizer.allows(self.call.principal, self.call.host, operation, resource, name)
+        return self._authorizer.allows(
+            self.call.principal, self.call.host, operation, resource, name
+        )
 
     def may_on_cluster(self, operation: AclOperation) -> bool:
         """Return whether the client is authorized for an operation on the cluster."""
         return self.may(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
 
-    def verdicts(self, operation: AclOperation, resource: AclResourceType) -> Mapping[str, bool] | None:
-        """Return name -> whether the client is authorized for it, cached until ACLs change; None for a super user."""
+    def verdicts(
+        self, operation: AclOperation, resource: AclResourceType
+    ) -> Mapping[str, bool] | None:
+        """Return name -> whether the client is authorized for it, cached until ACLs change; None
+        for a super user.
+        """
         if self._authorizer.is_super_user(self.call.principal):
             return None
         return self._authorizer.verdicts(self.call.principal, self.call.host, operation, resource)
@@ -60,8 +79,12 @@ class Asked(Generic[N]):
         return self._handler.handle(self.node, self.call)
 
     def pass_on_allowed(self, allows: Allows) -> Answer | Deferred:
-        """Let the handler serve what the client is authorized for, including resources that the request does not name itself."""
-        assert self._handler.handle_allowed is not None, "only a handler that applies rights itself is guarded this way"
+        """Let the handler serve what the client is authorized for, including resources that the
+        request does not name itself.
+        """
+        assert self._handler.handle_allowed is not None, (
+            "only a handler that applies rights itself is guarded this way"
+        )
         return self._handler.handle_allowed(self.node, self.call, allows)
 
     def refuse(self, error: ErrorCode) -> Answer:
@@ -73,8 +96,8 @@ class Asked(Generic[N]):
     def pass_on_rest(self, rest: Message, add: Callable[[Message], None]) -> Answer | Deferred:
         """Let the handler serve the rest of the request; `add` completes its response.
 
-        The handler gets a request of its own: whatever it reads in later event-loop turns, or decides a
-        second time, never contains more than `rest`.
+        The handler gets a request of its own: whatever it reads in later event-loop turns, or
+        decides a second time, never contains more than `rest`.
         """
         left = copy.copy(self.call)
         left.body = rest
@@ -85,10 +108,11 @@ Guard = Callable[[Asked[N]], Answer | Deferred]
 
 
 def split(entries: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list[T]]:
-    """Return the entries of a request that its client is authorized for, and the others, both in request order.
+    """Return the entries of a request that its client is authorized for, and the others, both in
+    request order.
 
-    Every guard splits its request here. Each entry is checked once and never looked up in a list, so that the
-    cost of a guard is linear in the size of the request.
+    Every guard splits its request here. Each entry is checked once and never looked up in a list,
+    so that the cost of a guard is linear in the size of the request.
     """
     allowed: list[T] = []
     refused: list[T] = []
@@ -99,13 +123,17 @@ def split(entries: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list
 
 @dataclass(frozen=True, slots=True)
 class GuardTable(Generic[N]):
-    """The guard of each API of one kind of node, and the reasons for APIs without one: an API in neither is not served."""
+    """The guard of each API of one kind of node, and the reasons for APIs without one: an API in
+    neither is not served.
+    """
 
     guards: Mapping[ApiKey, Guard[N]]
     exempt: Mapping[ApiKey, str]
 
 
-def guarded(shell: "NodeShell", table: GuardTable[N], handlers: Iterable[Handler[N]]) -> tuple[Handler[N], ...]:
+def guarded(
+    shell: "NodeShell", table: GuardTable[N], handlers: Iterable[Handler[N]]
+) -> tuple[Handler[N], ...]:
     """Return handlers with their guards, if the node has an authorizer."""
     authorizer = shell.security.authorizer
     if authorizer is None:
@@ -117,7 +145,9 @@ def _with_guard(handler: Handler[N], table: GuardTable[N], authorizer: Authorize
     guard = table.guards.get(handler.key)
     if guard is not None:
         return _guarded(handler, guard, authorizer)
-    assert handler.key in table.exempt, f"{handler.key.name} has neither a guard nor a reason to have none"
+    assert handler.key in table.exempt, (
+        f"{handler.key.name} has neither a guard nor a reason to have none"
+    )
     return handler
 
 
@@ -125,12 +155,18 @@ def cluster_guard(operation: AclOperation) -> Guard[N]:
     """Return a guard that requires an operation on the cluster."""
 
     def look(asked: Asked[N]) -> Answer | Deferred:
-        return asked.pass_on() if asked.may_on_cluster(operation) else asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return (
+            asked.pass_on()
+            if asked.may_on_cluster(operation)
+            else asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        )
 
     return look
 
 
-def completed(call: Call, answer: Answer | Deferred, add: Callable[[Message], None]) -> Answer | Deferred:
+def completed(
+    call: Call, answer: Answer | Deferred, add: Callable[[Message], None]
+) -> Answer | Deferred:
     """Return an answer completed by `add`, once it is available."""
     if not isinstance(answer, Deferred):
         return _with(call, answer, add)
@@ -153,7 +189,9 @@ def _with(call: Call, answer: Answer, add: Callable[[Message], None]) -> Answer:
     if isinstance(answer, Closing | Failed):
         return answer
     if isinstance(answer, Encoded):
-        answer = decode_response_body(call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest)
+        answer = decode_response_body(
+            call.api_key, call.api_version, bytes(CORRELATION_ID_BYTES) + answer.rest
+        )
     add(answer)
     return answer
 

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from kraftsim.node.config import NodeConfig
 
 PEM: Final = "PEM"
-CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
 SHORT_NAMES: Final = {
     "commonName": "CN",
     "organizationalUnitName": "OU",
@@ -37,12 +41,17 @@ def server_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
     """Return the server-side TLS context of a listener. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if not _load_own(context, config, listener):
-        raise ConfigError(f"ssl.keystore.type: {listener} needs PEM, with ssl.keystore.key and ssl.keystore.certificate.chain")
+        raise ConfigError(
+            f"ssl.keystore.type: {listener} needs PEM, with ssl.keystore.key and "
+            "ssl.keystore.certificate.chain"
+        )
     choose_versions_and_ciphers(context, config, listener)
     check_principal_rules(config, listener)
     wish = setting_value(config, listener, "ssl.client.auth", "none").lower()
     if wish not in CLIENT_AUTH:
-        raise ConfigError(f"ssl.client.auth: expected one of {', '.join(CLIENT_AUTH)}, got {wish!r}")
+        raise ConfigError(
+            f"ssl.client.auth: expected one of {', '.join(CLIENT_AUTH)}, got {wish!r}"
+        )
     if CLIENT_AUTH[wish] is not ssl.CERT_NONE:
         _load_trusted(context, config, listener)
         context.verify_mode = CLIENT_AUTH[wish]
@@ -52,7 +61,9 @@ def server_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
 def client_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
     """Return the client-side TLS context for a peer's listener. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = setting_value(config, listener, "ssl.endpoint.identification.algorithm", "https") != ""
+    context.check_hostname = (
+        setting_value(config, listener, "ssl.endpoint.identification.algorithm", "https") != ""
+    )
     choose_versions_and_ciphers(context, config, listener)
     _load_trusted(context, config, listener)
     _load_own(context, config, listener)
@@ -62,8 +73,8 @@ def client_context(config: "NodeConfig", listener: str) -> ssl.SSLContext:
 def report_handshakes(context: ssl.SSLContext, report: Callable[[str], None]) -> None:
     """Call `report` with OpenSSL's reason for each failed handshake of the context.
 
-    asyncio and uvloop close such a connection without notifying its protocol, so the SSL object has to report
-    it.
+    asyncio and uvloop close such a connection without notifying its protocol, so the SSL object has
+    to report it.
     """
 
     class ReportingObject(ssl.SSLObject):
@@ -84,7 +95,11 @@ def principal_of(transport: BaseTransport) -> Principal:
     certificate = transport.get_extra_info("peercert")
     if not certificate:
         return ANONYMOUS
-    parts = [f"{SHORT_NAMES.get(kind, kind)}={_escaped(value)}" for name in reversed(certificate["subject"]) for kind, value in name]
+    parts = [
+        f"{SHORT_NAMES.get(kind, kind)}={_escaped(value)}"
+        for name in reversed(certificate["subject"])
+        for kind, value in name
+    ]
     return Principal(USER_TYPE, ",".join(parts))
 
 
@@ -101,7 +116,10 @@ def _load_own(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> b
         if location:
             context.load_cert_chain(location, password=password)
             return True
-        key, chain = (setting_value(config, listener, name) for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain"))
+        key, chain = (
+            setting_value(config, listener, name)
+            for name in ("ssl.keystore.key", "ssl.keystore.certificate.chain")
+        )
         if not key or not chain:
             return False
         with TemporaryDirectory() as directory:  # the ssl module loads keys from files only
@@ -110,13 +128,18 @@ def _load_own(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> b
             file.write_text(f"{_lines(key)}\n{_lines(chain)}\n")
             context.load_cert_chain(file, password=password)
     except (OSError, ssl.SSLError) as reason:
-        raise ConfigError(f"ssl.keystore.type: key and certificate of {listener} cannot be used: {reason}") from None
+        raise ConfigError(
+            f"ssl.keystore.type: key and certificate of {listener} cannot be used: {reason}"
+        ) from None
     return True
 
 
 def _load_trusted(context: ssl.SSLContext, config: "NodeConfig", listener: str) -> None:
     """Load the truststore; without one, the system's certificates."""
-    certificates, location = (setting_value(config, listener, name) for name in ("ssl.truststore.certificates", "ssl.truststore.location"))
+    certificates, location = (
+        setting_value(config, listener, name)
+        for name in ("ssl.truststore.certificates", "ssl.truststore.location")
+    )
     try:
         if certificates:
             context.load_verify_locations(cadata=_lines(certificates))
@@ -125,7 +148,9 @@ def _load_trusted(context: ssl.SSLContext, config: "NodeConfig", listener: str) 
         else:
             context.load_default_certs()
     except (OSError, ssl.SSLError) as reason:
-        raise ConfigError(f"ssl.truststore.type: the truststore of {listener} cannot be read: {reason}") from None
+        raise ConfigError(
+            f"ssl.truststore.type: the truststore of {listener} cannot be read: {reason}"
+        ) from None
 
 
 def _lines(text: str) -> str:

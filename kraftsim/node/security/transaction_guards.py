@@ -1,7 +1,8 @@
-"""Authorizer checks of transaction requests: TRANSACTIONAL_ID_AUTHORIZATION_FAILED and related errors.
+"""Authorizer checks of transaction requests: TRANSACTIONAL_ID_AUTHORIZATION_FAILED and related
+errors.
 
-Up to version 3 AddPartitionsToTxn is sent by producers, which need WRITE on the transactional id and on every
-topic; later versions are sent by brokers.
+Up to version 3 AddPartitionsToTxn is sent by producers, which need WRITE on the transactional id
+and on every topic; later versions are sent by brokers.
 Source: kafka.server.KafkaApis; checked against Apache Kafka 3.9.1.
 """
 
@@ -20,7 +21,10 @@ from protocol.messages.k24_add_partitions_to_txn import (
 )
 from protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.k26_end_txn import EndTxnRequest
-from protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, TransactionState
+from protocol.messages.k65_describe_transactions import (
+    DescribeTransactionsRequest,
+    TransactionState,
+)
 from protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -32,7 +36,9 @@ FIRST_VERSION_OF_BROKERS: Final = 4
 
 
 def authorize_added_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
-    """A producer needs WRITE on its transactional id and on each topic; a broker needs CLUSTER_ACTION."""
+    """A producer needs WRITE on its transactional id and on each topic; a broker needs
+    CLUSTER_ACTION.
+    """
     request = asked.call.body
     assert isinstance(request, AddPartitionsToTxnRequest), "dispatch decodes by API key"
     if asked.call.api_version >= FIRST_VERSION_OF_BROKERS:
@@ -41,13 +47,20 @@ def authorize_added_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
     if not asked.may(AclOperation.WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
         return asked.refuse(FAILED)
     topics = request.v3_and_below_topics
-    hidden = {topic.name for topic in topics if not asked.may(AclOperation.WRITE, AclResourceType.TOPIC, topic.name)}
+    hidden = {
+        topic.name
+        for topic in topics
+        if not asked.may(AclOperation.WRITE, AclResourceType.TOPIC, topic.name)
+    }
     return asked.pass_on() if not hidden else _not_added(asked, request, hidden)
 
 
-def _not_added(asked: "Asked[Broker]", request: AddPartitionsToTxnRequest, hidden: set[str]) -> Answer:
-    """No partition is added: unauthorized topics are refused, the others are not attempted, except that
-    unknown ones are reported as such."""
+def _not_added(
+    asked: "Asked[Broker]", request: AddPartitionsToTxnRequest, hidden: set[str]
+) -> Answer:
+    """No partition is added: unauthorized topics are refused, the others are not attempted, except
+    that unknown ones are reported as such.
+    """
     rows = []
     for topic in request.v3_and_below_topics:
         errors = [
@@ -81,20 +94,35 @@ def authorize_end(asked: "Asked[Broker]") -> Answer | Deferred:
     """EndTxn needs WRITE on the transactional id."""
     request = asked.call.body
     assert isinstance(request, EndTxnRequest), "dispatch decodes by API key"
-    return asked.pass_on() if asked.may(AclOperation.WRITE, TRANSACTIONAL_ID, request.transactional_id) else asked.refuse(FAILED)
+    return (
+        asked.pass_on()
+        if asked.may(AclOperation.WRITE, TRANSACTIONAL_ID, request.transactional_id)
+        else asked.refuse(FAILED)
+    )
 
 
 def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
-    """Refuse unauthorized transactional ids individually; omit unauthorized topics of the others."""
+    """Refuse unauthorized transactional ids individually; omit unauthorized topics of the
+    others.
+    """
     request = asked.call.body
     assert isinstance(request, DescribeTransactionsRequest), "dispatch decodes by API key"
     rest = copy.copy(request)
-    rest.transactional_ids, hidden = split(request.transactional_ids, lambda each: asked.may(AclOperation.DESCRIBE, TRANSACTIONAL_ID, each))
+    rest.transactional_ids, hidden = split(
+        request.transactional_ids,
+        lambda each: asked.may(AclOperation.DESCRIBE, TRANSACTIONAL_ID, each),
+    )
 
     def complete(answer: Message) -> None:
         for row in answer.transaction_states:
-            row.topics = [topic for topic in row.topics if asked.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.topic)]
-        answer.transaction_states.extend(TransactionState(error_code=FAILED, transactional_id=each) for each in hidden)
+            row.topics = [
+                topic
+                for topic in row.topics
+                if asked.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.topic)
+            ]
+        answer.transaction_states.extend(
+            TransactionState(error_code=FAILED, transactional_id=each) for each in hidden
+        )
 
     return asked.pass_on_rest(rest, complete)
 
@@ -104,7 +132,9 @@ def authorize_list(asked: "Asked[Broker]") -> Answer | Deferred:
 
     def hide(answer: Message) -> None:
         answer.transaction_states = [
-            row for row in answer.transaction_states if asked.may(AclOperation.DESCRIBE, TRANSACTIONAL_ID, row.transactional_id)
+            row
+            for row in answer.transaction_states
+            if asked.may(AclOperation.DESCRIBE, TRANSACTIONAL_ID, row.transactional_id)
         ]
 
     return asked.pass_on_rest(asked.call.body, hide)

@@ -1,8 +1,9 @@
-"""Authorizer checks of a broker in ZooKeeper mode: also for controller requests, which no other node checks there.
+"""Authorizer checks of a broker in ZooKeeper mode: also for controller requests, which no other
+node checks there.
 
-With KRaft a broker forwards such a request in an Envelope, and the controller checks the client inside. In
-ZooKeeper mode the broker that is the controller decides itself.   Source: kafka.server.KafkaApis of 2.3 to
-3.9 (ZkSupport), kafka.security.authorizer.AclAuthorizer.
+With KRaft a broker forwards such a request in an Envelope, and the controller checks the client
+inside. In ZooKeeper mode the broker that is the controller decides itself.
+Source: kafka.server.KafkaApis of 2.3 to 3.9 (ZkSupport), kafka.security.authorizer.AclAuthorizer.
 """
 
 from typing import TYPE_CHECKING, cast
@@ -10,7 +11,11 @@ from typing import TYPE_CHECKING, cast
 from kraftsim.node.broker.forwarded import FORWARDED
 from kraftsim.node.security.broker_guards import BROKER_GUARDS
 from kraftsim.node.security.config_guards import authorize_alterations
-from kraftsim.node.security.controller_guards import CONTROLLER_GUARDS, creation_guard, deletion_guard
+from kraftsim.node.security.controller_guards import (
+    CONTROLLER_GUARDS,
+    creation_guard,
+    deletion_guard,
+)
 from kraftsim.node.security.exempt import ANY_BROKER
 from kraftsim.node.security.rights import Guard, GuardTable
 from protocol.api_keys import ApiKey
@@ -25,7 +30,11 @@ def _name_of(broker: "Broker", topic_id: bytes) -> str | None:
 
 
 ZOOKEEPER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
-    **{key: cast("Guard[Broker]", guard) for key, guard in CONTROLLER_GUARDS.items() if key in FORWARDED},
+    **{
+        key: cast("Guard[Broker]", guard)
+        for key, guard in CONTROLLER_GUARDS.items()
+        if key in FORWARDED
+    },
     **BROKER_GUARDS,
     ApiKey.ALTER_CONFIGS: authorize_alterations,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: authorize_alterations,

@@ -1,8 +1,11 @@
-"""A ZooKeeper client: one session that survives connection losses, ordered requests, and watches that are set again after a reconnect.
+"""A ZooKeeper client: one session that survives connection losses, ordered requests, and watches
+that are set again after a reconnect.
 
-A request in flight when its connection is lost fails with CONNECTION_LOSS: its outcome is unknown, and the
-caller must decide what to do. An expired session stays SESSION_EXPIRED; the caller must create a new client.
-Source: org.apache.zookeeper.ClientCnxn, ZooKeeper Programmer's Guide (sessions, watches, consistency).
+A request in flight when its connection is lost fails with CONNECTION_LOSS: its outcome is unknown,
+and the caller must decide what to do. An expired session stays SESSION_EXPIRED; the caller must
+create a new client.
+Source: org.apache.zookeeper.ClientCnxn, ZooKeeper Programmer's Guide (sessions, watches,
+consistency).
 """
 
 import asyncio
@@ -29,7 +32,12 @@ from protocol.zookeeper.op_codes import (
     OpCode,
     ZookeeperError,
 )
-from protocol.zookeeper.sessions import ConnectRequest, ConnectResponse, ZookeeperReplyHeader, ZookeeperRequestHeader
+from protocol.zookeeper.sessions import (
+    ConnectRequest,
+    ConnectResponse,
+    ZookeeperReplyHeader,
+    ZookeeperRequestHeader,
+)
 from protocol.zookeeper.watching import SetWatches, WatcherEvent
 from protocol.zookeeper.znodes import (
     AclEntry,
@@ -99,7 +107,9 @@ class _Watched:
 
 
 class ZookeeperClient:
-    """`on_event(type, path)` receives watch events, `on_state(state)` session states; both are called within the event loop."""
+    """`on_event(type, path)` receives watch events, `on_state(state)` session states; both are
+    called within the event loop.
+    """
 
     def __init__(
         self,
@@ -134,7 +144,8 @@ class ZookeeperClient:
         self._received_s = 0.0
         self._tasks = NodeTasks(self._fail)
 
-    # Session -------------------------------------------------------------------------------------------------------------------------------
+    # Session
+    # ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start connecting; requests are queued until connected."""
@@ -152,12 +163,18 @@ class ZookeeperClient:
         await self._tasks.join()
 
     def abort(self, state: SessionState = SessionState.CLOSED) -> None:
-        """Drop the connection immediately, as a killed process would: the session ends when it times out."""
+        """Drop the connection immediately, as a killed process would: the session ends when it
+        times out.
+        """
         self._enter(state)
         self._tasks.cancel()
         if self._link is not None:
             self._link.abort()
-        error = ZookeeperError.SESSION_EXPIRED if state is SessionState.EXPIRED else ZookeeperError.CONNECTION_LOSS
+        error = (
+            ZookeeperError.SESSION_EXPIRED
+            if state is SessionState.EXPIRED
+            else ZookeeperError.CONNECTION_LOSS
+        )
         self._give_up(error, [*self._under_way.values(), *self._waiting])
 
     def break_connection(self) -> None:
@@ -165,25 +182,36 @@ class ZookeeperClient:
         if self._link is not None:
             self._link.abort()
 
-    # Requests ------------------------------------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
-    async def create(self, path: str, data: bytes | None = b"", mode: CreateMode = CreateMode.PERSISTENT) -> str:
+    async def create(
+        self, path: str, data: bytes | None = b"", mode: CreateMode = CreateMode.PERSISTENT
+    ) -> str:
         """Create a znode and return its path. Raises ZookeeperRefused, as all of these do."""
-        body = await self._send(OpCode.CREATE, CreateRequest(path=self._at(path), data=data, acl=[OPEN_TO_ALL], flags=mode), path)
+        body = await self._send(
+            OpCode.CREATE,
+            CreateRequest(path=self._at(path), data=data, acl=[OPEN_TO_ALL], flags=mode),
+            path,
+        )
         answer: PathOnly = compiled(PathOnly, 0).parse(body)
         return self._without_chroot(answer.path)
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]:
         """Return the data and Stat of a znode."""
         answer: GetDataResponse = compiled(GetDataResponse, 0).parse(
-            await self._send(OpCode.GET_DATA, WatchedPath(path=self._at(path), watch=watch), path, watch=watch)
+            await self._send(
+                OpCode.GET_DATA, WatchedPath(path=self._at(path), watch=watch), path, watch=watch
+            )
         )
         return answer.data, answer.stat
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         """Return the Stat of a znode, or None if it does not exist."""
         try:
-            body = await self._send(OpCode.EXISTS, WatchedPath(path=self._at(path), watch=watch), path, watch=watch)
+            body = await self._send(
+                OpCode.EXISTS, WatchedPath(path=self._at(path), watch=watch), path, watch=watch
+            )
         except ZookeeperRefused as refused:
             if refused.error == ZookeeperError.NO_NODE:
                 return None
@@ -193,14 +221,20 @@ class ZookeeperClient:
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[list[str], Stat]:
         """Return the sorted child names of a znode, and its Stat."""
-        body = await self._send(OpCode.GET_CHILDREN_2, WatchedPath(path=self._at(path), watch=watch), path, watch=watch)
+        body = await self._send(
+            OpCode.GET_CHILDREN_2, WatchedPath(path=self._at(path), watch=watch), path, watch=watch
+        )
         answer: GetChildren2Response = compiled(GetChildren2Response, 0).parse(body)
         return sorted(answer.children), answer.stat
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
         """Set the data of a znode if it has this version."""
         answer: StatResponse = compiled(StatResponse, 0).parse(
-            await self._send(OpCode.SET_DATA, SetDataRequest(path=self._at(path), data=data, version=version), path)
+            await self._send(
+                OpCode.SET_DATA,
+                SetDataRequest(path=self._at(path), data=data, version=version),
+                path,
+            )
         )
         return answer.stat
 
@@ -209,11 +243,21 @@ class ZookeeperClient:
         await self._send(OpCode.DELETE, VersionedPath(path=self._at(path), version=version), path)
 
     async def multi(self, asked: Sequence[Asked]) -> list[Result]:
-        """Execute requests atomically. Raises ZookeeperRefused with the error and the path of the failed request."""
-        rooted = [(op_code, _rooted(body, self._chroot)) for op_code, body in asked] if self._chroot else asked
+        """Execute requests atomically.
+
+        Raises ZookeeperRefused with the error and the path of the failed request.
+        """
+        rooted = (
+            [(op_code, _rooted(body, self._chroot)) for op_code, body in asked]
+            if self._chroot
+            else asked
+        )
         results = parse_multi_results(await self._ask(OpCode.MULTI, build_multi(rooted), ""), 0)
         for (_, body), (_, result) in zip(asked, results, strict=True):
-            if isinstance(result, ErrorResult) and result.error not in (ZookeeperError.OK, ZookeeperError.RUNTIME_INCONSISTENCY):
+            if isinstance(result, ErrorResult) and result.error not in (
+                ZookeeperError.OK,
+                ZookeeperError.RUNTIME_INCONSISTENCY,
+            ):
                 raise ZookeeperRefused(result.error, body.path)
         return results
 
@@ -231,7 +275,9 @@ class ZookeeperClient:
     async def _ask(self, op_code: int, content: bytes, path: str, *, watch: bool = False) -> bytes:
         if self.state in (SessionState.EXPIRED, SessionState.CLOSED):
             raise ZookeeperRefused(ZookeeperError.SESSION_EXPIRED, path)
-        pending = _Pending(op_code, content, path, watch, asyncio.get_running_loop().create_future())
+        pending = _Pending(
+            op_code, content, path, watch, asyncio.get_running_loop().create_future()
+        )
         if self.state is SessionState.CONNECTED:
             self._write(pending)
         else:
@@ -245,10 +291,13 @@ class ZookeeperClient:
         self._under_way[pending.xid] = pending
         self._link.send(_headed(pending.xid, pending.op_code, pending.content))
 
-    # Connections ---------------------------------------------------------------------------------------------------------------------------
+    # Connections
+    # ----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Connect, keep the connection alive, and reconnect when it is lost, as long as the session lasts."""
+        """Connect, keep the connection alive, and reconnect when it is lost, as long as the session
+        lasts.
+        """
         rng = self._world.random("zookeeper client")
         rng.shuffle(self._addresses)
         loop = asyncio.get_running_loop()
@@ -259,7 +308,9 @@ class ZookeeperClient:
             link = _Link(self)
             try:
                 async with asyncio.timeout(self.session_timeout_ms / 1000 / len(self._addresses)):
-                    await loop.create_connection(lambda link=link: link, host, port, local_addr=self._local)
+                    await loop.create_connection(
+                        lambda link=link: link, host, port, local_addr=self._local
+                    )
                     await self._open_session(link)
                 await self._keep_alive(link)
             except (OSError, TimeoutError, MalformedMessage):
@@ -270,13 +321,22 @@ class ZookeeperClient:
             await asyncio.sleep(rng.randrange(RETRY_MS) / 1000)
 
     async def _open_session(self, link: "_Link") -> None:
-        request = ConnectRequest(last_zxid_seen=self._last_zxid, timeout_ms=self.session_timeout_ms, session_id=self.session, password=self._password)
+        request = ConnectRequest(
+            last_zxid_seen=self._last_zxid,
+            timeout_ms=self.session_timeout_ms,
+            session_id=self.session,
+            password=self._password,
+        )
         link.send(compiled(ConnectRequest, 1).encode(request))
         answer: ConnectResponse = compiled(ConnectResponse, 1).parse(await link.first_frame())
         if not answer.session_id:
             self.abort(SessionState.EXPIRED)
             return
-        self.session, self._password, self.session_timeout_ms = answer.session_id, answer.password or b"", answer.timeout_ms
+        self.session, self._password, self.session_timeout_ms = (
+            answer.session_id,
+            answer.password or b"",
+            answer.timeout_ms,
+        )
         self._link = link
         link.is_open = True
         self._received_s = asyncio.get_running_loop().time()
@@ -289,7 +349,9 @@ class ZookeeperClient:
         link.deliver()
 
     async def _keep_alive(self, link: "_Link") -> None:
-        """Send pings; return when the connection is lost, or nothing is received for two thirds of the session timeout."""
+        """Send pings; return when the connection is lost, or nothing is received for two thirds of
+        the session timeout.
+        """
         loop = asyncio.get_running_loop()
         third_s = self.session_timeout_ms / 3000
         while self._link is link and not link.lost.is_set():
@@ -310,7 +372,9 @@ class ZookeeperClient:
                 exist_watches=list(watched.existence),
                 child_watches=list(watched.children),
             )
-            link.send(_headed(SET_WATCHES_XID, OpCode.SET_WATCHES, compiled(SetWatches, 0).encode(wanted)))
+            link.send(
+                _headed(SET_WATCHES_XID, OpCode.SET_WATCHES, compiled(SetWatches, 0).encode(wanted))
+            )
 
     def _lose(self, link: "_Link") -> None:
         if self._link is not link:
@@ -347,7 +411,11 @@ class ZookeeperClient:
         if pending.op_code == OpCode.EXISTS and error == ZookeeperError.NO_NODE:
             self._watched.existence[self._at(pending.path)] = None
         elif not error:
-            watched = self._watched.children if pending.op_code == OpCode.GET_CHILDREN_2 else self._watched.data
+            watched = (
+                self._watched.children
+                if pending.op_code == OpCode.GET_CHILDREN_2
+                else self._watched.data
+            )
             watched[self._at(pending.path)] = None
 
     def _give_up(self, error: int, abandoned: list[_Pending]) -> None:
@@ -356,7 +424,10 @@ class ZookeeperClient:
                 pending.answer.set_exception(ZookeeperRefused(error, pending.path))
 
     def _enter(self, state: SessionState) -> None:
-        if self.state is not state and self.state not in (SessionState.EXPIRED, SessionState.CLOSED):
+        if self.state is not state and self.state not in (
+            SessionState.EXPIRED,
+            SessionState.CLOSED,
+        ):
             self.state = state
             self._on_state(state)
 
@@ -379,7 +450,9 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by inheritance
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transports are none by inheritance
 
     def data_received(self, data: bytes) -> None:
         """Process complete frames; disconnect from a server that sends malformed data."""
@@ -431,7 +504,10 @@ def _rooted(body: Message, chroot: str) -> Message:
 
 
 def _headed(xid: int, op_code: int, content: bytes) -> bytes:
-    return compiled(ZookeeperRequestHeader, 0).encode(ZookeeperRequestHeader(xid=xid, op_code=op_code)) + content
+    return (
+        compiled(ZookeeperRequestHeader, 0).encode(ZookeeperRequestHeader(xid=xid, op_code=op_code))
+        + content
+    )
 
 
 def _name_of(error: int) -> str:

@@ -1,5 +1,5 @@
-"""One client connection of a ZooKeeper server: splits received bytes into frames, sends responses. A first
-frame of four letters is an operator command.
+"""One client connection of a ZooKeeper server: splits received bytes into frames, sends responses.
+A first frame of four letters is an operator command.
 
 Source: org.apache.zookeeper.server.NIOServerCnxn.
 """
@@ -56,7 +56,9 @@ class ZookeeperConnection(asyncio.Protocol):
         """Take over the transport of an accepted connection."""
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername")
-        self.host, self.peer = (str(name[0]), f"/{name[0]}:{name[1]}") if isinstance(name, tuple) else ("", "?")
+        self.host, self.peer = (
+            (str(name[0]), f"/{name[0]}:{name[1]}") if isinstance(name, tuple) else ("", "?")
+        )
         if not self._server.on_connected(self):
             self.close()
 

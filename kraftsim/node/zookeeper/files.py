@@ -1,7 +1,8 @@
-"""The server's files in ZooKeeper's own formats: changes are logged and flushed before any client sees them.
+"""The server's files in ZooKeeper's own formats: changes are logged and flushed before any client
+sees them.
 
-Each start begins a new log file, so a torn end of an older one needs no truncation; a snapshot allows older
-logs to be purged.
+Each start begins a new log file, so a torn end of an older one needs no truncation; a snapshot
+allows older logs to be purged.
 Source: org.apache.zookeeper.server.persistence.{FileTxnSnapLog, FileTxnLog, FileSnap}, PurgeTxnLog.
 """
 
@@ -34,19 +35,33 @@ class ZookeeperFiles:
         self._log: File | None = None
 
     def recover(self, znode_state: ServerState, now_ms: int) -> None:
-        """Restore the server state from the newest complete snapshot and the transactions after it. Raises ConfigError, OSError."""
+        """Restore the server state from the newest complete snapshot and the transactions after it.
+
+        Raises ConfigError, OSError.
+        """
         for zxid, name in reversed(self._files("snapshot.")):
             try:
-                load(znode_state, parse_snapshot(self._world.disk.read(f"{DIRECTORY}/{name}")), zxid, now_ms)
+                load(
+                    znode_state,
+                    parse_snapshot(self._world.disk.read(f"{DIRECTORY}/{name}")),
+                    zxid,
+                    now_ms,
+                )
                 break
             except MalformedMessage:
-                continue  # incomplete after a power failure; an older one and the logs contain the same state
+                # incomplete after a power failure; an older one and the logs contain the same state
+                continue
         truncated_bytes = 0
         for zxid, name in self._files("log."):
             data = self._world.disk.read(f"{DIRECTORY}/{name}")
             if zxid > znode_state.last_zxid + 1:
-                raise ConfigError(f"{DIRECTORY}/{name} starts with transaction {zxid:#x}, but the earlier files end with {znode_state.last_zxid:#x}")
-            truncated_bytes = self._replay(znode_state, name, data, now_ms) if _has_begun(data) else len(data)
+                raise ConfigError(
+                    f"{DIRECTORY}/{name} starts with transaction {zxid:#x}, but the earlier "
+                    f"files end with {znode_state.last_zxid:#x}"
+                )
+            truncated_bytes = (
+                self._replay(znode_state, name, data, now_ms) if _has_begun(data) else len(data)
+            )
         self._world.emit(
             ZookeeperRecovered(
                 zxid=znode_state.last_zxid,
@@ -57,10 +72,12 @@ class ZookeeperFiles:
         )
 
     async def begin(self, znode_state: ServerState) -> None:
-        """Flush the recovered files, and write the first snapshot, without which ZooKeeper rejects a log. Raises OSError.
+        """Flush the recovered files, and write the first snapshot, without which ZooKeeper rejects
+        a log. Raises OSError.
 
-        A killed server leaves transactions only in the page cache. Clients see them from now on, and new
-        transactions follow them: a power failure must not remove them from the middle of the history.
+        A killed server leaves transactions only in the page cache. Clients see them from now on,
+        and new transactions follow them: a power failure must not remove them from the middle of
+        the history.
         """
         for _, name in self._files("log."):
             log = self._world.disk.open(f"{DIRECTORY}/{name}")
@@ -83,8 +100,9 @@ class ZookeeperFiles:
         self._changes += len(txns)
 
     async def snapshot_if_due(self, znode_state: ServerState) -> None:
-        """Write a snapshot when the log has grown enough, start a new log, and purge files older than the
-        retained snapshots. Raises OSError."""
+        """Write a snapshot when the log has grown enough, start a new log, and purge files older
+        than the retained snapshots. Raises OSError.
+        """
         if self._changes < self._changes_max:
             return
         self._changes = 0
@@ -106,10 +124,14 @@ class ZookeeperFiles:
             self._log = None
 
     async def _write_snapshot(self, znode_state: ServerState) -> None:
-        await self._world.disk.replace(f"{DIRECTORY}/snapshot.{znode_state.last_zxid:x}", snapshot_of(znode_state))
+        await self._world.disk.replace(
+            f"{DIRECTORY}/snapshot.{znode_state.last_zxid:x}", snapshot_of(znode_state)
+        )
 
     def _replay(self, znode_state: ServerState, name: str, data: bytes, now_ms: int) -> int:
-        """Apply the transactions of a log that are not applied yet; return the number of incomplete bytes at its end."""
+        """Apply the transactions of a log that are not applied yet; return the number of incomplete
+        bytes at its end.
+        """
         end = HEADER_BYTES
         try:
             for header, record, position in split_log(data):
@@ -118,7 +140,9 @@ class ZookeeperFiles:
                     znode_state.replay(header, record, now_ms)
                     self._changes += 1
         except MalformedMessage as malformed:
-            raise ConfigError(f"{DIRECTORY}/{name} cannot be read: {malformed.reason}") from malformed
+            raise ConfigError(
+                f"{DIRECTORY}/{name} cannot be read: {malformed.reason}"
+            ) from malformed
         return len(data[end:].rstrip(b"\0"))
 
     def _files(self, beginning: str) -> list[tuple[int, str]]:
@@ -134,6 +158,7 @@ class ZookeeperFiles:
 
 
 def _has_begun(log: bytes) -> bool:
-    """Return whether a log contains a complete header; the header is flushed with the first transaction, so
-    no client has seen any before that."""
+    """Return whether a log contains a complete header; the header is flushed with the first
+    transaction, so no client has seen any before that.
+    """
     return any(log[:HEADER_BYTES]) and len(log) >= HEADER_BYTES

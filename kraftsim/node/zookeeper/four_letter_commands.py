@@ -1,6 +1,7 @@
 """The four-letter commands for operators and health checks, which need no session.
 
-Source: ZooKeeper Administrator's Guide (the four letter words); org.apache.zookeeper.server.command.
+Source: ZooKeeper Administrator's Guide (the four letter words);
+org.apache.zookeeper.server.command.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +30,10 @@ class CommandServer(Protocol):
 
 
 def answer(server: CommandServer, word: str) -> str | None:
-    """Return the answer to a command, None if there is no such command. A command outside the whitelist is answered as ZooKeeper does."""
+    """Return the answer to a command, None if there is no such command.
+
+    A command outside the whitelist is answered as ZooKeeper does.
+    """
     if word not in _ANSWERS:
         return None
     if word not in server.settings.allowed_commands:
@@ -60,7 +64,11 @@ def _stat(server: CommandServer) -> str:
 def _cons(server: CommandServer) -> str:
     rows = [
         f" {each.peer}[1](queued=0,recved={each.received},sent={each.sent}"
-        + (f",sid={session:#x}" if (session := server.znode_state.session_of(each.number)) is not None else "")
+        + (
+            f",sid={session:#x}"
+            if (session := server.znode_state.session_of(each.number)) is not None
+            else ""
+        )
         + ")\n"
         for each in server.connections.values()
     ]
@@ -79,7 +87,9 @@ def _mntr(server: CommandServer) -> str:
         "zk_znode_count": len(znode_state.tree.znodes),
         "zk_watch_count": znode_state.watches.counts()[2],
         "zk_ephemerals_count": sum(len(paths) for paths in znode_state.tree.ephemerals.values()),
-        "zk_approximate_data_size": sum(len(path) + len(znode.data or b"") for path, znode in znode_state.tree.znodes.items()),
+        "zk_approximate_data_size": sum(
+            len(path) + len(znode.data or b"") for path, znode in znode_state.tree.znodes.items()
+        ),
         "zk_global_sessions": len(znode_state.sessions.by_id),
     }
     return "".join(f"{name}\t{value}\n" for name, value in rows.items())
@@ -101,8 +111,13 @@ def _dump(server: CommandServer) -> str:
     znode_state = server.znode_state
     sessions = "".join(f"{session:#x}\n" for session in znode_state.sessions.by_id)
     owners = [(session, paths) for session, paths in znode_state.tree.ephemerals.items() if paths]
-    ephemerals = "".join(f"{session:#x}:\n" + "".join(f"\t{path}\n" for path in paths) for session, paths in owners)
-    return f"SessionTracker dump:\nSession Sets:\n{sessions}ephemeral nodes dump:\nSessions with Ephemerals ({len(owners)}):\n{ephemerals}"
+    ephemerals = "".join(
+        f"{session:#x}:\n" + "".join(f"\t{path}\n" for path in paths) for session, paths in owners
+    )
+    return (
+        f"SessionTracker dump:\nSession Sets:\n{sessions}ephemeral nodes dump:\nSessions with "
+        f"Ephemerals ({len(owners)}):\n{ephemerals}"
+    )
 
 
 def _wchs(server: CommandServer) -> str:

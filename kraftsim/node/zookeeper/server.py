@@ -1,7 +1,7 @@
 """A standalone ZooKeeper server: sockets and files around the pure rules.
 
-Requests of all clients are served in the order of arrival. Requests that arrive during a flush are served
-together, written and flushed in one batch; responses are sent only after the flush.
+Requests of all clients are served in the order of arrival. Requests that arrive during a flush are
+served together, written and flushed in one batch; responses are sent only after the flush.
 Source: org.apache.zookeeper.server.{ZooKeeperServer, SyncRequestProcessor}.
 """
 
@@ -65,12 +65,17 @@ class ZookeeperServer:
         self._is_dead = False
         self._failure: asyncio.Future[BaseException] | None = None
 
-    # Node lifecycle ------------------------------------------------------------------------------------------------------------------------
+    # Node lifecycle
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> Mapping[str, Endpoint]:
         """Listener name -> bound endpoint."""
-        return {LISTENER: Endpoint(LISTENER, self.settings.host, self.port)} if self._server is not None else {}
+        return (
+            {LISTENER: Endpoint(LISTENER, self.settings.host, self.port)}
+            if self._server is not None
+            else {}
+        )
 
     @property
     def waiting_count(self) -> int:
@@ -86,9 +91,14 @@ class ZookeeperServer:
         self._files.recover(self.znode_state, self.world.clock.monotonic_ms())
         await self._files.begin(self.znode_state)
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._accept, self.settings.host, self.settings.port)
+            self._server = await asyncio.get_running_loop().create_server(
+                self._accept, self.settings.host, self.settings.port
+            )
         except OSError as reason:
-            raise ListenerError(f"clientPort: cannot listen on {self.settings.host}:{self.settings.port}: {reason.strerror or reason}") from reason
+            raise ListenerError(
+                f"clientPort: cannot listen on {self.settings.host}:{self.settings.port}: "
+                f"{reason.strerror or reason}"
+            ) from reason
         self.port = self._server.sockets[0].getsockname()[1]
         self.world.emit(ListenerOpened(listener=LISTENER, host=self.settings.host, port=self.port))
         self._tasks.spawn(self._serve(), "serve")
@@ -130,13 +140,17 @@ class ZookeeperServer:
             connection.abort()
         self._files.close()
 
-    # Callbacks of connections --------------------------------------------------------------------------------------------------------------
+    # Callbacks of connections
+    # ----------------------------------------------------------------------------------------------
 
     def on_connected(self, connection: ZookeeperConnection) -> bool:
         """Accept a connection, unless its address has too many already."""
         most = self.settings.connections_per_host_max
         self.connections[connection.number] = connection
-        return not most or sum(each.host == connection.host for each in self.connections.values()) <= most
+        return (
+            not most
+            or sum(each.host == connection.host for each in self.connections.values()) <= most
+        )
 
     def on_command(self, connection: ZookeeperConnection, word: str) -> bool:
         """Answer a four-letter command."""
@@ -160,7 +174,8 @@ class ZookeeperServer:
         if not self._is_dead:
             self.znode_state.disconnect(connection.number)
 
-    # Interface for fault injection ---------------------------------------------------------------------------------------------------------
+    # Interface for fault injection
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def is_dead(self) -> bool:
@@ -177,7 +192,8 @@ class ZookeeperServer:
         if session in self.znode_state.sessions.by_id:
             await self._carry_out([self.znode_state.end_sessions([session], self._moment())])
 
-    # Request processing --------------------------------------------------------------------------------------------------------------------
+    # Request processing
+    # ----------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
         while True:
@@ -185,7 +201,11 @@ class ZookeeperServer:
             self._has_work.clear()
             waiting, self._waiting = self._waiting, []
             paused, self._paused = self._paused, []
-            steps = [step for connection, frame in waiting if (step := self.front.step(connection, frame)) is not None]
+            steps = [
+                step
+                for connection, frame in waiting
+                if (step := self.front.step(connection, frame)) is not None
+            ]
             await self._carry_out(steps)
             for connection in paused:
                 connection.resume()
@@ -245,9 +265,13 @@ class ZookeeperServer:
         return Moment(self.world.clock.monotonic_ms(), self.world.clock.wall_ms())
 
     async def _secret(self) -> bytes:
-        """Return the key from which session passwords are derived; clients can then resume sessions after a server restart."""
+        """Return the key from which session passwords are derived; clients can then resume sessions
+        after a server restart.
+        """
         if not self.world.disk.exists(SECRET_FILE):
-            await self.world.disk.replace(SECRET_FILE, self.world.random("session secret").randbytes(SECRET_BYTES))
+            await self.world.disk.replace(
+                SECRET_FILE, self.world.random("session secret").randbytes(SECRET_BYTES)
+            )
         return self.world.disk.read(SECRET_FILE)
 
     def _fail(self, mistake: BaseException) -> None:

@@ -1,4 +1,7 @@
-"""Server settings under the names of ZooKeeper's configuration file. Source: org.apache.zookeeper.server.quorum.QuorumPeerConfig."""
+"""Server settings under the names of ZooKeeper's configuration file.
+
+Source: org.apache.zookeeper.server.quorum.QuorumPeerConfig.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +16,9 @@ COMMANDS: Final = ("conf", "cons", "dump", "envi", "isro", "mntr", "ruok", "srvr
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZookeeperSettings:
-    """`allowed_commands` is wider than ZooKeeper's default (srvr), because the simulated network has no untrusted clients."""
+    """`allowed_commands` is wider than ZooKeeper's default (srvr), because the simulated network
+    has no untrusted clients.
+    """
 
     node_name: str = "zookeeper-1"
     host: str = "127.0.0.1"
@@ -31,12 +36,20 @@ class ZookeeperSettings:
         """Return the settings of a configuration file. Raises ConfigError for invalid values."""
         unknown = sorted(set(given) - set(_KEYS))
         if unknown:
-            raise ConfigError(f"{unknown[0]}: not a supported setting (supported: {', '.join(_KEYS)})")
+            raise ConfigError(
+                f"{unknown[0]}: not a supported setting (supported: {', '.join(_KEYS)})"
+            )
         whitelist = given.get("4lw.commands.whitelist", "*")
-        chosen = COMMANDS if whitelist.strip() == "*" else tuple(each.strip() for each in whitelist.split(","))
+        chosen = (
+            COMMANDS
+            if whitelist.strip() == "*"
+            else tuple(each.strip() for each in whitelist.split(","))
+        )
         strange = [each for each in chosen if each not in COMMANDS]
         if strange:
-            raise ConfigError(f"4lw.commands.whitelist: {strange[0]} is not one of {', '.join(COMMANDS)}")
+            raise ConfigError(
+                f"4lw.commands.whitelist: {strange[0]} is not one of {', '.join(COMMANDS)}"
+            )
         return cls(
             node_name=node_name,
             host=given.get("clientPortAddress", "127.0.0.1"),

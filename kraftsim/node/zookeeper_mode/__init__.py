@@ -1,1 +1,3 @@
-"""ZooKeeper mode: the broker and controller components that keep cluster metadata in ZooKeeper (pre-KRaft)."""
+"""ZooKeeper mode: the broker and controller components that keep cluster metadata in ZooKeeper
+(pre-KRaft).
+"""

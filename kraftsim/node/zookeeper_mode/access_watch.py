@@ -1,4 +1,5 @@
-"""Loads ACLs from ZooKeeper and follows their changes, for a broker with a ZooKeeper-based authorizer.
+"""Loads ACLs from ZooKeeper and follows their changes, for a broker with a ZooKeeper-based
+authorizer.
 
 Source: kafka.security.authorizer.AclAuthorizer.
 """
@@ -32,22 +33,44 @@ PATTERNS = (AclPatternType.LITERAL, AclPatternType.PREFIXED)
 
 
 class AccessWatch:
-    """`image()` returns the broker's metadata image; `apply` is awaited with the records that change it."""
+    """`image()` returns the broker's metadata image; `apply` is awaited with the records that
+    change it.
+    """
 
-    def __init__(self, world: World, session: ZookeeperSession, image: Callable[[], MetadataImage], apply: Apply) -> None:
+    def __init__(
+        self,
+        world: World,
+        session: ZookeeperSession,
+        image: Callable[[], MetadataImage],
+        apply: Apply,
+    ) -> None:
         self._world = world
         self._session = session
         self._image = image
         self._apply = apply
-        self._changes = [ChangeNotifications(session, path, self._follow_one) for path in (ACL_CHANGES, EXTENDED_ACL_CHANGES)]
+        self._changes = [
+            ChangeNotifications(session, path, self._follow_one)
+            for path in (ACL_CHANGES, EXTENDED_ACL_CHANGES)
+        ]
 
     async def read_all(self) -> None:
-        """Create the parent znodes of ACLs, load all ACLs and set watches. Raises ZookeeperRefused."""
-        for path in (ACLS, EXTENDED_ACLS, acl_root(AclPatternType.PREFIXED), ACL_CHANGES, EXTENDED_ACL_CHANGES):
+        """Create the parent znodes of ACLs, load all ACLs and set watches.
+
+        Raises ZookeeperRefused.
+        """
+        for path in (
+            ACLS,
+            EXTENDED_ACLS,
+            acl_root(AclPatternType.PREFIXED),
+            ACL_CHANGES,
+            EXTENDED_ACL_CHANGES,
+        ):
             await create_if_absent(self._session, path, None)
         for pattern in PATTERNS:
             for each in RESOURCE_TYPES:
-                await create_if_absent(self._session, f"{acl_root(pattern)}/{pascal_case(each.name)}", None)
+                await create_if_absent(
+                    self._session, f"{acl_root(pattern)}/{pascal_case(each.name)}", None
+                )
         for changes in self._changes:
             await changes.begin()
         for root in (ACLS, EXTENDED_ACLS):

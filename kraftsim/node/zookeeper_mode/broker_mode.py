@@ -1,7 +1,8 @@
-"""A broker in ZooKeeper mode: it registers as an ephemeral znode, serves the controller's requests, and reads configs from znodes.
+"""A broker in ZooKeeper mode: it registers as an ephemeral znode, serves the controller's requests,
+and reads configs from znodes.
 
-What it reads or receives is converted to metadata records and applied to the same image that KRaft brokers
-use, so the rest of the broker is identical in both modes.
+What it reads or receives is converted to metadata records and applied to the same image that KRaft
+brokers use, so the rest of the broker is identical in both modes.
 Source: kafka.server.KafkaServer (2.3 to 3.9).
 """
 
@@ -35,10 +36,20 @@ from kraftsim.node.security.rights import GuardTable
 from kraftsim.node.security.zookeeper_guards import ZOOKEEPER_TABLE
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.access_watch import AccessWatch
-from kraftsim.node.zookeeper_mode.broker_registration import broker_znode, cluster_id_of, create_chroot, create_persistent_paths, register_in_time
+from kraftsim.node.zookeeper_mode.broker_registration import (
+    broker_znode,
+    cluster_id_of,
+    create_chroot,
+    create_persistent_paths,
+    register_in_time,
+)
 from kraftsim.node.zookeeper_mode.config_watch import ConfigWatch
 from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
-from kraftsim.node.zookeeper_mode.deciding import DecidesHere, ZookeeperDecisions, ZookeeperTopicCreation
+from kraftsim.node.zookeeper_mode.deciding import (
+    DecidesHere,
+    ZookeeperDecisions,
+    ZookeeperTopicCreation,
+)
 from kraftsim.node.zookeeper_mode.feature_watch import FeatureWatch, ZookeeperFeatures
 from kraftsim.node.zookeeper_mode.hosting import ControlledPartitions, ControlledReplication
 from kraftsim.node.zookeeper_mode.isr_znodes import IsrChangesWithoutEpochs, IsrZnodes
@@ -47,7 +58,10 @@ from kraftsim.producer_ids.broker import BlockChannel
 from kraftsim.producer_ids.zookeeper import ZnodeBlocks
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from protocol.messages.k07_controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from protocol.zookeeper.kafka_admin_znodes import build_log_directory_event
 from protocol.zookeeper.kafka_znodes import LOG_DIRECTORY_EVENTS
 from protocol.zookeeper.op_codes import CreateMode, ZookeeperError
@@ -56,8 +70,9 @@ if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker
 
 
-# -------------------------------------------------------------------------------------------------
-# Controlled shutdown of a broker: it repeats the ControlledShutdown request until no partition leadership is left.
+# --------------------------------------------------------------------------------------------------
+# Controlled shutdown of a broker: it repeats the ControlledShutdown request until no partition
+# leadership is left.
 #
 # Source: kafka.server.KafkaServer.controlledShutdown; controlled.shutdown.max.retries,
 # controlled.shutdown.retry.backoff.ms.
@@ -78,7 +93,9 @@ class ControlledShutdown:
         )
 
     async def run(self) -> None:
-        """Return when the controller has moved all leadership away, or when the retries are exhausted."""
+        """Return when the controller has moved all leadership away, or when the retries are
+        exhausted.
+        """
         config = self._mode.shell.config
         for attempt in range(config.controlled_shutdown_max_retries):
             if attempt:
@@ -86,7 +103,11 @@ class ControlledShutdown:
             if self._mode.active_controller.address is None:
                 continue
             try:
-                answer = await self._channel.request(ControlledShutdownRequest(broker_id=config.node_id, broker_epoch=self._mode.broker_epoch))
+                answer = await self._channel.request(
+                    ControlledShutdownRequest(
+                        broker_id=config.node_id, broker_epoch=self._mode.broker_epoch
+                    )
+                )
             except OSError:
                 continue
             assert isinstance(answer, ControlledShutdownResponse), "ControlledShutdown was asked"
@@ -101,7 +122,9 @@ class ControlledShutdown:
 CONTROLLER = "kraftsim.node.zookeeper_mode.controller"
 LOG_DIRECTORY_EVENT = f"{LOG_DIRECTORY_EVENTS}/log_dir_event_"
 VERSION_WITH_FEATURES, VERSION_BEFORE = 5, 4
-"""Versions of the broker znode: since inter.broker.protocol.version 2.7-IV0 it contains features."""
+"""Versions of the broker znode: since inter.broker.protocol.version 2.7-IV0 it contains
+features.
+"""
 
 
 class ControllerPart(DecidesHere, Protocol):
@@ -145,7 +168,9 @@ class ZookeeperMode:
         release = broker.parts.release
         self.apis: Mapping[ApiKey, VersionRange] = release.zookeeper_apis
         self.supported_features: Mapping[str, VersionRange] = {}
-        self.controller_versions: Mapping[int, VersionRange] = spoken_versions({**release.controller_apis, **release.zookeeper_apis})
+        self.controller_versions: Mapping[int, VersionRange] = spoken_versions(
+            {**release.controller_apis, **release.zookeeper_apis}
+        )
         self.active_controller = ActiveController()
         self.protocol = protocol_version(broker.config, release)
         """inter.broker.protocol.version."""
@@ -156,27 +181,45 @@ class ZookeeperMode:
         self.received = self._receiver()
         self.requests = ControlRequests(self, self.received, self._on_controller_request)
         self.configs = ConfigWatch(broker.world, self.session, lambda: self.image, self.apply)
-        self._access = AccessWatch(broker.world, self.session, lambda: self.image, self.apply) if broker.config.authorizer_class_name else None
+        self._access = (
+            AccessWatch(broker.world, self.session, lambda: self.image, self.apply)
+            if broker.config.authorizer_class_name
+            else None
+        )
         self.features: ClusterFeatures = ZookeeperFeatures(lambda: self.image)
-        self._feature_watch = FeatureWatch(broker.world, self.session, self.features) if self.protocol.has_feature_znode else None
+        self._feature_watch = (
+            FeatureWatch(broker.world, self.session, self.features)
+            if self.protocol.has_feature_znode
+            else None
+        )
         self.controller: ControllerPart | None = self._make_controller()
         self._departure = ControlledShutdown(self)
 
     def _receiver(self) -> ReceivedMetadata:
         broker = self.broker
-        return broker.parts.received_metadata(broker.config.node_id, broker.incarnation_id, deletes_what_is_missing=broker.config.is_migrating)
+        return broker.parts.received_metadata(
+            broker.config.node_id,
+            broker.incarnation_id,
+            deletes_what_is_missing=broker.config.is_migrating,
+        )
 
     def _make_controller(self) -> ControllerPart | None:
         if find_spec(CONTROLLER) is None:
             return None
-        made: ControllerPart = import_module(CONTROLLER).ZookeeperController(self)  # which imports this module
+        made: ControllerPart = import_module(CONTROLLER).ZookeeperController(
+            self
+        )  # which imports this module
         return made
 
-    # Interface for the broker and its controller component ---------------------------------------------------------------------------------
+    # Interface for the broker and its controller component
+    # ---------------------------------------------------------------------------------
 
     @property
     def client(self) -> ZookeeperClient:
-        """The client of the current session. Each session loss creates a new client, so callers must not keep it."""
+        """The client of the current session.
+
+        Each session loss creates a new client, so callers must not keep it.
+        """
         return self.session.client
 
     def listen(self, on_event: OnEvent) -> None:
@@ -203,23 +246,35 @@ class ZookeeperMode:
         return NO_BROKER_EPOCH
 
     def isr_changes(self, channel: ControllerChannel) -> IsrChanges:
-        """Send AlterPartition or write the state znode, depending on inter.broker.protocol.version."""
+        """Send AlterPartition or write the state znode, depending on
+        inter.broker.protocol.version.
+        """
         moved = self.broker.on_partition_changed
         if self.protocol.uses_alter_partition:
             return IsrChangesWithoutEpochs(self.shell, channel, lambda: self.broker_epoch, moved)
-        return IsrZnodes(self.shell, channel, self.session, lambda: self.received.controller_epoch, moved)
+        return IsrZnodes(
+            self.shell, channel, self.session, lambda: self.received.controller_epoch, moved
+        )
 
     def decisions(self, channel: ControllerChannel) -> RequestForwarder:
         """Decide locally if this broker is the controller."""
-        return ZookeeperDecisions(lambda: self.controller, Forwarding(self.shell, channel), lambda: self.received.is_kraft_controller)
+        return ZookeeperDecisions(
+            lambda: self.controller,
+            Forwarding(self.shell, channel),
+            lambda: self.received.is_kraft_controller,
+        )
 
     def topic_creation(self, channel: ControllerChannel) -> TopicCreation:
         """Send CreateTopics to the controller as a client would."""
         version = self.controller_versions[ApiKey.CREATE_TOPICS][1]
-        return ZookeeperTopicCreation(self.shell.config, channel, version, lambda: self.received.is_kraft_controller)
+        return ZookeeperTopicCreation(
+            self.shell.config, channel, version, lambda: self.received.is_kraft_controller
+        )
 
     def block_channel(self, channel: ControllerChannel) -> BlockChannel:
-        """Allocate producer-id blocks from ZooKeeper, or through the controller, depending on inter.broker.protocol.version."""
+        """Allocate producer-id blocks from ZooKeeper, or through the controller, depending on
+        inter.broker.protocol.version.
+        """
         return channel if self.protocol.allocates_producer_ids else ZnodeBlocks(self)
 
     def reported_controller(self, alive: Sequence[int]) -> int:
@@ -230,9 +285,12 @@ class ZookeeperMode:
         known = self.received.controller_id
         return known if known is not None and known in alive else NO_CONTROLLER
 
-    def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer | Deferred:
-        """Read the topic configs before answering, if there are any to read. Without a session the known
-        configs are used; any other refusal fails the request."""
+    def with_configs(
+        self, topics: Collection[str], answer: Callable[[], Answer]
+    ) -> Answer | Deferred:
+        """Read the topic configs before answering, if there are any to read. Without a session the
+        known configs are used; any other refusal fails the request.
+        """
         if not topics:
             return answer()
         later = Deferred()
@@ -249,7 +307,8 @@ class ZookeeperMode:
         self.shell.tasks.spawn(read_then_answer(), "configs-described")
         return later
 
-    # Startup -------------------------------------------------------------------------------------------------------------------------------
+    # Startup
+    # ----------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
         """Open a session, create the persistent top-level znodes, and read the cluster id.
@@ -280,13 +339,20 @@ class ZookeeperMode:
         self._is_up = True
 
     async def _start_up(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run startup work; if the session expires and registration_wait_ms is set, retry in the next session. Apache Kafka exits."""
+        """Run startup work; if the session expires and registration_wait_ms is set, retry in the
+        next session.
+
+        Apache Kafka exits.
+        """
         while True:
             try:
                 await work()
                 return
             except ZookeeperRefused as refused:
-                if refused.error != ZookeeperError.SESSION_EXPIRED or not self.broker.config.registration_wait_ms:
+                if (
+                    refused.error != ZookeeperError.SESSION_EXPIRED
+                    or not self.broker.config.registration_wait_ms
+                ):
                     raise
             await self.session.until_there_is_one()
 
@@ -326,10 +392,13 @@ class ZookeeperMode:
         config, world = self.broker.config, self.broker.world
         version = VERSION_WITH_FEATURES if self.protocol.has_feature_znode else VERSION_BEFORE
         znode = broker_znode(config, self.broker.addresses, world.clock.wall_ms(), version)
-        self._czxid = await register_in_time(self.session, config.node_id, znode, config.registration_wait_ms)
+        self._czxid = await register_in_time(
+            self.session, config.node_id, znode, config.registration_wait_ms
+        )
         world.emit(BrokerEpochReceived(broker_epoch=self._czxid))
 
-    # Running -------------------------------------------------------------------------------------------------------------------------------
+    # Running
+    # ----------------------------------------------------------------------------------------------
 
     async def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Apply records read from ZooKeeper to the image, and publish the changes."""
@@ -347,7 +416,10 @@ class ZookeeperMode:
 
     async def on_published(self, image: MetadataImage, changes: ImageChanges) -> None:
         """The broker is in service once the image lists it as alive."""
-        if self.broker.config.node_id in changes.brokers and image.broker(self.broker.config.node_id) is not None:
+        if (
+            self.broker.config.node_id in changes.brokers
+            and image.broker(self.broker.config.node_id) is not None
+        ):
             if not self.broker.is_decided:
                 self.broker.world.emit(NodeReady())
             self.broker.startup_completed()
@@ -358,19 +430,31 @@ class ZookeeperMode:
 
     def _address_of_controller(self) -> Address | None:
         config = self.broker.config
-        registered = None if self.received.controller_id is None else self.image.broker(self.received.controller_id)
+        registered = (
+            None
+            if self.received.controller_id is None
+            else self.image.broker(self.received.controller_id)
+        )
         if registered is None:
             return None
-        listener = registered.listener(config.control_plane_listener_name or config.inter_broker_listener_name)
+        listener = registered.listener(
+            config.control_plane_listener_name or config.inter_broker_listener_name
+        )
         return None if listener is None else Address(listener.host, listener.port)
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Notify the controller of a failed log directory, so that it checks the remaining replicas."""
+        """Notify the controller of a failed log directory, so that it checks the remaining
+        replicas.
+        """
         self.shell.tasks.spawn(self._report_directory(), "log-directory-event")
 
     async def _report_directory(self) -> None:
         data = build_log_directory_event(self.broker.config.node_id)
-        await self.session.until_connected(lambda client: client.create(LOG_DIRECTORY_EVENT, data, CreateMode.PERSISTENT_SEQUENTIAL))
+        await self.session.until_connected(
+            lambda client: client.create(
+                LOG_DIRECTORY_EVENT, data, CreateMode.PERSISTENT_SEQUENTIAL
+            )
+        )
 
     def _on_expired(self) -> None:
         """The session expired: other nodes may already have seen this broker's znode disappear."""
@@ -391,7 +475,8 @@ class ZookeeperMode:
         if self.controller is not None:
             await self.controller.elect()
 
-    # Shutdown ------------------------------------------------------------------------------------------------------------------------------
+    # Shutdown
+    # ----------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
         """Controlled shutdown: let the controller move leadership away."""
@@ -399,8 +484,9 @@ class ZookeeperMode:
             await self._departure.run()
 
     async def stop(self) -> None:
-        """Do not stand for election any more. An active controller stays active while logs are closed,
-        because brokers still need its requests."""
+        """Do not stand for election any more. An active controller stays active while logs are
+        closed, because brokers still need its requests.
+        """
         self._departure.close()
         if self.controller is not None:
             self.controller.stop_standing()

@@ -1,9 +1,10 @@
-"""Broker registration in ZooKeeper: the persistent top-level znodes, the cluster id, and the broker's ephemeral znode.
+"""Broker registration in ZooKeeper: the persistent top-level znodes, the cluster id, and the
+broker's ephemeral znode.
 
-The czxid of that znode is the broker epoch. The znode is created and set in one multi, as Kafka does since
-2.2.
-Source: kafka.zk.KafkaZkClient.{createTopLevelPaths, registerBroker, createOrGetClusterId, CheckedEphemeral},
-KAFKA-7165.
+The czxid of that znode is the broker epoch. The znode is created and set in one multi, as Kafka
+does since 2.2.
+Source: kafka.zk.KafkaZkClient.{createTopLevelPaths, registerBroker, createOrGetClusterId,
+CheckedEphemeral}, KAFKA-7165.
 """
 
 import asyncio
@@ -18,7 +19,14 @@ from kraftsim.node.zookeeper_mode.session import ZookeeperSession
 from kraftsim.world.interface import World
 from protocol.malformed import MalformedMessage
 from protocol.uuids import uuid_text
-from protocol.zookeeper.kafka_znodes import CLUSTER_ID, PERSISTENT_PATHS, BrokerZnode, broker_path, build_cluster_id, parse_cluster_id
+from protocol.zookeeper.kafka_znodes import (
+    CLUSTER_ID,
+    PERSISTENT_PATHS,
+    BrokerZnode,
+    broker_path,
+    build_cluster_id,
+    parse_cluster_id,
+)
 from protocol.zookeeper.op_codes import ANY_VERSION, CreateMode, OpCode, ZookeeperError
 from protocol.zookeeper.znodes import CreateRequest, SetDataRequest
 
@@ -28,7 +36,9 @@ RETRY_MS = 500
 
 
 class BrokerIdTaken(OSError):
-    """Another session owns the znode of this broker id: another broker, or an earlier incarnation whose session has not expired."""
+    """Another session owns the znode of this broker id: another broker, or an earlier incarnation
+    whose session has not expired.
+    """
 
 
 class InconsistentClusterId(ConfigError):
@@ -36,7 +46,10 @@ class InconsistentClusterId(ConfigError):
 
 
 async def create_persistent_paths(session: ZookeeperSession) -> None:
-    """Create the persistent parent znodes, ancestors included. Existing znodes are left unchanged. Raises ZookeeperRefused."""
+    """Create the persistent parent znodes, ancestors included.
+
+    Existing znodes are left unchanged. Raises ZookeeperRefused.
+    """
     for path in PERSISTENT_PATHS:
         parts = path.split("/")
         for end in range(2, len(parts) + 1):
@@ -61,7 +74,10 @@ async def create_chroot(session: ZookeeperSession, config: NodeConfig) -> None:
 
 
 async def cluster_id_of(session: ZookeeperSession, world: World, config: NodeConfig) -> str:
-    """Return the cluster id; the first broker generates it. Raises InconsistentClusterId, ZookeeperRefused, ConfigError."""
+    """Return the cluster id; the first broker generates it.
+
+    Raises InconsistentClusterId, ZookeeperRefused, ConfigError.
+    """
     wanted = config.given.get(CLUSTER_ID_KEY)
     if wanted is None and not await _exists(session, CLUSTER_ID):
         wanted = uuid_text(random_uuid(world, "cluster id"))
@@ -72,9 +88,13 @@ async def cluster_id_of(session: ZookeeperSession, world: World, config: NodeCon
     try:
         found = parse_cluster_id(data or b"")
     except MalformedMessage as malformed:
-        raise ConfigError(f"zookeeper.connect: {CLUSTER_ID} cannot be read: {malformed.reason}") from malformed
+        raise ConfigError(
+            f"zookeeper.connect: {CLUSTER_ID} cannot be read: {malformed.reason}"
+        ) from malformed
     if CLUSTER_ID_KEY in config.given and found != wanted:
-        raise InconsistentClusterId(f"{CLUSTER_ID_KEY}: ZooKeeper belongs to cluster {found}, not to {wanted}")
+        raise InconsistentClusterId(
+            f"{CLUSTER_ID_KEY}: ZooKeeper belongs to cluster {found}, not to {wanted}"
+        )
     return found
 
 
@@ -82,16 +102,26 @@ async def _exists(session: ZookeeperSession, path: str) -> bool:
     return await session.until_connected(lambda client: client.exists(path)) is not None
 
 
-def broker_znode(config: NodeConfig, bound: Mapping[str, Endpoint], wall_ms: int, version: int) -> BrokerZnode:
-    """Return the content of the broker's znode; an advertised port of 0 is replaced by the bound port."""
-    endpoints = [(each.listener, each.host, each.port or bound[each.listener].port) for each in config.advertised_listeners]
+def broker_znode(
+    config: NodeConfig, bound: Mapping[str, Endpoint], wall_ms: int, version: int
+) -> BrokerZnode:
+    """Return the content of the broker's znode; an advertised port of 0 is replaced by the bound
+    port.
+    """
+    endpoints = [
+        (each.listener, each.host, each.port or bound[each.listener].port)
+        for each in config.advertised_listeners
+    ]
     protocols = config.listener_security_protocol_map
     plain = [(host, port) for listener, host, port in endpoints if protocols[listener] == PLAINTEXT]
     host, port = plain[0] if plain else (None, NO_PORT)
     return BrokerZnode(
         host=host,
         port=port,
-        endpoints=[f"{listener}://{f'[{host}]' if ':' in host else host}:{port}" for listener, host, port in endpoints],
+        endpoints=[
+            f"{listener}://{f'[{host}]' if ':' in host else host}:{port}"
+            for listener, host, port in endpoints
+        ],
         security_protocols={listener: protocols[listener] for listener, _, _ in endpoints},
         timestamp_ms=wall_ms,
         rack=config.broker_rack,
@@ -99,9 +129,12 @@ def broker_znode(config: NodeConfig, bound: Mapping[str, Endpoint], wall_ms: int
     )
 
 
-async def register_in_time(session: ZookeeperSession, broker_id: int, znode: BrokerZnode, wait_ms: int) -> int:
-    """Create the broker's znode and return the broker epoch. Wait up to `wait_ms` for another session that
-    owns the znode to expire. Raises as `register` does."""
+async def register_in_time(
+    session: ZookeeperSession, broker_id: int, znode: BrokerZnode, wait_ms: int
+) -> int:
+    """Create the broker's znode and return the broker epoch. Wait up to `wait_ms` for another
+    session that owns the znode to expire. Raises as `register` does.
+    """
     deadline = asyncio.get_running_loop().time() + wait_ms / 1000
     while True:
         try:
@@ -113,7 +146,10 @@ async def register_in_time(session: ZookeeperSession, broker_id: int, znode: Bro
 
 
 async def register(session: ZookeeperSession, broker_id: int, znode: BrokerZnode) -> int:
-    """Create the broker's znode and return the broker epoch. Raises BrokerIdTaken, ZookeeperRefused."""
+    """Create the broker's znode and return the broker epoch.
+
+    Raises BrokerIdTaken, ZookeeperRefused.
+    """
     path, data = broker_path(broker_id), znode.build()
     while True:
         try:
@@ -128,8 +164,9 @@ async def register(session: ZookeeperSession, broker_id: int, znode: BrokerZnode
             return stat.czxid
         if stat.ephemeral_owner != session.former_session:
             raise BrokerIdTaken(
-                f"broker.id: {path} exists already and its owner {stat.ephemeral_owner:#x} does not match this session, {session.client.session:#x};"
-                " another broker has this id, or the session of an earlier incarnation has not expired yet"
+                f"broker.id: {path} exists already and its owner {stat.ephemeral_owner:#x} does "
+                f"not match this session, {session.client.session:#x}; another broker has this "
+                "id, or the session of an earlier incarnation has not expired yet"
             )
         await session.until_connected(lambda client: _delete(client, path))
 
@@ -137,7 +174,10 @@ async def register(session: ZookeeperSession, broker_id: int, znode: BrokerZnode
 async def _create_and_set(client: ZookeeperClient, path: str, data: bytes) -> None:
     await client.multi(
         [
-            (OpCode.CREATE, CreateRequest(path=path, data=data, acl=[OPEN_TO_ALL], flags=CreateMode.EPHEMERAL)),
+            (
+                OpCode.CREATE,
+                CreateRequest(path=path, data=data, acl=[OPEN_TO_ALL], flags=CreateMode.EPHEMERAL),
+            ),
             (OpCode.SET_DATA, SetDataRequest(path=path, data=data, version=ANY_VERSION)),
         ]
     )

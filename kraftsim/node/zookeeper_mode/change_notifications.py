@@ -1,4 +1,6 @@
-"""Follows the sequential notification znodes below a path. Notifications that exist at the start are skipped.
+"""Follows the sequential notification znodes below a path.
+
+Notifications that exist at the start are skipped.
 
 Source: kafka.common.ZkNodeChangeNotificationListener.
 """
@@ -16,7 +18,9 @@ NOTHING_SEEN = -1
 class ChangeNotifications:
     """`handle(path, data)` is awaited for each new notification, in sequence order."""
 
-    def __init__(self, session: ZookeeperSession, path: str, handle: Callable[[str, bytes], Awaitable[None]]) -> None:
+    def __init__(
+        self, session: ZookeeperSession, path: str, handle: Callable[[str, bytes], Awaitable[None]]
+    ) -> None:
         self._session = session
         self._path = path
         self._handle = handle
@@ -49,7 +53,9 @@ class ChangeNotifications:
 
     async def _names(self) -> list[str]:
         """Return the notification names in order, and watch for the next one."""
-        names, _ = await self._session.until_connected(lambda client: client.children(self._path, watch=True))
+        names, _ = await self._session.until_connected(
+            lambda client: client.children(self._path, watch=True)
+        )
         return sorted(names, key=number_of)
 
     def _on_event(self, event_type: EventType, path: str) -> None:

@@ -1,10 +1,12 @@
-"""Follows configs in ZooKeeper: loads all once, then each entity that a new znode below /config/changes names.
+"""Follows configs in ZooKeeper: loads all once, then each entity that a new znode below
+/config/changes names.
 
-No notification announces the configs of a new topic: the broker reads them when it creates a log of the
-topic, and when a client describes them. An unreadable config is reported in an event, and the previous config
-stays in effect, so that one malformed znode does not affect other brokers.
+No notification announces the configs of a new topic: the broker reads them when it creates a log of
+the topic, and when a client describes them. An unreadable config is reported in an event, and the
+previous config stays in effect, so that one malformed znode does not affect other brokers.
 Source: kafka.server.{ZkConfigManager, DynamicConfigManager, ConfigHelper}, kafka.zk.AdminZkClient,
-kafka.server.metadata.ZkConfigRepository, kafka.cluster.Partition.createLog; checked against 2.7.2 and 3.9.1.
+kafka.server.metadata.ZkConfigRepository, kafka.cluster.Partition.createLog; checked against 2.7.2
+and 3.9.1.
 """
 
 import asyncio
@@ -22,7 +24,12 @@ from kraftsim.node.zookeeper_mode.session import ZookeeperSession
 from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
 from kraftsim.world.interface import World
 from protocol.malformed import MalformedMessage
-from protocol.zookeeper.kafka_znodes import CONFIG, CONFIG_CHANGES, CONFIG_TYPES, parse_config_change
+from protocol.zookeeper.kafka_znodes import (
+    CONFIG,
+    CONFIG_CHANGES,
+    CONFIG_TYPES,
+    parse_config_change,
+)
 from protocol.zookeeper.op_codes import ZookeeperError
 
 Load = Callable[[], None]
@@ -30,16 +37,26 @@ Apply = Callable[[Sequence[MetadataRecord]], Awaitable[None]]
 
 
 class ConfigWatch:
-    """`image()` returns the broker's metadata image; `apply` is awaited with the records that change it."""
+    """`image()` returns the broker's metadata image; `apply` is awaited with the records that
+    change it.
+    """
 
-    def __init__(self, world: World, session: ZookeeperSession, image: Callable[[], MetadataImage], apply: Apply) -> None:
+    def __init__(
+        self,
+        world: World,
+        session: ZookeeperSession,
+        image: Callable[[], MetadataImage],
+        apply: Apply,
+    ) -> None:
         self._world = world
         self._session = session
         self._image = image
         self._apply = apply
         self._changes = ChangeNotifications(session, CONFIG_CHANGES, self._follow_one)
         self._turn = asyncio.Lock()
-        """Held from the read of a znode until its content is in the image, so that older content never replaces newer content."""
+        """Held from the read of a znode until its content is in the image, so that older content
+        never replaces newer content.
+        """
 
     async def read_all(self) -> None:
         """Load all configs and set watches. Raises ZookeeperRefused."""
@@ -75,7 +92,8 @@ class ConfigWatch:
 
     @asynccontextmanager
     async def configs_of_new_logs(self, topics: Collection[str]) -> AsyncIterator[Load]:
-        """Read the configs of topics and yield a function that loads them into the image without publishing.
+        """Read the configs of topics and yield a function that loads them into the image without
+        publishing.
 
         Without a session nothing is loaded: the next session starts by reading all configs.
         Raises ZookeeperRefused.
@@ -102,7 +120,9 @@ class ConfigWatch:
             await self._apply(records)
 
     def _changes_of(self, entity: str, data: bytes | None) -> Sequence[MetadataRecord]:
-        """Return the records that apply a config znode to the image; none if the content is malformed."""
+        """Return the records that apply a config znode to the image; none if the content is
+        malformed.
+        """
         try:
             return entity_changes(entity, data, self._image())
         except MalformedMessage as malformed:
@@ -120,5 +140,7 @@ async def tree(session: ZookeeperSession, root: str) -> Znodes:
 
 
 def _entities(znodes: dict[str, bytes | None]) -> Iterator[str]:
-    """Yield the znodes that are entities: `users/alice` and `users/alice/clients/c1`, not `users` or `users/alice/clients`."""
+    """Yield the znodes that are entities: `users/alice` and `users/alice/clients/c1`, not `users`
+    or `users/alice/clients`.
+    """
     return (path for path in sorted(znodes) if path.count("/") % 2 == 1)

@@ -1,6 +1,8 @@
-"""Reads and watches of a ZooKeeper-mode controller: everything at its start, later only what has changed.
+"""Reads and watches of a ZooKeeper-mode controller: everything at its start, later only what has
+changed.
 
-Source: kafka.controller.KafkaController (initializeControllerContext, process*), kafka.zk.KafkaZkClient.
+Source: kafka.controller.KafkaController (initializeControllerContext, process*),
+kafka.zk.KafkaZkClient.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +11,13 @@ from typing import TYPE_CHECKING, Final
 from kraftsim.core.metadata.topic_table import Topic
 from kraftsim.core.zookeeper_mode.topic_ids import is_derived
 from kraftsim.core.zookeeper_mode.znode_checking import read_at, readable, topic_of
-from kraftsim.core.zookeeper_mode.znode_reading import broker_record, not_made_yet, partition_record, records_of_znodes, topic_records
+from kraftsim.core.zookeeper_mode.znode_reading import (
+    broker_record,
+    not_made_yet,
+    partition_record,
+    records_of_znodes,
+    topic_records,
+)
 from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
 from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
@@ -64,7 +72,9 @@ class ContextReader:
         return ZnodeReader(self._client)
 
     async def prepare(self) -> None:
-        """Set up the feature znode, set the watches, and delete notifications for earlier controllers."""
+        """Set up the feature znode, set the watches, and delete notifications for earlier
+        controllers.
+        """
         await self._set_up_features()
         for path in (BROKER_IDS, TOPICS, DELETE_TOPICS):
             await self._client.children(path, watch=True)
@@ -75,7 +85,11 @@ class ContextReader:
 
     async def brokers(self, broker_ids: Iterable[int] | None = None) -> list[RegisterBrokerRecord]:
         """Return the registered brokers, all or some, and watch them."""
-        wanted = sorted(map(int, (await self._client.children(BROKER_IDS, watch=True))[0])) if broker_ids is None else list(broker_ids)
+        wanted = (
+            sorted(map(int, (await self._client.children(BROKER_IDS, watch=True))[0]))
+            if broker_ids is None
+            else list(broker_ids)
+        )
         found = []
         for broker_id in wanted:
             try:
@@ -89,7 +103,10 @@ class ContextReader:
         return found
 
     async def everything(self) -> list[Message]:
-        """Return the metadata of the cluster except brokers. Assigns topic ids to topics without one, if this protocol version has them."""
+        """Return the metadata of the cluster except brokers.
+
+        Assigns topic ids to topics without one, if this protocol version has them.
+        """
         found = await self._reader.everything()
         found.pop(PRODUCER_ID_BLOCK, None)  # read when a block is allocated
         znodes, unreadable = readable(found)
@@ -99,7 +116,13 @@ class ContextReader:
                 await self._watch(topic_of(path))
                 await self._client.exists(path, watch=True)
         drawn = self._context.world.random("access rules")
-        kept = [each for piece in records_of_znodes(znodes, lambda: drawn.randbytes(ID_BYTES), absent_state=not_made_yet) for each in piece]
+        kept = [
+            each
+            for piece in records_of_znodes(
+                znodes, lambda: drawn.randbytes(ID_BYTES), absent_state=not_made_yet
+            )
+            for each in piece
+        ]
         for record in [record for record in kept if isinstance(record, TopicRecord)]:
             await self._watch(record.name)
         if self._context.protocol.has_topic_ids:
@@ -129,9 +152,16 @@ class ContextReader:
         """Return the records of one topic, and watch it."""
         await self._watch(name)
         reader = self._reader
-        znodes = {**await reader.tree(topic_path(name)), **await reader.some([config_path("topics", name)])}
+        znodes = {
+            **await reader.tree(topic_path(name)),
+            **await reader.some([config_path("topics", name)]),
+        }
         with read_at(topic_path(name)):
-            records = topic_records(znodes, name, absent_state=not_made_yet) if topic_path(name) in znodes else []
+            records = (
+                topic_records(znodes, name, absent_state=not_made_yet)
+                if topic_path(name) in znodes
+                else []
+            )
         return await self._with_ids(records) if self._context.protocol.has_topic_ids else records
 
     async def partitions(self, topic: Topic) -> list[PartitionRecord]:
@@ -144,9 +174,17 @@ class ContextReader:
             return []
         with read_at(topic_path(topic.name)):
             found = TopicZnode.parse(data or b"")
-            states = await self._reader.some([state_path(topic.name, number) for number in sorted(found.partitions)])
+            states = await self._reader.some(
+                [state_path(topic.name, number) for number in sorted(found.partitions)]
+            )
             return [
-                partition_record(topic.topic_id, found, number, states.get(state_path(topic.name, number)), not_made_yet)
+                partition_record(
+                    topic.topic_id,
+                    found,
+                    number,
+                    states.get(state_path(topic.name, number)),
+                    not_made_yet,
+                )
                 for number in sorted(found.partitions)
             ]
 
@@ -176,12 +214,18 @@ class ContextReader:
             for name, number in changed:
                 topic = self._context.metadata_writer.state.replication.topics.topic_named(name)
                 if topic is not None:
-                    found += [record for record in await self.partitions(topic) if record.partition_id == number]
+                    found += [
+                        record
+                        for record in await self.partitions(topic)
+                        if record.partition_id == number
+                    ]
         await self._forget(paths)
         return found
 
     async def directory_events(self) -> list[int]:
-        """Return the brokers named in log directory failure notifications, and delete the notifications."""
+        """Return the brokers named in log directory failure notifications, and delete the
+        notifications.
+        """
         paths = await self._names(LOG_DIRECTORY_EVENTS)
         found = []
         for path, (data, _) in (await self._reader.some(paths)).items():
@@ -195,7 +239,9 @@ class ContextReader:
         return (await self._client.children(DELETE_TOPICS, watch=True))[0]
 
     async def asked(self, path: str) -> bytes | None:
-        """Return the content of a znode that exists only while it contains a request, and watch it."""
+        """Return the content of a znode that exists only while it contains a request, and watch
+        it.
+        """
         if await self._client.exists(path, watch=True) is None:
             return None
         found = await self._reader.some([path])
@@ -206,7 +252,9 @@ class ContextReader:
 
     async def _forget(self, paths: Sequence[str]) -> None:
         if paths:
-            await self._context.writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=path) for path in paths])
+            await self._context.writes.carry(
+                [ZnodeWrite(kind=WriteKind.DROP, path=path) for path in paths]
+            )
 
     async def _with_ids(self, records: Sequence[Message]) -> list[Message]:
         """Generate ids for topics that have none, and write them."""
@@ -223,7 +271,9 @@ class ContextReader:
                     adding_replicas=known.adding_replicas,
                     removing_replicas=known.removing_replicas,
                 ).build()
-                await self._context.writes.carry([ZnodeWrite(kind=WriteKind.SET, path=topic_path(record.name), data=text)])
+                await self._context.writes.carry(
+                    [ZnodeWrite(kind=WriteKind.SET, path=topic_path(record.name), data=text)]
+                )
         names = [record.topic_id for record in records if isinstance(record, TopicRecord)]
         for record in records:
             if isinstance(record, PartitionRecord) and record.topic_id not in names:
@@ -233,15 +283,27 @@ class ContextReader:
     async def _features(self) -> list[FeatureLevelRecord]:
         found = await self._reader.some([FEATURE])
         znode = FeatureZnode.parse(found[FEATURE][0] or b"") if FEATURE in found else FeatureZnode()
-        return [FeatureLevelRecord(name=name, feature_level=level) for name, level in sorted(znode.levels.items())]
+        return [
+            FeatureLevelRecord(name=name, feature_level=level)
+            for name, level in sorted(znode.levels.items())
+        ]
 
     async def _set_up_features(self) -> None:
-        """Initialise /feature for this protocol version; an upgrade keeps no features, a downgrade disables all.   Source: KIP-584."""
+        """Initialise /feature for this protocol version; an upgrade keeps no features, a downgrade
+        disables all.
+
+        Source: KIP-584.
+        """
         protocol = self._context.protocol
-        version = self._context.metadata_writer.feature_version = 2 if protocol.is_at_least(FEATURES_WITHOUT_LOWEST) else 1
+        version = self._context.metadata_writer.feature_version = (
+            2 if protocol.is_at_least(FEATURES_WITHOUT_LOWEST) else 1
+        )
         found = await self._reader.some([FEATURE])
         if FEATURE not in found:
-            await self._client.create(FEATURE, FeatureZnode(is_enabled=protocol.has_feature_znode, version=version).build())
+            await self._client.create(
+                FEATURE,
+                FeatureZnode(is_enabled=protocol.has_feature_znode, version=version).build(),
+            )
             return
         present = FeatureZnode.parse(found[FEATURE][0] or b"")
         levels = present.levels if protocol.has_feature_znode and present.is_enabled else {}

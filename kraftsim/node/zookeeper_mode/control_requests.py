@@ -1,4 +1,5 @@
-"""Controller requests in ZooKeeper mode: decided, applied and answered one at a time, in the order of arrival.
+"""Controller requests in ZooKeeper mode: decided, applied and answered one at a time, in the order
+of arrival.
 
 Source: kafka.server.KafkaApis.{handleLeaderAndIsrRequest, handleUpdateMetadataRequest,
 handleStopReplicaRequest} (replicaStateChangeLock).
@@ -11,7 +12,11 @@ from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.image import ImageChanges
-from kraftsim.core.zookeeper_mode.received_metadata import MetadataUpdate, ReceivedMetadata, refuse_broker_epoch
+from kraftsim.core.zookeeper_mode.received_metadata import (
+    MetadataUpdate,
+    ReceivedMetadata,
+    refuse_broker_epoch,
+)
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.large_requests import or_refused
 from kraftsim.node.zookeeper_mode.config_watch import Load
@@ -23,7 +28,11 @@ from protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from protocol.messages.k05_stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from protocol.messages.k05_stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
 from protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.uuids import ZERO_UUID
 
@@ -37,7 +46,12 @@ Refuse = Callable[[Call, ErrorCode], Answer]
 class ControlRequests:
     """`on_controller_request` is called whenever a request has identified the controller."""
 
-    def __init__(self, mode: "ZookeeperMode", received: ReceivedMetadata, on_controller_request: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        mode: "ZookeeperMode",
+        received: ReceivedMetadata,
+        on_controller_request: Callable[[], None],
+    ) -> None:
         self._mode = mode
         self._received = received
         self._on_controller_request = on_controller_request
@@ -83,9 +97,13 @@ class ControlRequests:
         self._on_controller_request()
         return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
-    async def _become_leader_or_follower(self, request: LeaderAndIsrRequest, version: int) -> Answer:
+    async def _become_leader_or_follower(
+        self, request: LeaderAndIsrRequest, version: int
+    ) -> Answer:
         refusal = self._refuse_epoch(request)
-        result = refusal or self._received.apply_leader_and_isr(request, self._mode.image, self._partitions.held)
+        result = refusal or self._received.apply_leader_and_isr(
+            request, self._mode.image, self._partitions.held
+        )
         if isinstance(result, Refusal):
             return LeaderAndIsrResponse(error_code=result.error)
         await self._apply(result)
@@ -104,16 +122,20 @@ class ControlRequests:
         for key, deletes in result.stopped.items():
             await self._partitions.stop_replica(key, deletes=deletes)
         rows = [
-            StopReplicaPartitionError(topic_name=topic, partition_index=number, error_code=error) for (topic, number), error in result.answers.items()
+            StopReplicaPartitionError(topic_name=topic, partition_index=number, error_code=error)
+            for (topic, number), error in result.answers.items()
         ]
         return StopReplicaResponse(partition_errors=rows)
 
     async def _apply(self, result: MetadataUpdate) -> None:
-        """Apply a request to the image and act on it: only LeaderAndIsr makes this broker a leader or follower.
+        """Apply a request to the image and act on it: only LeaderAndIsr makes this broker a leader
+        or follower.
 
         A new log uses the configs that its topic currently has in ZooKeeper.
         """
-        new = dict.fromkeys(topic for topic, number in result.roles if self._partitions.find(topic, number) is None)
+        new = dict.fromkeys(
+            topic for topic, number in result.roles if self._partitions.find(topic, number) is None
+        )
         async with self._mode.configs.configs_of_new_logs(new) as load_configs:
             changes = await self._load(result, load_configs)
         if changes:
@@ -138,7 +160,9 @@ class ControlRequests:
         return changes
 
     def _removed(self, changes: ImageChanges) -> dict[tuple[bytes, int], None]:
-        """Return the partitions that were removed from the image; those hosted by this broker wait for StopReplica."""
+        """Return the partitions that were removed from the image; those hosted by this broker wait
+        for StopReplica.
+        """
         image = self._mode.image
         held = {(hosted.topic_id, hosted.partition): None for hosted in self._partitions.hosted()}
         gone: dict[tuple[bytes, int], None] = {}
@@ -148,8 +172,12 @@ class ControlRequests:
                 gone[topic_id, number] = None
         return gone
 
-    def _refuse_epoch(self, request: UpdateMetadataRequest | LeaderAndIsrRequest | StopReplicaRequest) -> Refusal | None:
-        return refuse_broker_epoch(request.broker_epoch, self._mode.epoch_for(is_kraft=request.is_kraft_controller))
+    def _refuse_epoch(
+        self, request: UpdateMetadataRequest | LeaderAndIsrRequest | StopReplicaRequest
+    ) -> Refusal | None:
+        return refuse_broker_epoch(
+            request.broker_epoch, self._mode.epoch_for(is_kraft=request.is_kraft_controller)
+        )
 
     @property
     def _partitions(self) -> ControlledPartitions:
@@ -158,7 +186,9 @@ class ControlRequests:
         return partitions
 
 
-def _leader_and_isr_response(request: LeaderAndIsrRequest, result: MetadataUpdate, version: int) -> LeaderAndIsrResponse:
+def _leader_and_isr_response(
+    request: LeaderAndIsrRequest, result: MetadataUpdate, version: int
+) -> LeaderAndIsrResponse:
     """Build the response for each partition, with topic ids if this version has them."""
     if version < FIRST_VERSION_BY_TOPIC_ID:
         rows = [
@@ -171,5 +201,7 @@ def _leader_and_isr_response(request: LeaderAndIsrRequest, result: MetadataUpdat
     for (name, number), error in result.answers.items():
         topic_id = ids.get(name, ZERO_UUID)
         topic = topics.setdefault(topic_id, LeaderAndIsrTopicError(topic_id=topic_id))
-        topic.partition_errors.append(LeaderAndIsrPartitionError(partition_index=number, error_code=error))
+        topic.partition_errors.append(
+            LeaderAndIsrPartitionError(partition_index=number, error_code=error)
+        )
     return LeaderAndIsrResponse(topics=list(topics.values()))

@@ -1,8 +1,10 @@
-"""The controller component of a broker in ZooKeeper mode: the broker that creates /controller first is the active controller.
+"""The controller component of a broker in ZooKeeper mode: the broker that creates /controller first
+is the active controller.
 
-It resigns immediately when its session expires, when another broker owns /controller, or when a write is
-refused because /controller_epoch has changed. Then it reads /controller again, and stands for election if
-there is no controller. While a KRaft controller holds /controller, no broker can be elected.
+It resigns immediately when its session expires, when another broker owns /controller, or when a
+write is refused because /controller_epoch has changed. Then it reads /controller again, and stands
+for election if there is no controller. While a KRaft controller holds /controller, no broker can be
+elected.
 Source: kafka.controller.KafkaController (elect, maybeResign, processExpire),
 kafka.zk.KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
@@ -13,7 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.metadata.controller_state import ControllerState
 from kraftsim.core.metadata.replication_view import TopicDefaults
-from kraftsim.events.zookeeper_controllers import ZookeeperControllerElected, ZookeeperControllerResigned
+from kraftsim.events.zookeeper_controllers import (
+    ZookeeperControllerElected,
+    ZookeeperControllerResigned,
+)
 from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
@@ -46,8 +51,9 @@ if TYPE_CHECKING:
 NO_CONTROLLER: Final = -1
 RETRY_MS: Final = 100
 LOWEST_LEVEL: Final = 11
-"""Metadata version for the validation rules shared with KRaft; a lower one would reject what ZooKeeper has
-always kept (SCRAM credentials)."""
+"""Metadata version for the validation rules shared with KRaft; a lower one would reject what
+ZooKeeper has always kept (SCRAM credentials).
+"""
 WATCHED: Final = {
     BROKER_IDS: "brokers",
     TOPICS: "topics",
@@ -62,8 +68,9 @@ RETURNABLE: Final = (ZookeeperError.NODE_EXISTS, ZookeeperError.BAD_VERSION, Zoo
 
 
 class ZookeeperController:
-    """`elect` is called once the broker has registered, and after each new session; `context` is not None while
-    this broker is the active controller."""
+    """`elect` is called once the broker has registered, and after each new session; `context` is
+    not None while this broker is the active controller.
+    """
 
     def __init__(self, mode: "ZookeeperMode") -> None:
         self.mode = mode
@@ -101,10 +108,14 @@ class ZookeeperController:
         if self.context is not None and self.context.is_active:
             self.context.learned(records)
 
-    # Election --------------------------------------------------------------------------------------------------------------------------------------
+    # Election
+    # ----------------------------------------------------------------------------------------------
 
     async def elect(self) -> None:
-        """Read /controller and stand for election if it is absent. A call during a running election makes it check again."""
+        """Read /controller and stand for election if it is absent.
+
+        A call during a running election makes it check again.
+        """
         if self._is_electing:
             self._must_check_again = True
             return
@@ -127,7 +138,10 @@ class ZookeeperController:
             self._is_electing = False
 
     async def _check_controller(self) -> None:
-        """Read /controller once. Raises ZookeeperRefused, and MalformedMessage: there is no controller until the znode changes.
+        """Read /controller once.
+
+        Raises ZookeeperRefused, and MalformedMessage: there is no controller until the znode
+        changes.
 
         Source: ControllerZNode.decode (no id in a malformed znode), KafkaController.elect.
         """
@@ -146,10 +160,16 @@ class ZookeeperController:
                 self._resign("/controller is malformed")
                 self.controller_id = NO_CONTROLLER
                 raise
-            if self.context is not None and (self.controller_id != self.config.node_id or stat.ephemeral_owner != self.context.client.session):
+            if self.context is not None and (
+                self.controller_id != self.config.node_id
+                or stat.ephemeral_owner != self.context.client.session
+            ):
                 self._resign("another controller was elected")
             elif (
-                self.context is None and self.controller_id == self.config.node_id and stat.ephemeral_owner == client.session and not self._is_leaving
+                self.context is None
+                and self.controller_id == self.config.node_id
+                and stat.ephemeral_owner == client.session
+                and not self._is_leaving
             ):
                 await self._resume_election()  # created by a request whose connection was lost
             return
@@ -159,7 +179,10 @@ class ZookeeperController:
             await self._stand_for_election()
 
     async def _stand_for_election(self) -> None:
-        """Create /controller and increment /controller_epoch in one multi. Raises ZookeeperRefused, MalformedMessage."""
+        """Create /controller and increment /controller_epoch in one multi.
+
+        Raises ZookeeperRefused, MalformedMessage.
+        """
         client = self.mode.client
         if await client.exists(CONTROLLER_EPOCH) is None:
             try:
@@ -170,11 +193,16 @@ class ZookeeperController:
         data, stat = await client.get(CONTROLLER_EPOCH, watch=True)
         epoch = parse_controller_epoch(data) + 1
         znode = ControllerZnode(
-            broker_id=self.config.node_id, timestamp_ms=self.world.clock.wall_ms(), kraft_epoch=NO_CONTROLLER if self.protocol.can_migrate else None
+            broker_id=self.config.node_id,
+            timestamp_ms=self.world.clock.wall_ms(),
+            kraft_epoch=NO_CONTROLLER if self.protocol.can_migrate else None,
         )
         try:
             await client.multi(
-                [create_request(CONTROLLER, znode.build(), CreateMode.EPHEMERAL), set_request(CONTROLLER_EPOCH, str(epoch).encode(), stat.version)]
+                [
+                    create_request(CONTROLLER, znode.build(), CreateMode.EPHEMERAL),
+                    set_request(CONTROLLER_EPOCH, str(epoch).encode(), stat.version),
+                ]
             )
         except ZookeeperRefused as refused:
             if refused.error not in RETURNABLE:
@@ -186,13 +214,18 @@ class ZookeeperController:
         await self._activate(epoch, stat.version + 1)
 
     async def _resume_election(self) -> None:
-        """Start acting as controller after an election whose outcome was unknown. Raises ZookeeperRefused."""
+        """Start acting as controller after an election whose outcome was unknown.
+
+        Raises ZookeeperRefused.
+        """
         data, stat = await self.mode.client.get(CONTROLLER_EPOCH, watch=True)
         await self._activate(parse_controller_epoch(data), stat.version)
 
     async def _activate(self, epoch: int, epoch_version: int) -> None:
         self.world.emit(ZookeeperControllerElected(controller_epoch=epoch))
-        context = self.context = ControllerContext(self, self.mode.client, controller_epoch=epoch, epoch_version=epoch_version)
+        context = self.context = ControllerContext(
+            self, self.mode.client, controller_epoch=epoch, epoch_version=epoch_version
+        )
         try:
             await context.begin()
         except (ControllerMoved, MalformedMessage, ZookeeperRefused) as failure:
@@ -201,7 +234,9 @@ class ZookeeperController:
             if self.context is context:
                 await self._step_down(f"{type(failure).__name__}: {failure}")
 
-    async def guarded(self, context: ControllerContext, work: Callable[[], Awaitable[None]]) -> None:
+    async def guarded(
+        self, context: ControllerContext, work: Callable[[], Awaitable[None]]
+    ) -> None:
         """Run work of the active controller; resign if another controller was elected meanwhile."""
         try:
             await work()
@@ -210,7 +245,9 @@ class ZookeeperController:
                 return
             if isinstance(failure, MalformedMessage):
                 self._not_understood(failure)
-            self.shell.tasks.spawn(self._step_down(f"{type(failure).__name__}: {failure}"), "controller-resignation")
+            self.shell.tasks.spawn(
+                self._step_down(f"{type(failure).__name__}: {failure}"), "controller-resignation"
+            )
 
     async def _step_down(self, reason: str) -> None:
         """Resign, delete /controller if this broker still owns it, and check for a controller."""
@@ -232,7 +269,11 @@ class ZookeeperController:
     def _resign(self, reason: str) -> None:
         context, self.context = self.context, None
         if context is not None:
-            self.world.emit(ZookeeperControllerResigned(controller_epoch=context.controller_epoch, reason=reason))
+            self.world.emit(
+                ZookeeperControllerResigned(
+                    controller_epoch=context.controller_epoch, reason=reason
+                )
+            )
             context.end()
 
     def _on_event(self, event_type: EventType, path: str) -> None:
@@ -248,7 +289,8 @@ class ZookeeperController:
             elif path.startswith(f"{TOPICS}/") and event_type == EventType.NODE_DATA_CHANGED:
                 self.context.queue_event("topic", path.removeprefix(f"{TOPICS}/").partition("/")[0])
 
-    # Shutdown --------------------------------------------------------------------------------------------------------------------------------------
+    # Shutdown
+    # ----------------------------------------------------------------------------------------------
 
     def on_session_lost(self) -> None:
         """Resign immediately: another controller may have been elected."""
@@ -256,7 +298,9 @@ class ZookeeperController:
         self._resign("the session expired")
 
     def stop_standing(self) -> None:
-        """Do not stand for election again: the broker is about to stop. An active controller continues to notify brokers.
+        """Do not stand for election again: the broker is about to stop.
+
+        An active controller continues to notify brokers.
 
         Source: KafkaServer.shutdown stops the controller after the log manager.
         """
@@ -273,7 +317,8 @@ class ZookeeperController:
         if self.context is not None:
             self.context.abort()
 
-    # Parts of the active controller ----------------------------------------------------------------------------------------------------------------
+    # Parts of the active controller
+    # ----------------------------------------------------------------------------------------------
 
     def new_blocks(self, client: ZookeeperClient, writes: FencedWrites) -> ControllerBlocks:
         """Return the allocator of producer-id blocks of one controller epoch."""
@@ -286,6 +331,9 @@ class ZookeeperController:
             cluster_id=config.cluster_id,
             session_timeout_ms=config.broker_session_timeout_ms,
             metadata_version=max(self.protocol.level, LOWEST_LEVEL),
-            topic_defaults=TopicDefaults(num_partitions=config.num_partitions, replication_factor=config.default_replication_factor),
+            topic_defaults=TopicDefaults(
+                num_partitions=config.num_partitions,
+                replication_factor=config.default_replication_factor,
+            ),
             node=parts.controller_node(config),
         )

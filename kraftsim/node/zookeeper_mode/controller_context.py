@@ -1,7 +1,10 @@
-"""The active controller in ZooKeeper mode: the cluster state it has loaded, its decisions on broker changes, and the requests it sends.
+"""The active controller in ZooKeeper mode: the cluster state it has loaded, its decisions on broker
+changes, and the requests it sends.
 
-It loads everything first, sends the brokers each other's endpoints, removes offline brokers from ISRs, and elects missing leaders. Then it
-processes ZooKeeper watch events one at a time, and requests.   Source: kafka.controller.KafkaController.
+It loads everything first, sends the brokers each other's endpoints, removes offline brokers from
+ISRs, and elects missing leaders. Then it processes ZooKeeper watch events one at a time, and
+requests.
+Source: kafka.controller.KafkaController.
 """
 
 import asyncio
@@ -34,7 +37,11 @@ from kraftsim.node.zookeeper.client import ZookeeperClient
 from kraftsim.node.zookeeper_mode.context_reader import ContextReader
 from kraftsim.node.zookeeper_mode.fenced_writes import FencedWrites
 from kraftsim.node.zookeeper_mode.metadata_writer import ZnodeWriter
-from kraftsim.node.zookeeper_mode.propagator import BrokerChannelEndpoint, ControllerChannelManager, ControlResponse
+from kraftsim.node.zookeeper_mode.propagator import (
+    BrokerChannelEndpoint,
+    ControllerChannelManager,
+    ControlResponse,
+)
 from kraftsim.node.zookeeper_mode.reassignments import Reassignments
 from kraftsim.node.zookeeper_mode.topic_deletions import TopicDeletions
 from protocol.errors import ErrorCode
@@ -51,13 +58,25 @@ if TYPE_CHECKING:
 UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"
 FIRST_REBALANCE_MS: Final = 5000
 LEADER_IMBALANCE_PERCENT: Final = 10
-"""Kafka's leader.imbalance.per.broker.percentage: the tolerated share of a broker's preferred partitions that other brokers lead."""
+"""Kafka's leader.imbalance.per.broker.percentage: the tolerated share of a broker's preferred
+partitions that other brokers lead.
+"""
 
 
 class ControllerContext:
-    """The controller context of one controller epoch. Request handlers use its public members as they use those of a KRaft controller."""
+    """The controller context of one controller epoch.
 
-    def __init__(self, controller: "ZookeeperController", client: ZookeeperClient, *, controller_epoch: int, epoch_version: int) -> None:
+    Request handlers use its public members as they use those of a KRaft controller.
+    """
+
+    def __init__(
+        self,
+        controller: "ZookeeperController",
+        client: ZookeeperClient,
+        *,
+        controller_epoch: int,
+        epoch_version: int,
+    ) -> None:
         self.controller = controller
         self.world = controller.world
         self.config = controller.config
@@ -69,10 +88,16 @@ class ControllerContext:
         self.writes = FencedWrites(client, epoch_version)
         self.blocks = controller.new_blocks(client, self.writes)
         self.metadata_writer = ZnodeWriter(
-            self.world, controller.new_state(), controller_epoch=controller_epoch, carry=self.writes.carry, on_applied=self._on_applied
+            self.world,
+            controller.new_state(),
+            controller_epoch=controller_epoch,
+            carry=self.writes.carry,
+            on_applied=self._on_applied,
         )
         self.metadata_writer.has_topic_ids = self.protocol.has_topic_ids
-        self.mutations = MutationQuotas(self.config, self.world.clock, lambda: self.metadata_writer.state.registries)
+        self.mutations = MutationQuotas(
+            self.config, self.world.clock, lambda: self.metadata_writer.state.registries
+        )
         self.reading = ContextReader(self)
         self.metadata_writer.reload = self.reading.reload
         self.metadata_writer.on_conflict = lambda: self.queue_event("conflict")
@@ -96,10 +121,14 @@ class ControllerContext:
         self._events: dict[tuple[str, str], None] = {}
         self._has_events = asyncio.Event()
 
-    # Start and stop --------------------------------------------------------------------------------------------------------------------------------
+    # Start and stop
+    # ----------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Load everything and start making decisions. Raises ControllerMoved, ZookeeperRefused, MalformedMessage."""
+        """Load everything and start making decisions.
+
+        Raises ControllerMoved, ZookeeperRefused, MalformedMessage.
+        """
         await self.reading.prepare()
         self.metadata_writer.learn(await self.reading.brokers())
         self.metadata_writer.learn(await self.reading.everything())
@@ -174,9 +203,12 @@ class ControllerContext:
         self.world.emit(ZnodeNotUnderstood(path=malformed.path, reason=malformed.reason))
 
     def _spawn(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        self._tasks.append(self.shell.tasks.spawn(self.controller.guarded(self, work), name, lasts=True))
+        self._tasks.append(
+            self.shell.tasks.spawn(self.controller.guarded(self, work), name, lasts=True)
+        )
 
-    # Partition state -------------------------------------------------------------------------------------------------------------------------------
+    # Partition state
+    # ----------------------------------------------------------------------------------------------
 
     def partition(self, key: PartitionKey) -> PartitionRegistration | None:
         """Return a partition."""
@@ -189,12 +221,18 @@ class ControllerContext:
         return topic
 
     def is_registered(self, broker_id: int, key: PartitionKey) -> bool:
-        """Return whether a broker is registered and can host a partition, even if it is shutting down."""
-        return self.metadata_writer.state.cluster.broker(broker_id) is not None and key not in self.offline_replicas.get(broker_id, ())
+        """Return whether a broker is registered and can host a partition, even if it is shutting
+        down.
+        """
+        return self.metadata_writer.state.cluster.broker(
+            broker_id
+        ) is not None and key not in self.offline_replicas.get(broker_id, ())
 
     def is_online(self, broker_id: int, key: PartitionKey) -> bool:
         """Return whether a broker may lead a partition."""
-        return self.metadata_writer.state.cluster.is_active(broker_id) and self.is_registered(broker_id, key)
+        return self.metadata_writer.state.cluster.is_active(broker_id) and self.is_registered(
+            broker_id, key
+        )
 
     def is_leaving(self, broker_id: int) -> bool:
         """Return whether a broker is in controlled shutdown."""
@@ -207,26 +245,48 @@ class ControllerContext:
 
     def allows_unclean(self, key: PartitionKey) -> bool:
         """Return whether unclean leader election is enabled for a partition."""
-        return self.metadata_writer.state.configs.effective_topic_config(self.topic_of(key).name, UNCLEAN_ELECTION_CONFIG).lower() == "true"
+        return (
+            self.metadata_writer.state.configs.effective_topic_config(
+                self.topic_of(key).name, UNCLEAN_ELECTION_CONFIG
+            ).lower()
+            == "true"
+        )
 
-    # Changing partitions ---------------------------------------------------------------------------------------------------------------------------
+    # Changing partitions
+    # ----------------------------------------------------------------------------------------------
 
-    def change(self, steps: Iterable[tuple[PartitionKey, PartitionRegistration | None]], on_committed: Callable[[], None] | None = None) -> None:
+    def change(
+        self,
+        steps: Iterable[tuple[PartitionKey, PartitionRegistration | None]],
+        on_committed: Callable[[], None] | None = None,
+    ) -> None:
         """Change partitions to the given states; None: unchanged."""
         records: list[Message] = []
         facts = []
         for key, after in steps:
             if after is not None:
-                records.append(partition_record(*key, after, self.metadata_writer.state.features.metadata_level))
+                records.append(
+                    partition_record(
+                        *key, after, self.metadata_writer.state.features.metadata_level
+                    )
+                )
                 before = self.partition(key)
-                if before is None or before.partition_epoch != after.partition_epoch:  # otherwise only its replicas changed
+                if (
+                    before is None or before.partition_epoch != after.partition_epoch
+                ):  # otherwise only its replicas changed
                     facts.append(partition_changed_event(key, self.topic_of(key).name, after))
         if records or on_committed is not None:
-            self.metadata_writer.write(records, tuple(facts), None if on_committed is None else lambda _: on_committed())
+            self.metadata_writer.write(
+                records, tuple(facts), None if on_committed is None else lambda _: on_committed()
+            )
 
     def elect_offline(self, keys: Iterable[PartitionKey] | None = None) -> None:
         """Elect leaders for partitions whose leader is missing or offline."""
-        wanted = [key for key, _ in self.metadata_writer.state.replication.partitions()] if keys is None else list(keys)
+        wanted = (
+            [key for key, _ in self.metadata_writer.state.replication.partitions()]
+            if keys is None
+            else list(keys)
+        )
         self.change((key, self._elected(key)) for key in wanted if not self.is_being_deleted(key))
 
     def _elected(self, key: PartitionKey) -> PartitionRegistration | None:
@@ -243,12 +303,16 @@ class ControllerContext:
         )
 
     def elect_preferred(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, bool]:
-        """Elect the preferred replicas of partitions in one write, and return which of them are leaders now."""
+        """Elect the preferred replicas of partitions in one write, and return which of them are
+        leaders now.
+        """
         elected: dict[PartitionKey, PartitionRegistration | None] = {}
         for key in keys:
             partition = self.partition(key)
             assert partition is not None, "elections are for existing partitions"
-            elected[key] = elected_of(partition, partition.replicas[:1], partial(self._is_online_for, key))
+            elected[key] = elected_of(
+                partition, partition.replicas[:1], partial(self._is_online_for, key)
+            )
         self.change(elected.items())
         return {key: after is not None for key, after in elected.items()}
 
@@ -259,7 +323,12 @@ class ControllerContext:
             partition = self.partition(key)
             assert partition is not None, "elections are for existing partitions"
             is_online = partial(self._is_online_for, key)
-            elected[key] = elected_offline(partition, is_online, allows_unclean=True, marks_recovery=self.protocol.has_leader_recovery)
+            elected[key] = elected_offline(
+                partition,
+                is_online,
+                allows_unclean=True,
+                marks_recovery=self.protocol.has_leader_recovery,
+            )
         self.change(elected.items())
         return {key: after is not None for key, after in elected.items()}
 
@@ -292,16 +361,26 @@ class ControllerContext:
         for replica in sorted(absent):
             self.lose(replica, absent[replica])
 
-    # Brokers ---------------------------------------------------------------------------------------------------------------------------------------
+    # Brokers
+    # ----------------------------------------------------------------------------------------------
 
     async def _process_broker_change(self, _: str) -> None:
-        """Process the current list of brokers: new ones, restarted ones (another epoch), and failed ones."""
+        """Process the current list of brokers: new ones, restarted ones (another epoch), and failed
+        ones.
+        """
         records = await self.reading.brokers()
         cluster = self.metadata_writer.state.cluster
-        seen = {record.broker_id: record for record in sorted(records, key=lambda record: record.broker_id)}
+        seen = {
+            record.broker_id: record
+            for record in sorted(records, key=lambda record: record.broker_id)
+        }
         known = {broker.broker_id: broker for broker in cluster.brokers()}
         new = [seen[broker_id] for broker_id in sorted(seen) if broker_id not in known]
-        bounced = [each for each in seen.values() if each.broker_id in known and each.broker_epoch > known[each.broker_id].broker_epoch]
+        bounced = [
+            each
+            for each in seen.values()
+            if each.broker_id in known and each.broker_epoch > known[each.broker_id].broker_epoch
+        ]
         dead = [known[broker_id] for broker_id in sorted(known) if broker_id not in seen]
         if new:
             self._add_brokers(new)
@@ -322,7 +401,9 @@ class ControllerContext:
     def _add_brokers(self, records: Sequence[RegisterBrokerRecord]) -> None:
         for record in records:
             self.offline_replicas.pop(record.broker_id, None)
-            self.world.emit(BrokerJoined(broker_id=record.broker_id, broker_epoch=record.broker_epoch))
+            self.world.emit(
+                BrokerJoined(broker_id=record.broker_id, broker_epoch=record.broker_epoch)
+            )
         self.metadata_writer.learn(records)
         self.elect_offline()
         for record in records:
@@ -333,12 +414,26 @@ class ControllerContext:
         """Elect new leaders first, then remove the failed brokers from ISRs."""
         for broker in brokers:
             self.offline_replicas.pop(broker.broker_id, None)
-            self.world.emit(BrokerLeft(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch))
-        self.metadata_writer.learn([UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch) for broker in brokers])
+            self.world.emit(
+                BrokerLeft(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+            )
+        self.metadata_writer.learn(
+            [
+                UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+                for broker in brokers
+            ]
+        )
         topics = self.metadata_writer.state.replication.topics
         self.elect_offline()
         for broker in brokers:
-            self.lose(broker.broker_id, [key for key in topics.with_isr_member(broker.broker_id) if not self.is_being_deleted(key)])
+            self.lose(
+                broker.broker_id,
+                [
+                    key
+                    for key in topics.with_isr_member(broker.broker_id)
+                    if not self.is_being_deleted(key)
+                ],
+            )
         self.deletions.retry()
 
     def _update_channels(self) -> None:
@@ -348,11 +443,15 @@ class ControllerContext:
         for broker in self.metadata_writer.image.brokers():
             found = broker.listener(listener)
             if found is not None:
-                brokers[broker.broker_id] = BrokerChannelEndpoint(Address(found.host, found.port), broker.broker_epoch)
+                brokers[broker.broker_id] = BrokerChannelEndpoint(
+                    Address(found.host, found.port), broker.broker_epoch
+                )
         self._propagator.set_brokers(brokers)
 
     def shut_down(self, broker: BrokerRegistration) -> list[PartitionKey]:
-        """Move leadership away from a broker and remove it from the remaining ISRs; return the partitions it still leads."""
+        """Move leadership away from a broker and remove it from the remaining ISRs; return the
+        partitions it still leads.
+        """
         if not broker.in_controlled_shutdown:
             self.metadata_writer.learn([controlled_shutdown_record(broker)])
         broker_id = broker.broker_id
@@ -364,15 +463,30 @@ class ControllerContext:
             and partition.partition_epoch != NOT_MADE
             and not self.is_being_deleted(key)
         ]
-        self.change((key, self._after_shutdown(key, partition)) for key, partition in held if partition.leader == broker_id)
+        self.change(
+            (key, self._after_shutdown(key, partition))
+            for key, partition in held
+            if partition.leader == broker_id
+        )
         self.lose(broker_id, [key for key, partition in held if partition.leader != broker_id])
         left = self.metadata_writer.state.replication.partitions()
-        return [key for key, partition in left if partition.leader == broker_id and len(partition.replicas) > 1 and not self.is_being_deleted(key)]
+        return [
+            key
+            for key, partition in left
+            if partition.leader == broker_id
+            and len(partition.replicas) > 1
+            and not self.is_being_deleted(key)
+        ]
 
-    def _after_shutdown(self, key: PartitionKey, partition: PartitionRegistration) -> PartitionRegistration | None:
-        return elected_for_shutdown(partition, lambda replica: self.is_registered(replica, key), self.is_leaving)
+    def _after_shutdown(
+        self, key: PartitionKey, partition: PartitionRegistration
+    ) -> PartitionRegistration | None:
+        return elected_for_shutdown(
+            partition, lambda replica: self.is_registered(replica, key), self.is_leaving
+        )
 
-    # Topics ----------------------------------------------------------------------------------------------------------------------------------------
+    # Topics
+    # ----------------------------------------------------------------------------------------------
 
     async def _process_topic_change(self, _: str) -> None:
         """Topics were created or deleted directly in ZooKeeper."""
@@ -385,7 +499,12 @@ class ControllerContext:
         for name in sorted(there):
             topic = table.topic_named(name)
             is_same = topic is not None and topic.topic_id == there[name]
-            if name not in names and topic is not None and is_same and name not in self.deletions.queued:
+            if (
+                name not in names
+                and topic is not None
+                and is_same
+                and name not in self.deletions.queued
+            ):
                 self.metadata_writer.learn([self.reading.removal(topic)])
 
     async def _add_topic(self, name: str) -> None:
@@ -403,7 +522,11 @@ class ControllerContext:
         topic = self.metadata_writer.state.replication.topics.topic_named(about)
         if topic is None:
             return await self._add_topic(about)  # it was malformed before
-        records = [record for record in await self.reading.partitions(topic) if record.partition_id not in topic.partitions]
+        records = [
+            record
+            for record in await self.reading.partitions(topic)
+            if record.partition_id not in topic.partitions
+        ]
         if about in self.deletions.queued or not records:
             return
         self.metadata_writer.learn(records)
@@ -419,16 +542,25 @@ class ControllerContext:
         self.moves.look([(record.topic_id, record.partition_id) for record in records])
 
     async def _process_directories(self, _: str) -> None:
-        """Brokers report failed log directories: LeaderAndIsr is sent to them again, and their responses list the failed replicas."""
+        """Brokers report failed log directories: LeaderAndIsr is sent to them again, and their
+        responses list the failed replicas.
+        """
         broker_ids = await self.reading.directory_events()
         self._propagator.send(self._propagation.holdings(self.metadata_writer.image, broker_ids))
 
     def learned(self, records: Sequence[Message]) -> None:
         """Apply configs, quotas and ACLs that brokers have read."""
         self.metadata_writer.learn(records)
-        self.elect_offline([key for key in self.metadata_writer.state.replication.topics.leaderless() if self.allows_unclean(key)])
+        self.elect_offline(
+            [
+                key
+                for key in self.metadata_writer.state.replication.topics.leaderless()
+                if self.allows_unclean(key)
+            ]
+        )
 
-    # Requests to brokers ---------------------------------------------------------------------------------------------------------------------------
+    # Requests to brokers
+    # ----------------------------------------------------------------------------------------------
 
     def _on_applied(self, records: Sequence[Message]) -> None:
         if self.is_active:
@@ -444,17 +576,25 @@ class ControllerContext:
 
     def resend_deletions(self, topic_ids: Iterable[bytes], broker_ids: Sequence[int]) -> None:
         """Send restarted brokers StopReplica for topics that are being deleted."""
-        self._propagator.send(self._propagation.resend_deletions_of(self.metadata_writer.image, topic_ids, broker_ids))
+        self._propagator.send(
+            self._propagation.resend_deletions_of(self.metadata_writer.image, topic_ids, broker_ids)
+        )
 
     def _decided_in(self, topic: str, number: int) -> int:
         return self.controller_epoch
 
-    def _on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
+    def _on_response(
+        self, broker_id: int, request: ControlRequest, response: ControlResponse
+    ) -> None:
         if not self.is_active:
             return
         if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
             self.deletions.on_stopped(broker_id, request, response)
-        elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse) and response.error_code == ErrorCode.NONE:
+        elif (
+            isinstance(request, LeaderAndIsrRequest)
+            and isinstance(response, LeaderAndIsrResponse)
+            and response.error_code == ErrorCode.NONE
+        ):
             self._process_errors(broker_id, response)
 
     def _process_errors(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
@@ -473,17 +613,24 @@ class ControllerContext:
 
     def _errors(self, response: LeaderAndIsrResponse) -> list[tuple[PartitionKey, int]]:
         topics = self.metadata_writer.state.replication.topics
-        found = [((topic.topic_id, each.partition_index), each.error_code) for topic in response.topics for each in topic.partition_errors]
+        found = [
+            ((topic.topic_id, each.partition_index), each.error_code)
+            for topic in response.topics
+            for each in topic.partition_errors
+        ]
         for row in response.partition_errors:
             topic_id = topics.topic_id(row.topic_name)
             if topic_id is not None:
                 found.append(((topic_id, row.partition_index), row.error_code))
         return found
 
-    # Automatic leader rebalancing -------------------------------------------------------------------------------------------------------------------
+    # Automatic leader rebalancing
+    # ----------------------------------------------------------------------------------------------
 
     async def _rebalance(self) -> None:
-        """Periodically elect preferred leaders where too many of a broker's preferred partitions are led by others."""
+        """Periodically elect preferred leaders where too many of a broker's preferred partitions
+        are led by others.
+        """
         await asyncio.sleep(FIRST_REBALANCE_MS / 1000)
         while True:
             self._balance()
@@ -496,7 +643,17 @@ class ControllerContext:
                 by_leader.setdefault(partition.replicas[0], []).append(key)
         for broker_id in sorted(by_leader):
             keys = by_leader[broker_id]
-            elsewhere = [key for key in keys if (held := self.partition(key)) is not None and held.leader != broker_id]
+            elsewhere = [
+                key
+                for key in keys
+                if (held := self.partition(key)) is not None and held.leader != broker_id
+            ]
             if len(elsewhere) * 100 > len(keys) * LEADER_IMBALANCE_PERCENT:
-                able = [key for key in elsewhere if (each := self.partition(key)) and broker_id in each.isr and self.is_online(broker_id, key)]
+                able = [
+                    key
+                    for key in elsewhere
+                    if (each := self.partition(key))
+                    and broker_id in each.isr
+                    and self.is_online(broker_id, key)
+                ]
                 self.elect_preferred(able)

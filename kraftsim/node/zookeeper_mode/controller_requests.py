@@ -1,9 +1,11 @@
-"""Request routing in ZooKeeper mode: most requests are served by the controller, and some change znodes that every broker may write.
+"""Request routing in ZooKeeper mode: most requests are served by the controller, and some change
+znodes that every broker may write.
 
-Where the rules equal those of KRaft, the KRaft handlers are used. A request whose write ZooKeeper has not
-acknowledged is answered once it has; after a resignation it is answered with NOT_CONTROLLER, in the form of
-each API.
-Source: kafka.server.{KafkaApis, ZkAdminManager, ConfigAdminManager}, kafka.controller.KafkaController.
+Where the rules equal those of KRaft, the KRaft handlers are used. A request whose write ZooKeeper
+has not acknowledged is answered once it has; after a resignation it is answered with
+NOT_CONTROLLER, in the form of each API.
+Source: kafka.server.{KafkaApis, ZkAdminManager, ConfigAdminManager},
+kafka.controller.KafkaController.
 """
 
 from collections.abc import Callable
@@ -11,7 +13,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.zookeeper_mode.cluster_requests import allocate_producer_ids, alter_partition, controlled_shutdown
+from kraftsim.node.zookeeper_mode.cluster_requests import (
+    allocate_producer_ids,
+    alter_partition,
+    controlled_shutdown,
+)
 from kraftsim.node.zookeeper_mode.controller_context import ControllerContext
 from kraftsim.node.zookeeper_mode.entity_requests import (
     alter_client_quotas,
@@ -21,7 +27,13 @@ from kraftsim.node.zookeeper_mode.entity_requests import (
     delete_acls,
     incremental_alter_configs,
 )
-from kraftsim.node.zookeeper_mode.topic_requests import alter_partition_reassignments, create_partitions, create_topics, delete_topics, elect_leaders
+from kraftsim.node.zookeeper_mode.topic_requests import (
+    alter_partition_reassignments,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    elect_leaders,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k07_controlled_shutdown import ControlledShutdownResponse
@@ -70,7 +82,9 @@ def refusal(call: Call, error: ErrorCode) -> Answer:
     """Return the response to a request that is refused as a whole."""
     if call.api_key == ApiKey.CONTROLLED_SHUTDOWN:
         moved = error == ErrorCode.NOT_CONTROLLER
-        return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH if moved else error)
+        return ControlledShutdownResponse(
+            error_code=ErrorCode.STALE_CONTROLLER_EPOCH if moved else error
+        )
     refuse = _kraft_handlers()[call.api_key].refuse
     assert refuse is not None, "what a controller decides can be refused"
     return refuse(call, error)
@@ -92,7 +106,9 @@ def _gated(context: ControllerContext, call: Call, serve: Serve) -> Answer | Def
 
 
 def _as_kraft(key: int) -> Serve:
-    """Return the KRaft controller's handler of an API: it needs no more of its node than the ZooKeeper controller offers."""
+    """Return the KRaft controller's handler of an API: it needs no more of its node than the
+    ZooKeeper controller offers.
+    """
     handler = _kraft_handlers()[key]
     return lambda context, call: handler.handle(cast("Controller", context), call)
 

@@ -1,4 +1,5 @@
-"""Routing of controller requests in ZooKeeper mode: the broker that is the controller decides them, other brokers answer NOT_CONTROLLER.
+"""Routing of controller requests in ZooKeeper mode: the broker that is the controller decides them,
+other brokers answer NOT_CONTROLLER.
 
 A migrating broker forwards them in envelopes once the controller is a KRaft controller (since 3.4).
 Source: kafka.server.{KafkaApis, ZkSupport.maybeForward, DefaultAutoTopicCreationManager}.
@@ -32,24 +33,40 @@ class DecidesHere(Protocol):
 
 
 ANY_BROKER: Final = frozenset(
-    {ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
+    {
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+    }
 )
 """Every broker writes these znodes itself."""
 
 
 class ZookeeperDecisions:
-    """`controller()` is this broker's controller component; `forwarding` forwards to a remote controller,
-    `forwards()` tells whether to use it."""
+    """`controller()` is this broker's controller component; `forwarding` forwards to a remote
+    controller, `forwards()` tells whether to use it.
+    """
 
-    def __init__(self, controller: Callable[[], DecidesHere | None], forwarding: Forwarding, forwards: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        controller: Callable[[], DecidesHere | None],
+        forwarding: Forwarding,
+        forwards: Callable[[], bool],
+    ) -> None:
         self._controller = controller
         self._forwarding = forwarding
         self._forwards = forwards
 
     def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
-        """Complete `later` with the local or forwarded answer, or with `refuse(call, NOT_CONTROLLER)` if neither is possible."""
+        """Complete `later` with the local or forwarded answer, or with `refuse(call,
+        NOT_CONTROLLER)` if neither is possible.
+        """
         controller = self._controller()
-        if controller is not None and (controller.is_active or (call.api_key in ANY_BROKER and not self._forwards())):
+        if controller is not None and (
+            controller.is_active or (call.api_key in ANY_BROKER and not self._forwards())
+        ):
             _pass_on(controller.handle(call.api_key, call), later)
         elif self._forwards():
             self._forwarding.forward(call, later, refuse)
@@ -58,9 +75,17 @@ class ZookeeperDecisions:
 
 
 class ZookeeperTopicCreation(TopicCreation):
-    """Sends CreateTopics to the controller as a client would; to a KRaft controller in an envelope, as KRaft brokers do."""
+    """Sends CreateTopics to the controller as a client would; to a KRaft controller in an envelope,
+    as KRaft brokers do.
+    """
 
-    def __init__(self, config: NodeConfig, channel: ControllerChannel, api_version: int, is_kraft: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        channel: ControllerChannel,
+        api_version: int,
+        is_kraft: Callable[[], bool],
+    ) -> None:
         super().__init__(config, channel, api_version)
         self._is_kraft = is_kraft
 

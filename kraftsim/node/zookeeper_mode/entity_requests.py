@@ -1,8 +1,8 @@
-"""Requests that a broker in ZooKeeper mode serves by writing znodes itself: configs, quotas, ACLs, and (as
-the controller) SCRAM credentials.
+"""Requests that a broker in ZooKeeper mode serves by writing znodes itself: configs, quotas, ACLs,
+and (as the controller) SCRAM credentials.
 
-The validation is that of KRaft, applied to the current content of ZooKeeper. The result is written to the
-entity's znode, and a notification znode makes all brokers read it.
+The validation is that of KRaft, applied to the current content of ZooKeeper. The result is written
+to the entity's znode, and a notification znode makes all brokers read it.
 Source: kafka.zk.AdminZkClient, kafka.server.{ZkAdminManager, ConfigAdminManager},
 kafka.security.authorizer.AclAuthorizer.
 """
@@ -17,7 +17,15 @@ from kraftsim.core.zookeeper_mode.config_entities import entity_changes
 from kraftsim.core.zookeeper_mode.state_facts import StateView
 from kraftsim.core.zookeeper_mode.znode_reading import acl_records
 from kraftsim.core.zookeeper_mode.znode_texts import config_entity, quota_path
-from kraftsim.core.zookeeper_mode.znode_writing import Touched, WriteKind, ZnodeOperation, ZnodeWrite, acls_changed, config_changed, quota_changed
+from kraftsim.core.zookeeper_mode.znode_writing import (
+    Touched,
+    WriteKind,
+    ZnodeOperation,
+    ZnodeWrite,
+    acls_changed,
+    config_changed,
+    quota_changed,
+)
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.controller.handlers import (
     k30_create_acls,
@@ -58,7 +66,11 @@ def alter_configs(controller: "ZookeeperController", call: Call) -> Deferred:
     """Replace the configs of resources by the named ones."""
     asked = call.body
     assert isinstance(asked, AlterConfigsRequest), "dispatch decodes by API key"
-    entities = [config_entity(each.resource_type, each.resource_name) for each in asked.resources if each.resource_type in (2, 4)]
+    entities = [
+        config_entity(each.resource_type, each.resource_name)
+        for each in asked.resources
+        if each.resource_type in (2, 4)
+    ]
     return _written(controller, call, k33_alter_configs.HANDLER, entities)
 
 
@@ -66,7 +78,11 @@ def incremental_alter_configs(controller: "ZookeeperController", call: Call) -> 
     """Change individual configs."""
     asked = call.body
     assert isinstance(asked, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
-    entities = [config_entity(each.resource_type, each.resource_name) for each in asked.resources if each.resource_type in (2, 4)]
+    entities = [
+        config_entity(each.resource_type, each.resource_name)
+        for each in asked.resources
+        if each.resource_type in (2, 4)
+    ]
     return _written(controller, call, k44_incremental_alter_configs.HANDLER, entities)
 
 
@@ -75,8 +91,15 @@ def alter_client_quotas(controller: "ZookeeperController", call: Call) -> Deferr
     asked = call.body
     assert isinstance(asked, AlterClientQuotasRequest), "dispatch decodes by API key"
     kinds = ("user", "client-id", "ip")
-    named = [tuple(sorted({part.entity_type: part.entity_name for part in entry.entity}.items())) for entry in asked.entries]
-    entities = [quota_path(entity) for entity in named if entity and all(kind in kinds for kind, _ in entity)]
+    named = [
+        tuple(sorted({part.entity_type: part.entity_name for part in entry.entity}.items()))
+        for entry in asked.entries
+    ]
+    entities = [
+        quota_path(entity)
+        for entity in named
+        if entity and all(kind in kinds for kind, _ in entity)
+    ]
     return _written(controller, call, k49_alter_client_quotas.HANDLER, entities)
 
 
@@ -85,7 +108,12 @@ def alter_user_scram_credentials(controller: "ZookeeperController", call: Call) 
     asked = call.body
     assert isinstance(asked, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
     names = [*(each.name for each in asked.deletions), *(each.name for each in asked.upsertions)]
-    return _written(controller, call, k51_alter_user_scram_credentials.HANDLER, [f"users/{sanitized(name)}" for name in names if name])
+    return _written(
+        controller,
+        call,
+        k51_alter_user_scram_credentials.HANDLER,
+        [f"users/{sanitized(name)}" for name in names if name],
+    )
 
 
 def create_acls(controller: "ZookeeperController", call: Call) -> Deferred:
@@ -99,17 +127,26 @@ def delete_acls(controller: "ZookeeperController", call: Call) -> Deferred:
 
 
 def _written(
-    controller: "ZookeeperController", call: Call, handler: "Handler[Controller]", entities: Sequence[str | None], *, has_rules: bool = False
+    controller: "ZookeeperController",
+    call: Call,
+    handler: "Handler[Controller]",
+    entities: Sequence[str | None],
+    *,
+    has_rules: bool = False,
 ) -> Deferred:
     later, refuse = Deferred(), handler.refuse
     assert refuse is not None, "what is written can be refused"
-    work = EntityRequestHandler(controller, has_rules=has_rules).serve(call, handler, [entity for entity in entities if entity is not None], later)
+    work = EntityRequestHandler(controller, has_rules=has_rules).serve(
+        call, handler, [entity for entity in entities if entity is not None], later
+    )
     controller.shell.tasks.spawn(or_refused(work, later, call, refuse), "entity-request")
     return later
 
 
 class EntityRequestHandler:
-    """Offers the subset of the controller interface that entity handlers need; writes without being the controller."""
+    """Offers the subset of the controller interface that entity handlers need; writes without being
+    the controller.
+    """
 
     def __init__(self, controller: "ZookeeperController", *, has_rules: bool) -> None:
         self.world = controller.world
@@ -121,7 +158,9 @@ class EntityRequestHandler:
         self._controller = controller
         self._has_rules = has_rules
 
-    async def serve(self, call: Call, handler: "Handler[Controller]", entities: Sequence[str], later: Deferred) -> None:
+    async def serve(
+        self, call: Call, handler: "Handler[Controller]", entities: Sequence[str], later: Deferred
+    ) -> None:
         """Read the entities, decide, write, answer."""
         refuse = handler.refuse
         assert refuse is not None, "what is written can be refused"
@@ -142,7 +181,11 @@ class EntityRequestHandler:
         """Load the broker's image, with some entities re-read from ZooKeeper."""
         image, state = self._controller.mode.image, self.metadata_writer.state
         reader = ZnodeReader(self._controller.mode.client)
-        kept = [record for record in snapshot_records(image) if not (self._has_rules and isinstance(record, AccessControlEntryRecord))]
+        kept = [
+            record
+            for record in snapshot_records(image)
+            if not (self._has_rules and isinstance(record, AccessControlEntryRecord))
+        ]
         found = await reader.some([f"{CONFIG}/{entity}" for entity in dict.fromkeys(entities)])
         for entity in dict.fromkeys(entities):
             data, _ = found.get(f"{CONFIG}/{entity}", (None, None))
@@ -150,7 +193,11 @@ class EntityRequestHandler:
         if self._has_rules:
             rules = {**await reader.tree(ACLS), **await reader.tree(EXTENDED_ACLS)}
             drawn = self.world.random("access rules")
-            kept += [record for piece in acl_records(rules, lambda: drawn.randbytes(ID_BYTES)) for record in piece]
+            kept += [
+                record
+                for piece in acl_records(rules, lambda: drawn.randbytes(ID_BYTES))
+                for record in piece
+            ]
         for offset, record in enumerate(kept):
             state.replay(record, offset)
         self.metadata_writer.next_offset = len(kept)
@@ -176,17 +223,27 @@ class EntityRequestHandler:
                 await client.multi(requests_of(operation.notification))
 
     async def _is_cleaned(self, write: ZnodeWrite) -> bool:
-        """Delete an entity without quotas and children, and its empty ancestors; return whether that was done."""
-        is_quota = write.path.startswith(tuple(f"{CONFIG}/{kind}/" for kind in ("users", "clients", "ips")))
+        """Delete an entity without quotas and children, and its empty ancestors; return whether
+        that was done.
+        """
+        is_quota = write.path.startswith(
+            tuple(f"{CONFIG}/{kind}/" for kind in ("users", "clients", "ips"))
+        )
         if write.data != build_config({}) or not is_quota or await self._names(write.path):
             return False
         gone, (parent, _, client_id) = write.path, write.path.rpartition("/")
-        if parent.endswith("/clients") and parent != f"{CONFIG}/clients" and await self._names(parent) in ([client_id], []):
+        if (
+            parent.endswith("/clients")
+            and parent != f"{CONFIG}/clients"
+            and await self._names(parent) in ([client_id], [])
+        ):
             user = parent.removesuffix("/clients")
             found = await ZnodeReader(self._controller.mode.client).some([user])
             has_quotas = user in found and bool(parse_config(found[user][0] or build_config({})))
             gone = parent if has_quotas or await self._names(user) != ["clients"] else user
-        for each in await expanded(self._controller.mode.client, ZnodeWrite(kind=WriteKind.DELETE_TREE, path=gone)):
+        for each in await expanded(
+            self._controller.mode.client, ZnodeWrite(kind=WriteKind.DELETE_TREE, path=gone)
+        ):
             try:
                 await self._controller.mode.client.delete(each.path)
             except ZookeeperRefused as refused:
@@ -199,7 +256,9 @@ class EntityRequestHandler:
 
 
 class EntityWriter:
-    """Implements the ledger interface for entities; committed records are kept until they are written."""
+    """Implements the ledger interface for entities; committed records are kept until they are
+    written.
+    """
 
     def __init__(self, state: ControllerState) -> None:
         self.state = state
@@ -208,7 +267,13 @@ class EntityWriter:
         self._facts = StateView(state)
         self._touched = Touched()
 
-    def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer], *, is_atomic: bool = True) -> Answer:
+    def commit(
+        self,
+        decision: Decision[T],
+        build_answer: Callable[[AppendedOffsets | None], Answer],
+        *,
+        is_atomic: bool = True,
+    ) -> Answer:
         """Replay a decision, and answer."""
         for record in decision.records:
             self._add_operation(record)
@@ -219,10 +284,17 @@ class EntityWriter:
     def operations(self) -> list[ZnodeOperation]:
         """Return the pending znode operations."""
         touched = self._touched
-        found = [each for resource in touched.configs if (each := config_changed(*resource, self._facts)) is not None]
+        found = [
+            each
+            for resource in touched.configs
+            if (each := config_changed(*resource, self._facts)) is not None
+        ]
         found += [quota_changed(entity, self._facts) for entity in touched.quotas]
         return [*found, *(acls_changed(resource, self._facts) for resource in touched.access)]
 
     def _add_operation(self, record: Message) -> None:
-        assert not isinstance(record, RemoveAccessControlEntryRecord) or self.state.registries.access_rules.get(record.id) is not None
+        assert (
+            not isinstance(record, RemoveAccessControlEntryRecord)
+            or self.state.registries.access_rules.get(record.id) is not None
+        )
         self._touched.emit(record, self._facts)

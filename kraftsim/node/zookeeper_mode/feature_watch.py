@@ -1,4 +1,5 @@
-"""Finalized features from /feature: clients receive them with the version of the znode as their epoch.
+"""Finalized features from /feature: clients receive them with the version of the znode as their
+epoch.
 
 Source: kafka.server.FinalizedFeatureChangeListener (2.7), KIP-584.
 """
@@ -51,16 +52,25 @@ class FeatureWatch:
         """Read the znode and watch it, or watch for its creation. Raises ZookeeperRefused."""
         while True:
             try:
-                data, stat = await self._session.until_connected(lambda client: client.get(FEATURE, watch=True))
+                data, stat = await self._session.until_connected(
+                    lambda client: client.get(FEATURE, watch=True)
+                )
                 break
             except ZookeeperRefused as refused:
                 if refused.error != ZookeeperError.NO_NODE:
                     raise
-            if await self._session.until_connected(lambda client: client.exists(FEATURE, watch=True)) is None:
+            if (
+                await self._session.until_connected(
+                    lambda client: client.exists(FEATURE, watch=True)
+                )
+                is None
+            ):
                 self._features.read = FinalizedFeatures({}, NO_FEATURES_EPOCH)
                 return
         try:
-            self._features.read = FinalizedFeatures(FeatureZnode.parse(data or b"").levels, stat.version)
+            self._features.read = FinalizedFeatures(
+                FeatureZnode.parse(data or b"").levels, stat.version
+            )
         except MalformedMessage as malformed:
             self._world.emit(ZnodeNotUnderstood(path=FEATURE, reason=malformed.reason))
 

@@ -1,7 +1,7 @@
 """Atomic writes of a ZooKeeper-mode controller, fenced by the version of /controller_epoch.
 
-After a lost connection it reads back whether the write happened: a znode that has the next version and the
-written content was written.
+After a lost connection it reads back whether the write happened: a znode that has the next version
+and the written content was written.
 Source: kafka.zk.KafkaZkClient.{retryRequestsUntilConnected, wrapRequestWithControllerEpochCheck}.
 """
 
@@ -11,7 +11,12 @@ from typing import Final
 
 from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
 from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
-from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved, check_request, expanded, requests_of
+from kraftsim.node.zookeeper_mode.znode_writer import (
+    ControllerMoved,
+    check_request,
+    expanded,
+    requests_of,
+)
 from protocol.zookeeper.kafka_znodes import CONTROLLER_EPOCH
 from protocol.zookeeper.multi import Asked
 from protocol.zookeeper.op_codes import ANY_VERSION, ZookeeperError
@@ -20,15 +25,19 @@ RETRY_MS: Final = 100
 
 
 class FencedWrites:
-    """Writes of one controller epoch, over one session. `epoch_version` is the version of /controller_epoch."""
+    """Writes of one controller epoch, over one session.
+
+    `epoch_version` is the version of /controller_epoch.
+    """
 
     def __init__(self, client: ZookeeperClient, epoch_version: int) -> None:
         self._client = client
         self._epoch_version = epoch_version
 
     async def carry(self, writes: Sequence[ZnodeWrite]) -> None:
-        """Do all writes atomically. Raises ControllerMoved, or ZookeeperRefused with the path of a znode that
-        is not in the expected state."""
+        """Do all writes atomically. Raises ControllerMoved, or ZookeeperRefused with the path of a
+        znode that is not in the expected state.
+        """
         while True:
             resolved = await self._retried_resolution(writes)
             try:
@@ -41,12 +50,18 @@ class FencedWrites:
                 return
 
     async def attempt(self, asked: Sequence[Asked]) -> None:
-        """Do all requests in one attempt. Raises ControllerMoved, and ZookeeperRefused: after a lost connection the outcome is unknown."""
+        """Do all requests in one attempt.
+
+        Raises ControllerMoved, and ZookeeperRefused: after a lost connection the outcome is
+        unknown.
+        """
         try:
             await self._client.multi([check_request(CONTROLLER_EPOCH, self._epoch_version), *asked])
         except ZookeeperRefused as refused:
             if refused.path == CONTROLLER_EPOCH and refused.error == ZookeeperError.BAD_VERSION:
-                raise ControllerMoved(f"{CONTROLLER_EPOCH} has another version than this controller gave it") from refused
+                raise ControllerMoved(
+                    f"{CONTROLLER_EPOCH} has another version than this controller gave it"
+                ) from refused
             raise
 
     async def _retried_resolution(self, writes: Sequence[ZnodeWrite]) -> list[ZnodeWrite]:
@@ -72,7 +87,11 @@ class FencedWrites:
                     there[write.path] = None
                     found.append(ZnodeWrite(kind=kind, path=write.path, data=write.data))
                 case WriteKind.DROP:
-                    found += [ZnodeWrite(kind=WriteKind.DELETE, path=write.path)] if is_registered else []
+                    found += (
+                        [ZnodeWrite(kind=WriteKind.DELETE, path=write.path)]
+                        if is_registered
+                        else []
+                    )
                 case _:
                     found += await expanded(self._client, write)
         return found
@@ -83,20 +102,34 @@ class FencedWrites:
         return [path for path, stat in zip(wanted, stats, strict=True) if stat is not None]
 
     async def _has_happened(self, writes: Sequence[ZnodeWrite]) -> bool:
-        """Return whether writes with a lost connection happened: any one of them that can be verified stands for the whole multi."""
-        probe = next((write for write in writes if write.kind is WriteKind.CREATE or write.version != ANY_VERSION), None)
+        """Return whether writes with a lost connection happened: any one of them that can be
+        verified stands for the whole multi.
+        """
+        probe = next(
+            (
+                write
+                for write in writes
+                if write.kind is WriteKind.CREATE or write.version != ANY_VERSION
+            ),
+            None,
+        )
         if probe is None:
             return False  # they are idempotent
         while True:
             await asyncio.sleep(RETRY_MS / 1000)
             try:
                 data, stat = await self._client.get(probe.path)
-                return data == probe.data and stat.version == (0 if probe.kind is WriteKind.CREATE else probe.version + 1)
+                return data == probe.data and stat.version == (
+                    0 if probe.kind is WriteKind.CREATE else probe.version + 1
+                )
             except ZookeeperRefused as refused:
                 if refused.error == ZookeeperError.NO_NODE:
                     return False
                 self._raise_unless_lost(refused)
 
     def _raise_unless_lost(self, refused: ZookeeperRefused) -> None:
-        if refused.error != ZookeeperError.CONNECTION_LOSS or self._client.state in (SessionState.EXPIRED, SessionState.CLOSED):
+        if refused.error != ZookeeperError.CONNECTION_LOSS or self._client.state in (
+            SessionState.EXPIRED,
+            SessionState.CLOSED,
+        ):
             raise refused

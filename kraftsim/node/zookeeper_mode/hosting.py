@@ -1,7 +1,8 @@
-"""Partition hosting in ZooKeeper mode: the controller's requests decide which replicas the broker holds, not the metadata log.
+"""Partition hosting in ZooKeeper mode: the controller's requests decide which replicas the broker
+holds, not the metadata log.
 
-The controller's requests are meant for this incarnation: requests with another broker epoch are refused
-earlier. A stopped replica stays on disk unless the request deletes it.
+The controller's requests are meant for this incarnation: requests with another broker epoch are
+refused earlier. A stopped replica stays on disk unless the request deletes it.
 Source: kafka.server.ReplicaManager.{stopReplicas, becomeLeaderOrFollower, updateStrayLogs},
 kafka.cluster.Partition.isReplicaIsrEligible.
 """
@@ -31,11 +32,17 @@ class ControlledPartitions(Partitions):
         hosted = self.find(topic, partition)
         if hosted is None:
             owner = self._owner(topic, partition)
-            return None if owner is None else LocalPartition(leader_epoch=NO_LEADER_EPOCH, topic_id=owner)
+            return (
+                None
+                if owner is None
+                else LocalPartition(leader_epoch=NO_LEADER_EPOCH, topic_id=owner)
+            )
         return LocalPartition(leader_epoch=hosted.replica.leader_epoch, topic_id=hosted.topic_id)
 
     def _owner(self, topic: str, partition: int) -> bytes | None:
-        """Return the topic id of a log left by an earlier run; None if there is no log, or it has no topic id."""
+        """Return the topic id of a log left by an earlier run; None if there is no log, or it has
+        no topic id.
+        """
         for home in self.directories.online:
             if home.world.disk.list(partition_directory_name(topic, partition)):
                 owner = PartitionLog(home.world, topic, partition).stored_topic_id()
@@ -51,7 +58,9 @@ class ControlledPartitions(Partitions):
                 await self._in(hosted.home, "write", partial(hosted.log.store_topic_id, topic_id))
 
     async def stop_replica(self, key: PartitionKey, *, deletes: bool) -> None:
-        """Stop serving a partition; with `deletes` delete its log, even if it was not opened in this run."""
+        """Stop serving a partition; with `deletes` delete its log, even if it was not opened in
+        this run.
+        """
         async with self._following:
             hosted = self._hosted.get(key)
             if not deletes:
@@ -66,7 +75,9 @@ class ControlledPartitions(Partitions):
                     await self._delete_files(home, directory)
 
     async def keep_only(self, keys: Collection[PartitionKey]) -> None:
-        """Rename replicas that a full LeaderAndIsr request does not contain: their topics were deleted while this broker was offline."""
+        """Rename replicas that a full LeaderAndIsr request does not contain: their topics were
+        deleted while this broker was offline.
+        """
         async with self._following:
             for hosted in self.hosted():
                 if hosted.key not in keys:
@@ -76,7 +87,9 @@ class ControlledPartitions(Partitions):
                         hosted.log.abort()
                         del self._hosted[hosted.key]
                         hosted.home.forget(hosted.key)
-                        hosted.home.world.disk.move_directory(hosted.log.directory, f"{hosted.log.directory}{STRAY_SUFFIX}")
+                        hosted.home.world.disk.move_directory(
+                            hosted.log.directory, f"{hosted.log.directory}{STRAY_SUFFIX}"
+                        )
                     self._on_changed(hosted.key)
 
     def _is_meant(self, image: MetadataImage) -> bool:

@@ -1,7 +1,8 @@
-"""ISR changes written by the leader itself: the partition state znode is set if it has the version that the leader knows.
+"""ISR changes written by the leader itself: the partition state znode is set if it has the version
+that the leader knows.
 
-Used below inter.broker.protocol.version 2.7-IV2. The controller is notified by a notification znode that
-batches the changes of an interval.
+Used below inter.broker.protocol.version 2.7-IV2. The controller is notified by a notification znode
+that batches the changes of an interval.
 Source: kafka.server.ZkIsrManager, kafka.utils.ReplicationUtils.updateLeaderAndIsr,
 ReplicaManager.maybePropagateIsrChanges.
 """
@@ -57,19 +58,27 @@ class IsrZnodes(IsrChanges):
 
     def ask(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
         """Write an ISR to ZooKeeper."""
-        self._shell.tasks.spawn(self._write(hosted, proposal), f"isr of {hosted.topic}-{hosted.partition}")
+        self._shell.tasks.spawn(
+            self._write(hosted, proposal), f"isr of {hosted.topic}-{hosted.partition}"
+        )
 
     async def _write(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
-        """Write an ISR, and retry in the next session if this one expires: only this broker would ever report the outcome."""
+        """Write an ISR, and retry in the next session if this one expires: only this broker would
+        ever report the outcome.
+        """
         after = After.RETRY
         while after is After.RETRY:
             try:
                 outcome = await self._set(hosted, proposal)
             except MalformedMessage:
-                outcome = ErrorCode.INVALID_UPDATE_VERSION  # the controller will send the current state
+                outcome = (
+                    ErrorCode.INVALID_UPDATE_VERSION
+                )  # the controller will send the current state
             except ZookeeperRefused as refused:
                 is_over = refused.error == ZookeeperError.SESSION_EXPIRED
-                outcome = ErrorCode.UNKNOWN_SERVER_ERROR if is_over else ErrorCode.INVALID_UPDATE_VERSION
+                outcome = (
+                    ErrorCode.UNKNOWN_SERVER_ERROR if is_over else ErrorCode.INVALID_UPDATE_VERSION
+                )
             if isinstance(outcome, AgreedIsr):
                 self._add_changed(hosted)
             after = self._settle(hosted, proposal, outcome)
@@ -78,7 +87,11 @@ class IsrZnodes(IsrChanges):
                 await self._session.until_there_is_one()
 
     async def _set(self, hosted: HostedPartition, proposal: IsrProposal) -> AgreedIsr | ErrorCode:
-        """Return the agreed ISR. INVALID_UPDATE_VERSION if a concurrent write came first, unless that was this broker's own write."""
+        """Return the agreed ISR.
+
+        INVALID_UPDATE_VERSION if a concurrent write came first, unless that was this broker's own
+        write.
+        """
         path = state_path(hosted.topic, hosted.partition)
         wanted = PartitionStateZnode(
             leader=self._shell.config.node_id,
@@ -87,14 +100,20 @@ class IsrZnodes(IsrChanges):
             controller_epoch=self._controller_epoch(),
         )
         try:
-            stat = await self._session.until_connected(lambda client: client.set(path, wanted.build(), proposal.partition_epoch))
+            stat = await self._session.until_connected(
+                lambda client: client.set(path, wanted.build(), proposal.partition_epoch)
+            )
         except ZookeeperRefused as refused:
             if refused.error != ZookeeperError.BAD_VERSION:
                 raise
             data, stat = await self._session.until_connected(lambda client: client.get(path))
             if PartitionStateZnode.parse(data or b"") != wanted:
                 return ErrorCode.INVALID_UPDATE_VERSION
-        return AgreedIsr(leader_epoch=proposal.leader_epoch, partition_epoch=stat.version, isr=tuple(proposal.isr))
+        return AgreedIsr(
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=stat.version,
+            isr=tuple(proposal.isr),
+        )
 
     def _add_changed(self, hosted: HostedPartition) -> None:
         self._changed[hosted.topic, hosted.partition] = None
@@ -107,6 +126,10 @@ class IsrZnodes(IsrChanges):
         self._is_propagating = False
         changed, self._changed = list(self._changed), {}
         try:
-            await self._session.until_connected(lambda client: client.create(ISR_CHANGE, build_partitions(changed), CreateMode.PERSISTENT_SEQUENTIAL))
+            await self._session.until_connected(
+                lambda client: client.create(
+                    ISR_CHANGE, build_partitions(changed), CreateMode.PERSISTENT_SEQUENTIAL
+                )
+            )
         except ZookeeperRefused:
             self._changed.update(dict.fromkeys(changed))  # included in the next notification

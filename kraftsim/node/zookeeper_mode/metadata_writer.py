@@ -1,9 +1,10 @@
-"""Commits the decisions of a ZooKeeper-mode controller as znodes: replayed immediately, written in order,
-answered once ZooKeeper acknowledges.
+"""Commits the decisions of a ZooKeeper-mode controller as znodes: replayed immediately, written in
+order, answered once ZooKeeper acknowledges.
 
-It has the interface of the KRaft metadata ledger. Decisions made during a write are batched into the next
-write; all writes are conditional on the controller epoch. If another node has written a znode concurrently,
-all unacknowledged decisions are reverted, the znode is read again, and the requests are handled again.
+It has the interface of the KRaft metadata ledger. Decisions made during a write are batched into
+the next write; all writes are conditional on the controller epoch. If another node has written a
+znode concurrently, all unacknowledged decisions are reverted, the znode is read again, and the
+requests are handled again.
 Source: kafka.controller.KafkaController, kafka.zk.KafkaZkClient (ControllerEpochZNode).
 """
 
@@ -38,7 +39,14 @@ from protocol.metadata.m09_remove_topic import RemoveTopicRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.schema import Message
 from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
-from protocol.zookeeper.kafka_znodes import FEATURE, FeatureZnode, build_config, config_path, state_path, topic_path
+from protocol.zookeeper.kafka_znodes import (
+    FEATURE,
+    FeatureZnode,
+    build_config,
+    config_path,
+    state_path,
+    topic_path,
+)
 
 T = TypeVar("T")
 BYTES_MAX: Final = 512 * 1024
@@ -77,14 +85,24 @@ class _Writes:
 class ZnodeWriter:
     """The cluster state of a ZooKeeper-mode controller, and the only way to change it.
 
-    `carry` writes atomically under the controller epoch; `on_applied` receives records that are acknowledged
-    or learned.
+    `carry` writes atomically under the controller epoch; `on_applied` receives records that are
+    acknowledged or learned.
     """
 
-    def __init__(self, world: World, state: ControllerState, *, controller_epoch: int, carry: Carry, on_applied: OnApplied) -> None:
+    def __init__(
+        self,
+        world: World,
+        state: ControllerState,
+        *,
+        controller_epoch: int,
+        carry: Carry,
+        on_applied: OnApplied,
+    ) -> None:
         self.state = state
         self.refuse: Callable[[ErrorCode], Answer] | None = None
-        """Builds the refusal of the request being handled; sent for unacknowledged writes when the controller resigns."""
+        """Builds the refusal of the request being handled; sent for unacknowledged writes when the
+        controller resigns.
+        """
         self.again: Callable[[], Answer | Deferred] | None = None
         """Handles the current request again."""
         self.has_written = asyncio.Event()
@@ -115,8 +133,16 @@ class ZnodeWriter:
         """The number of records so far: there is no log, but an order."""
         return self._next_offset
 
-    def commit(self, decision: Decision[T], build_answer: Callable[[AppendedOffsets | None], Answer], *, is_atomic: bool = True) -> Answer | Deferred:
-        """Write a decision and answer once it is acknowledged; without records, once all state it depends on is acknowledged."""
+    def commit(
+        self,
+        decision: Decision[T],
+        build_answer: Callable[[AppendedOffsets | None], Answer],
+        *,
+        is_atomic: bool = True,
+    ) -> Answer | Deferred:
+        """Write a decision and answer once it is acknowledged; without records, once all state it
+        depends on is acknowledged.
+        """
         later, refuse, again = Deferred(), self.refuse, self.again
 
         def give_up(error: ErrorCode) -> None:
@@ -149,11 +175,21 @@ class ZnodeWriter:
         on_given_up: Callable[[], None] | None = None,
         is_atomic: bool = True,
     ) -> None:
-        """Replay records, write their znodes, and emit the events and call back once they are acknowledged."""
-        self._write(records, facts, on_committed, None if on_given_up is None else lambda _: on_given_up(), None)
+        """Replay records, write their znodes, and emit the events and call back once they are
+        acknowledged.
+        """
+        self._write(
+            records,
+            facts,
+            on_committed,
+            None if on_given_up is None else lambda _: on_given_up(),
+            None,
+        )
 
     def learn(self, records: Sequence[Message]) -> None:
-        """Apply records read from ZooKeeper, as far as they still match the current topics: reading takes time."""
+        """Apply records read from ZooKeeper, as far as they still match the current topics: reading
+        takes time.
+        """
         records = self._of_present_topics(records)
         if not records:
             return
@@ -166,7 +202,9 @@ class ZnodeWriter:
         self._apply(records)
 
     def _of_present_topics(self, records: Sequence[Message]) -> list[Message]:
-        """Filter out topics whose names were taken meanwhile, and records of topics that are gone."""
+        """Filter out topics whose names were taken meanwhile, and records of topics that are
+        gone.
+        """
         table = self.state.replication.topics
         made: dict[bytes, None] = {}
         found: list[Message] = []
@@ -185,7 +223,10 @@ class ZnodeWriter:
         return found
 
     async def run(self) -> None:
-        """Write decisions while this broker is the controller. Raises ControllerMoved, ZookeeperRefused."""
+        """Write decisions while this broker is the controller.
+
+        Raises ControllerMoved, ZookeeperRefused.
+        """
         while True:
             if not self._entries:
                 self._has_entries.clear()
@@ -193,7 +234,9 @@ class ZnodeWriter:
             await self._write_some()
 
     def give_up(self) -> None:
-        """The controller has resigned: revert unacknowledged decisions, and refuse their requests."""
+        """The controller has resigned: revert unacknowledged decisions, and refuse their
+        requests.
+        """
         self._is_over = True
         given_up = [*self._undone, *self._entries]
         self._undone, self._entries = deque(), deque()
@@ -219,7 +262,11 @@ class ZnodeWriter:
             return
         first_offset = self._next_offset
         writes = self._replay(records, is_learned=is_learned)
-        offsets = AppendedOffsets(first_offset=first_offset, last_offset=self._next_offset - 1) if records else None
+        offsets = (
+            AppendedOffsets(first_offset=first_offset, last_offset=self._next_offset - 1)
+            if records
+            else None
+        )
 
         def on_commit() -> None:
             for fact in facts:
@@ -230,7 +277,9 @@ class ZnodeWriter:
         if not records and not self._entries:
             on_commit()
             return
-        self._entries.append(_Entry(records, writes, self._next_offset, on_commit, on_given_up, again))
+        self._entries.append(
+            _Entry(records, writes, self._next_offset, on_commit, on_given_up, again)
+        )
         self._has_entries.set()
 
     async def _write_some(self) -> None:
@@ -254,8 +303,9 @@ class ZnodeWriter:
             entry.on_commit()
 
     def _next_batch(self) -> Iterator[_Entry]:
-        """Yield the oldest entries. The effect of PUT, DROP and DELETE_TREE depends on the state before the
-        batch: an entry that touches what another one deletes waits for the next batch."""
+        """Yield the oldest entries. The effect of PUT, DROP and DELETE_TREE depends on the state
+        before the batch: an entry that touches what another one deletes waits for the next batch.
+        """
         size = 0
         touched: dict[str, None] = {}
         deleted: dict[str, None] = {}
@@ -263,14 +313,20 @@ class ZnodeWriter:
             size += sum(len(write.path) + len(write.data or b"") for write in entry.writes)
             about, gone = _places(entry.writes)
             is_first = entry is self._entries[0]
-            if not is_first and (size > BYTES_MAX or not touched.keys().isdisjoint(gone) or not deleted.keys().isdisjoint(about)):
+            if not is_first and (
+                size > BYTES_MAX
+                or not touched.keys().isdisjoint(gone)
+                or not deleted.keys().isdisjoint(about)
+            ):
                 return
             touched |= dict.fromkeys(about)
             deleted |= dict.fromkeys(gone)
             yield entry
 
     async def _resolve_conflict(self, refused: ZookeeperRefused) -> None:
-        """Another node has written a znode: revert, read it again, and repeat the decisions that can be repeated."""
+        """Another node has written a znode: revert, read it again, and repeat the decisions that
+        can be repeated.
+        """
         if self.reload is None:
             raise ControllerMoved(f"{refused.path} was changed by another node") from refused
         self._undone, self._entries = self._entries, deque()
@@ -309,37 +365,59 @@ class ZnodeWriter:
         return [*self._topics(writes), *writes.found]
 
     def _before(self, record: Message) -> PartitionRegistration | None:
-        return self.state.replication.topics.partition((record.topic_id, record.partition_id)) if isinstance(record, PartitionRecord) else None
+        return (
+            self.state.replication.topics.partition((record.topic_id, record.partition_id))
+            if isinstance(record, PartitionRecord)
+            else None
+        )
 
-    def _add_writes(self, writes: _Writes, record: Message, before: PartitionRegistration | None) -> None:
+    def _add_writes(
+        self, writes: _Writes, record: Message, before: PartitionRegistration | None
+    ) -> None:
         match record:
             case TopicRecord():
                 writes.made[record.topic_id] = None
             case PartitionRecord():
                 self._add_partition(writes, record, before)
             case FeatureLevelRecord():
-                levels = {name: level for name, level in self.state.features.finalized.items() if name != "metadata.version"}
+                levels = {
+                    name: level
+                    for name, level in self.state.features.finalized.items()
+                    if name != "metadata.version"
+                }
                 data = FeatureZnode(levels=levels, version=self.feature_version).build()
                 writes.found.append(ZnodeWrite(kind=WriteKind.SET, path=FEATURE, data=data))
 
-    def _add_partition(self, writes: _Writes, record: PartitionRecord, before: PartitionRegistration | None) -> None:
+    def _add_partition(
+        self, writes: _Writes, record: PartitionRecord, before: PartitionRegistration | None
+    ) -> None:
         topic = self._facts.topic_by_id(record.topic_id)
         after = self.state.replication.topics.partition((record.topic_id, record.partition_id))
         assert topic is not None and after is not None, "it was just replayed"
         path = state_path(topic.name, record.partition_id)
         if before is None or assignment_of(before) != assignment_of(after):
             writes.changed[record.topic_id] = None
-        if after.partition_epoch == NOT_MADE or (before is not None and before.partition_epoch == after.partition_epoch):
+        if after.partition_epoch == NOT_MADE or (
+            before is not None and before.partition_epoch == after.partition_epoch
+        ):
             return  # only its replicas changed
         text = state_text(after, self.controller_epoch)
         parent = f"{topic_path(topic.name)}/partitions"
         if before is not None and before.partition_epoch != NOT_MADE:
-            writes.found.append(ZnodeWrite(kind=WriteKind.SET, path=path, data=text, version=before.partition_epoch))
+            writes.found.append(
+                ZnodeWrite(kind=WriteKind.SET, path=path, data=text, version=before.partition_epoch)
+            )
             return
-        kind = WriteKind.CREATE if before is None else WriteKind.PUT  # the creation of the topic wrote only the topic znode
+        kind = (
+            WriteKind.CREATE if before is None else WriteKind.PUT
+        )  # the creation of the topic wrote only the topic znode
         if before is not None or record.topic_id in writes.made:
             writes.parents[parent] = None
-            writes.found += [ZnodeWrite(kind=kind, path=parent)] if len(writes.parents) > writes.parent_count else []
+            writes.found += (
+                [ZnodeWrite(kind=kind, path=parent)]
+                if len(writes.parents) > writes.parent_count
+                else []
+            )
             writes.parent_count = len(writes.parents)
         writes.found.append(ZnodeWrite(kind=kind, path=f"{parent}/{record.partition_id}"))
         writes.found.append(ZnodeWrite(kind=WriteKind.CREATE, path=path, data=text))
@@ -352,10 +430,18 @@ class ZnodeWriter:
                 continue
             if topic_id in writes.made:
                 configs = self.state.configs.configs_of(TOPIC_RESOURCE, topic.name)
-                yield ZnodeWrite(kind=WriteKind.PUT, path=config_path("topics", topic.name), data=build_config(configs))
-                yield ZnodeWrite(kind=WriteKind.CREATE, path=topic_path(topic.name), data=topic_text(topic))
+                yield ZnodeWrite(
+                    kind=WriteKind.PUT,
+                    path=config_path("topics", topic.name),
+                    data=build_config(configs),
+                )
+                yield ZnodeWrite(
+                    kind=WriteKind.CREATE, path=topic_path(topic.name), data=topic_text(topic)
+                )
             else:
-                yield ZnodeWrite(kind=WriteKind.SET, path=topic_path(topic.name), data=topic_text(topic))
+                yield ZnodeWrite(
+                    kind=WriteKind.SET, path=topic_path(topic.name), data=topic_text(topic)
+                )
 
     def _removal(self, topic_id: bytes) -> Iterator[ZnodeWrite]:
         topic = self._facts.topic_by_id(topic_id)
@@ -367,7 +453,11 @@ class ZnodeWriter:
 
 def without_ids(records: Sequence[Message]) -> Sequence[Message]:
     """Return records with the ids of new topics removed."""
-    ids = {record.topic_id: derived_topic_id(record.name) for record in records if isinstance(record, TopicRecord)}
+    ids = {
+        record.topic_id: derived_topic_id(record.name)
+        for record in records
+        if isinstance(record, TopicRecord)
+    }
     for record in records:
         if isinstance(record, TopicRecord | PartitionRecord):
             record.topic_id = ids.get(record.topic_id, record.topic_id)
@@ -390,10 +480,16 @@ def pass_on(inner: Deferred, outer: Deferred) -> None:
 def _places(writes: Sequence[ZnodeWrite]) -> tuple[list[str], list[str]]:
     """Return the places (topics, entities) that writes touch, and those that they delete."""
     about = [(_place(write.path), write.kind) for write in writes]
-    gone = [place for place, kind in about if kind in (WriteKind.DELETE_TREE, WriteKind.DELETE, WriteKind.DROP)]
+    gone = [
+        place
+        for place, kind in about
+        if kind in (WriteKind.DELETE_TREE, WriteKind.DELETE, WriteKind.DROP)
+    ]
     return [place for place, _ in about], gone
 
 
 def _place(path: str) -> str:
-    """Return the first levels of a path: /brokers/topics/TOPIC, /config/topics/TOPIC, /admin/delete_topics/TOPIC."""
+    """Return the first levels of a path: /brokers/topics/TOPIC, /config/topics/TOPIC,
+    /admin/delete_topics/TOPIC.
+    """
     return "/".join(path.split("/", 4)[:4])

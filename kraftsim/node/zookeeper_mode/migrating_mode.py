@@ -1,8 +1,9 @@
 """A ZooKeeper-mode broker that is being migrated to KRaft: it also registers with the KRaft quorum.
 
-It replicates the metadata log without applying it, registers as a migrating broker, and sends heartbeats. The
-controller that sends it requests determines where its own requests go: once that is a KRaft controller, they
-go to the leader of the quorum, with the broker epoch that the quorum assigned.
+It replicates the metadata log without applying it, registers as a migrating broker, and sends
+heartbeats. The controller that sends it requests determines where its own requests go: once that is
+a KRaft controller, they go to the leader of the quorum, with the broker epoch that the quorum
+assigned.
 Source: kafka.server.{KafkaServer (3.4 to 3.9), ZkBrokerEpochManager}, KIP-866, KAFKA-16463.
 """
 
@@ -45,7 +46,9 @@ class MigratingMode(ZookeeperMode):
     def __init__(self, broker: "Broker") -> None:
         super().__init__(broker)
         self._quorum = ActiveController()
-        self._log = MetadataPublisher(broker.world, broker.parts.metadata_image, self._ignore, self._on_leader)
+        self._log = MetadataPublisher(
+            broker.world, broker.parts.metadata_image, self._ignore, self._on_leader
+        )
         self._lifecycle: Lifecycle | None = None
         self._raft: RaftNode | None = None
         self._heartbeats = heartbeat_channel(broker, self._quorum, self.controller_versions)
@@ -61,10 +64,14 @@ class MigratingMode(ZookeeperMode):
             return super().epoch_for(is_kraft=False)
         return NO_BROKER_EPOCH if self._lifecycle is None else self._lifecycle.broker_epoch
 
-    # Startup -------------------------------------------------------------------------------------------------------------------------------
+    # Startup
+    # ----------------------------------------------------------------------------------------------
 
     async def load(self, directory_id: bytes, previous_broker_epoch: int) -> None:
-        """Replicate the metadata log from scratch, and register with ZooKeeper. Raises ConfigError, OSError kinds."""
+        """Replicate the metadata log from scratch, and register with ZooKeeper.
+
+        Raises ConfigError, OSError kinds.
+        """
         broker = self.broker
         await self._delete_log()
         raft = await loaded_observer(broker, directory_id, self.controller_versions, self._log)
@@ -84,12 +91,23 @@ class MigratingMode(ZookeeperMode):
             is_migrating=True,
         )
         self._lifecycle = MigratingLifecycle(
-            self.shell, self._heartbeats, registration, lambda: self._log.published_offset, lambda: raft.trouble, lambda: None
+            self.shell,
+            self._heartbeats,
+            registration,
+            lambda: self._log.published_offset,
+            lambda: raft.trouble,
+            lambda: None,
         )
 
     def _supported_by_migrating(self) -> dict[str, tuple[int, int]]:
-        """Return only the level of inter.broker.protocol.version: controllers at another level refuse this broker."""
-        features = {name: levels for name, levels in self.broker.parts.release.supported_features.items() if name == KRAFT_VERSION}
+        """Return only the level of inter.broker.protocol.version: controllers at another level
+        refuse this broker.
+        """
+        features = {
+            name: levels
+            for name, levels in self.broker.parts.release.supported_features.items()
+            if name == KRAFT_VERSION
+        }
         return {**features, FEATURE: (self.protocol.level, self.protocol.level)}
 
     async def _delete_log(self) -> None:
@@ -116,14 +134,17 @@ class MigratingMode(ZookeeperMode):
         await lifecycle.caught_up.wait()
         lifecycle.set_ready_to_unfence()
 
-    # Running -------------------------------------------------------------------------------------------------------------------------------
+    # Running
+    # ----------------------------------------------------------------------------------------------
 
     async def _ignore(self, image: MetadataImage, changes: ImageChanges) -> None:
         """Ignore the metadata log: controller requests determine the image."""
 
     def _on_leader(self, leader: VoterNode | None) -> None:
         assert self._raft is not None, "only the Raft replica reports leaders"
-        self._quorum.learned(None if leader is None else self._raft.quorum.address_in(leader.endpoints))
+        self._quorum.learned(
+            None if leader is None else self._raft.quorum.address_in(leader.endpoints)
+        )
         self._look_for_controller()
 
     def _on_controller_request(self) -> None:
@@ -140,13 +161,20 @@ class MigratingMode(ZookeeperMode):
         if (known.address, known.is_broker) != (address, is_broker):
             known.learned(address, is_broker=is_broker)
 
-    # Shutdown ------------------------------------------------------------------------------------------------------------------------------
+    # Shutdown
+    # ----------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
         """Controlled shutdown with the current controller."""
-        if self.received.is_kraft_controller and self._lifecycle is not None and self._lifecycle.begin_controlled_shutdown():
+        if (
+            self.received.is_kraft_controller
+            and self._lifecycle is not None
+            and self._lifecycle.begin_controlled_shutdown()
+        ):
             try:
-                async with asyncio.timeout(min(DEPARTURE_MS, self.shell.config.broker_session_timeout_ms) / 1000):
+                async with asyncio.timeout(
+                    min(DEPARTURE_MS, self.shell.config.broker_session_timeout_ms) / 1000
+                ):
                     await self._lifecycle.may_stop.wait()
             except TimeoutError:
                 pass

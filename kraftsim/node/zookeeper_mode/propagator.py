@@ -1,7 +1,8 @@
-"""Sends controller requests to brokers: one queue and one connection per broker, in order, with retries until each is answered.
+"""Sends controller requests to brokers: one queue and one connection per broker, in order, with
+retries until each is answered.
 
-A request is retried as long as the broker is alive, because the broker would otherwise miss its content.
-Requests to a broker that is gone are dropped.
+A request is retried as long as the broker is alive, because the broker would otherwise miss its
+content. Requests to a broker that is gone are dropped.
 Source: kafka.controller.{ControllerChannelManager, RequestSendThread}.
 """
 
@@ -29,17 +30,25 @@ SOCKET_TIMEOUT_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerChannelEndpoint:
-    """The current endpoint of a broker; another epoch is another incarnation, which starts with an empty queue."""
+    """The current endpoint of a broker; another epoch is another incarnation, which starts with an
+    empty queue.
+    """
 
     address: Address
     broker_epoch: int
 
 
 class ControllerChannelManager:
-    """The broker channels of one controller. Call `set_brokers` whenever brokers start or stop, then `send`;
-    `close` or `abort` at the end."""
+    """The broker channels of one controller. Call `set_brokers` whenever brokers start or stop,
+    then `send`; `close` or `abort` at the end.
+    """
 
-    def __init__(self, shell: NodeShell, on_response: OnResponse, own_versions: Mapping[int, VersionRange] | None = None) -> None:
+    def __init__(
+        self,
+        shell: NodeShell,
+        on_response: OnResponse,
+        own_versions: Mapping[int, VersionRange] | None = None,
+    ) -> None:
         self._shell = shell
         self._on_response = on_response
         self._own_versions = own_versions
@@ -47,11 +56,17 @@ class ControllerChannelManager:
 
     def set_brokers(self, brokers: Mapping[int, BrokerChannelEndpoint]) -> None:
         """Keep a channel to exactly these brokers."""
-        for broker_id in [known for known, channel in self._channels.items() if brokers.get(known) != channel.broker]:
+        for broker_id in [
+            known
+            for known, channel in self._channels.items()
+            if brokers.get(known) != channel.broker
+        ]:
             self._channels.pop(broker_id).close()
         for broker_id, broker in brokers.items():
             if broker_id not in self._channels:
-                self._channels[broker_id] = _Channel(self._shell, broker_id, broker, self._on_response, self._own_versions)
+                self._channels[broker_id] = _Channel(
+                    self._shell, broker_id, broker, self._on_response, self._own_versions
+                )
 
     def send(self, requests: Iterable[ToBroker]) -> None:
         """Queue requests; those to brokers without a channel are dropped."""
@@ -94,7 +109,9 @@ class _Channel:
         self._queue: deque[ToBroker] = deque()
         self._has_work = asyncio.Event()
         self._connection: PeerConnection | None = None
-        self._task = shell.tasks.spawn(self._serve(), f"controller-to-broker-{broker_id}", lasts=True)
+        self._task = shell.tasks.spawn(
+            self._serve(), f"controller-to-broker-{broker_id}", lasts=True
+        )
 
     @property
     def queued_count(self) -> int:

@@ -1,8 +1,8 @@
 """Partition reassignments and preferred leader elections, requested through znodes or RPCs.
 
-A reassignment starts with its own leader epoch, so that all replicas learn of the new replica set. Once the
-target replicas are in sync, leadership moves, the removed replicas leave the ISR one by one, and only the
-target replicas remain.
+A reassignment starts with its own leader epoch, so that all replicas learn of the new replica set.
+Once the target replicas are in sync, leadership moves, the removed replicas leave the ISR one by
+one, and only the target replicas remain.
 Source: kafka.controller.KafkaController (onPartitionReassignment, maybeCompleteReassignment,
 processReplicaLeaderElection), KIP-455.
 """
@@ -13,11 +13,22 @@ from typing import TYPE_CHECKING
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.core.metadata.topic_table import PartitionKey
-from kraftsim.core.zookeeper_mode.partition_rules import NOT_MADE, Assignment, assigned, assignment_of, elected_of, renewed
+from kraftsim.core.zookeeper_mode.partition_rules import (
+    NOT_MADE,
+    Assignment,
+    assigned,
+    assignment_of,
+    elected_of,
+    renewed,
+)
 from kraftsim.core.zookeeper_mode.znode_checking import read_at
 from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
 from protocol.errors import ErrorCode
-from protocol.zookeeper.kafka_admin_znodes import build_reassignments, parse_partitions, parse_reassignments
+from protocol.zookeeper.kafka_admin_znodes import (
+    build_reassignments,
+    parse_partitions,
+    parse_reassignments,
+)
 from protocol.zookeeper.kafka_znodes import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS
 
 if TYPE_CHECKING:
@@ -61,10 +72,14 @@ class Reassignments:
                 self._complete(key, assignment_of(partition))
 
     async def resume(self, about: str) -> None:
-        """Continue reassignments: all after a controller failover, or those that wait for a broker that has started."""
+        """Continue reassignments: all after a controller failover, or those that wait for a broker
+        that has started.
+        """
         for key in self._context.metadata_writer.state.replication.topics.reassigning():
             partition = self._context.partition(key)
-            is_meant = partition is not None and (not about or int(about) in assignment_of(partition).target)
+            is_meant = partition is not None and (
+                not about or int(about) in assignment_of(partition).target
+            )
             if partition is not None and is_meant and partition.partition_epoch != NOT_MADE:
                 if _is_complete(partition):
                     self._complete(key, assignment_of(partition))
@@ -72,7 +87,9 @@ class Reassignments:
                     self._context.change([(key, renewed(partition))])
 
     async def process_reassignment_znode(self, _: str) -> None:
-        """Start the reassignments in /admin/reassign_partitions; invalid or completed entries are removed from it."""
+        """Start the reassignments in /admin/reassign_partitions; invalid or completed entries are
+        removed from it.
+        """
         data = await self._context.reading.asked(REASSIGN_PARTITIONS)
         if data is None:
             return
@@ -82,7 +99,9 @@ class Reassignments:
         await self._remove_entries(asked, done)
 
     def _is_done(self, asked: tuple[str, int], target: list[int]) -> bool:
-        """Start a requested reassignment if it has not started; return whether the znode entry can be removed."""
+        """Start a requested reassignment if it has not started; return whether the znode entry can
+        be removed.
+        """
         key = self._key(*asked)
         if self._by_znode.get(asked) != target:
             self._by_znode[asked] = target
@@ -95,10 +114,14 @@ class Reassignments:
         self._by_znode.pop(asked, None)
         return True
 
-    async def _remove_entries(self, asked: dict[tuple[str, int], list[int]], done: Sequence[tuple[str, int]]) -> None:
+    async def _remove_entries(
+        self, asked: dict[tuple[str, int], list[int]], done: Sequence[tuple[str, int]]
+    ) -> None:
         left = {each: target for each, target in asked.items() if each not in done}
         if left:
-            write = ZnodeWrite(kind=WriteKind.SET, path=REASSIGN_PARTITIONS, data=build_reassignments(left))
+            write = ZnodeWrite(
+                kind=WriteKind.SET, path=REASSIGN_PARTITIONS, data=build_reassignments(left)
+            )
         else:
             write = ZnodeWrite(kind=WriteKind.DROP, path=REASSIGN_PARTITIONS)
         if done:
@@ -116,35 +139,52 @@ class Reassignments:
         for topic, number in asked:
             key = self._key(topic, number)
             partition = None if key is None else self._context.partition(key)
-            if key is not None and partition is not None and not partition.has_preferred_leader and not self._context.is_being_deleted(key):
+            if (
+                key is not None
+                and partition is not None
+                and not partition.has_preferred_leader
+                and not self._context.is_being_deleted(key)
+            ):
                 wanted.append(key)
         self._context.elect_preferred(wanted)
-        await self._context.writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=PREFERRED_REPLICA_ELECTION)])
+        await self._context.writes.carry(
+            [ZnodeWrite(kind=WriteKind.DROP, path=PREFERRED_REPLICA_ELECTION)]
+        )
         self._context.queue_event("preferred")
 
     def _key(self, topic: str, number: int) -> PartitionKey | None:
         topic_id = self._context.metadata_writer.state.replication.topic_id(topic)
         return None if topic_id is None else (topic_id, number)
 
-    def _refuse(self, partition: PartitionRegistration | None, target: Sequence[int]) -> Refusal | None:
+    def _refuse(
+        self, partition: PartitionRegistration | None, target: Sequence[int]
+    ) -> Refusal | None:
         """Return why the target replicas of a partition are invalid."""
         listed = f"List({', '.join(map(str, target))})"
         if not target:
             return _invalid("Empty replica list specified in partition reassignment.")
         if len(set(target)) != len(target):
-            return _invalid(f"Duplicate replica ids in partition reassignment replica list: {listed}")
+            return _invalid(
+                f"Duplicate replica ids in partition reassignment replica list: {listed}"
+            )
         if any(replica < 0 for replica in target):
             return _invalid(f"Invalid broker id in replica list: {listed}")
         present = Assignment(replicas=()) if partition is None else assignment_of(partition)
         cluster = self._context.metadata_writer.state.cluster
         if not all(cluster.is_active(replica) for replica in present.moved_to(target).adding):
-            live = ", ".join(str(broker.broker_id) for broker in cluster.brokers() if broker.is_active)
-            return _invalid(f"Replica assignment has brokers that are not alive. Replica list: {listed}, live broker list: Set({live})")
+            live = ", ".join(
+                str(broker.broker_id) for broker in cluster.brokers() if broker.is_active
+            )
+            return _invalid(
+                f"Replica assignment has brokers that are not alive. Replica list: {listed}, "
+                f"live broker list: Set({live})"
+            )
         return None
 
     def _move(self, key: PartitionKey, following: Assignment) -> None:
-        """Change to another assignment: replicas that it does not need are removed immediately, and the rest
-        starts to move or is complete already."""
+        """Change to another assignment: replicas that it does not need are removed immediately, and
+        the rest starts to move or is complete already.
+        """
         context = self._context
         partition = context.partition(key)
         assert partition is not None, "it was looked up"
@@ -174,7 +214,9 @@ class Reassignments:
         if partition.leader in target.replicas and context.is_online(partition.leader, key):
             following: PartitionRegistration | None = renewed(settled)
         else:
-            following = elected_of(settled, target.replicas, lambda replica: context.is_online(replica, key))
+            following = elected_of(
+                settled, target.replicas, lambda replica: context.is_online(replica, key)
+            )
         context.change([(key, following or settled)])
         for replica in move.removing:
             context.lose(replica, [key])
@@ -186,7 +228,9 @@ class Reassignments:
 def _is_complete(partition: PartitionRegistration) -> bool:
     """Return whether all target replicas are in sync, or no reassignment is in progress."""
     assignment = assignment_of(partition)
-    return not assignment.is_moving or all(replica in partition.isr for replica in assignment.target)
+    return not assignment.is_moving or all(
+        replica in partition.isr for replica in assignment.target
+    )
 
 
 def _invalid(why: str) -> Refusal:

@@ -1,4 +1,5 @@
-"""A broker's session with ZooKeeper: an expired session is replaced by a new one, and dependents are notified in order.
+"""A broker's session with ZooKeeper: an expired session is replaced by a new one, and dependents
+are notified in order.
 
 Source: kafka.zookeeper.ZooKeeperClient (reinitialize, stateChangeHandlers),
 kafka.zk.KafkaZkClient.retryRequestsUntilConnected.
@@ -23,9 +24,16 @@ class ZookeeperUnreachable(OSError):
 
 
 class ZookeeperSession:
-    """`on_expired` is called immediately when the session expires, `on_renewed` is awaited when a new session is established."""
+    """`on_expired` is called immediately when the session expires, `on_renewed` is awaited when a
+    new session is established.
+    """
 
-    def __init__(self, shell: NodeShell, on_expired: Callable[[], None], on_renewed: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        shell: NodeShell,
+        on_expired: Callable[[], None],
+        on_renewed: Callable[[], Awaitable[None]],
+    ) -> None:
         self._shell = shell
         self._on_expired = on_expired
         self._on_renewed = on_renewed
@@ -37,11 +45,16 @@ class ZookeeperSession:
         self.client = self._new_client()
 
     def listen(self, on_event: OnEvent) -> None:
-        """Register a callback for all watch events of this and later sessions; watches must be set again after `on_renewed`."""
+        """Register a callback for all watch events of this and later sessions; watches must be set
+        again after `on_renewed`.
+        """
         self._listeners.append(on_event)
 
     async def start(self) -> None:
-        """Open a session. Raises ZookeeperUnreachable, and ConfigError if the chroot cannot be created."""
+        """Open a session.
+
+        Raises ZookeeperUnreachable, and ConfigError if the chroot cannot be created.
+        """
         config = self._shell.config
         self.client.start()
         timeout_ms = config.zookeeper_connection_timeout_ms
@@ -52,11 +65,15 @@ class ZookeeperSession:
         except TimeoutError as timeout:
             self.client.abort()
             raise ZookeeperUnreachable(
-                f"zookeeper.connect: no server of {config.zookeeper_connect} accepted this broker within {timeout_ms} ms"
+                f"zookeeper.connect: no server of {config.zookeeper_connect} accepted this "
+                f"broker within {timeout_ms} ms"
             ) from timeout
 
     async def until_connected(self, work: Callable[[ZookeeperClient], Awaitable[T]]) -> T:
-        """Run `work`, and retry it after a lost connection, when it may have happened already. Raises ZookeeperRefused."""
+        """Run `work`, and retry it after a lost connection, when it may have happened already.
+
+        Raises ZookeeperRefused.
+        """
         while True:
             try:
                 return await work(self.client)
@@ -74,7 +91,9 @@ class ZookeeperSession:
         await self.client.close()
 
     def abort(self) -> None:
-        """Drop the connection immediately, as a killed process would: the session ends when it times out."""
+        """Drop the connection immediately, as a killed process would: the session ends when it
+        times out.
+        """
         self._is_over = True
         self.client.abort()
 
@@ -116,4 +135,8 @@ class ZookeeperSession:
 
     def emit_session_started(self) -> None:
         """Emit an event for the start of a session."""
-        self._shell.world.emit(BrokerSessionBegan(session=self.client.session, timeout_ms=self.client.session_timeout_ms))
+        self._shell.world.emit(
+            BrokerSessionBegan(
+                session=self.client.session, timeout_ms=self.client.session_timeout_ms
+            )
+        )

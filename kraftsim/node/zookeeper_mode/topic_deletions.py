@@ -1,7 +1,8 @@
-"""Topic deletion in ZooKeeper mode: brokers delete their replicas first; the topic is removed once all replicas are confirmed deleted.
+"""Topic deletion in ZooKeeper mode: brokers delete their replicas first; the topic is removed once
+all replicas are confirmed deleted.
 
-Deletion of a topic that is being reassigned, or has an offline replica, waits; its online replicas are
-deleted anyway.
+Deletion of a topic that is being reassigned, or has an offline replica, waits; its online replicas
+are deleted anyway.
 Source: kafka.controller.TopicDeletionManager, kafka.server.DelayedDeleteTopics.
 """
 
@@ -33,7 +34,9 @@ class TopicDeletions:
         self._left: dict[str, dict[Replica, None]] = {}
         """Topic -> the replicas whose deletion is not confirmed."""
         self._going: dict[str, None] = {}
-        """Topics whose removal is decided and not yet written: a new topic of the same name may be created meanwhile."""
+        """Topics whose removal is decided and not yet written: a new topic of the same name may be
+        created meanwhile.
+        """
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     async def look(self, _: str) -> None:
@@ -42,7 +45,9 @@ class TopicDeletions:
         for name in await context.reading.deletions():
             topic = context.metadata_writer.state.replication.topics.topic_named(name)
             if topic is None or not context.config.delete_topic_enable:
-                await context.writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=delete_topic_path(name))])
+                await context.writes.carry(
+                    [ZnodeWrite(kind=WriteKind.DROP, path=delete_topic_path(name))]
+                )
             elif name not in self.queued:
                 self.queued[name] = None
         self.retry()
@@ -69,14 +74,20 @@ class TopicDeletions:
         self._context.resend_deletions(begun, broker_ids)
         self.retry()
 
-    def on_stopped(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
+    def on_stopped(
+        self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse
+    ) -> None:
         """Record which replicas a broker has deleted."""
         if response.error_code != ErrorCode.NONE:
             return
         deleted = _deleted(request)
         for row in response.partition_errors:
             left = self._left.get(row.topic_name)
-            if left is not None and row.error_code == ErrorCode.NONE and (row.topic_name, row.partition_index) in deleted:
+            if (
+                left is not None
+                and row.error_code == ErrorCode.NONE
+                and (row.topic_name, row.partition_index) in deleted
+            ):
                 left.pop((row.partition_index, broker_id), None)
         for name in dict.fromkeys(name for name, _ in deleted):
             topic = self._context.metadata_writer.state.replication.topics.topic_named(name)
@@ -93,7 +104,9 @@ class TopicDeletions:
             self.retry()
 
     def _may_begin(self, topic: Topic) -> bool:
-        """Only acknowledged partitions are deleted on brokers: the deletion of any other would never be confirmed."""
+        """Only acknowledged partitions are deleted on brokers: the deletion of any other would
+        never be confirmed.
+        """
         known = self._context.metadata_writer.image.topic_by_id(topic.topic_id)
         return (
             known is not None
@@ -102,8 +115,14 @@ class TopicDeletions:
         )
 
     def _begin(self, topic: Topic) -> None:
-        """Send StopReplica with deletion to all online replicas; brokers that start later receive it then."""
-        self._left[topic.name] = {(number, replica): None for number in sorted(topic.partitions) for replica in topic.partitions[number].replicas}
+        """Send StopReplica with deletion to all online replicas; brokers that start later receive
+        it then.
+        """
+        self._left[topic.name] = {
+            (number, replica): None
+            for number in sorted(topic.partitions)
+            for replica in topic.partitions[number].replicas
+        }
         self._context.send_deletions([topic.topic_id])
 
     def _complete(self, topic: Topic) -> None:
@@ -111,7 +130,11 @@ class TopicDeletions:
             return
         context = self._context
         del self._left[topic.name]
-        fact = TopicDeleted(topic=topic.name, topic_id=uuid_text(topic.topic_id), partition_count=len(topic.partitions))
+        fact = TopicDeleted(
+            topic=topic.name,
+            topic_id=uuid_text(topic.topic_id),
+            partition_count=len(topic.partitions),
+        )
         self._going[topic.name] = None
         context.metadata_writer.write(
             [context.reading.removal(topic)],
@@ -135,10 +158,15 @@ class TopicDeletions:
 def _deleted(request: StopReplicaRequest) -> dict[tuple[str, int], None]:
     """Return the partitions that a StopReplica request deletes, in any version."""
     by_state = {
-        (topic.topic_name, each.partition_index): None for topic in request.topic_states for each in topic.partition_states if each.delete_partition
+        (topic.topic_name, each.partition_index): None
+        for topic in request.topic_states
+        for each in topic.partition_states
+        if each.delete_partition
     }
     if not request.delete_partitions:
         return by_state
-    older = {(topic.name, number): None for topic in request.topics for number in topic.partition_indexes}
+    older = {
+        (topic.name, number): None for topic in request.topics for number in topic.partition_indexes
+    }
     oldest = {(row.topic_name, row.partition_index): None for row in request.ungrouped_partitions}
     return {**by_state, **older, **oldest}

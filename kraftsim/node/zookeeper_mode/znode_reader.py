@@ -1,6 +1,7 @@
 """Reads cluster metadata from ZooKeeper, all of it or a part, with pipelined requests.
 
-Source: kafka.zk.KafkaZkClient (retryRequestsUntilConnected, pipelined by zookeeper.max.in.flight.requests).
+Source: kafka.zk.KafkaZkClient (retryRequestsUntilConnected, pipelined by
+zookeeper.max.in.flight.requests).
 """
 
 import asyncio
@@ -11,16 +12,32 @@ from kraftsim.core.zookeeper_mode.znode_reading import Znodes
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_writer import IN_FLIGHT_MAX
 from protocol.zookeeper.kafka_access_znodes import ACLS, DELEGATION_TOKENS, EXTENDED_ACLS
-from protocol.zookeeper.kafka_znodes import CONFIG, CONFIG_TYPES, DELETE_TOPICS, PRODUCER_ID_BLOCK, TOPICS
+from protocol.zookeeper.kafka_znodes import (
+    CONFIG,
+    CONFIG_TYPES,
+    DELETE_TOPICS,
+    PRODUCER_ID_BLOCK,
+    TOPICS,
+)
 from protocol.zookeeper.op_codes import ZookeeperError
 from protocol.zookeeper.znodes import Stat
 
-ROOTS: Final = (TOPICS, *(f"{CONFIG}/{each}" for each in CONFIG_TYPES), DELETE_TOPICS, ACLS, EXTENDED_ACLS, DELEGATION_TOKENS)
+ROOTS: Final = (
+    TOPICS,
+    *(f"{CONFIG}/{each}" for each in CONFIG_TYPES),
+    DELETE_TOPICS,
+    ACLS,
+    EXTENDED_ACLS,
+    DELEGATION_TOKENS,
+)
 """The subtrees that a controller loads and a migration copies."""
 
 
 class ZnodeReader:
-    """Reads over one session. All methods raise ZookeeperRefused; znodes that do not exist are omitted."""
+    """Reads over one session.
+
+    All methods raise ZookeeperRefused; znodes that do not exist are omitted.
+    """
 
     def __init__(self, client: ZookeeperClient) -> None:
         self._client = client
@@ -37,7 +54,9 @@ class ZnodeReader:
     async def metadata(self) -> Znodes:
         """Return all metadata except topics queued for deletion."""
         found = await self.everything()
-        pending = dict.fromkeys(name for path in found if (name := path.removeprefix(f"{DELETE_TOPICS}/")) != path)
+        pending = dict.fromkeys(
+            name for path in found if (name := path.removeprefix(f"{DELETE_TOPICS}/")) != path
+        )
         return {path: znode for path, znode in found.items() if not _belongs_to(path, pending)}
 
     async def tree(self, root: str) -> dict[str, tuple[bytes | None, Stat]]:
@@ -48,14 +67,20 @@ class ZnodeReader:
             some = await self.some(level)
             found.update(some)
             parents = [path for path in some if some[path][1].num_children]
-            level = [f"{path}/{name}" for path, names in await self.names_below(parents) for name in names]
+            level = [
+                f"{path}/{name}"
+                for path, names in await self.names_below(parents)
+                for name in names
+            ]
         return found
 
     async def some(self, paths: Iterable[str]) -> dict[str, tuple[bytes | None, Stat]]:
         """Return the existing ones of some znodes, in this order."""
         wanted = list(paths)
         answers = await asyncio.gather(*map(self._get, wanted))
-        return {path: answer for path, answer in zip(wanted, answers, strict=True) if answer is not None}
+        return {
+            path: answer for path, answer in zip(wanted, answers, strict=True) if answer is not None
+        }
 
     async def names_below(self, paths: Sequence[str]) -> list[tuple[str, list[str]]]:
         """Return the child names of some znodes."""

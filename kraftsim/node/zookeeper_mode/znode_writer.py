@@ -1,7 +1,8 @@
-"""Controller writes to znodes, conditional on the controller epoch, and in a migration also on the version of /migration.
+"""Controller writes to znodes, conditional on the controller epoch, and in a migration also on the
+version of /migration.
 
-A request whose connection was lost is retried over the next connection; its result shows whether the first
-attempt happened.
+A request whose connection was lost is retried over the next connection; its result shows whether
+the first attempt happened.
 Source: kafka.zk.KafkaZkClient.{retryRequestsUntilConnected, retryMigrationRequestsUntilConnected}.
 """
 
@@ -10,7 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeOperation, ZnodeWrite
-from kraftsim.node.zookeeper.client import OPEN_TO_ALL, SessionState, ZookeeperClient, ZookeeperRefused
+from kraftsim.node.zookeeper.client import (
+    OPEN_TO_ALL,
+    SessionState,
+    ZookeeperClient,
+    ZookeeperRefused,
+)
 from protocol.zookeeper.kafka_znodes import CONTROLLER_EPOCH, MIGRATION
 from protocol.zookeeper.multi import Asked, Result
 from protocol.zookeeper.op_codes import ANY_VERSION, CreateMode, OpCode, ZookeeperError
@@ -36,9 +42,14 @@ class MigrationConflict(Exception):
 
 
 class MigrationWriter:
-    """Carries out the operations of a KRaft controller. `migration_version` is that of /migration, which each operation increments."""
+    """Carries out the operations of a KRaft controller.
 
-    def __init__(self, client: ZookeeperClient, *, epoch_version: int, migration_version: int) -> None:
+    `migration_version` is that of /migration, which each operation increments.
+    """
+
+    def __init__(
+        self, client: ZookeeperClient, *, epoch_version: int, migration_version: int
+    ) -> None:
         self.migration_version = migration_version
         self._client = client
         self._epoch_version = epoch_version
@@ -49,7 +60,9 @@ class MigrationWriter:
         Znodes whose data alone changes, such as partition states, are written several at a time.
         Raises ControllerMoved, MigrationConflict, ZookeeperRefused.
         """
-        writes = [each for write in operation.writes for each in await expanded(self._client, write)]
+        writes = [
+            each for write in operation.writes for each in await expanded(self._client, write)
+        ]
         apart = writes[:-1] if all(write.kind is WriteKind.SET for write in writes) else []
         for first in range(0, len(apart), IN_FLIGHT_MAX):
             await self._do_together(apart[first : first + IN_FLIGHT_MAX])
@@ -58,8 +71,15 @@ class MigrationWriter:
             known = self.migration_version
             is_last = place == len(rest) - 1
             for request in requests_of(write):
-                migration = set_request(MIGRATION, migration_data, known) if is_last else check_request(MIGRATION, known)
-                if await self._do([check_request(CONTROLLER_EPOCH, self._epoch_version), migration, request], write):
+                migration = (
+                    set_request(MIGRATION, migration_data, known)
+                    if is_last
+                    else check_request(MIGRATION, known)
+                )
+                if await self._do(
+                    [check_request(CONTROLLER_EPOCH, self._epoch_version), migration, request],
+                    write,
+                ):
                     break
                 await create_above(self._client, write.path)
         if operation.notification is not None:
@@ -67,8 +87,14 @@ class MigrationWriter:
 
     async def _do_together(self, writes: Sequence[ZnodeWrite]) -> None:
         """Set the data of some znodes with pipelined requests."""
-        checks = [check_request(CONTROLLER_EPOCH, self._epoch_version), check_request(MIGRATION, self.migration_version)]
-        asked = (self._do([*checks, set_request(write.path, write.data, write.version)], write) for write in writes)
+        checks = [
+            check_request(CONTROLLER_EPOCH, self._epoch_version),
+            check_request(MIGRATION, self.migration_version),
+        ]
+        asked = (
+            self._do([*checks, set_request(write.path, write.data, write.version)], write)
+            for write in writes
+        )
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -79,10 +105,16 @@ class MigrationWriter:
             results = await retried(self._client, asked)
         except ZookeeperRefused as refused:
             if refused.path == MIGRATION and refused.error == ZookeeperError.BAD_VERSION:
-                raise MigrationConflict(f"{MIGRATION} no longer has version {self.migration_version}") from refused
+                raise MigrationConflict(
+                    f"{MIGRATION} no longer has version {self.migration_version}"
+                ) from refused
             if refused.path == write.path and refused.error in PASSED_OVER.get(write.kind, ()):
                 return True
-            if refused.path == write.path and refused.error == ZookeeperError.NO_NODE and write.kind is WriteKind.PUT:
+            if (
+                refused.path == write.path
+                and refused.error == ZookeeperError.NO_NODE
+                and write.kind is WriteKind.PUT
+            ):
                 return False
             raise
         stat = results[1][1]
@@ -92,14 +124,22 @@ class MigrationWriter:
 
 
 async def retried(client: ZookeeperClient, asked: Sequence[Asked]) -> list[Result]:
-    """Do requests atomically, with a retry after each lost connection. Raises ControllerMoved, ZookeeperRefused."""
+    """Do requests atomically, with a retry after each lost connection.
+
+    Raises ControllerMoved, ZookeeperRefused.
+    """
     while True:
         try:
             return await client.multi(asked)
         except ZookeeperRefused as refused:
             if refused.path == CONTROLLER_EPOCH and refused.error == ZookeeperError.BAD_VERSION:
-                raise ControllerMoved(f"{CONTROLLER_EPOCH} has another version than this controller gave it") from refused
-            if refused.error != ZookeeperError.CONNECTION_LOSS or client.state in (SessionState.EXPIRED, SessionState.CLOSED):
+                raise ControllerMoved(
+                    f"{CONTROLLER_EPOCH} has another version than this controller gave it"
+                ) from refused
+            if refused.error != ZookeeperError.CONNECTION_LOSS or client.state in (
+                SessionState.EXPIRED,
+                SessionState.CLOSED,
+            ):
                 raise
         await asyncio.sleep(RETRY_MS / 1000)
 
@@ -108,7 +148,10 @@ async def expanded(client: ZookeeperClient, write: ZnodeWrite) -> list[ZnodeWrit
     """Expand a write to single ones: a tree is deleted bottom-up. Raises ZookeeperRefused."""
     if write.kind is not WriteKind.DELETE_TREE:
         return [write]
-    return [ZnodeWrite(kind=WriteKind.DELETE, path=path) for path in [*await paths_below(client, write.path), write.path]]
+    return [
+        ZnodeWrite(kind=WriteKind.DELETE, path=path)
+        for path in [*await paths_below(client, write.path), write.path]
+    ]
 
 
 async def paths_below(client: ZookeeperClient, path: str) -> list[str]:
@@ -160,6 +203,8 @@ def set_request(path: str, data: bytes | None, version: int = ANY_VERSION) -> As
     return OpCode.SET_DATA, SetDataRequest(path=path, data=data, version=version)
 
 
-def create_request(path: str, data: bytes | None, mode: CreateMode = CreateMode.PERSISTENT) -> Asked:
+def create_request(
+    path: str, data: bytes | None, mode: CreateMode = CreateMode.PERSISTENT
+) -> Asked:
     """Return a request that creates a znode."""
     return OpCode.CREATE, CreateRequest(path=path, data=data, acl=[OPEN_TO_ALL], flags=mode)

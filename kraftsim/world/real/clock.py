@@ -6,7 +6,11 @@ NANOSECONDS_PER_MILLISECOND = 1_000_000
 
 
 class RealClock:
-    """The kernel's clocks. `started_ns` is the time of the monotonic clock at which the run began; all processes of a machine share that clock."""
+    """The kernel's clocks.
+
+    `started_ns` is the time of the monotonic clock at which the run began; all processes of a
+    machine share that clock.
+    """
 
     __slots__ = ("_started_ns",)
 

@@ -1,6 +1,7 @@
 """The data directory of a node on a real disk.
 
-Operations that wait for the disk run in a worker thread; everything else is a system call on the page cache and runs at once.
+Operations that wait for the disk run in a worker thread; everything else is a system call on the
+page cache and runs at once.
 """
 
 import asyncio
@@ -16,7 +17,9 @@ from kraftsim.world.real.file import TEMPORARY_SUFFIX, RealFile, ReportFlush, sy
 
 SYNC_THREADS_MAX = 4
 RENAME_THREADS = 4
-"""Worker threads; each directory uses one of them, so that replacements in it keep the order of the calls."""
+"""Worker threads; each directory uses one of them, so that replacements in it keep the order of the
+calls.
+"""
 
 
 class RealDisk:
@@ -26,7 +29,9 @@ class RealDisk:
         self.root = root
         root.mkdir(parents=True, exist_ok=True)
         self._flushes = ThreadPoolExecutor(SYNC_THREADS_MAX, thread_name_prefix="flush")
-        self._renames = [ThreadPoolExecutor(1, thread_name_prefix="rename") for _ in range(RENAME_THREADS)]
+        self._renames = [
+            ThreadPoolExecutor(1, thread_name_prefix="rename") for _ in range(RENAME_THREADS)
+        ]
         self._unflushed_directories: set[str] = set()
         self.report_flush: ReportFlush | None = None
         """Called with the path, the operation and the seconds of each wait for the disk."""
@@ -53,12 +58,17 @@ class RealDisk:
             return file.readall()
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Replace a file atomically: after any crash either the old or the new content is there. One thread per directory keeps their order."""
+        """Replace a file atomically: after any crash either the old or the new content is there.
+
+        One thread per directory keeps their order.
+        """
         self._make_directory(directory_of(checked(path)))
         places = self._take_unflushed(directory_of(path))
         thread = self._thread_of(directory_of(path))
         started_s = time.monotonic()
-        await asyncio.get_running_loop().run_in_executor(thread, _write_and_rename, self._place(path), data, places)
+        await asyncio.get_running_loop().run_in_executor(
+            thread, _write_and_rename, self._place(path), data, places
+        )
         self._on_flushed(path, "replace", time.monotonic() - started_s)
 
     def remove(self, path: str) -> None:
@@ -66,12 +76,19 @@ class RealDisk:
         os.unlink(self._place(path))
 
     async def rename(self, path: str, new_path: str) -> None:
-        """Rename a file in its directory, durably. It uses the thread of replacements there, so that both keep the order of the calls."""
-        assert directory_of(checked(path)) == directory_of(checked(new_path)), "a file stays in its directory"
+        """Rename a file in its directory, durably.
+
+        It uses the thread of replacements there, so that both keep the order of the calls.
+        """
+        assert directory_of(checked(path)) == directory_of(checked(new_path)), (
+            "a file stays in its directory"
+        )
         places = self._take_unflushed(directory_of(path))
         thread = self._thread_of(directory_of(path))
         started_s = time.monotonic()
-        await asyncio.get_running_loop().run_in_executor(thread, _rename, self._place(path), self._place(new_path), places)
+        await asyncio.get_running_loop().run_in_executor(
+            thread, _rename, self._place(path), self._place(new_path), places
+        )
         self._on_flushed(path, "rename", time.monotonic() - started_s)
 
     def move_directory(self, directory: str, new_directory: str) -> None:
@@ -80,9 +97,13 @@ class RealDisk:
         self._unflushed_directories.add(new_directory)
 
     async def flush_directory(self, directory: str) -> None:
-        """Make creations, renames and removals in a directory durable, and the creation of the directory itself."""
+        """Make creations, renames and removals in a directory durable, and the creation of the
+        directory itself.
+        """
         started_s = time.monotonic()
-        await asyncio.get_running_loop().run_in_executor(self._thread_of(directory), _sync_directories, self._take_unflushed(directory))
+        await asyncio.get_running_loop().run_in_executor(
+            self._thread_of(directory), _sync_directories, self._take_unflushed(directory)
+        )
         self._on_flushed(directory, "flush of the directory", time.monotonic() - started_s)
 
     def space(self) -> tuple[int, int]:
@@ -91,7 +112,10 @@ class RealDisk:
         return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
 
     def close(self) -> None:
-        """Stop the worker threads. This waits for running replacements: the next incarnation must not see them later."""
+        """Stop the worker threads.
+
+        This waits for running replacements: the next incarnation must not see them later.
+        """
         self._flushes.shutdown(wait=False)
         for thread in self._renames:
             thread.shutdown(wait=True, cancel_futures=True)
@@ -114,7 +138,9 @@ class RealDisk:
         self._unflushed_directories.add(directory)
 
     def _take_unflushed(self, directory: str) -> tuple[str, ...]:
-        """Return the directories to flush so that the directory's entries are durable: itself, and parents while their entries are new."""
+        """Return the directories to flush so that the directory's entries are durable: itself, and
+        parents while their entries are new.
+        """
         places = [self._place(directory)]
         while directory in self._unflushed_directories:
             self._unflushed_directories.remove(directory)

@@ -1,7 +1,9 @@
-"""The event log of a node on a real machine: one append-only file of JSON lines per node and incarnation.
+"""The event log of a node on a real machine: one append-only file of JSON lines per node and
+incarnation.
 
-Lines are buffered, because a write per event would cost more than the event. They are written to the kernel on request (before answers are sent),
-when the buffer is large, and a tenth of a second after the first of them; after that not even kill -9 can lose them.
+Lines are buffered, because a write per event would cost more than the event. They are written to
+the kernel on request (before answers are sent), when the buffer is large, and a tenth of a second
+after the first of them; after that not even kill -9 can lose them.
 """
 
 import asyncio
@@ -19,13 +21,20 @@ NANOSECONDS_PER_MILLISECOND = 1_000_000
 
 
 class EventFile:
-    """Appends events to `<events_dir>/<node>.<incarnation>.jsonl`. Creating it fails if the incarnation was used before."""
+    """Appends events to `<events_dir>/<node>.<incarnation>.jsonl`.
 
-    def __init__(self, *, events_dir: Path, run: str, node: str, incarnation: int, started_ns: int) -> None:
+    Creating it fails if the incarnation was used before.
+    """
+
+    def __init__(
+        self, *, events_dir: Path, run: str, node: str, incarnation: int, started_ns: int
+    ) -> None:
         events_dir.mkdir(parents=True, exist_ok=True)
         self.path = events_dir / file_name(node, incarnation)
         self._line = LineEncoder(run, node, incarnation).line
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(
+            self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644
+        )
         self._started_ns = started_ns
         self._buffer = bytearray()
         self._next_n = 0
@@ -36,7 +45,12 @@ class EventFile:
         """Add one line to the buffer."""
         n = self._next_n
         self._next_n = n + 1
-        self._buffer += self._line(n, time.monotonic_ns() - self._started_ns, time.time_ns() // NANOSECONDS_PER_MILLISECOND, event)
+        self._buffer += self._line(
+            n,
+            time.monotonic_ns() - self._started_ns,
+            time.time_ns() // NANOSECONDS_PER_MILLISECOND,
+            event,
+        )
         if self._timer is None:
             self._start_timer()
         if len(self._buffer) >= BUFFER_MAX_BYTES:

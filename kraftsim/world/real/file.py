@@ -1,4 +1,6 @@
-"""An append-only file on a real disk, with group commit: callers that wait for a running fdatasync share the next one."""
+"""An append-only file on a real disk, with group commit: callers that wait for a running fdatasync
+share the next one.
+"""
 
 import asyncio
 import errno
@@ -20,7 +22,9 @@ CHUNKS_MAX = os.sysconf("SC_IOV_MAX")
 
 
 class Descriptor:
-    """An open descriptor, closed after its last use: by a file, its slices that are being sent to clients, a running flush."""
+    """An open descriptor, closed after its last use: by a file, its slices that are being sent to
+    clients, a running flush.
+    """
 
     __slots__ = ("number",)
 
@@ -48,7 +52,9 @@ class Descriptor:
 
 
 class RealSlice:
-    """Implements `kraftsim.world.interface.FileSlice` with sendfile: the kernel sends the pages of its cache to the socket."""
+    """Implements `kraftsim.world.interface.FileSlice` with sendfile: the kernel sends the pages of
+    its cache to the socket.
+    """
 
     __slots__ = ("_descriptor", "_position", "_size_bytes")
 
@@ -69,20 +75,31 @@ class RealSlice:
 
     def send(self, socket_descriptor: int, first: int) -> int:
         """Send as much as a socket accepts, from byte `first` on."""
-        sent_bytes = os.sendfile(socket_descriptor, self._descriptor.number, self._position + first, self._size_bytes - first)
+        sent_bytes = os.sendfile(
+            socket_descriptor,
+            self._descriptor.number,
+            self._position + first,
+            self._size_bytes - first,
+        )
         if not sent_bytes:
             raise _truncated_error()
         return sent_bytes
 
 
 class RealFile:
-    """One open file. Reads and writes are system calls, and the kernel keeps the data in its page cache until it is flushed.
+    """One open file.
 
-    Its path on this machine is `place`. Once slices were returned, pages of the file may be in socket queues, even after they count as sent:
-    such a file is truncated by replacing it with another one.
+    Reads and writes are system calls, and the kernel keeps the data in its page cache until it is
+    flushed.
+
+    Its path on this machine is `place`. Once slices were returned, pages of the file may be in
+    socket queues, even after they count as sent: such a file is truncated by replacing it with
+    another one.
     """
 
-    def __init__(self, path: str, place: str, executor: Executor, report_flush: ReportFlush) -> None:
+    def __init__(
+        self, path: str, place: str, executor: Executor, report_flush: ReportFlush
+    ) -> None:
         self.path = path
         self._place = place
         self._opened: Descriptor | None = _open(place)
@@ -104,7 +121,9 @@ class RealFile:
         total = 0
         for first in range(0, len(chunks), CHUNKS_MAX):
             total += self._write_all(chunks[first : first + CHUNKS_MAX])
-        end_position = os.lseek(self._descriptor.number, 0, os.SEEK_CUR) if total else self.size_bytes
+        end_position = (
+            os.lseek(self._descriptor.number, 0, os.SEEK_CUR) if total else self.size_bytes
+        )
         return end_position - total
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -125,7 +144,10 @@ class RealFile:
             os.ftruncate(self._descriptor.number, size_bytes)
 
     async def flush(self) -> None:
-        """Make everything appended before this call durable. A running flush may have begun too early, so callers wait for the next one."""
+        """Make everything appended before this call durable.
+
+        A running flush may have begun too early, so callers wait for the next one.
+        """
         loop = asyncio.get_running_loop()
         if self._running is None:
             self._running = self._start_sync(loop, self._descriptor)
@@ -137,7 +159,9 @@ class RealFile:
         await asyncio.shield(shared)
 
     def close(self) -> None:
-        """Close the file; slices and a running flush keep the descriptor open until they are done."""
+        """Close the file; slices and a running flush keep the descriptor open until they are
+        done.
+        """
         self._opened = None
 
     @property
@@ -147,7 +171,10 @@ class RealFile:
         return self._opened
 
     def _put_copy_in_place(self, size_bytes: int) -> None:
-        """Truncate the file without changing its present pages. The copy is durable before it is renamed."""
+        """Truncate the file without changing its present pages.
+
+        The copy is durable before it is renamed.
+        """
         before, after = self._descriptor, _open(self._place + TEMPORARY_SUFFIX, os.O_TRUNC)
         copied_bytes = 0
         while copied_bytes < size_bytes:
@@ -171,17 +198,27 @@ class RealFile:
         return total
 
     def _start_sync(
-        self, loop: asyncio.AbstractEventLoop, descriptor: Descriptor, result: "asyncio.Future[None] | None" = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        descriptor: Descriptor,
+        result: "asyncio.Future[None] | None" = None,
     ) -> "asyncio.Future[None]":
         result = result if result is not None else loop.create_future()
         result.add_done_callback(_retrieve)
         sync = loop.run_in_executor(self._executor, descriptor.sync)
         started_s = time.monotonic()
-        sync.add_done_callback(lambda done: self._on_synced(loop, descriptor, result, done, started_s))
+        sync.add_done_callback(
+            lambda done: self._on_synced(loop, descriptor, result, done, started_s)
+        )
         return result
 
     def _on_synced(
-        self, loop: asyncio.AbstractEventLoop, descriptor: Descriptor, result: "asyncio.Future[None]", done: "asyncio.Future[None]", started_s: float
+        self,
+        loop: asyncio.AbstractEventLoop,
+        descriptor: Descriptor,
+        result: "asyncio.Future[None]",
+        done: "asyncio.Future[None]",
+        started_s: float,
     ) -> None:
         self._report_flush(self.path, "flush", time.monotonic() - started_s)
         self._running = None
@@ -189,7 +226,9 @@ class RealFile:
             self._running, self._next = self._next, None
             try:
                 self._start_sync(loop, self._opened or descriptor, self._running)
-            except RuntimeError:  # the disk's threads have stopped: the node went down while a flush waited behind another one
+            # the disk's threads have stopped: the node went down while a flush waited behind
+            # another one
+            except RuntimeError:
                 self._running.set_exception(OSError(errno.EBADF, "the disk is closed", self.path))
                 self._running = None
         if result.done():
@@ -203,7 +242,9 @@ class RealFile:
 
 
 def _retrieve(result: "asyncio.Future[None]") -> None:
-    """Retrieve the exception, so that asyncio does not complain about a flush whose callers were all cancelled."""
+    """Retrieve the exception, so that asyncio does not complain about a flush whose callers were
+    all cancelled.
+    """
     if not result.cancelled():
         result.exception()
 
@@ -218,7 +259,9 @@ def sync_directory(place: str) -> None:
 
 
 def _open(place: str, *flags: int) -> Descriptor:
-    return Descriptor(os.open(place, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | sum(flags), 0o644))
+    return Descriptor(
+        os.open(place, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | sum(flags), 0o644)
+    )
 
 
 def _truncated_error() -> OSError:

@@ -1,6 +1,8 @@
-"""Real object stores: a directory that all nodes of this machine share, or a bucket of an S3-compatible service.
+"""Real object stores: a directory that all nodes of this machine share, or a bucket of an
+S3-compatible service.
 
-Disk and network calls run in worker threads. The S3 client is boto3, which the extra `tiered` installs.
+Disk and network calls run in worker threads. The S3 client is boto3, which the extra `tiered`
+installs.
 """
 
 import asyncio
@@ -72,7 +74,10 @@ class RealObjects:
 
 
 class DirectoryObjects:
-    """Objects as files below a directory. A file is renamed to its final name when it is complete."""
+    """Objects as files below a directory.
+
+    A file is renamed to its final name when it is complete.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -108,12 +113,19 @@ class DirectoryObjects:
 
     def list(self, prefix: str) -> list[str]:
         """Return the keys with a prefix."""
-        found = (str(place.relative_to(self._root)) for place in self._root.rglob("*") if place.is_file() and not place.name.startswith("."))
+        found = (
+            str(place.relative_to(self._root))
+            for place in self._root.rglob("*")
+            if place.is_file() and not place.name.startswith(".")
+        )
         return sorted(key for key in found if key.startswith(prefix))
 
 
 class PieceReader(io.RawIOBase):
-    """Concatenated pieces as a file object, as clients of other stores need it. It can seek back, for they may have to restart."""
+    """Concatenated pieces as a file object, as clients of other stores need it.
+
+    It can seek back, for they may have to restart.
+    """
 
     def __init__(self, pieces: Sequence[Chunk | FileSlice]) -> None:
         self._pieces = pieces
@@ -136,7 +148,11 @@ class PieceReader(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Seek to a position."""
-        self._position = max(offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence], 0)
+        self._position = max(
+            offset
+            + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence],
+            0,
+        )
         return self._position
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
@@ -155,7 +171,10 @@ class PieceReader(io.RawIOBase):
 
 
 def open_objects(location: str, settings: Mapping[str, str]) -> RealObjects:
-    """Open a store by its location. Raises OSError; ImportError without the library that it needs."""
+    """Open a store by its location.
+
+    Raises OSError; ImportError without the library that it needs.
+    """
     kind, _, place = location.partition(":")
     if kind == DIRECTORY:
         return RealObjects(DirectoryObjects(Path(place)))

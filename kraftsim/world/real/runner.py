@@ -17,21 +17,25 @@ KEPT_BLOCK_BYTES_MAX = 32 * 1024 * 1024
 """The maximum of M_MMAP_THRESHOLD."""
 REST_SECONDS = 3.0
 REST_CPU_SHARE_MAX = 0.1
-"""An idle node with its heartbeats, fetches and polls needs about a third of this share of a core."""
+"""An idle node with its heartbeats, fetches and polls needs about a third of this share of a
+core.
+"""
 
 
 def run_node(main: Callable[[asyncio.Event], Coroutine[object, object, int | None]]) -> int:
     """Run `main(stopping)` until it returns, and return its exit code (None counts as 0).
 
-    `stopping` is set by the first SIGTERM or SIGINT: main must then stop its node and return. A second signal cancels main; then
-    InterruptedError is raised.
+    `stopping` is set by the first SIGTERM or SIGINT: main must then stop its node and return. A
+    second signal cancels main; then InterruptedError is raised.
     """
     manage_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_supervised(main))
 
 
-async def _supervised(main: Callable[[asyncio.Event], Coroutine[object, object, int | None]]) -> int:
+async def _supervised(
+    main: Callable[[asyncio.Event], Coroutine[object, object, int | None]],
+) -> int:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None, "a coroutine of a runner runs in a task"
@@ -60,9 +64,11 @@ async def _supervised(main: Callable[[asyncio.Event], Coroutine[object, object, 
 def manage_freed_memory() -> None:
     """With glibc: keep freed memory for the next allocation, in one heap for all threads.
 
-    Otherwise, depending on the layout of the heap, each batch of a megabyte is returned to the kernel and faulted in again for the next one,
-    which adds up to half of a broker's other costs of that batch. A heap per thread, glibc's default, would keep freed memory once for the
-    event loop and once for the thread that validates records; the two seldom allocate at the same time, as only one holds the GIL.
+    Otherwise, depending on the layout of the heap, each batch of a megabyte is returned to the
+    kernel and faulted in again for the next one, which adds up to half of a broker's other costs of
+    that batch. A heap per thread, glibc's default, would keep freed memory once for the event loop
+    and once for the thread that validates records; the two seldom allocate at the same time, as
+    only one holds the GIL.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -72,10 +78,12 @@ def manage_freed_memory() -> None:
 
 
 async def return_memory_at_rest() -> None:
-    """With glibc: give freed memory back to the kernel whenever the process comes to rest after work.
+    """With glibc: give freed memory back to the kernel whenever the process comes to rest after
+    work.
 
-    At rest means that `REST_SECONDS` passed with less than `REST_CPU_SHARE_MAX` of a core. The collection of cycles comes first, as a full
-    one is rare in a process that keeps many objects. Both together stop the event loop for some 0.1 s, when nobody is waiting for it.
+    At rest means that `REST_SECONDS` passed with less than `REST_CPU_SHARE_MAX` of a core. The
+    collection of cycles comes first, as a full one is rare in a process that keeps many objects.
+    Both together stop the event loop for some 0.1 s, when nobody is waiting for it.
     """
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "malloc_trim"):

@@ -1,7 +1,8 @@
 """Objects in a bucket of an S3-compatible service, through boto3: called in worker threads only.
 
-Settings, with the prefix `rsm.config.`: `s3.endpoint.url`, `s3.region`, `s3.access.key.id`, `s3.secret.access.key`, `s3.path.style.access`
-(true or false), `s3.prefix`. Missing settings are boto3's defaults: from the environment, or from its own files.
+Settings, with the prefix `rsm.config.`: `s3.endpoint.url`, `s3.region`, `s3.access.key.id`,
+`s3.secret.access.key`, `s3.path.style.access` (true or false), `s3.prefix`. Missing settings are
+boto3's defaults: from the environment, or from its own files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,12 +42,18 @@ class S3Objects:
                 response_checksum_validation="when_required",
             ),
         )
-        self._transfer = TransferConfig(multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, use_threads=False)
+        self._transfer = TransferConfig(
+            multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, use_threads=False
+        )
 
     def put(self, key: str, pieces: Sequence[Chunk | FileSlice]) -> None:
-        """Write an object; a long one is uploaded in parts, and not visible before it is complete."""
+        """Write an object; a long one is uploaded in parts, and not visible before it is
+        complete.
+        """
         try:
-            self._client.upload_fileobj(PieceReader(pieces), self._bucket, self._prefix + key, Config=self._transfer)
+            self._client.upload_fileobj(
+                PieceReader(pieces), self._bucket, self._prefix + key, Config=self._transfer
+            )
         except (ClientError, BotoCoreError, *_transfer_errors()) as failure:
             raise OSError(f"{key} could not be written: {failure}") from failure
 
@@ -79,8 +86,14 @@ class S3Objects:
     def list(self, prefix: str) -> list[str]:
         """Return the keys with a prefix."""
         try:
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix + prefix)
-            return sorted(str(each["Key"]).removeprefix(self._prefix) for page in pages for each in page.get("Contents", ()))
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + prefix
+            )
+            return sorted(
+                str(each["Key"]).removeprefix(self._prefix)
+                for page in pages
+                for each in page.get("Contents", ())
+            )
         except (ClientError, BotoCoreError) as failure:
             raise OSError(f"{prefix} could not be listed: {failure}") from failure
 

@@ -25,7 +25,17 @@ Report = Callable[[Event], None]
 class RealWorld:
     """Clock, disk, random streams and event log of one node incarnation on this machine."""
 
-    def __init__(self, *, run: str, node: str, incarnation: int, seed: int | None, clock: RealClock, disk: RealDisk, events: EventFile) -> None:
+    def __init__(
+        self,
+        *,
+        run: str,
+        node: str,
+        incarnation: int,
+        seed: int | None,
+        clock: RealClock,
+        disk: RealDisk,
+        events: EventFile,
+    ) -> None:
         self.run = run
         self.node = node
         self.incarnation = incarnation
@@ -44,12 +54,16 @@ class RealWorld:
     def random(self, purpose: str) -> Random:
         """Return the stream of a purpose; further calls return the same stream.
 
-        Without a seed it uses the entropy of the operating system: a client that sees ids (of fetch sessions, members, topics) or SCRAM nonces cannot
-        predict the next ones. With a seed it can.
+        Without a seed it uses the entropy of the operating system: a client that sees ids (of fetch
+        sessions, members, topics) or SCRAM nonces cannot predict the next ones. With a seed it can.
         """
         found = self._streams.get(purpose)
         if found is None:
-            drawn = SystemRandom() if self._seed is None else stream(self._seed, self.node, self.incarnation, purpose)
+            drawn = (
+                SystemRandom()
+                if self._seed is None
+                else stream(self._seed, self.node, self.incarnation, purpose)
+            )
             found = self._streams[purpose] = drawn
         return found
 
@@ -63,15 +77,21 @@ class RealWorld:
         """Write the buffered events to the operating system."""
         self._events.flush()
 
-    def watch(self, reports: Mapping[type[Event], Report | None], report_slow_disk: ReportFlush) -> None:
-        """Call the function that `reports` has for the class of each event, and `report_slow_disk` with the duration of each flush."""
+    def watch(
+        self, reports: Mapping[type[Event], Report | None], report_slow_disk: ReportFlush
+    ) -> None:
+        """Call the function that `reports` has for the class of each event, and `report_slow_disk`
+        with the duration of each flush.
+        """
         self._reports = reports
         self._report_flush = report_slow_disk
         for disk in (self._real_disk, *self._others.values()):
             disk.report_flush = report_slow_disk
 
     def elsewhere(self, directory: str) -> World:
-        """Return this world with another directory as its disk; each call returns the same disk, and `close` closes it."""
+        """Return this world with another directory as its disk; each call returns the same disk,
+        and `close` closes it.
+        """
         found = self._others.get(directory)
         if found is None:
             found = self._others[directory] = RealDisk(Path(directory))
@@ -86,10 +106,15 @@ class RealWorld:
         return found
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Return the result of a function that runs in a thread. There is one such thread, so that one call at a time uses memory."""
+        """Return the result of a function that runs in a thread.
+
+        There is one such thread, so that one call at a time uses memory.
+        """
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, f"{self.node}-aside")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: _without_collections(work))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, lambda: _without_collections(work)
+        )
 
     async def yield_point(self, place: str) -> None:
         """Do nothing: on a real machine other tasks run in between anyway."""
@@ -108,8 +133,9 @@ class RealWorld:
 def _without_collections(work: Callable[[], T]) -> T:
     """Run a function with garbage collection disabled.
 
-    A collection blocks every thread while it visits all objects, and allocations trigger collections: while a thread converted 150,000 records,
-    clients of the loop waited up to 180 ms, without collections up to 50 ms. The collector catches up between two calls.
+    A collection blocks every thread while it visits all objects, and allocations trigger
+    collections: while a thread converted 150,000 records, clients of the loop waited up to 180 ms,
+    without collections up to 50 ms. The collector catches up between two calls.
     """
     if not gc.isenabled():
         return work()
@@ -120,12 +146,23 @@ def _without_collections(work: Callable[[], T]) -> T:
         gc.enable()
 
 
-def real_world(*, run: str, node: str, incarnation: int, data_dir: Path, events_dir: Path, seed: int | None, started_ns: int = 0) -> RealWorld:
-    """Open the world of one node incarnation. Raises FileExistsError if the incarnation has an event file already: see `next_incarnation`.
+def real_world(
+    *,
+    run: str,
+    node: str,
+    incarnation: int,
+    data_dir: Path,
+    events_dir: Path,
+    seed: int | None,
+    started_ns: int = 0,
+) -> RealWorld:
+    """Open the world of one node incarnation.
+
+    Raises FileExistsError if the incarnation has an event file already: see `next_incarnation`.
 
     Without a `seed` the node draws from the operating system's entropy, which is not repeatable.
-    `started_ns` is the time of the machine's monotonic clock at which the run began; with 0 `t_ns` is that clock itself, which all processes of
-    the machine share.
+    `started_ns` is the time of the machine's monotonic clock at which the run began; with 0 `t_ns`
+    is that clock itself, which all processes of the machine share.
     """
     return RealWorld(
         run=run,
@@ -134,5 +171,11 @@ def real_world(*, run: str, node: str, incarnation: int, data_dir: Path, events_
         seed=seed,
         clock=RealClock(started_ns),
         disk=RealDisk(data_dir),
-        events=EventFile(events_dir=events_dir, run=run, node=node, incarnation=incarnation, started_ns=started_ns),
+        events=EventFile(
+            events_dir=events_dir,
+            run=run,
+            node=node,
+            incarnation=incarnation,
+            started_ns=started_ns,
+        ),
     )

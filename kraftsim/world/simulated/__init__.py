@@ -1,4 +1,6 @@
-"""The world of nodes in virtual time: one process, one thread, one seed, and the same bytes every time."""
+"""The world of nodes in virtual time: one process, one thread, one seed, and the same bytes every
+time.
+"""
 
 from kraftsim.world.simulated.collector import collected_after
 from kraftsim.world.simulated.errors import (

@@ -1,8 +1,10 @@
-"""Routes Python's ambient clocks, entropy and names (`time.time`, `os.urandom`, `uuid.uuid4`, `os.getpid`) to the simulated host whose code runs.
+"""Routes Python's ambient clocks, entropy and names (`time.time`, `os.urandom`, `uuid.uuid4`,
+`os.getpid`) to the simulated host whose code runs.
 
-kraftsim's own code uses its world; this is for third-party libraries. `install` replaces module attributes permanently by
-functions that check whether a simulation runs, because libraries bind `from time import time` when they are imported: install before that.
-Everything else raises SimulationEscape. `datetime.now()` reads the clock in C and can be neither routed nor refused.
+kraftsim's own code uses its world; this is for third-party libraries. `install` replaces module
+attributes permanently by functions that check whether a simulation runs, because libraries bind
+`from time import time` when they are imported: install before that. Everything else raises
+SimulationEscape. `datetime.now()` reads the clock in C and can be neither routed nor refused.
 """
 
 import os
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
 NANOSECONDS = 1_000_000_000
 PURPOSE = "ambient"
 DRAWS = (
-    "random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle", "choices", "normalvariate", "lognormvariate",
-    "expovariate", "vonmisesvariate", "gammavariate", "gauss", "betavariate", "paretovariate", "weibullvariate", "getrandbits", "randbytes", "seed",
+    "random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle",
+    "choices", "normalvariate", "lognormvariate",
+    "expovariate", "vonmisesvariate", "gammavariate", "gauss", "betavariate", "paretovariate",
+    "weibullvariate", "getrandbits", "randbytes", "seed",
 )  # fmt: skip
 FIRST_PROCESS = 1000
 FIRST_NODE = 0x020000000000
@@ -50,10 +54,22 @@ def install() -> None:
         _replace(time, name, lambda process: process.host.clock.monotonic_ns() / NANOSECONDS)
         _replace(time, f"{name}_ns", lambda process: process.host.clock.monotonic_ns())
     _replace(os, "urandom", lambda process, size: process.random(PURPOSE).randbytes(size))
-    _replace(os, "getrandom", lambda process, size, flags=0: process.random(PURPOSE).randbytes(size))
+    _replace(
+        os, "getrandom", lambda process, size, flags=0: process.random(PURPOSE).randbytes(size)
+    )
     _replace(random, "_urandom", lambda process, size: process.random(PURPOSE).randbytes(size))
-    _replace(uuid, "uuid1", lambda process, *arguments: uuid.UUID(int=process.random(PURPOSE).getrandbits(128), version=1))
-    _replace(uuid, "uuid4", lambda process: uuid.UUID(int=process.random(PURPOSE).getrandbits(128), version=4))
+    _replace(
+        uuid,
+        "uuid1",
+        lambda process, *arguments: uuid.UUID(
+            int=process.random(PURPOSE).getrandbits(128), version=1
+        ),
+    )
+    _replace(
+        uuid,
+        "uuid4",
+        lambda process: uuid.UUID(int=process.random(PURPOSE).getrandbits(128), version=4),
+    )
     _replace(uuid, "getnode", lambda process: FIRST_NODE + process.host.index)
     _replace(os, "getpid", lambda process: FIRST_PROCESS + process.host.index)
     _replace(os, "getppid", lambda process: 1)
@@ -85,7 +101,9 @@ def is_running() -> bool:
 
 
 def running_process() -> Process | None:
-    """Return the simulated process whose code runs in this thread, or None outside of a simulation."""
+    """Return the simulated process whose code runs in this thread, or None outside of a
+    simulation.
+    """
     if _loop is None or threading.get_ident() != _thread:
         return None
     return current_process.get(_loop.harness)
@@ -115,8 +133,20 @@ def _replace_calendar() -> None:
     localtime, asctime, strftime = time.localtime, time.asctime, time.strftime
     for name in ("gmtime", "localtime", "ctime"):
         _replace(time, name, of_seconds(getattr(time, name)))
-    _replace(time, "asctime", lambda process, answer=None: asctime(localtime(seconds(process)) if answer is None else answer))
-    _replace(time, "strftime", lambda process, form, answer=None: strftime(form, localtime(seconds(process)) if answer is None else answer))
+    _replace(
+        time,
+        "asctime",
+        lambda process, answer=None: asctime(
+            localtime(seconds(process)) if answer is None else answer
+        ),
+    )
+    _replace(
+        time,
+        "strftime",
+        lambda process, form, answer=None: strftime(
+            form, localtime(seconds(process)) if answer is None else answer
+        ),
+    )
 
 
 def _draw(name: str) -> Callable[..., object]:
@@ -138,7 +168,9 @@ def _route_unseeded_generators() -> None:
     """Seed `random.Random()` from the running host instead of the operating system."""
     real = Random.seed
 
-    def seed(self: Random, a: int | float | str | bytes | bytearray | None = None, version: int = 2) -> None:
+    def seed(
+        self: Random, a: int | float | str | bytes | bytearray | None = None, version: int = 2
+    ) -> None:
         process = running_process() if a is None else None
         real(self, process.random(PURPOSE).getrandbits(64) if process is not None else a, version)
 

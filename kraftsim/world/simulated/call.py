@@ -1,4 +1,6 @@
-"""The entries of the simulated loop: callbacks, and tasks and futures with a hash that is a number and not an address."""
+"""The entries of the simulated loop: callbacks, and tasks and futures with a hash that is a number
+and not an address.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +18,10 @@ NANOSECONDS = 1_000_000_000
 
 
 class Call(Struct, eq=False):
-    """A callback of one process, to run now or at a virtual time. Replaces asyncio's two kinds of handles; a struct, because there are many."""
+    """A callback of one process, to run now or at a virtual time.
+
+    Replaces asyncio's two kinds of handles; a struct, because there are many.
+    """
 
     _callback: Callable[..., object]
     _args: tuple[object, ...]
@@ -46,7 +51,9 @@ class Call(Struct, eq=False):
 
 
 class SequencedFuture(asyncio.Future[T]):
-    """A future that sets and dictionaries keep in the same order in every process: its hash is the number of its first use as a key."""
+    """A future that sets and dictionaries keep in the same order in every process: its hash is the
+    number of its first use as a key.
+    """
 
     _number: int
 

@@ -1,4 +1,6 @@
-"""Finds the code that used the real machine: the nearest frame that is neither in Python's library nor in the simulation itself."""
+"""Finds the code that used the real machine: the nearest frame that is neither in Python's library
+nor in the simulation itself.
+"""
 
 import sys
 import sysconfig
@@ -21,7 +23,9 @@ def escape(what: str) -> SimulationEscape:
 def call_site() -> str:
     """Return 'file:line' of the calling code."""
     frame = next((frame for frame in _frames() if not _is_plumbing(frame.f_code.co_filename)), None)
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
+    return (
+        f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
+    )
 
 
 def _frames() -> Iterator[FrameType]:

@@ -1,7 +1,8 @@
 """The clocks of a simulated machine: driven by virtual time, with the deviations that faults cause.
 
-The wall clock may deviate, jump, or freeze. The monotonic clock never jumps; a drift makes both run too fast or too slow. The effect of a fault on
-the wall clock is undone when it ends, without a jump if the fault had none either.
+The wall clock may deviate, jump, or freeze. The monotonic clock never jumps; a drift makes both run
+too fast or too slow. The effect of a fault on the wall clock is undone when it ends, without a jump
+if the fault had none either.
 """
 
 from collections.abc import Callable
@@ -11,17 +12,24 @@ NANOSECONDS = 1_000_000_000
 NANOSECONDS_PER_MILLISECOND = 1_000_000
 PARTS = 1_000_000
 FIRST_MOMENT_NS = 1_700_000_000 * NANOSECONDS
-"""The wall clock at the beginning of every simulation (2023-11-14): a constant, so that a seed always gives the same timestamps."""
+"""The wall clock at the beginning of every simulation (2023-11-14): a constant, so that a seed
+always gives the same timestamps.
+"""
 SLOWEST_PPM = -900_000
 """The minimum speed of a clock under all faults together: a tenth."""
 SLEW_DIVISOR = 2
-"""A clock that is corrected without a jump runs at 1.5 times, or half, its speed until it is correct."""
+"""A clock that is corrected without a jump runs at 1.5 times, or half, its speed until it is
+correct.
+"""
 
 EffectRecorder = Callable[[str], None]
 
 
 class TrueTime(Protocol):
-    """The source of true virtual time: the loop. An attribute, because it is used for every event, deadline and delay."""
+    """The source of true virtual time: the loop.
+
+    An attribute, because it is used for every event, deadline and delay.
+    """
 
     now_ns: int
 
@@ -32,7 +40,9 @@ class Oddity(Protocol):
     record_effect: EffectRecorder | None
 
     def shift_ns(self, right_ns: int) -> int:
-        """Return how far the wall clock is ahead (negative: behind) at the correct time `right_ns`."""
+        """Return how far the wall clock is ahead (negative: behind) at the correct time
+        `right_ns`.
+        """
         ...
 
 
@@ -61,9 +71,13 @@ class Freeze:
 
 
 class Slew:
-    """The wall clock moves gradually from one offset to another; it never jumps and never goes back."""
+    """The wall clock moves gradually from one offset to another; it never jumps and never goes
+    back.
+    """
 
-    def __init__(self, *, from_ns: int, to_ns: int, since_ns: int, record_effect: EffectRecorder | None) -> None:
+    def __init__(
+        self, *, from_ns: int, to_ns: int, since_ns: int, record_effect: EffectRecorder | None
+    ) -> None:
         self.from_ns = from_ns
         self.to_ns = to_ns
         self.since_ns = since_ns
@@ -73,14 +87,17 @@ class Slew:
         """Return the present offset."""
         most_ns = (right_ns - self.since_ns) // SLEW_DIVISOR
         distance_ns = self.to_ns - self.from_ns
-        return self.from_ns + (min(distance_ns, most_ns) if distance_ns > 0 else max(distance_ns, -most_ns))
+        return self.from_ns + (
+            min(distance_ns, most_ns) if distance_ns > 0 else max(distance_ns, -most_ns)
+        )
 
 
 class HostClock:
     """All clocks of one host."""
 
     __slots__ = (
-        "_drifts", "_local_base_ns", "_oddities", "_offset_ns", "_shift_ns", "_true", "_true_base_ns", "_undrifted_lead_ns", "drift_ppm",
+        "_drifts", "_local_base_ns", "_oddities", "_offset_ns", "_shift_ns", "_true",
+        "_true_base_ns", "_undrifted_lead_ns", "drift_ppm",
     )  # fmt: skip
 
     def __init__(self, true: TrueTime) -> None:
@@ -105,13 +122,19 @@ class HostClock:
         if self._oddities:
             return self._deviating_ns() // NANOSECONDS_PER_MILLISECOND
         if self.drift_ppm == 0:
-            return (self._true.now_ns + self._shift_ns + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
+            return (
+                self._true.now_ns + self._shift_ns + self._offset_ns
+            ) // NANOSECONDS_PER_MILLISECOND
         return (self.monotonic_ns() + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
 
     def stamp_ms(self) -> int:
-        """Return the same for a log: no outcome depends on it, so that faults are not effective by it."""
+        """Return the same for a log: no outcome depends on it, so that faults are not effective by
+        it.
+        """
         if self.drift_ppm == 0 and not self._oddities:
-            return (self._true.now_ns + self._shift_ns + self._offset_ns) // NANOSECONDS_PER_MILLISECOND
+            return (
+                self._true.now_ns + self._shift_ns + self._offset_ns
+            ) // NANOSECONDS_PER_MILLISECOND
         right_ns = self._right_ns()
         if self._oddities:
             right_ns += sum(oddity.shift_ns(right_ns) for oddity in self._oddities)
@@ -125,7 +148,10 @@ class HostClock:
         lead_ns = local_ns - self._true.now_ns - self._shift_ns
         if abs(lead_ns) >= NANOSECONDS_PER_MILLISECOND:
             for _, record_effect in self._drifts:
-                record_effect(f"a clock was read that has drifted by {lead_ns // NANOSECONDS_PER_MILLISECOND} ms")
+                record_effect(
+                    "a clock was read that has drifted by "
+                    f"{lead_ns // NANOSECONDS_PER_MILLISECOND} ms"
+                )
         return local_ns
 
     def monotonic_ms(self) -> int:
@@ -136,7 +162,9 @@ class HostClock:
 
     def true_delay_ns(self, local_delay_ns: int) -> int:
         """Convert a delay of this host's clock to true time."""
-        return local_delay_ns * PARTS // (PARTS + self.drift_ppm) if self.drift_ppm else local_delay_ns
+        return (
+            local_delay_ns * PARTS // (PARTS + self.drift_ppm) if self.drift_ppm else local_delay_ns
+        )
 
     def jump(self, by_ns: int) -> None:
         """Set the wall clock forward or, if negative, back, for good."""
@@ -145,7 +173,10 @@ class HostClock:
     def drift(self, drift_ppm: int) -> None:
         """Make the clocks run too fast (positive) or too slow by parts per million, from now on."""
         assert drift_ppm > -PARTS, "a clock does not run backwards"
-        self._local_base_ns, self._true_base_ns = self._drifting_ns() if self.drift_ppm else self.monotonic_ns(), self._true.now_ns
+        self._local_base_ns, self._true_base_ns = (
+            self._drifting_ns() if self.drift_ppm else self.monotonic_ns(),
+            self._true.now_ns,
+        )
         self._shift_ns = self._local_base_ns - self._true_base_ns
         self.drift_ppm = drift_ppm
 
@@ -174,7 +205,8 @@ class HostClock:
     def drift_for(self, drift_ppm: int, record_effect: EffectRecorder) -> Callable[[], None]:
         """Make both clocks drift, in addition to other drifts; the returned function ends it.
 
-        Afterwards the monotonic clock keeps its lead, because it must not go back; the wall clock loses it without a jump.
+        Afterwards the monotonic clock keeps its lead, because it must not go back; the wall clock
+        loses it without a jump.
         """
         drift = (drift_ppm, record_effect)
         if not self._drifts:
@@ -199,17 +231,26 @@ class HostClock:
     def error_ns(self) -> int:
         """The lead of the wall clock over true time."""
         right_ns = self._right_ns()
-        return right_ns + sum(oddity.shift_ns(right_ns) for oddity in self._oddities) - FIRST_MOMENT_NS - self._true.now_ns
+        return (
+            right_ns
+            + sum(oddity.shift_ns(right_ns) for oddity in self._oddities)
+            - FIRST_MOMENT_NS
+            - self._true.now_ns
+        )
 
     def _odd_for(self, oddity: Oddity) -> Callable[[], None]:
         self._oddities.append(oddity)
         return lambda: self._oddities.remove(oddity)
 
     def _slew_back(self, from_ns: int) -> None:
-        self._oddities.append(Slew(from_ns=from_ns, to_ns=0, since_ns=self._right_ns(), record_effect=None))
+        self._oddities.append(
+            Slew(from_ns=from_ns, to_ns=0, since_ns=self._right_ns(), record_effect=None)
+        )
 
     def _deviating_ns(self) -> int:
-        """Return the wall clock with all deviations, and report to their faults that they are effective."""
+        """Return the wall clock with all deviations, and report to their faults that they are
+        effective.
+        """
         right_ns = self._right_ns()
         wall_ns = right_ns
         for oddity in list(self._oddities):
@@ -220,7 +261,8 @@ class HostClock:
                     self._oddities.remove(oddity)  # it is back
             elif abs(shift_ns) >= NANOSECONDS_PER_MILLISECOND:
                 oddity.record_effect(
-                    f"the wall clock was read {abs(shift_ns) // NANOSECONDS_PER_MILLISECOND} ms {'ahead' if shift_ns > 0 else 'behind'}"
+                    f"the wall clock was read {abs(shift_ns) // NANOSECONDS_PER_MILLISECOND} ms "
+                    f"{'ahead' if shift_ns > 0 else 'behind'}"
                 )
         return wall_ns
 
@@ -230,8 +272,13 @@ class HostClock:
         return local_ns + self._offset_ns
 
     def _drifting_ns(self) -> int:
-        return self._local_base_ns + (self._true.now_ns - self._true_base_ns) * (PARTS + self.drift_ppm) // PARTS
+        return (
+            self._local_base_ns
+            + (self._true.now_ns - self._true_base_ns) * (PARTS + self.drift_ppm) // PARTS
+        )
 
     def _lead_ns(self) -> int:
         """Return the lead of the monotonic clock over true time."""
-        return (self._drifting_ns() if self.drift_ppm else self._true.now_ns + self._shift_ns) - self._true.now_ns
+        return (
+            self._drifting_ns() if self.drift_ppm else self._true.now_ns + self._shift_ns
+        ) - self._true.now_ns

@@ -1,4 +1,6 @@
-"""Disables Python's garbage collector in simulated runs: it would visit all events of a run over and over, and free nothing."""
+"""Disables Python's garbage collector in simulated runs: it would visit all events of a run over
+and over, and free nothing.
+"""
 
 import gc
 from collections.abc import Iterator
@@ -9,7 +11,9 @@ _has_frozen = False
 
 @contextmanager
 def collector_at_rest() -> Iterator[None]:
-    """Disable automatic collection inside; a simulation collects at fixed step counts, so that finalizers run at the same moment in every run."""
+    """Disable automatic collection inside; a simulation collects at fixed step counts, so that
+    finalizers run at the same moment in every run.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -23,7 +27,8 @@ def collector_at_rest() -> Iterator[None]:
 def collected_after() -> Iterator[None]:
     """The same for a whole run, followed by a collection.
 
-    Objects from before the first run are modules and classes, which stay: they are frozen, so that the collector skips them.
+    Objects from before the first run are modules and classes, which stay: they are frozen, so that
+    the collector skips them.
     """
     global _has_frozen
     if not _has_frozen:

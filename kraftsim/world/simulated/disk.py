@@ -1,7 +1,7 @@
 """The disk of a simulated host as a process sees it, with a page cache, latencies and disk faults.
 
-A process uses the files of its own incarnation: when it dies, the next one gets a copy of the remaining data, so that code of a dead process that
-still runs cannot change anything.
+A process uses the files of its own incarnation: when it dies, the next one gets a copy of the
+remaining data, so that code of a dead process that still runs cannot change anything.
 """
 
 import asyncio
@@ -45,7 +45,13 @@ class SimulatedDisk:
     def list(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
         prefix = checked(directory) + "/" if directory else ""
-        return sorted({path[len(prefix) :].partition("/")[0] for path in self._durable.names if path.startswith(prefix)})
+        return sorted(
+            {
+                path[len(prefix) :].partition("/")[0]
+                for path in self._durable.names
+                if path.startswith(prefix)
+            }
+        )
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
@@ -57,7 +63,9 @@ class SimulatedDisk:
         return bytes(inode.cache)
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Write a temporary file, flush it, rename it, flush the directory: a crash may occur between any two of these."""
+        """Write a temporary file, flush it, rename it, flush the directory: a crash may occur
+        between any two of these.
+        """
         kind = file_class(checked(path))
         temporary = path + TEMPORARY_SUFFIX
         inode = self._create(temporary)
@@ -81,7 +89,9 @@ class SimulatedDisk:
 
     async def rename(self, path: str, new_path: str) -> None:
         """Rename a file in its directory, and flush the directory."""
-        assert directory_of(checked(path)) == directory_of(checked(new_path)), "a file stays in its directory"
+        assert directory_of(checked(path)) == directory_of(checked(new_path)), (
+            "a file stays in its directory"
+        )
         kind, names = file_class(new_path), self._durable.names
         self._watched("rename", kind, "before")
         inode = names.pop(path, None)
@@ -94,15 +104,23 @@ class SimulatedDisk:
 
     def move_directory(self, directory: str, new_directory: str) -> None:
         """Rename a directory."""
-        change = NameChange(gone=checked(directory), given=checked(new_directory), is_directory=True)
+        change = NameChange(
+            gone=checked(directory), given=checked(new_directory), is_directory=True
+        )
         self._durable.names = moved(self._durable.names, change)
         self._durable.journal.append(change)
 
     async def flush_directory(self, directory: str) -> None:
-        """Make creations, renames and removals in a directory durable, and the creation of the directory itself."""
+        """Make creations, renames and removals in a directory durable, and the creation of the
+        directory itself.
+        """
         durable = self._durable
         entries = _entries(durable.names, directory)
-        covered = {id(change): change for change in durable.journal if directory_of(change.given or change.gone or "") == directory}
+        covered = {
+            id(change): change
+            for change in durable.journal
+            if directory_of(change.given or change.gone or "") == directory
+        }
 
         def end() -> None:
             durable.journal = [change for change in durable.journal if id(change) not in covered]
@@ -110,13 +128,20 @@ class SimulatedDisk:
                 if change.is_directory:
                     durable.durable_names = moved(durable.durable_names, change)
             former = _entries(durable.durable_names, directory)
-            durable.durable_names = {path: inode for path, inode in durable.durable_names.items() if path not in former} | entries
+            durable.durable_names = {
+                path: inode for path, inode in durable.durable_names.items() if path not in former
+            } | entries
 
         await self._after(durable.flush_ns[0], end)
 
     def space(self) -> tuple[int, int]:
-        """Return the size of the disk, and its free space. A full disk is a fault, which these numbers do not show."""
-        return CAPACITY_BYTES, max(CAPACITY_BYTES - sum(len(inode.cache) for inode in self._durable.names.values()), 0)
+        """Return the size of the disk, and its free space.
+
+        A full disk is a fault, which these numbers do not show.
+        """
+        return CAPACITY_BYTES, max(
+            CAPACITY_BYTES - sum(len(inode.cache) for inode in self._durable.names.values()), 0
+        )
 
     def write(self, inode: Inode, kind: FileClass, chunks: Sequence[Chunk]) -> int:
         """Append to a file; a full disk accepts a part and fails."""
@@ -143,8 +168,20 @@ class SimulatedDisk:
         for slow in faults.slow:
             slow.record_effect(f"a flush takes {slow.factor:g} times as long")
         duration_ns = shortest + int(self._process.random("disk").random() * (longest - shortest))
-        longer_ns = faults.stretched_ns(duration_ns, self._process.random("slow tail")) if faults.tails else duration_ns
-        await self._after(duration_ns, self._end_sync, inode, sync, kind, longer_ns=longer_ns, stuck=faults.stuck_for(kind))
+        longer_ns = (
+            faults.stretched_ns(duration_ns, self._process.random("slow tail"))
+            if faults.tails
+            else duration_ns
+        )
+        await self._after(
+            duration_ns,
+            self._end_sync,
+            inode,
+            sync,
+            kind,
+            longer_ns=longer_ns,
+            stuck=faults.stuck_for(kind),
+        )
 
     def _end_sync(self, inode: Inode, sync: Sync, kind: FileClass) -> None:
         faults = self._durable.faults
@@ -188,9 +225,15 @@ class SimulatedDisk:
             watch(operation, kind, moment)
 
     async def _after(
-        self, duration_ns: int, end: Callable[[Unpack[Ts]], None], *args: *Ts, longer_ns: int = 0, stuck: StuckFlush | None = None
+        self,
+        duration_ns: int,
+        end: Callable[[Unpack[Ts]], None],
+        *args: *Ts,
+        longer_ns: int = 0,
+        stuck: StuckFlush | None = None,
     ) -> None:
-        """Occupy the disk for a while, then complete the operation, even if its caller is cancelled meanwhile. Raises what the completion raises.
+        """Occupy the disk for a while, then complete the operation, even if its caller is cancelled
+        meanwhile. Raises what the completion raises.
 
         `longer_ns` is a minimum duration.
         """
@@ -224,7 +267,10 @@ class SimulatedDisk:
 
 
 class SimulatedFile:
-    """An open file; implements `kraftsim.world.interface.File`. It must not be used after it is closed: on a real disk that is an error."""
+    """An open file; implements `kraftsim.world.interface.File`.
+
+    It must not be used after it is closed: on a real disk that is an error.
+    """
 
     __slots__ = ("_disk", "_kind", "_opened", "path")
 
@@ -272,7 +318,9 @@ class SimulatedFile:
         return self._opened
 
 
-def _finish(done: "asyncio.Future[None]", end: Callable[[Unpack[Ts]], None], args: tuple[*Ts]) -> None:
+def _finish(
+    done: "asyncio.Future[None]", end: Callable[[Unpack[Ts]], None], args: tuple[*Ts]
+) -> None:
     try:
         end(*args)
     except OSError as error:
@@ -284,8 +332,15 @@ def _finish(done: "asyncio.Future[None]", end: Callable[[Unpack[Ts]], None], arg
 
 
 def _entries(names: Mapping[str, Inode], directory: str) -> dict[str, Inode]:
-    """Return the files directly in a directory; '' is the root. A directory may have many, and a flush checks all of them."""
+    """Return the files directly in a directory; '' is the root.
+
+    A directory may have many, and a flush checks all of them.
+    """
     if not directory:
         return {path: inode for path, inode in names.items() if "/" not in path}
     prefix, first = f"{directory}/", len(directory) + 1
-    return {path: inode for path, inode in names.items() if path.startswith(prefix) and path.find("/", first) < 0}
+    return {
+        path: inode
+        for path, inode in names.items()
+        if path.startswith(prefix) and path.find("/", first) < 0
+    }

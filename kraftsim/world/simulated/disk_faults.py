@@ -1,7 +1,9 @@
-"""Faults of a simulated disk: every condition is an object of its own, which a fault adds to the disk and removes again.
+"""Faults of a simulated disk: every condition is an object of its own, which a fault adds to the
+disk and removes again.
 
-Two faults of one kind may affect the same disk, so each ends only its own condition, and of two slowdowns the worse one counts. Running operations
-complete as if without slowdown when the last of them ends. A condition's `record_effect` is called whenever it changes an outcome.
+Two faults of one kind may affect the same disk, so each ends only its own condition, and of two
+slowdowns the worse one counts. Running operations complete as if without slowdown when the last of
+them ends. A condition's `record_effect` is called whenever it changes an outcome.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,9 @@ from kraftsim.world.simulated.file_class import FileClass
 
 EffectRecorder = Callable[[str], None]
 TAIL_SHAPE = 1.1
-"""A Pareto distribution of this shape has a mean of eleven times its minimum: most slow flushes are a little slow, a few are very slow."""
+"""A Pareto distribution of this shape has a mean of eleven times its minimum: most slow flushes are
+a little slow, a few are very slow.
+"""
 PERMILLE = 1000
 
 
@@ -35,7 +39,9 @@ class SlowTail:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Full:
-    """Writes to files of a kind (None: to all) fail once `room_bytes` were written; None: from the next write on, of which a part is written."""
+    """Writes to files of a kind (None: to all) fail once `room_bytes` were written; None: from the
+    next write on, of which a part is written.
+    """
 
     kind: FileClass | None = None
     room_bytes: int | None = None
@@ -73,7 +79,9 @@ class StuckFlush:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class LyingFlush:
-    """Flushes of files of a kind return and make nothing durable: a drive with a volatile write cache."""
+    """Flushes of files of a kind return and make nothing durable: a drive with a volatile write
+    cache.
+    """
 
     kind: FileClass | None = None
     record_effect: EffectRecorder
@@ -110,7 +118,9 @@ class DiskFaults:
 
     def slow_down(self, ailment: Slowness | SlowTail) -> Callable[[], None]:
         """Slow down the disk, until the returned function is called."""
-        ailments: list[Slowness] | list[SlowTail] = self.slow if isinstance(ailment, Slowness) else self.tails
+        ailments: list[Slowness] | list[SlowTail] = (
+            self.slow if isinstance(ailment, Slowness) else self.tails
+        )
         ailments.append(ailment)  # type: ignore[arg-type]  # each to its own
 
         def recover() -> None:
@@ -126,8 +136,13 @@ class DiskFaults:
         """Return the duration of a flush that would take duration_ns without faults."""
         for tail in self.tails:
             if draw.randrange(PERMILLE) < tail.permille:
-                longer_ns = max(duration_ns, min(int(duration_ns * 10 * draw.paretovariate(TAIL_SHAPE)), tail.limit_ns))
-                tail.record_effect(f"a flush takes {longer_ns // 1_000_000} ms instead of {duration_ns // 1000} us")
+                longer_ns = max(
+                    duration_ns,
+                    min(int(duration_ns * 10 * draw.paretovariate(TAIL_SHAPE)), tail.limit_ns),
+                )
+                tail.record_effect(
+                    f"a flush takes {longer_ns // 1_000_000} ms instead of {duration_ns // 1000} us"
+                )
                 duration_ns = longer_ns
         return duration_ns
 
@@ -143,7 +158,9 @@ class DiskFaults:
                 room_bytes = min(full.room_bytes, size_bytes)
                 full.room_bytes -= room_bytes
             if room_bytes < size_bytes:
-                full.record_effect(f"a write of {size_bytes} bytes failed after {room_bytes} of them were written")
+                full.record_effect(
+                    f"a write of {size_bytes} bytes failed after {room_bytes} of them were written"
+                )
             taken = min(taken, room_bytes)
         return taken
 
@@ -165,4 +182,11 @@ class DiskFaults:
 
     def bad_range_in(self, kind: FileClass, first: int, end: int) -> BadRange | None:
         """Return the fault that makes some of these bytes unreadable."""
-        return next((bad for bad in self.bad_ranges if bad.kind in (None, kind) and bad.first < end and first < bad.end), None)
+        return next(
+            (
+                bad
+                for bad in self.bad_ranges
+                if bad.kind in (None, kind) and bad.first < end and first < bad.end
+            ),
+            None,
+        )

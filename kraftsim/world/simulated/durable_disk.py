@@ -1,7 +1,8 @@
-"""The state of a simulated disk that outlives processes: names and files, and what a power loss takes of them.
+"""The state of a simulated disk that outlives processes: names and files, and what a power loss
+takes of them.
 
-Names are durable only after a flush of their directory, as in POSIX. Unflushed changes are in a journal, in order: a power loss may
-lose all of it, none, or its end.
+Names are durable only after a flush of their directory, as in POSIX. Unflushed changes are in a
+journal, in order: a power loss may lose all of it, none, or its end.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 NAMES_KEPT = 0.3
 """How often the file system had already written its journal before a power loss."""
 DiskWatch = Callable[[str, FileClass, str], None]
-"""Called with (operation, file class, moment): 'write', 'flush', 'rename' or 'remove' (only after), 'before' or 'after'."""
+"""Called with (operation, file class, moment): 'write', 'flush', 'rename' or 'remove' (only after),
+'before' or 'after'.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +38,9 @@ class NameChange:
 
 
 class Names(Enum):
-    """The effect of a power loss on unflushed names, if a fault chooses it instead of a random draw."""
+    """The effect of a power loss on unflushed names, if a fault chooses it instead of a random
+    draw.
+    """
 
     KEPT = auto()
     """All changes survive: the file system had already written its journal."""
@@ -55,7 +60,9 @@ class Wreck:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Losses:
-    """The losses of a power loss: bytes that processes had read or written, torn files, and undone changes of names."""
+    """The losses of a power loss: bytes that processes had read or written, torn files, and undone
+    changes of names.
+    """
 
     lost_bytes: int = 0
     torn_files: int = 0
@@ -66,7 +73,10 @@ AT_RANDOM = Wreck()
 
 
 class DurableDisk:
-    """Names and files that outlive a process. `names` are those that processes see, `durable_names` those that survive any power loss."""
+    """Names and files that outlive a process.
+
+    `names` are those that processes see, `durable_names` those that survive any power loss.
+    """
 
     def __init__(self, *, flush_ns: tuple[int, int]) -> None:
         self.names: dict[str, Inode] = {}
@@ -86,7 +96,11 @@ class DurableDisk:
 
     def durable_files(self, kind: FileClass | None) -> list[str]:
         """Return the paths of the files of a kind (None: of any) with durable bytes."""
-        return sorted(path for path, inode in self.names.items() if inode.flushed_bytes and kind in (None, file_class(path)))
+        return sorted(
+            path
+            for path, inode in self.names.items()
+            if inode.flushed_bytes and kind in (None, file_class(path))
+        )
 
     def content(self) -> dict[str, bytes]:
         """Return all files as processes see them."""
@@ -104,14 +118,23 @@ class DurableDisk:
         left = self._successor()
         left.names = {path: copied(inode) for path, inode in self.names.items()}
         left.durable_names = {path: copied(inode) for path, inode in self.durable_names.items()}
-        left.journal = [replace(change, inode=None if change.inode is None else copied(change.inode)) for change in self.journal]
+        left.journal = [
+            replace(change, inode=None if change.inode is None else copied(change.inode))
+            for change in self.journal
+        ]
         return left
 
-    def after_power_loss(self, process: "Process", wreck: Wreck = AT_RANDOM) -> tuple["DurableDisk", Losses]:
+    def after_power_loss(
+        self, process: "Process", wreck: Wreck = AT_RANDOM
+    ) -> tuple["DurableDisk", Losses]:
         """Return the disk for the next process after a power loss, and the losses."""
         draw = process.random("power loss")
         survivors = self._surviving_names(draw, wreck.names)
-        lost_bytes = sum(len(inode.cache) for path, inode in self.names.items() if survivors.get(path) is not inode)
+        lost_bytes = sum(
+            len(inode.cache)
+            for path, inode in self.names.items()
+            if survivors.get(path) is not inode
+        )
         torn_files = 0
         left = self._successor()
         images: dict[int, Inode] = {}
@@ -120,11 +143,16 @@ class DurableDisk:
             if id(inode) not in images:
                 images[id(inode)], lost = inode.after_power_loss(draw, wreck.fate)
                 lost_bytes += lost
-                torn_files += 0 < lost < inode.unflushed_bytes or (lost > 0 and len(images[id(inode)].cache) > inode.flushed_bytes)
+                torn_files += 0 < lost < inode.unflushed_bytes or (
+                    lost > 0 and len(images[id(inode)].cache) > inode.flushed_bytes
+                )
                 self._report_lying_flushes(inode, images[id(inode)], path)
             left.names[path] = images[id(inode)]
         left.durable_names = dict(left.names)
-        lost_names = sum(self.names.get(path) is not survivors.get(path) for path in self.names.keys() | survivors.keys())
+        lost_names = sum(
+            self.names.get(path) is not survivors.get(path)
+            for path in self.names.keys() | survivors.keys()
+        )
         return left, Losses(lost_bytes=lost_bytes, torn_files=torn_files, lost_names=lost_names)
 
     def put(self, image: "DurableDisk") -> None:
@@ -146,7 +174,9 @@ class DurableDisk:
         if names is Names.KEPT or not self.journal:
             return self.names
         survivors = dict(self.durable_names)
-        for change in self.journal[: draw.randrange(len(self.journal)) if names is Names.SOME else 0]:
+        for change in self.journal[
+            : draw.randrange(len(self.journal)) if names is Names.SOME else 0
+        ]:
             if change.is_directory:
                 survivors = moved(survivors, change)
             elif change.gone is not None:
@@ -157,8 +187,15 @@ class DurableDisk:
 
     def _report_lying_flushes(self, inode: Inode, left: Inode, path: str) -> None:
         """Report an effect to the fault if flushes had returned for lost bytes."""
-        lie = self.faults.lie_for(file_class(path)) if inode.promised_bytes > inode.flushed_bytes else None
-        if lie is not None and left.cache[: inode.promised_bytes] != inode.cache[: inode.promised_bytes]:
+        lie = (
+            self.faults.lie_for(file_class(path))
+            if inode.promised_bytes > inode.flushed_bytes
+            else None
+        )
+        if (
+            lie is not None
+            and left.cache[: inode.promised_bytes] != inode.cache[: inode.promised_bytes]
+        ):
             lie.record_effect(f"flushed bytes of {path} were lost")
 
     def _successor(self) -> "DurableDisk":
@@ -171,6 +208,11 @@ class DurableDisk:
 
 def moved(names: dict[str, Inode], change: NameChange) -> dict[str, Inode]:
     """Return the names after a rename of a directory."""
-    assert change.is_directory and change.gone is not None and change.given is not None, "of a directory"
+    assert change.is_directory and change.gone is not None and change.given is not None, (
+        "of a directory"
+    )
     former, new = change.gone + "/", change.given + "/"
-    return {new + path.removeprefix(former) if path.startswith(former) else path: inode for path, inode in names.items()}
+    return {
+        new + path.removeprefix(former) if path.startswith(former) else path: inode
+        for path, inode in names.items()
+    }

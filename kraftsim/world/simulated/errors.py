@@ -1,4 +1,8 @@
-"""Errors that abort a simulation. All of them are raised in the code that drives the simulation; none inside a node's task, except an escape."""
+"""Errors that abort a simulation.
+
+All of them are raised in the code that drives the simulation; none inside a node's task, except an
+escape.
+"""
 
 
 class SimulationError(RuntimeError):
@@ -18,8 +22,13 @@ class SimulationTimeLimit(SimulationError):
 
 
 class SimulationStopped(SimulationError):
-    """An invariant was violated, or a node left an exception unhandled: see `Simulation.violations` and `Simulation.troubles`."""
+    """An invariant was violated, or a node left an exception unhandled: see `Simulation.violations`
+    and `Simulation.troubles`.
+    """
 
 
 class SimulationEscape(SimulationError):
-    """Simulated code used the real machine: a thread, a socket, a process, a file, a sleep. The message names the call site."""
+    """Simulated code used the real machine: a thread, a socket, a process, a file, a sleep.
+
+    The message names the call site.
+    """

@@ -1,7 +1,8 @@
-"""The event logs of a simulation: all nodes and incarnations in one object, with events encoded only on demand.
+"""The event logs of a simulation: all nodes and incarnations in one object, with events encoded
+only on demand.
 
-Events that a node emitted before it was killed are kept, flushed or not: complete information for invariants is worth more than the realism of a
-lost buffer. Events of a dead process are dropped.
+Events that a node emitted before it was killed are kept, flushed or not: complete information for
+invariants is worth more than the realism of a lost buffer. Events of a dead process are dropped.
 """
 
 import hashlib
@@ -49,7 +50,10 @@ class EventLog:
 
 
 class EventBook:
-    """All event logs of a run. Observers must not raise: they record findings, and stop the simulation if necessary."""
+    """All event logs of a run.
+
+    Observers must not raise: they record findings, and stop the simulation if necessary.
+    """
 
     def __init__(self, run: str, true_time: TrueTime, harness_clock: HostClock) -> None:
         self.run = run
@@ -59,14 +63,21 @@ class EventBook:
         self._harness_clock = harness_clock
 
     def observe(self, observer: Observer, kinds: Collection[type[Event]] | None = None) -> None:
-        """Call an observer for every event from now on, or for those of some kinds; observers are called in order of registration."""
+        """Call an observer for every event from now on, or for those of some kinds; observers are
+        called in order of registration.
+        """
         self.observers.add(observer, None if kinds is None else frozenset(kinds))
 
     def log(self, node: str, incarnation: int, clock: HostClock | None = None) -> EventLog:
-        """Return the log of a node and incarnation, opening it if it is new. Without a clock of its own it uses the harness's."""
+        """Return the log of a node and incarnation, opening it if it is new.
+
+        Without a clock of its own it uses the harness's.
+        """
         found = self._logs.get((node, incarnation))
         if found is None:
-            found = self._logs[(node, incarnation)] = EventLog(self, clock or self._harness_clock, node, incarnation)
+            found = self._logs[(node, incarnation)] = EventLog(
+                self, clock or self._harness_clock, node, incarnation
+            )
         return found
 
     def logs(self) -> list[EventLog]:
@@ -94,14 +105,18 @@ class EventBook:
 
 
 class _Observers(dict[type[Event], tuple[Observer, ...]]):
-    """From the kind of an event to its observers, in order of registration; computed at the first such event."""
+    """From the kind of an event to its observers, in order of registration; computed at the first
+    such event.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._observers: list[tuple[Observer, frozenset[type[Event]] | None]] = []
 
     def __missing__(self, kind: type[Event]) -> tuple[Observer, ...]:
-        found = self[kind] = tuple(observer for observer, kinds in self._observers if kinds is None or kind in kinds)
+        found = self[kind] = tuple(
+            observer for observer, kinds in self._observers if kinds is None or kind in kinds
+        )
         return found
 
     def add(self, observer: Observer, kinds: frozenset[type[Event]] | None) -> None:

@@ -1,7 +1,9 @@
-"""Isolates simulated code: threads, sockets, processes, files, signals and other event loops raise SimulationEscape with the call site.
+"""Isolates simulated code: threads, sockets, processes, files, signals and other event loops raise
+SimulationEscape with the call site.
 
-The harness may open files, because it writes reports and reads scenarios; nodes and clients may not. `routes` lists the guarded functions, `ambient`
-those that have a simulated replacement (clocks, entropy, process id).
+The harness may open files, because it writes reports and reads scenarios; nodes and clients may
+not. `routes` lists the guarded functions, `ambient` those that have a simulated replacement
+(clocks, entropy, process id).
 """
 
 import sys
@@ -12,12 +14,28 @@ from types import FrameType
 from kraftsim.world.simulated.ambient import is_running, running_process
 from kraftsim.world.simulated.call_site import escape
 from kraftsim.world.simulated.host import Process
-from kraftsim.world.simulated.routes import AUDITED, AUDITED_FROM_NODES, GUARDED, GUARDED_FROM_NODES, MAPPED
+from kraftsim.world.simulated.routes import (
+    AUDITED,
+    AUDITED_FROM_NODES,
+    GUARDED,
+    GUARDED_FROM_NODES,
+    MAPPED,
+)
 
-SOURCE_READERS = ("importlib._bootstrap", "inspect", "linecache", "pkgutil", "protocol.numbered_files", "tokenize", "traceback")
+SOURCE_READERS = (
+    "importlib._bootstrap",
+    "inspect",
+    "linecache",
+    "pkgutil",
+    "protocol.numbered_files",
+    "tokenize",
+    "traceback",
+)
 """Module files are read by imports (with any loader) and for source lines in tracebacks."""
 NO_FILE = -1
-"""Anonymous mappings are allowed: they could only be shared with other processes, and there are none."""
+"""Anonymous mappings are allowed: they could only be shared with other processes, and there are
+none.
+"""
 
 _guards: list[tuple[object, str, object, object]] = []
 """Module, name, the real function, the guarded one; created once."""
@@ -39,13 +57,17 @@ def around() -> Iterator[None]:
 
 def _build() -> None:
     for place, name, what in GUARDED:
-        _guards.append((place, name, getattr(place, name), _guarded(place, name, what, lambda process: True)))
+        _guards.append(
+            (place, name, getattr(place, name), _guarded(place, name, what, lambda process: True))
+        )
     for place, name, what in GUARDED_FROM_NODES:
         _guards.append((place, name, getattr(place, name), _guarded(place, name, what, _is_node)))
     sys.addaudithook(_audit)
 
 
-def _guarded(place: object, name: str, what: str, applies: Callable[[Process], bool]) -> Callable[..., object]:
+def _guarded(
+    place: object, name: str, what: str, applies: Callable[[Process], bool]
+) -> Callable[..., object]:
     real: Callable[..., object] = getattr(place, name)
 
     def guarded(*arguments: object, **options: object) -> object:
@@ -58,7 +80,10 @@ def _guarded(place: object, name: str, what: str, applies: Callable[[Process], b
 
 
 def _audit(event: str, arguments: tuple[object, ...]) -> None:
-    """Refuse calls that bypassed the guards. Python calls this until the process ends, so it must be fast without a simulation."""
+    """Refuse calls that bypassed the guards.
+
+    Python calls this until the process ends, so it must be fast without a simulation.
+    """
     if not is_running() or (event not in AUDITED and event not in AUDITED_FROM_NODES):
         return
     process = running_process()

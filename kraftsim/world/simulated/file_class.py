@@ -1,4 +1,5 @@
-"""Classifies files by path, so that a fault can target 'the third write to a metadata log' without names of topics.
+"""Classifies files by path, so that a fault can target 'the third write to a metadata log' without
+names of topics.
 
 Source: the layout of Kafka's log directories, and of ZooKeeper's dataDir.
 """
@@ -30,7 +31,11 @@ def file_class(path: str) -> FileClass:
     if name.endswith(("checkpoint", ".snapshot")) or name == "meta.properties":
         return FileClass.CHECKPOINT
     if name.endswith(".log"):
-        return FileClass.METADATA_LOG if directory.rpartition("/")[2].startswith(METADATA_TOPIC_PREFIX) else FileClass.PARTITION_LOG
+        return (
+            FileClass.METADATA_LOG
+            if directory.rpartition("/")[2].startswith(METADATA_TOPIC_PREFIX)
+            else FileClass.PARTITION_LOG
+        )
     if directory.endswith(ZOOKEEPER_DIRECTORY) and name.startswith("log."):
         return FileClass.ZOOKEEPER_LOG
     return FileClass.OTHER

@@ -1,4 +1,6 @@
-"""The methods of an event loop that would use the real machine: each raises an error with the call site."""
+"""The methods of an event loop that would use the real machine: each raises an error with the call
+site.
+"""
 
 import asyncio
 from typing import NoReturn
@@ -7,7 +9,8 @@ from kraftsim.world.simulated.call_site import escape
 
 FORBIDDEN = (
     "add_reader", "add_writer", "remove_reader", "remove_writer",
-    "sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom", "sock_recvfrom_into",
+    "sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom",
+    "sock_recvfrom_into",
     "sock_sendall", "sock_sendfile", "sock_sendto",
     "sendfile", "start_tls", "connect_accepted_socket", "connect_read_pipe", "connect_write_pipe",
     "create_datagram_endpoint", "create_unix_connection", "create_unix_server",

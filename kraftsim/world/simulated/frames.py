@@ -1,7 +1,9 @@
-"""Parses the bytes of connections for Kafka frames, so that a fault can target 'the third InitProducerId answer' and drop, delay or change it.
+"""Parses the bytes of connections for Kafka frames, so that a fault can target 'the third
+InitProducerId answer' and drop, delay or change it.
 
-Only the header of a frame is read: its size, and in a request the API key, version and correlation id, which identifies the answer. The bytes
-of a header that is written in pieces are sent together, so that a frame can be truncated at any of its bytes.
+Only the header of a frame is read: its size, and in a request the API key, version and correlation
+id, which identifies the answer. The bytes of a header that is written in pieces are sent together,
+so that a frame can be truncated at any of its bytes.
 Source: Kafka protocol guide, "Common Request and Response Structure".
 """
 
@@ -28,11 +30,13 @@ Rewrite = Callable[[bytes], bytes]
 class FrameSeen:
     """A frame that is about to be sent, or was just sent. It can be changed only before it is sent.
 
-    `request` is that of a response; None for a request, and for an answer to a request from before the watch.
+    `request` is that of a response; None for a request, and for an answer to a request from before
+    the watch.
     """
 
     __slots__ = (
-        "_cut_after", "_holds", "_rewrites", "api_key", "api_version", "correlation_id", "data", "is_response", "request", "size_bytes",
+        "_cut_after", "_holds", "_rewrites", "api_key", "api_version", "correlation_id", "data",
+        "is_response", "request", "size_bytes",
         "transport",
     )  # fmt: skip
 
@@ -72,12 +76,19 @@ class FrameSeen:
         return (self.transport if self.is_response else self.transport.peer).process.host.name
 
     def cut(self, after_bytes: int) -> None:
-        """Forward only so many bytes of the frame (its size field included), then reset the connection."""
+        """Forward only so many bytes of the frame (its size field included), then reset the
+        connection.
+        """
         after_bytes = max(0, min(after_bytes, self.size_bytes))
-        self._cut_after = after_bytes if self._cut_after is None else min(self._cut_after, after_bytes)
+        self._cut_after = (
+            after_bytes if self._cut_after is None else min(self._cut_after, after_bytes)
+        )
 
     def hold(self) -> Callable[[], None]:
-        """Hold the frame, and everything behind it in its direction. Returns a function that releases it; a second call does nothing."""
+        """Hold the frame, and everything behind it in its direction.
+
+        Returns a function that releases it; a second call does nothing.
+        """
         self._holds += 1
         is_held = True
 
@@ -140,7 +151,10 @@ class _Lane:
 
 
 class FrameWatch:
-    """Follows both directions of one connection. A watch that is attached to an open connection assumes that the next write begins a frame."""
+    """Follows both directions of one connection.
+
+    A watch that is attached to an open connection assumes that the next write begins a frame.
+    """
 
     def __init__(self, client: "SimulatedTransport", report: Report) -> None:
         self._client = client
@@ -150,14 +164,20 @@ class FrameWatch:
         self._unanswered: dict[int, FrameSeen] = {}
 
     def write(self, transport: "SimulatedTransport", data: bytes) -> None:
-        """Report the frames that begin in this write, and send the rest of it after all decisions."""
+        """Report the frames that begin in this write, and send the rest of it after all
+        decisions.
+        """
         lane = self._requests if transport is self._client else self._responses
         if lane.is_astray:
             transport.push(data)
             return
         if lane.kept:
             data, lane.kept = lane.kept + data, b""
-        elif lane.missing_bytes == 0 and len(data) >= lane.head.size and lane.head.unpack_from(data)[0] == len(data) - SIZE_FIELD_BYTES:
+        elif (
+            lane.missing_bytes == 0
+            and len(data) >= lane.head.size
+            and lane.head.unpack_from(data)[0] == len(data) - SIZE_FIELD_BYTES
+        ):
             self._write_frame(lane, transport, data)
             return
         ready = bytearray()
@@ -209,15 +229,21 @@ class FrameWatch:
         if kept:
             transport.push(kept)
 
-    def _begin(self, lane: _Lane, transport: "SimulatedTransport", data: bytes, position: int) -> FrameSeen:
-        frame = self._seen(transport, lane.head.unpack_from(data, position), is_response=lane is self._responses)
+    def _begin(
+        self, lane: _Lane, transport: "SimulatedTransport", data: bytes, position: int
+    ) -> FrameSeen:
+        frame = self._seen(
+            transport, lane.head.unpack_from(data, position), is_response=lane is self._responses
+        )
         lane.missing_bytes = frame.size_bytes
         self._report(frame, "before")
         lane.frame = frame if frame.is_rewritten else None
         return frame
 
     def _prepare(self, frame: FrameSeen, transport: "SimulatedTransport", ready: bytearray) -> None:
-        """Apply the decisions about a frame that is sent now, after the bytes before it in the write."""
+        """Apply the decisions about a frame that is sent now, after the bytes before it in the
+        write.
+        """
         if frame.holds:
             transport.push(bytes(ready))
             ready.clear()
@@ -238,11 +264,15 @@ class FrameWatch:
             lane.frame = None
             lane.collected.clear()
 
-    def _seen(self, transport: "SimulatedTransport", head: tuple[int, ...], *, is_response: bool) -> FrameSeen:
+    def _seen(
+        self, transport: "SimulatedTransport", head: tuple[int, ...], *, is_response: bool
+    ) -> FrameSeen:
         if is_response:
             size, correlation_id = head
             request = self._unanswered.pop(correlation_id, None)
-            api_key, api_version = (UNKNOWN, UNKNOWN) if request is None else (request.api_key, request.api_version)
+            api_key, api_version = (
+                (UNKNOWN, UNKNOWN) if request is None else (request.api_key, request.api_version)
+            )
         else:
             size, api_key, api_version, correlation_id = head
             request = None

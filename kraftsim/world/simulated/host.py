@@ -1,7 +1,8 @@
 """Simulated machines, and the successive processes that run on them.
 
-A context variable names the process whose code runs. asyncio copies the context into every callback and task, so unmodified libraries are
-attributed to their process automatically, and everything of a killed process stays identifiable.
+A context variable names the process whose code runs. asyncio copies the context into every callback
+and task, so unmodified libraries are attributed to their process automatically, and everything of a
+killed process stays identifiable.
 """
 
 from collections import deque
@@ -27,7 +28,9 @@ EPHEMERAL_PORT_COUNT = 16384
 class Host:
     """A machine: an address, a clock, a disk, and the process that runs on it now."""
 
-    def __init__(self, *, seed: int, index: int, name: str, true_time: TrueTime, durable: "DurableDisk") -> None:
+    def __init__(
+        self, *, seed: int, index: int, name: str, true_time: TrueTime, durable: "DurableDisk"
+    ) -> None:
         self.seed = seed
         self.index = index
         self.name = name
@@ -36,11 +39,15 @@ class Host:
         self.durable = durable
         self.is_powered = True
         self.is_tolerant = False
-        """Whether unhandled exceptions are tolerated: third-party code has some, and they do not abort a run."""
+        """Whether unhandled exceptions are tolerated: third-party code has some, and they do not
+        abort a run.
+        """
         self.step_ns = 0
         """The duration of a callback on its processor; otherwise callbacks take no virtual time."""
         self.on_wait: list[Callable[[int], object]] = []
-        """Called with the number of callbacks that had to wait, whenever some had to because the processor is slow."""
+        """Called with the number of callbacks that had to wait, whenever some had to because the
+        processor is slow.
+        """
         self.overrides: dict[str, str] = {}
         """Overrides of the configuration, from the next process on."""
         self.process = Process(self, incarnation=1)
@@ -57,14 +64,31 @@ class Host:
     def take_port(self) -> int:
         """Return an ephemeral port; it is reused only after all others were allocated."""
         port = self._next_port
-        self._next_port = FIRST_EPHEMERAL_PORT + (port + 1 - FIRST_EPHEMERAL_PORT) % EPHEMERAL_PORT_COUNT
+        self._next_port = (
+            FIRST_EPHEMERAL_PORT + (port + 1 - FIRST_EPHEMERAL_PORT) % EPHEMERAL_PORT_COUNT
+        )
         return port
 
 
 class Process:
-    """One incarnation of a process on a host. Once dead it stays dead: its callbacks, timers, connections and files have no effect."""
+    """One incarnation of a process on a host.
 
-    __slots__ = ("_streams", "context", "host", "incarnation", "is_alive", "is_listed", "pause_count", "ready", "servers", "transports", "world")
+    Once dead it stays dead: its callbacks, timers, connections and files have no effect.
+    """
+
+    __slots__ = (
+        "_streams",
+        "context",
+        "host",
+        "incarnation",
+        "is_alive",
+        "is_listed",
+        "pause_count",
+        "ready",
+        "servers",
+        "transports",
+        "world",
+    )
 
     def __init__(self, host: Host, incarnation: int) -> None:
         self.host = host
@@ -73,7 +97,9 @@ class Process:
         self.pause_count = 0
         """The number of pauses that were not resumed yet."""
         self.is_listed = False
-        """Whether the loop need not be notified of new callbacks: it has been already, or must not run them (paused, dead)."""
+        """Whether the loop need not be notified of new callbacks: it has been already, or must not
+        run them (paused, dead).
+        """
         self.ready: deque[Call] = deque()
         self.servers: dict[int, SimulatedServer] = {}
         self.transports: dict[tuple[int, tuple[str, int]], SimulatedTransport] = {}
@@ -94,7 +120,9 @@ class Process:
         """Return the stream of a purpose; further calls return the same stream."""
         found = self._streams.get(purpose)
         if found is None:
-            found = self._streams[purpose] = stream(self.host.seed, self.host.name, self.incarnation, purpose)
+            found = self._streams[purpose] = stream(
+                self.host.seed, self.host.name, self.incarnation, purpose
+            )
         return found
 
     def set_aside(self) -> None:

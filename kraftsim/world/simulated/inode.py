@@ -1,7 +1,9 @@
-"""One file of a simulated disk: its content for processes, its durable content, and the writes in between.
+"""One file of a simulated disk: its content for processes, its durable content, and the writes in
+between.
 
-Between two flushes a write may or may not survive a power loss: usually all of it is lost, sometimes a part survives, torn within a sector.
-A failed flush drops the dirty flags of its pages: they stay readable and are never written any more (fsyncgate).
+Between two flushes a write may or may not survive a power loss: usually all of it is lost,
+sometimes a part survives, torn within a sector. A failed flush drops the dirty flags of its pages:
+they stay readable and are never written any more (fsyncgate).
 """
 
 from enum import Enum, auto
@@ -11,11 +13,15 @@ from kraftsim.world.simulated.damage import Damage
 
 SECTOR_BYTES = 512
 EVERYTHING_LOST, PREFIX_KEPT, SECTORS_KEPT = 0.55, 0.80, 0.92
-"""Thresholds of one draw: below the first all unflushed bytes are lost, then a torn prefix survives, then scattered sectors, then everything."""
+"""Thresholds of one draw: below the first all unflushed bytes are lost, then a torn prefix
+survives, then scattered sectors, then everything.
+"""
 
 
 class Fate(Enum):
-    """The effect of a power loss on unflushed bytes, if a fault chooses it instead of a random draw."""
+    """The effect of a power loss on unflushed bytes, if a fault chooses it instead of a random
+    draw.
+    """
 
     LOST = auto()
     """All are gone."""
@@ -41,7 +47,15 @@ class Sync:
 class Inode:
     """The bytes of a file. `cache` is the page cache; below `flushed_bytes` it is durable."""
 
-    __slots__ = ("_never_written", "_syncs", "_truncated_tail", "cache", "damages", "flushed_bytes", "promised_bytes")
+    __slots__ = (
+        "_never_written",
+        "_syncs",
+        "_truncated_tail",
+        "cache",
+        "damages",
+        "flushed_bytes",
+        "promised_bytes",
+    )
 
     def __init__(self, durable: bytes = b"") -> None:
         self.cache = bytearray(durable)
@@ -53,7 +67,9 @@ class Inode:
         self.promised_bytes = 0
         """Flushes have returned for the bytes below it; some of them did nothing."""
         self.damages: list[Damage] = []
-        """Damages of the medium; those that are not `is_seen` become visible with the next incarnation."""
+        """Damages of the medium; those that are not `is_seen` become visible with the next
+        incarnation.
+        """
 
     @property
     def unflushed_bytes(self) -> int:
@@ -64,14 +80,24 @@ class Inode:
         """Truncate the cache; the durable state follows at the next flush."""
         assert size_bytes <= len(self.cache), "a truncation does not make a file longer"
         if size_bytes < self.flushed_bytes:
-            self._truncated_tail = bytes(self.cache[size_bytes : self.flushed_bytes]) + self._truncated_tail
+            self._truncated_tail = (
+                bytes(self.cache[size_bytes : self.flushed_bytes]) + self._truncated_tail
+            )
             self.flushed_bytes = size_bytes
         del self.cache[size_bytes:]
         for sync in self._syncs:
             sync.target = min(sync.target, size_bytes)
-        self._never_written = [(first, min(end, size_bytes)) for first, end in self._never_written if first < size_bytes]
+        self._never_written = [
+            (first, min(end, size_bytes))
+            for first, end in self._never_written
+            if first < size_bytes
+        ]
         self.promised_bytes = min(self.promised_bytes, size_bytes)
-        self.damages = [damage for damage in self.damages if not damage.is_seen or damage.position + len(damage.wrong) <= size_bytes]
+        self.damages = [
+            damage
+            for damage in self.damages
+            if not damage.is_seen or damage.position + len(damage.wrong) <= size_bytes
+        ]
 
     def begin_sync(self) -> Sync:
         """Begin a flush of everything that was written so far."""
@@ -98,7 +124,10 @@ class Inode:
             self._truncated_tail = b""
 
     def fail_sync(self, sync: Sync) -> int:
-        """The flush failed: its pages count as clean from now on and are never written. Returns how many bytes are affected."""
+        """The flush failed: its pages count as clean from now on and are never written.
+
+        Returns how many bytes are affected.
+        """
         self._syncs.remove(sync)
         doomed = max(0, sync.target - self.flushed_bytes)
         if doomed:
@@ -106,7 +135,9 @@ class Inode:
         return doomed
 
     def copy(self) -> "Inode":
-        """Return the file as it is after a process was killed: the kernel keeps the page cache, running flushes are dropped."""
+        """Return the file as it is after a process was killed: the kernel keeps the page cache,
+        running flushes are dropped.
+        """
         clone = Inode()
         clone.cache = bytearray(self.cache)
         clone.flushed_bytes = self.flushed_bytes
@@ -141,7 +172,10 @@ class Inode:
                 successor.flushed_bytes = min(successor.flushed_bytes, len(successor.cache))
 
     def after_power_loss(self, draw: Random, fate: Fate | None = None) -> tuple["Inode", int]:
-        """Return the file as it is after a power loss, and how many bytes of the cache it has lost. Without a `fate` it is random."""
+        """Return the file as it is after a power loss, and how many bytes of the cache it has lost.
+
+        Without a `fate` it is random.
+        """
         image, lost = self._image_after_power_loss(draw, fate)
         left = Inode(bytes(image))
         self._hand_on_damages(left)
@@ -152,13 +186,19 @@ class Inode:
         written = bytes(self.cache[self.flushed_bytes :])
         if not written and not self._truncated_tail and not self._never_written:
             return image, 0
-        kept = _kept(written, draw) if fate is None else _torn(written, self.flushed_bytes, draw, fate)
+        kept = (
+            _kept(written, draw) if fate is None else _torn(written, self.flushed_bytes, draw, fate)
+        )
         if self._truncated_tail and len(kept) < len(self._truncated_tail) and draw.random() < 0.5:
             kept += self._truncated_tail[len(kept) :]
         image += kept
         for first, end in self._never_written:
             image[first:end] = bytes(min(end, len(image)) - first) if first < len(image) else b""
-        lost = sum(1 for position in range(self.flushed_bytes, len(self.cache)) if position >= len(image) or image[position] != self.cache[position])
+        lost = sum(
+            1
+            for position in range(self.flushed_bytes, len(self.cache))
+            if position >= len(image) or image[position] != self.cache[position]
+        )
         lost += sum(end - first for first, end in self._never_written if end <= self.flushed_bytes)
         return image, lost
 
@@ -193,7 +233,10 @@ def _torn(written: bytes, position: int, draw: Random, fate: Fate) -> bytes:
         return b""
     if fate is Fate.ZEROS:
         return bytes(len(written))
-    ends = [*range(SECTOR_BYTES - position % SECTOR_BYTES, len(written), SECTOR_BYTES), len(written)]
+    ends = [
+        *range(SECTOR_BYTES - position % SECTOR_BYTES, len(written), SECTOR_BYTES),
+        len(written),
+    ]
     if len(ends) == 1:
         return written[: draw.randrange(1, len(written))] if len(written) > 1 else b""
     if fate is Fate.PREFIX:

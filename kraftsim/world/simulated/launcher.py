@@ -1,7 +1,8 @@
 """Restarts Python so that even third-party code gives the same bytes for the same seed.
 
-Three things differ between processes: the hash of strings, the addresses of objects (the hash of None is one before Python 3.12), and C
-extensions that read the real clock. kraftsim's code depends on none of them; aiokafka on all three.
+Three things differ between processes: the hash of strings, the addresses of objects (the hash of
+None is one before Python 3.12), and C extensions that read the real clock. kraftsim's code depends
+on none of them; aiokafka on all three.
 """
 
 import ctypes
@@ -34,14 +35,18 @@ class Pinning:
 
 def pinning() -> Pinning:
     """Return how this process was started, for the header of reports."""
-    return Pinning(hash_seed=os.environ.get("PYTHONHASHSEED") == "0", addresses=_has_fixed_addresses())
+    return Pinning(
+        hash_seed=os.environ.get("PYTHONHASHSEED") == "0", addresses=_has_fixed_addresses()
+    )
 
 
 def relaunch_pinned(argv: Sequence[str]) -> Pinning:
-    """Replace this process by a pinned one with the given arguments (those after the interpreter: `sys.orig_argv[1:]`).
+    """Replace this process by a pinned one with the given arguments (those after the interpreter:
+    `sys.orig_argv[1:]`).
 
-    Returns only in the pinned process, after the ambient clocks were routed; so it must be called before third-party clients are imported. If
-    the kernel refuses to fix addresses (some containers do), it prints a warning on standard error and continues.
+    Returns only in the pinned process, after the ambient clocks were routed; so it must be called
+    before third-party clients are imported. If the kernel refuses to fix addresses (some containers
+    do), it prints a warning on standard error and continues.
     """
     if os.environ.get(MARK) != "1":
         _fix_addresses()
@@ -51,7 +56,11 @@ def relaunch_pinned(argv: Sequence[str]) -> Pinning:
     ambient.install()
     found = pinning()
     if not found.is_complete:
-        print("kraftsim: addresses of objects could not be fixed; runs with third-party clients may differ between processes", file=sys.stderr)
+        print(
+            "kraftsim: addresses of objects could not be fixed; runs with third-party clients "
+            "may differ between processes",
+            file=sys.stderr,
+        )
     return found
 
 

@@ -1,6 +1,8 @@
-"""One direction between two hosts: latency, splitting of writes, partitions, and the handling of connection attempts.
+"""One direction between two hosts: latency, splitting of writes, partitions, and the handling of
+connection attempts.
 
-Faults impose conditions on a link and remove them again; several of a kind may be in force at once. Without any there is no extra cost.
+Faults impose conditions on a link and remove them again; several of a kind may be in force at once.
+Without any there is no extra cost.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +22,9 @@ EffectRecorder = Callable[[str], None]
 Delay = Callable[[int], int]
 """Bytes of a segment -> its additional delay in nanoseconds."""
 Tear = Callable[[bytes], Iterable[tuple[bytes, int]]]
-"""The bytes of one write -> the pieces in which they arrive, each with the nanoseconds since the previous one."""
+"""The bytes of one write -> the pieces in which they arrive, each with the nanoseconds since the
+previous one.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,11 +36,18 @@ class NetworkSettings:
     torn_writes: float = 0.02
     """The share of writes that arrive in two reads."""
     read_bytes: int = 0
-    """The maximum size of one read, which may span several writes. 0: every arrival is one whole read."""
+    """The maximum size of one read, which may span several writes.
+
+    0: every arrival is one whole read.
+    """
     connect_limit_ns: int = 30_000 * NANOSECONDS_PER_MILLISECOND
-    """The connect time-out for a host that does not answer (Linux: 127 s, Kafka's clients give up before)."""
+    """The connect time-out for a host that does not answer (Linux: 127 s, Kafka's clients give up
+    before).
+    """
     retransmission_limit_ns: int = 60_000 * NANOSECONDS_PER_MILLISECOND
-    """How long unacknowledged bytes are retransmitted before the connection fails (Linux: 15 minutes)."""
+    """How long unacknowledged bytes are retransmitted before the connection fails (Linux: 15
+    minutes).
+    """
     retransmission_ns: int = 200 * NANOSECONDS_PER_MILLISECOND
     """The maximum delay of bytes that a partition held back, after it is healed."""
 
@@ -51,10 +62,14 @@ class Gate(Enum):
 
 
 class Link:
-    """The direction from one host to another. It has its own random numbers, so that a fault on one link does not affect others."""
+    """The direction from one host to another.
+
+    It has its own random numbers, so that a fault on one link does not affect others.
+    """
 
     __slots__ = (
-        "_blocks", "_clogs", "_delays", "_gates", "_tears", "_waiting", "draw", "is_blocked", "is_clogged", "is_loopback", "is_shut", "jitter_ns",
+        "_blocks", "_clogs", "_delays", "_gates", "_tears", "_waiting", "draw", "is_blocked",
+        "is_clogged", "is_loopback", "is_shut", "jitter_ns",
         "latency_ns", "name", "tear", "torn_writes",
     )  # fmt: skip
 
@@ -88,7 +103,9 @@ class Link:
     # ---- conditions
 
     def block(self, record_effect: EffectRecorder) -> None:
-        """Drop arriving segments until `unblock` with the same function, which is called when something is held back."""
+        """Drop arriving segments until `unblock` with the same function, which is called when
+        something is held back.
+        """
         self._blocks.append(record_effect)
         self._look()
 
@@ -133,9 +150,13 @@ class Link:
         self._gates.remove((gate, record_effect))
 
     def gate(self) -> Gate | None:
-        """Return the effect on a connection attempt that arrives now, and report it to the fault; None: no effect."""
+        """Return the effect on a connection attempt that arrives now, and report it to the fault;
+        None: no effect.
+        """
         for gate, record_effect in self._gates:
-            record_effect("a connect was refused" if gate is Gate.REFUSE else "a connect was not answered")
+            record_effect(
+                "a connect was refused" if gate is Gate.REFUSE else "a connect was not answered"
+            )
             return gate
         return None
 

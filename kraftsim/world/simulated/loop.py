@@ -1,7 +1,9 @@
-"""The event loop of a simulation: virtual time in nanoseconds, a queue per process, and a seeded choice of which process runs next.
+"""The event loop of a simulation: virtual time in nanoseconds, a queue per process, and a seeded
+choice of which process runs next.
 
-Inside a process callbacks keep the documented order of asyncio, on which libraries rely; between processes any order is legal, because in
-reality they are separate. A turn runs everything that is ready on one process; time moves only when no process has anything to run.
+Inside a process callbacks keep the documented order of asyncio, on which libraries rely; between
+processes any order is legal, because in reality they are separate. A turn runs everything that is
+ready on one process; time moves only when no process has anything to run.
 """
 
 import asyncio
@@ -17,14 +19,20 @@ from random import Random
 from typing import TypeVar, TypeVarTuple, Unpack, cast
 
 from kraftsim.world.simulated.call import NANOSECONDS, Call, SequencedFuture, SequencedTask
-from kraftsim.world.simulated.errors import SimulationDeadlock, SimulationLivelock, SimulationTimeLimit
+from kraftsim.world.simulated.errors import (
+    SimulationDeadlock,
+    SimulationLivelock,
+    SimulationTimeLimit,
+)
 from kraftsim.world.simulated.host import Process, current_process
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 SHORTEST_DELAY_NS = 1_000
-"""The minimum of a positive delay: with delays that floats round down to zero, time would not advance (aiokafka's idle reaper has such delays)."""
+"""The minimum of a positive delay: with delays that floats round down to zero, time would not
+advance (aiokafka's idle reaper has such delays).
+"""
 STILL_TURNS_MAX = 200_000
 STEPS_PER_COLLECTION = 100_000
 CANCELLED_MIN = 200
@@ -42,7 +50,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.harness: Process
         self.on_trouble: Callable[[dict[str, object]], None] = lambda context: None
         self.graveyard: list[asyncio.Task[object]] = []
-        """Tasks of dead processes. They are kept, because collecting a coroutine would run its `finally` blocks."""
+        """Tasks of dead processes.
+
+        They are kept, because collecting a coroutine would run its `finally` blocks.
+        """
         self._draw = Random(f"{seed}/schedule").random
         self._heap: list[tuple[int, int, Call]] = []
         self._next_sequence = count().__next__
@@ -60,7 +71,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Return the monotonic clock of the host whose code runs, in seconds."""
         return current_process.get(self.harness).host.clock.monotonic_ns() / NANOSECONDS
 
-    def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:  # type: ignore[override]
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> Call:
         """Run a callback in the next turn of the current process."""
         if context is None:
             context = copy_context()
@@ -74,24 +87,44 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
-    def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:  # type: ignore[override]
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> Call:
         """Run a callback after a delay by the clock of the current process."""
         if context is None:
             context = copy_context()
         process = context.get(current_process, self.harness)
-        delay_ns = max(process.host.clock.true_delay_ns(int(delay * NANOSECONDS)), SHORTEST_DELAY_NS) if delay > 0 else 0
+        delay_ns = (
+            max(process.host.clock.true_delay_ns(int(delay * NANOSECONDS)), SHORTEST_DELAY_NS)
+            if delay > 0
+            else 0
+        )
         when_ns = self.now_ns + delay_ns
         call = Call(callback, args, context, process, when_ns)
         if process.is_alive:
             heappush(self._heap, (when_ns, self._next_sequence(), call))
         return call
 
-    def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> Call:  # type: ignore[override]
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> Call:
         """Run a callback at a time of `time()`."""
         return self.call_later(when - self.time(), callback, *args, context=context)
 
-    def schedule(self, process: Process, when_ns: int, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> Call:
-        """Run a callback on behalf of a process at a virtual time: for network, disks and triggers."""
+    def schedule(
+        self, process: Process, when_ns: int, callback: Callable[[Unpack[Ts]], object], *args: *Ts
+    ) -> Call:
+        """Run a callback on behalf of a process at a virtual time: for network, disks and
+        triggers.
+        """
         call = Call(callback, args, process.context, process, when_ns)
         if process.is_alive:
             heappush(self._heap, (when_ns, self._next_sequence(), call))
@@ -109,7 +142,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run(self, is_done: Callable[[], bool], limit_ns: int | None) -> None:
         """Run until `is_done()`, checked whenever time is about to advance, or until `stop()`.
 
-        Raises SimulationDeadlock, SimulationLivelock or SimulationTimeLimit. No time passes beyond limit_ns.
+        Raises SimulationDeadlock, SimulationLivelock or SimulationTimeLimit. No time passes beyond
+        limit_ns.
         """
         self._check_closed()  # type: ignore[attr-defined]
         self._check_running()  # type: ignore[attr-defined]
@@ -118,7 +152,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._stopping = False
         self._thread_id = threading.get_ident()
         hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=self._asyncgen_firstiter_hook, finalizer=self._asyncgen_finalizer_hook)  # type: ignore[attr-defined]
+        sys.set_asyncgen_hooks(
+            firstiter=self._asyncgen_firstiter_hook,  # type: ignore[attr-defined]
+            finalizer=self._asyncgen_finalizer_hook,  # type: ignore[attr-defined]
+        )
         events._set_running_loop(self)
         try:
             self._run(is_done)
@@ -164,7 +201,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:
-                    self.call_exception_handler({"message": f"exception in {call!r}", "exception": error, "process": process})
+                    self.call_exception_handler(
+                        {
+                            "message": f"exception in {call!r}",
+                            "exception": error,
+                            "process": process,
+                        }
+                    )
             if not ready and process.ready is ready:
                 process.is_listed = False
                 runnable.remove(process)
@@ -172,10 +215,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._rest(process, taken * process.host.step_ns)
             self._still_turns += 1
             if self._still_turns > STILL_TURNS_MAX:
-                raise SimulationLivelock(f"{STILL_TURNS_MAX} turns at {self.now_ns / NANOSECONDS:.9f} s; {process} has the last one")
+                raise SimulationLivelock(
+                    f"{STILL_TURNS_MAX} turns at {self.now_ns / NANOSECONDS:.9f} s; {process} "
+                    "has the last one"
+                )
 
     def _advance(self) -> None:
-        """Advance time to the next timer, and queue everything due then at its process, in the order in which it was set."""
+        """Advance time to the next timer, and queue everything due then at its process, in the
+        order in which it was set.
+        """
         heap = self._heap
         while heap:
             when_ns, _, call = heap[0]
@@ -183,10 +231,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 break
             heappop(heap)
         else:
-            raise SimulationDeadlock(f"at {self.now_ns / NANOSECONDS:.6f} s nothing is ready and no timer is set")
+            raise SimulationDeadlock(
+                f"at {self.now_ns / NANOSECONDS:.6f} s nothing is ready and no timer is set"
+            )
         if self._limit_ns is not None and when_ns > self._limit_ns:
             self.now_ns = self._limit_ns
-            raise SimulationTimeLimit(f"not done at {self._limit_ns / NANOSECONDS} s of virtual time")
+            raise SimulationTimeLimit(
+                f"not done at {self._limit_ns / NANOSECONDS} s of virtual time"
+            )
         if when_ns > self.now_ns:
             self.now_ns = when_ns
             self._still_turns = 0
@@ -203,10 +255,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._collect()
 
     def _collect(self) -> None:
-        """Collect garbage: only here, at fixed step counts, so that finalizers run at the same moment in every repetition of a run."""
+        """Collect garbage: only here, at fixed step counts, so that finalizers run at the same
+        moment in every repetition of a run.
+        """
         self._next_collection = self.steps + STEPS_PER_COLLECTION
         gc.collect(1)
-        if sum(1 for entry in self._heap if entry[2]._cancelled) > max(CANCELLED_MIN, len(self._heap) // 2):
+        if sum(1 for entry in self._heap if entry[2]._cancelled) > max(
+            CANCELLED_MIN, len(self._heap) // 2
+        ):
             self._heap[:] = [entry for entry in self._heap if not entry[2]._cancelled]
             heapify(self._heap)
 
@@ -247,10 +303,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return SequencedFuture(loop=self)
 
     def create_task(
-        self, coro: Coroutine[object, object, T] | Generator[object, None, T], *, name: object = None, context: Context | None = None
+        self,
+        coro: Coroutine[object, object, T] | Generator[object, None, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
     ) -> "asyncio.Task[T]":
         """Return a task with a repeatable hash and name, which belongs to the current process."""
-        process = (context.get(current_process) if context is not None else current_process.get(None)) or self.harness
+        process = (
+            context.get(current_process) if context is not None else current_process.get(None)
+        ) or self.harness
         if name is None:
             name = f"{process.host.name}/{self.take_number()}"
         task: SequencedTask[T] = SequencedTask(coro, loop=self, name=str(name), context=context)  # type: ignore[arg-type]
@@ -259,8 +321,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.graveyard.append(cast("asyncio.Task[object]", task))
         return task
 
-    def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> "asyncio.Future[T]":
-        """Run the function at once: unmodified clients may use an executor, but a simulation has no threads."""
+    def run_in_executor(
+        self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> "asyncio.Future[T]":
+        """Run the function at once: unmodified clients may use an executor, but a simulation has no
+        threads.
+        """
         result: asyncio.Future[T] = self.create_future()
         try:
             result.set_result(func(*args))
@@ -278,7 +344,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.on_trouble(context)
 
     get_debug = bool
-    """Returns False: debug mode reads the real clock. Every future reads it, so that even a function call would be measurable."""
+    """Returns False: debug mode reads the real clock.
+
+    Every future reads it, so that even a function call would be measurable.
+    """
 
     def set_debug(self, enabled: bool) -> None:
         """Do nothing: see `get_debug`."""

@@ -1,7 +1,7 @@
 """The network between simulated hosts: names, connects, partitions, and connection resets.
 
-Host names are the names of the simulation's hosts, so that an advertised listener `broker-1:9092` resolves; `localhost` and 127.0.0.1 are the
-calling host.
+Host names are the names of the simulation's hosts, so that an advertised listener `broker-1:9092`
+resolves; `localhost` and 127.0.0.1 are the calling host.
 """
 
 import asyncio
@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 from kraftsim.world.simulated.frames import FrameSeen, FrameWatch
 from kraftsim.world.simulated.host import Host, Process
-from kraftsim.world.simulated.link import NANOSECONDS_PER_MILLISECOND, Delay, EffectRecorder, Gate, Link, NetworkSettings
+from kraftsim.world.simulated.link import (
+    NANOSECONDS_PER_MILLISECOND,
+    Delay,
+    EffectRecorder,
+    Gate,
+    Link,
+    NetworkSettings,
+)
 from kraftsim.world.simulated.pipe import Kind, Pipe, Segment
 from kraftsim.world.simulated.server import SimulatedServer
 from kraftsim.world.simulated.transport import SimulatedTransport
@@ -22,8 +29,9 @@ if TYPE_CHECKING:
     from kraftsim.world.simulated.loop import VirtualLoop
 
 
-# -------------------------------------------------------------------------------------------------
-# Sends bytes to a server once more, on a new connection whose answers are discarded: how a fault duplicates a request.
+# --------------------------------------------------------------------------------------------------
+# Sends bytes to a server once more, on a new connection whose answers are discarded: how a fault
+# duplicates a request.
 
 PATIENCE_SECONDS = 30.0
 
@@ -47,11 +55,20 @@ class ResponseDiscarder(asyncio.Protocol):
             self.is_over.set_result(None)
 
 
-async def resend(loop: "VirtualLoop", address: str, port: int, data: bytes, on_answer: Callable[[int], object]) -> None:
-    """Connect, send the bytes, wait for a while for an answer, and close. An unreachable server is no error."""
+async def resend(
+    loop: "VirtualLoop", address: str, port: int, data: bytes, on_answer: Callable[[int], object]
+) -> None:
+    """Connect, send the bytes, wait for a while for an answer, and close.
+
+    An unreachable server is no error.
+    """
     with suppress(OSError):
-        transport, protocol = await loop.create_connection(lambda: ResponseDiscarder(on_answer), address, port)
-        assert isinstance(transport, asyncio.Transport) and isinstance(protocol, ResponseDiscarder), "a simulated connection"
+        transport, protocol = await loop.create_connection(
+            lambda: ResponseDiscarder(on_answer), address, port
+        )
+        assert isinstance(transport, asyncio.Transport) and isinstance(
+            protocol, ResponseDiscarder
+        ), "a simulated connection"
         try:
             transport.write(data)
             with suppress(TimeoutError):
@@ -85,7 +102,10 @@ class Network:
     # ---- names
 
     def host_of(self, name: str | None, process: Process) -> Host:
-        """Resolve a name or address for a process to a host. Raises gaierror, as a resolver does."""
+        """Resolve a name or address for a process to a host.
+
+        Raises gaierror, as a resolver does.
+        """
         if name in (None, "", "localhost", LOOPBACK, EVERY_ADDRESS):
             return process.host
         host = self.hosts.get(str(name))
@@ -99,19 +119,37 @@ class Network:
         """Return the link from one host to another, by their names."""
         found = self._links.get((source, target))
         if found is None:
-            found = self._links[(source, target)] = Link(seed=self._seed, source=source, target=target, settings=self.settings)
+            found = self._links[(source, target)] = Link(
+                seed=self._seed, source=source, target=target, settings=self.settings
+            )
         return found
 
     # ---- used by the loop for a process
 
-    def listen(self, process: Process, make_protocol: ProtocolFactory, name: str | None, port: int) -> SimulatedServer:
+    def listen(
+        self, process: Process, make_protocol: ProtocolFactory, name: str | None, port: int
+    ) -> SimulatedServer:
         """Open a port. Raises OSError if it is taken or the address is not this host's."""
         if self.host_of(name, process) is not process.host:
-            raise OSError(errno.EADDRNOTAVAIL, f"could not bind on any address out of [('{name}', {port})]")
+            raise OSError(
+                errno.EADDRNOTAVAIL, f"could not bind on any address out of [('{name}', {port})]"
+            )
         port = port or process.host.take_port()
         if port in process.servers:
-            raise OSError(errno.EADDRINUSE, f"error while attempting to bind on address ('{name}', {port}): address already in use")
-        address = name if name in (LOOPBACK, EVERY_ADDRESS) else LOOPBACK if name == "localhost" else process.host.address if name else EVERY_ADDRESS
+            raise OSError(
+                errno.EADDRINUSE,
+                f"error while attempting to bind on address ('{name}', {port}): address already "
+                "in use",
+            )
+        address = (
+            name
+            if name in (LOOPBACK, EVERY_ADDRESS)
+            else LOOPBACK
+            if name == "localhost"
+            else process.host.address
+            if name
+            else EVERY_ADDRESS
+        )
         server = SimulatedServer(self.loop, process, make_protocol, str(address), port)
         process.servers[port] = server
         return server
@@ -119,16 +157,24 @@ class Network:
     async def connect(
         self, process: Process, make_protocol: ProtocolFactory, name: str, port: int
     ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
-        """Connect, as `loop.create_connection` does. Raises ConnectionRefusedError, or TimeoutError if the host does not answer."""
+        """Connect, as `loop.create_connection` does.
+
+        Raises ConnectionRefusedError, or TimeoutError if the host does not answer.
+        """
         target = self.host_of(name, process)
-        there, back = self.link(process.host.name, target.name), self.link(target.name, process.host.name)
+        there, back = (
+            self.link(process.host.name, target.name),
+            self.link(target.name, process.host.name),
+        )
         give_up_ns = self.loop.now_ns + self.settings.connect_limit_ns
         retry_ns = FIRST_CONNECT_RETRY_NS
         while True:
             await self._round_trip(there, back, give_up_ns)
             gate = there.gate()
             if gate is Gate.REFUSE:
-                raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {(name, port)}")
+                raise ConnectionRefusedError(
+                    errno.ECONNREFUSED, f"Connect call failed {(name, port)}"
+                )
             if target.is_powered and not there.is_shut and not back.is_shut and gate is None:
                 break
             there.record_effect("a connect was held back")
@@ -145,13 +191,18 @@ class Network:
         server = target.process.servers.get(port)
         if server is None or (server.address == LOOPBACK and target is not process.host):
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {(name, port)}")
-        transport = self._connected(process, server, target, port, is_loopback=name in ("localhost", LOOPBACK))
+        transport = self._connected(
+            process, server, target, port, is_loopback=name in ("localhost", LOOPBACK)
+        )
         protocol = make_protocol()
         transport.begin(protocol)
         return transport, protocol
 
     async def _round_trip(self, there: Link, back: Link, give_up_ns: int) -> None:
-        """Wait for the round trip of a connect; less, if a fault that delays it ends meanwhile. Raises TimeoutError if it is too long."""
+        """Wait for the round trip of a connect; less, if a fault that delays it ends meanwhile.
+
+        Raises TimeoutError if it is too long.
+        """
         delay_ns = there.delay_ns() + back.delay_ns()
         if not there.is_slow and not back.is_slow:
             await asyncio.sleep(delay_ns / NANOSECONDS)
@@ -168,7 +219,15 @@ class Network:
         with suppress(TimeoutError):
             await asyncio.wait_for(future, (until_ns - self.loop.now_ns) / NANOSECONDS)
 
-    def _connected(self, process: Process, server: SimulatedServer, target: Host, port: int, *, is_loopback: bool) -> SimulatedTransport:
+    def _connected(
+        self,
+        process: Process,
+        server: SimulatedServer,
+        target: Host,
+        port: int,
+        *,
+        is_loopback: bool,
+    ) -> SimulatedTransport:
         local = (LOOPBACK if is_loopback else process.host.address, process.host.take_port())
         remote = (LOOPBACK if is_loopback else target.address, port)
         number, self._next_connection = self._next_connection, self._next_connection + 1
@@ -188,7 +247,9 @@ class Network:
     # ---- faults
 
     def block(self, source: str, target: str, record_effect: EffectRecorder) -> None:
-        """Block all bytes from one host to another until `unblock` with the same function, which is called when something is held back."""
+        """Block all bytes from one host to another until `unblock` with the same function, which is
+        called when something is held back.
+        """
         self.link(source, target).block(record_effect)
 
     def unblock(self, source: str, target: str, record_effect: EffectRecorder) -> None:
@@ -199,7 +260,9 @@ class Network:
                 pipe.retransmit()
 
     def clog(self, source: str, target: str, record_effect: EffectRecorder) -> None:
-        """Hold all bytes from one host to another until `unclog` with the same function, which is called when something is held."""
+        """Hold all bytes from one host to another until `unclog` with the same function, which is
+        called when something is held.
+        """
         self.link(source, target).clog(record_effect)
 
     def unclog(self, source: str, target: str, record_effect: EffectRecorder) -> None:
@@ -212,7 +275,9 @@ class Network:
                     pipe.let_in()
 
     def slow(self, source: str, target: str, delay: Delay) -> None:
-        """Delay segments from one host to another by the result of this function, until `hasten` with the same one."""
+        """Delay segments from one host to another by the result of this function, until `hasten`
+        with the same one.
+        """
         self.link(source, target).slow(delay)
 
     def hasten(self, source: str, target: str, delay: Delay) -> None:
@@ -224,13 +289,22 @@ class Network:
                 if pipe.link is link:
                     pipe.hurry()
 
-    def between(self, one: str, other: str | None) -> list[tuple[SimulatedTransport, SimulatedTransport]]:
+    def between(
+        self, one: str, other: str | None
+    ) -> list[tuple[SimulatedTransport, SimulatedTransport]]:
         """Return the connections between two hosts, or between one host and all others."""
         wanted = {one} if other is None else {one, other}
-        return [ends for ends in self.connections.values() if wanted <= {end.process.host.name for end in ends}]
+        return [
+            ends
+            for ends in self.connections.values()
+            if wanted <= {end.process.host.name for end in ends}
+        ]
 
     def cut(self, one: str, other: str | None = None) -> int:
-        """Reset the connections between two hosts, losing bytes in flight. Returns how many of them had some."""
+        """Reset the connections between two hosts, losing bytes in flight.
+
+        Returns how many of them had some.
+        """
         busy = 0
         for ends in self.between(one, other):
             busy += ends[0].is_busy
@@ -243,10 +317,17 @@ class Network:
         for end in ends:
             end.cut()
 
-    def resend(self, client: Host, address: str, port: int, data: bytes, on_answer: Callable[[int], object]) -> None:
-        """Send bytes on a new connection of a host's process, if it runs, and discard the answer; the callback gets the size of its first part."""
+    def resend(
+        self, client: Host, address: str, port: int, data: bytes, on_answer: Callable[[int], object]
+    ) -> None:
+        """Send bytes on a new connection of a host's process, if it runs, and discard the answer;
+        the callback gets the size of its first part.
+        """
         if client.is_alive:
-            self.loop.create_task(resend(self.loop, address, port, data, on_answer), context=client.process.context.copy())
+            self.loop.create_task(
+                resend(self.loop, address, port, data, on_answer),
+                context=client.process.context.copy(),
+            )
 
     def watch_frames(self, report: Callable[[FrameSeen, str], None]) -> None:
         """Report every frame, on open and on future connections."""
@@ -263,7 +344,9 @@ class Network:
             transport.on_process_death(power_loss=power_loss)
 
     def on_power(self, host: Host) -> None:
-        """A host has power again: it resets its former connections, once their other ends send something."""
+        """A host has power again: it resets its former connections, once their other ends send
+        something.
+        """
         for pipe in self._pipes():
             if pipe.target.process.host is host and not pipe.target.process.is_alive:
                 pipe.on_target_powered()

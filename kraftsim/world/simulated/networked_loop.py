@@ -1,4 +1,6 @@
-"""The event loop that simulated code sees: virtual time, simulated connections, and an error for everything outside of the simulation."""
+"""The event loop that simulated code sees: virtual time, simulated connections, and an error for
+everything outside of the simulation.
+"""
 
 import asyncio
 import socket
@@ -20,14 +22,29 @@ class NetworkedLoop(VirtualLoop):
     network: Network
 
     async def getaddrinfo(  # type: ignore[override]  # only streams over IPv4 here
-        self, host: str | bytes | None, port: str | int | None, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+        self,
+        host: str | bytes | None,
+        port: str | int | None,
+        *,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
     ) -> list[AddressInfo]:
         """Resolve the name of a simulated host."""
         await asyncio.sleep(0)
         name = host.decode() if isinstance(host, bytes) else host
         found = self.network.host_of(name, self._process())
         address = name if name == "127.0.0.1" else found.address
-        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (str(address), int(port or 0)))]
+        return [
+            (
+                socket.AF_INET,
+                socket.SOCK_STREAM,
+                socket.IPPROTO_TCP,
+                "",
+                (str(address), int(port or 0)),
+            )
+        ]
 
     async def getnameinfo(self, sockaddr: tuple[str, int], flags: int = 0) -> tuple[str, str]:  # type: ignore[override]
         """Return the name of the simulated host at an address."""
@@ -43,12 +60,17 @@ class NetworkedLoop(VirtualLoop):
         sock: object = None,
         **options: object,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connect to a port of a simulated host. Options that tune real sockets are accepted and change nothing."""
+        """Connect to a port of a simulated host.
+
+        Options that tune real sockets are accepted and change nothing.
+        """
         if ssl:
             raise escape("TLS")
         if sock is not None:
             raise escape("a connection over a socket of the caller's")
-        assert host is not None and port is not None, "a simulated connection needs a host and a port"
+        assert host is not None and port is not None, (
+            "a simulated connection needs a host and a port"
+        )
         return await self.network.connect(self._process(), protocol_factory, host, int(port))
 
     async def create_server(  # type: ignore[override]
@@ -61,7 +83,10 @@ class NetworkedLoop(VirtualLoop):
         sock: object = None,
         **options: object,
     ) -> SimulatedServer:
-        """Listen on a port of the own host. Options that tune real sockets are accepted and change nothing."""
+        """Listen on a port of the own host.
+
+        Options that tune real sockets are accepted and change nothing.
+        """
         if ssl:
             raise escape("TLS")
         if sock is not None:

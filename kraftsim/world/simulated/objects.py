@@ -1,4 +1,5 @@
-"""An object store in virtual time: one for all nodes of a simulation, with the latency of a service in another building.
+"""An object store in virtual time: one for all nodes of a simulation, with the latency of a service
+in another building.
 
 Faults are set from outside: slow or failing calls, stale listings, lost or changed objects.
 """
@@ -17,8 +18,9 @@ BYTES_PER_SECOND = 200_000_000
 class StoreFault:
     """A temporary fault of a store. `record_effect` is called when it changed an outcome.
 
-    `delay_seconds` are added to every call; of a thousand calls `failing_permille` fail, half of them after they took effect; writes of objects
-    whose keys end with `fails_at` fail; listings are those from before the fault.
+    `delay_seconds` are added to every call; of a thousand calls `failing_permille` fail, half of
+    them after they took effect; writes of objects whose keys end with `fails_at` fail; listings are
+    those from before the fault.
     """
 
     def __init__(
@@ -76,7 +78,9 @@ class SimulatedObjects:
         await self._carry_out(lambda: None)
         if key not in self._shared.contents:
             raise FileNotFoundError(f"{key} does not exist")
-        found = self._shared.contents[key][first : None if size_bytes is None else first + size_bytes]
+        found = self._shared.contents[key][
+            first : None if size_bytes is None else first + size_bytes
+        ]
         self._shared.got_bytes += len(found)
         await asyncio.sleep(len(found) / BYTES_PER_SECOND)
         return found
@@ -99,7 +103,9 @@ class SimulatedObjects:
         return sorted(key for key in keys if key.startswith(prefix))
 
     async def _travel(self, size_bytes: int) -> None:
-        seconds = self._rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS) + size_bytes / BYTES_PER_SECOND
+        seconds = (
+            self._rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS) + size_bytes / BYTES_PER_SECOND
+        )
         for ailment in self._shared.ailments:
             if ailment.delay_seconds:
                 ailment.record_effect()

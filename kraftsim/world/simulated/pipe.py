@@ -1,8 +1,10 @@
-"""One direction of a simulated TCP connection: the bytes that were written and have not arrived yet.
+"""One direction of a simulated TCP connection: the bytes that were written and have not arrived
+yet.
 
-Segments are in one queue, and every arrival takes the oldest of them: whatever happens to a single arrival, bytes never change their order. An
-arrival in a partition is lost; when the link is healed lost arrivals are repeated, as TCP does by retransmission. An arrival at a
-clogged link waits and is delivered, in order, once the link is clear. A single pipe can also be held, or discard everything.
+Segments are in one queue, and every arrival takes the oldest of them: whatever happens to a single
+arrival, bytes never change their order. An arrival in a partition is lost; when the link is healed
+lost arrivals are repeated, as TCP does by retransmission. An arrival at a clogged link waits and is
+delivered, in order, once the link is clear. A single pipe can also be held, or discard everything.
 """
 
 from collections import deque
@@ -40,11 +42,18 @@ class Pipe:
     """The direction from one end of a connection to the other."""
 
     __slots__ = (
-        "_clogged_arrivals", "_detour", "_held", "_holds", "_last_arrival_ns", "_lost_arrivals", "_network", "_retransmitting_since", "link", "queue",
+        "_clogged_arrivals", "_detour", "_held", "_holds", "_last_arrival_ns", "_lost_arrivals",
+        "_network", "_retransmitting_since", "link", "queue",
         "source", "target", "unread_bytes",
     )  # fmt: skip
 
-    def __init__(self, network: "Network", link: Link, source: "SimulatedTransport", target: "SimulatedTransport") -> None:
+    def __init__(
+        self,
+        network: "Network",
+        link: Link,
+        source: "SimulatedTransport",
+        target: "SimulatedTransport",
+    ) -> None:
         self.link = link
         self.source = source
         self.target = target
@@ -65,7 +74,11 @@ class Pipe:
         """Send bytes, as one piece or, sometimes, as two."""
         self.unread_bytes += len(data)
         link = self.link
-        tear = 1 + int(link.draw() * (len(data) - 1)) if link.torn_writes and len(data) > 1 and link.draw() < link.torn_writes else 0
+        tear = (
+            1 + int(link.draw() * (len(data) - 1))
+            if link.torn_writes and len(data) > 1 and link.draw() < link.torn_writes
+            else 0
+        )
         if link.tear is not None:
             self._send_torn(data)
         elif tear:
@@ -75,7 +88,11 @@ class Pipe:
             self.send(Segment(Kind.DATA, data))
 
     def send(self, segment: Segment, *, may_join: bool = True) -> None:
-        """Send a segment. Bytes that would arrive no later than the previous ones are merged with them, as in a kernel's receive buffer."""
+        """Send a segment.
+
+        Bytes that would arrive no later than the previous ones are merged with them, as in a
+        kernel's receive buffer.
+        """
         if self._detour is not None:
             self._detour(segment)
             return
@@ -86,7 +103,12 @@ class Pipe:
         loop = self._network.loop
         arrival_ns = loop.now_ns + self.link.delay_ns(len(segment.data))
         if arrival_ns <= self._last_arrival_ns:
-            if may_join and self.queue and segment.kind is Kind.DATA and self.queue[-1].kind is Kind.DATA:
+            if (
+                may_join
+                and self.queue
+                and segment.kind is Kind.DATA
+                and self.queue[-1].kind is Kind.DATA
+            ):
                 self.queue[-1].data += segment.data
                 return
             arrival_ns = self._last_arrival_ns + 1
@@ -110,7 +132,12 @@ class Pipe:
             return
         self._retransmitting_since = None
         loop = self._network.loop
-        arrival_ns = max(self._last_arrival_ns, loop.now_ns + self.link.delay_ns() + int(self.link.draw() * self._network.settings.retransmission_ns))
+        arrival_ns = max(
+            self._last_arrival_ns,
+            loop.now_ns
+            + self.link.delay_ns()
+            + int(self.link.draw() * self._network.settings.retransmission_ns),
+        )
         for _ in range(self._lost_arrivals):
             arrival_ns += 1
             loop.schedule(self.target.process, arrival_ns, self._arrive)
@@ -151,7 +178,9 @@ class Pipe:
                 self.send(segment)
 
     def lead_nowhere(self, record_effect: EffectRecorder) -> None:
-        """Discard everything in flight and everything sent from now on, until `end_nowhere`; the writer is not notified before it times out."""
+        """Discard everything in flight and everything sent from now on, until `end_nowhere`; the
+        writer is not notified before it times out.
+        """
         if self.unread_bytes:
             record_effect(f"{self.unread_bytes} bytes were in flight")
             self._begin_retransmission()
@@ -165,7 +194,10 @@ class Pipe:
         self._detour = lose
 
     def end_nowhere(self) -> None:
-        """From now on bytes are answered with a reset. The writer gets it soon, at the latest by a keepalive probe of its kernel."""
+        """From now on bytes are answered with a reset.
+
+        The writer gets it soon, at the latest by a keepalive probe of its kernel.
+        """
         self._detour = lambda segment: self._discard()
         self._retransmitting_since = self._network.loop.now_ns
         self.on_target_powered()
@@ -178,7 +210,9 @@ class Pipe:
             self._begin_retransmission()
 
     def on_target_powered(self) -> None:
-        """The host at the other end has power again and does not know this connection: it resets it when a segment arrives."""
+        """The host at the other end has power again and does not know this connection: it resets it
+        when a segment arrives.
+        """
         if self._retransmitting_since is not None:
             self._retransmitting_since = None
             loop = self._network.loop
@@ -194,7 +228,9 @@ class Pipe:
             else:
                 self._last_arrival_ns += 1 + gap_ns
                 self.queue.append(segment)
-                self._network.loop.schedule(self.target.process, self._last_arrival_ns, self._arrive)
+                self._network.loop.schedule(
+                    self.target.process, self._last_arrival_ns, self._arrive
+                )
 
     def _arrive(self) -> None:
         if self.link.is_shut:
@@ -211,7 +247,9 @@ class Pipe:
         """The process at the other end is dead and this end has not been notified yet."""
         loop = self._network.loop
         if self.target.process.host.is_powered and not self.link.is_blocked:
-            loop.schedule(self.source.process, loop.now_ns + 2 * self.link.delay_ns(), self.source.on_reset)
+            loop.schedule(
+                self.source.process, loop.now_ns + 2 * self.link.delay_ns(), self.source.on_reset
+            )
         else:
             self._begin_retransmission()
 

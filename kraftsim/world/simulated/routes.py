@@ -1,7 +1,9 @@
-"""The functions by which code can use the real machine: those that are guarded, and the audit events of Python for those that bypass the guards.
+"""The functions by which code can use the real machine: those that are guarded, and the audit
+events of Python for those that bypass the guards.
 
-A guarded attribute catches calls that look it up at call time. Names that were bound before (`from os import open`) and calls in C bypass
-it; many of them are reported as audit events (PEP 578), which are checked as well.
+A guarded attribute catches calls that look it up at call time. Names that were bound before (`from
+os import open`) and calls in C bypass it; many of them are reported as audit events (PEP 578),
+which are checked as well.
 """
 
 import _posixsubprocess
@@ -21,7 +23,12 @@ import threading
 import time
 
 A_THREAD, A_PROCESS, A_SOCKET, A_LOOP = "a thread", "a process", "a socket", "another event loop"
-A_LOOK_UP, A_PIPE, A_WAIT, A_SIGNAL = "a blocking name look-up", "a pipe", "a wait in real time", "a signal"
+A_LOOK_UP, A_PIPE, A_WAIT, A_SIGNAL = (
+    "a blocking name look-up",
+    "a pipe",
+    "a wait in real time",
+    "a signal",
+)
 A_FILE, AN_EXIT, ENTROPY, CPU_TIME, A_MACHINE = (
     "a file",
     "the end of the whole process",
@@ -39,7 +46,11 @@ GUARDED: tuple[tuple[object, str, str], ...] = (
     (select, "select", A_WAIT),
     (select, "poll", A_WAIT),
     (select, "epoll", A_WAIT),
-    (selectors._BaseSelectorImpl, "__init__", A_WAIT),  # all selectors, with names of select bound early
+    (
+        selectors._BaseSelectorImpl,
+        "__init__",
+        A_WAIT,
+    ),  # all selectors, with names of select bound early
     (socket.socket, "__init__", A_SOCKET),
     (socket, "getaddrinfo", A_LOOK_UP),
     (socket, "gethostbyname", A_LOOK_UP),
@@ -117,9 +128,12 @@ AUDITED: dict[str, str] = {
 AUDITED_FROM_NODES: dict[str, str] = {
     **dict.fromkeys(
         (
-            "open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate",
-            "os.chdir", "os.chmod", "os.chown", "os.utime", "shutil.copyfile", "shutil.move", "shutil.rmtree", "tempfile.mkstemp",
-            "tempfile.mkdtemp", "glob.glob", "sqlite3.connect", MAPPED, "fcntl.flock", "fcntl.lockf",
+            "open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.rmdir",
+            "os.link", "os.symlink", "os.truncate",
+            "os.chdir", "os.chmod", "os.chown", "os.utime", "shutil.copyfile", "shutil.move",
+            "shutil.rmtree", "tempfile.mkstemp",
+            "tempfile.mkdtemp", "glob.glob", "sqlite3.connect", MAPPED, "fcntl.flock",
+            "fcntl.lockf",
         ),
         A_FILE,
     ),

@@ -12,9 +12,19 @@ if TYPE_CHECKING:
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """The result of `loop.create_server`. Closing it does not close its connections, as in asyncio."""
+    """The result of `loop.create_server`.
 
-    def __init__(self, loop: "VirtualLoop", process: "Process", make_protocol: Callable[[], asyncio.BaseProtocol], address: str, port: int) -> None:
+    Closing it does not close its connections, as in asyncio.
+    """
+
+    def __init__(
+        self,
+        loop: "VirtualLoop",
+        process: "Process",
+        make_protocol: Callable[[], asyncio.BaseProtocol],
+        address: str,
+        port: int,
+    ) -> None:
         self.make_protocol = make_protocol
         self.address = address
         self.port = port

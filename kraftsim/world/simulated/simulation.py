@@ -1,4 +1,6 @@
-"""A whole simulated installation: hosts with clocks and disks, a network, virtual time, and one seed that determines everything."""
+"""A whole simulated installation: hosts with clocks and disks, a network, virtual time, and one
+seed that determines everything.
+"""
 
 import asyncio
 import inspect
@@ -35,7 +37,10 @@ FLUSH_NS = (500_000, 2_000_000)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
-    """A violation of an invariant, at a virtual time. `witnesses` are event ids 'node.incarnation.n'."""
+    """A violation of an invariant, at a virtual time.
+
+    `witnesses` are event ids 'node.incarnation.n'.
+    """
 
     invariant: str
     message: str
@@ -56,10 +61,18 @@ class Trouble:
 class Simulation:
     """Use as a context manager; drive it from synchronous code with `run_until` and `run_for`.
 
-    `on_restart` returns the coroutine that a host runs when it restarts; at that time `world_of` is the new world.
+    `on_restart` returns the coroutine that a host runs when it restarts; at that time `world_of` is
+    the new world.
     """
 
-    def __init__(self, seed: int, *, run: str = "run", network: NetworkSettings | None = None, flush_ns: tuple[int, int] = FLUSH_NS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        run: str = "run",
+        network: NetworkSettings | None = None,
+        flush_ns: tuple[int, int] = FLUSH_NS,
+    ) -> None:
         self.seed = seed
         self.run = run
         self.hosts: dict[str, Host] = {}
@@ -89,7 +102,12 @@ class Simulation:
     def __enter__(self) -> "Simulation":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     @property
@@ -100,7 +118,10 @@ class Simulation:
     # ---- hosts
 
     def add_host(self, name: str, *, tolerant: bool = False) -> Host:
-        """Add a machine with an empty disk, and its first process. A tolerant one may leave exceptions unhandled, as third-party clients do."""
+        """Add a machine with an empty disk, and its first process.
+
+        A tolerant one may leave exceptions unhandled, as third-party clients do.
+        """
         assert name not in self.hosts, f"there is a host {name}"
         host = self._new_host(name)
         host.is_tolerant = tolerant
@@ -119,16 +140,22 @@ class Simulation:
         return world
 
     def spawn(self, host: Host | str, coroutine: Coroutine[object, object, T]) -> "asyncio.Task[T]":
-        """Start a task of a host's process. It may be awaited from the harness or given to `run_until`."""
+        """Start a task of a host's process.
+
+        It may be awaited from the harness or given to `run_until`.
+        """
         process = self.host(host).process
         assert process.is_alive, f"nothing runs on {process.host.name}"
         context = process.context.copy()
         return self.loop.create_task(coroutine, context=context)
 
     def kill(self, host: Host | str, *, power_loss: bool = False) -> int:
-        """Kill a host's process; not even `finally` blocks run. Returns how many written bytes are lost.
+        """Kill a host's process; not even `finally` blocks run.
 
-        Without power loss the page cache survives and connections are reset; with it, unflushed bytes may be lost and connections become half-open.
+        Returns how many written bytes are lost.
+
+        Without power loss the page cache survives and connections are reset; with it, unflushed
+        bytes may be lost and connections become half-open.
         """
         if power_loss:
             return self.power_off(host).lost_bytes
@@ -153,20 +180,29 @@ class Simulation:
         host = process.host
         assert host is not self.harness, "the harness cannot be killed"
         self.log(host.name, process.incarnation).is_open = False
-        self.loop.graveyard += [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask) and task.process is process]
+        self.loop.graveyard += [
+            task
+            for task in asyncio.all_tasks(self.loop)
+            if isinstance(task, SequencedTask) and task.process is process
+        ]
         host.is_powered = not power_loss
         self.network.on_process_death(process, power_loss=power_loss)
         process.bury()
         self.loop.delist(process)
 
     def stop(self, host: Host | str) -> "asyncio.Task[object] | None":
-        """Ask a host's process to stop cleanly, as SIGTERM does; None if there is none that could. The process must be killed afterwards."""
+        """Ask a host's process to stop cleanly, as SIGTERM does; None if there is none that could.
+
+        The process must be killed afterwards.
+        """
         host = self.host(host)
         ending = self.on_stop(host) if self.on_stop is not None and host.is_alive else None
         return None if ending is None else self.spawn(host, ending)
 
     def restart(self, host: Host | str) -> Process:
-        """Begin the next incarnation on a host that is down, and start the coroutine of `on_restart`."""
+        """Begin the next incarnation on a host that is down, and start the coroutine of
+        `on_restart`.
+        """
         host = self.host(host)
         assert not host.is_alive, f"{host.name} is still running"
         host.process = Process(host, host.process.incarnation + 1)
@@ -181,7 +217,10 @@ class Simulation:
         return host.process
 
     def pause(self, host: Host | str) -> Process:
-        """Pause a host's process until `resume`; bytes and timers wait. After a second pause it must be resumed twice."""
+        """Pause a host's process until `resume`; bytes and timers wait.
+
+        After a second pause it must be resumed twice.
+        """
         process = self.host(host).process
         if process.is_alive:
             process.pause_count += 1
@@ -201,8 +240,11 @@ class Simulation:
         self.loop.resume(process)
         return len(process.ready)
 
-    def slow_down(self, host: Host | str, step_ns: int, on_wait: Callable[[int], object]) -> Callable[[], None]:
-        """Add a duration to every callback of a host, through all incarnations, until the returned function is called.
+    def slow_down(
+        self, host: Host | str, step_ns: int, on_wait: Callable[[int], object]
+    ) -> Callable[[], None]:
+        """Add a duration to every callback of a host, through all incarnations, until the returned
+        function is called.
 
         `on_wait` is called with the number of callbacks that had to wait, whenever some had to.
         """
@@ -222,13 +264,21 @@ class Simulation:
     def run_until(self, target: Callable[[], bool], limit_s: float = 60.0) -> None: ...
 
     @overload
-    def run_until(self, target: Coroutine[object, object, T] | Awaitable[T], limit_s: float = 60.0) -> T: ...
+    def run_until(
+        self, target: Coroutine[object, object, T] | Awaitable[T], limit_s: float = 60.0
+    ) -> T: ...
 
-    def run_until(self, target: Coroutine[object, object, T] | Awaitable[T] | Callable[[], bool], limit_s: float = 60.0) -> T | None:
-        """Run until a coroutine (of the harness) or future is done, and return its result, or until a predicate holds.
+    def run_until(
+        self,
+        target: Coroutine[object, object, T] | Awaitable[T] | Callable[[], bool],
+        limit_s: float = 60.0,
+    ) -> T | None:
+        """Run until a coroutine (of the harness) or future is done, and return its result, or until
+        a predicate holds.
 
-        Raises what the coroutine raised, SimulationTimeLimit after limit_s of virtual time, SimulationDeadlock, SimulationLivelock, and
-        SimulationStopped if an invariant was violated or a node left an exception unhandled.
+        Raises what the coroutine raised, SimulationTimeLimit after limit_s of virtual time,
+        SimulationDeadlock, SimulationLivelock, and SimulationStopped if an invariant was violated
+        or a node left an exception unhandled.
         """
         limit_ns = self.now_ns + int(limit_s * NANOSECONDS)
         if not inspect.isawaitable(target):
@@ -236,7 +286,9 @@ class Simulation:
             self._run(target, limit_ns)
             return None
         future: asyncio.Future[T] = self._as_future(target)
-        future.add_done_callback(lambda done: self.loop.stop(), context=self.harness.process.context)
+        future.add_done_callback(
+            lambda done: self.loop.stop(), context=self.harness.process.context
+        )
         self._run(future.done, limit_ns)
         return future.result()
 
@@ -276,22 +328,38 @@ class Simulation:
         return self.book.log(node, incarnation, host.clock if host is not None else None)
 
     def observe(self, observer: Observer, kinds: Collection[type[Event]] | None = None) -> None:
-        """Call a function with (node, incarnation, n, t_ns, event) for every event, or for those of some kinds. It must not raise."""
+        """Call a function with (node, incarnation, n, t_ns, event) for every event, or for those of
+        some kinds.
+
+        It must not raise.
+        """
         self.book.observe(observer, kinds)
 
     def violation(self, invariant: str, message: str, witnesses: tuple[str, ...] = ()) -> None:
-        """Record a violation of an invariant, and stop the simulation at the next turn; SimulationStopped is raised in the code that drives it."""
-        self.violations.append(Violation(invariant=invariant, message=message, witnesses=witnesses, at_ns=self.now_ns))
-        self.log(HARNESS, 1).emit(InvariantViolated(invariant=invariant, message=message, witnesses=",".join(witnesses)))
+        """Record a violation of an invariant, and stop the simulation at the next turn;
+        SimulationStopped is raised in the code that drives it.
+        """
+        self.violations.append(
+            Violation(invariant=invariant, message=message, witnesses=witnesses, at_ns=self.now_ns)
+        )
+        self.log(HARNESS, 1).emit(
+            InvariantViolated(invariant=invariant, message=message, witnesses=",".join(witnesses))
+        )
         self._stop(f"{invariant}: {message}")
 
     def break_off(self, reason: str, error: Exception) -> None:
-        """Stop at the next turn because of an error in the harness itself: later behaviour of nodes is meaningless."""
-        self.troubles.append(Trouble(host=self.harness.name, message=reason, error=error, at_ns=self.now_ns))
+        """Stop at the next turn because of an error in the harness itself: later behaviour of nodes
+        is meaningless.
+        """
+        self.troubles.append(
+            Trouble(host=self.harness.name, message=reason, error=error, at_ns=self.now_ns)
+        )
         self._stop(f"{reason}: {type(error).__name__}: {error}")
 
     def event_bytes(self) -> bytes:
-        """Return all event logs as JSON lines, sorted by node and incarnation: the same for the same seed."""
+        """Return all event logs as JSON lines, sorted by node and incarnation: the same for the
+        same seed.
+        """
         return self.book.content()
 
     def write_events(self, events_dir: Path) -> None:
@@ -306,22 +374,37 @@ class Simulation:
         error = context.get("exception")
         if self.is_closed or not isinstance(error, BaseException):
             return
-        process = context.get("process") or getattr(context.get("future"), "process", None) or current_process.get(self.harness.process)
+        process = (
+            context.get("process")
+            or getattr(context.get("future"), "process", None)
+            or current_process.get(self.harness.process)
+        )
         assert isinstance(process, Process), "the code of a process ran"
         if not process.is_alive:
             return
-        self.troubles.append(Trouble(host=process.host.name, message=str(context.get("message")), error=error, at_ns=self.now_ns))
+        self.troubles.append(
+            Trouble(
+                host=process.host.name,
+                message=str(context.get("message")),
+                error=error,
+                at_ns=self.now_ns,
+            )
+        )
         if not process.host.is_tolerant or isinstance(error, AssertionError | SimulationEscape):
             self._stop(f"{process.host.name}: {type(error).__name__}: {error}")
 
     # ---- end
 
     def close(self) -> None:
-        """End everything: pending tasks are closed with the guards installed, so that they cannot use the real machine."""
+        """End everything: pending tasks are closed with the guards installed, so that they cannot
+        use the real machine.
+        """
         if self.is_closed:
             return
         self.is_closed = True
-        pending = self.loop.graveyard + [task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask)]
+        pending = self.loop.graveyard + [
+            task for task in asyncio.all_tasks(self.loop) if isinstance(task, SequencedTask)
+        ]
         for host in self.hosts.values():
             host.process.bury()
         for log in self.book.logs():
@@ -335,11 +418,19 @@ class Simulation:
 
     def _new_host(self, name: str) -> Host:
         durable = DurableDisk(flush_ns=self._flush_ns)
-        host = Host(seed=self.seed, index=len(self.hosts), name=name, true_time=self.loop, durable=durable)
+        host = Host(
+            seed=self.seed, index=len(self.hosts), name=name, true_time=self.loop, durable=durable
+        )
         self.hosts[name] = self.network.hosts[name] = host
         return host
 
     def _open_world(self, host: Host) -> None:
         process = host.process
         log = self.book.log(host.name, process.incarnation, host.clock)
-        process.world = SimulatedWorld(run=self.run, process=process, disk=SimulatedDisk(self.loop, process), log=log, stores=self.stores)
+        process.world = SimulatedWorld(
+            run=self.run,
+            process=process,
+            disk=SimulatedDisk(self.loop, process),
+            log=log,
+            stores=self.stores,
+        )

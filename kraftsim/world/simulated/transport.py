@@ -1,7 +1,9 @@
-"""One end of a simulated TCP connection: an ordered stream of bytes that arrive late, in other pieces than they were written, or never.
+"""One end of a simulated TCP connection: an ordered stream of bytes that arrive late, in other
+pieces than they were written, or never.
 
-The work of a host's kernel (receiving, acknowledging, resetting) is done here on behalf of the process that owns the end; when the process
-dies the network takes over its ends: a killed process resets them, a host without power sends nothing.
+The work of a host's kernel (receiving, acknowledging, resetting) is done here on behalf of the
+process that owns the end; when the process dies the network takes over its ends: a killed process
+resets them, a host without power sends nothing.
 """
 
 import asyncio
@@ -24,18 +26,30 @@ HIGH_WATER_BYTES = 64 * 1024
 LOW_WATER_BYTES = 16 * 1024
 Address = tuple[str, int]
 Farewell = Callable[[OSError | None], object]
-"""Called with the error by which an end of a connection was lost; None: its own process closed it."""
+"""Called with the error by which an end of a connection was lost; None: its own process closed
+it.
+"""
 
 
 class SimulatedTransport(asyncio.Transport):
     """One end. `number` is that of the connection, the same at both ends."""
 
     __slots__ = (
-        "_cut_after", "_farewells", "_high_bytes", "_inbox", "_is_closing", "_is_deaf", "_is_ended", "_is_lost", "_is_reading",
-        "_is_writing_paused", "_low_bytes", "_network", "_protocol", "local", "number", "out", "process", "remote", "server", "watch",
+        "_cut_after", "_farewells", "_high_bytes", "_inbox", "_is_closing", "_is_deaf", "_is_ended",
+        "_is_lost", "_is_reading",
+        "_is_writing_paused", "_low_bytes", "_network", "_protocol", "local", "number", "out",
+        "process", "remote", "server", "watch",
     )  # fmt: skip
 
-    def __init__(self, network: "Network", process: "Process", *, number: int, local: Address, remote: Address) -> None:
+    def __init__(
+        self,
+        network: "Network",
+        process: "Process",
+        *,
+        number: int,
+        local: Address,
+        remote: Address,
+    ) -> None:
         super().__init__()
         self.number = number
         self.process = process
@@ -75,7 +89,9 @@ class SimulatedTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Deliver bytes to another protocol from now on."""
-        assert isinstance(protocol, asyncio.Protocol | asyncio.BufferedProtocol), "there is no third kind"
+        assert isinstance(protocol, asyncio.Protocol | asyncio.BufferedProtocol), (
+            "there is no third kind"
+        )
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
@@ -166,8 +182,12 @@ class SimulatedTransport(asyncio.Transport):
     # ---- sending
 
     def cut_after(self, bytes_more: int) -> None:
-        """Forward this many more bytes in this direction, then reset the connection at both ends."""
-        self._cut_after = bytes_more if self._cut_after is None else min(self._cut_after, bytes_more)
+        """Forward this many more bytes in this direction, then reset the connection at both
+        ends.
+        """
+        self._cut_after = (
+            bytes_more if self._cut_after is None else min(self._cut_after, bytes_more)
+        )
 
     def push(self, data: bytes) -> None:
         """Send bytes without parsing them: for `frames`."""
@@ -196,7 +216,9 @@ class SimulatedTransport(asyncio.Transport):
         self.out.send(Segment(Kind.RESET))
         self._is_closing = self._is_ended = self._is_deaf = True
         loop = self._network.loop
-        loop.schedule(self.process, loop.now_ns + self.out.link.delay_ns(), self._lose, _reset_error())
+        loop.schedule(
+            self.process, loop.now_ns + self.out.link.delay_ns(), self._lose, _reset_error()
+        )
 
     def _transmit(self, data: bytes) -> None:
         out = self.out
@@ -240,7 +262,9 @@ class SimulatedTransport(asyncio.Transport):
             self._deliver(self._next_read())
 
     def _next_read(self) -> Segment:
-        """Take as much as one read of a kernel's receive buffer returns, which ignores the boundaries of writes."""
+        """Take as much as one read of a kernel's receive buffer returns, which ignores the
+        boundaries of writes.
+        """
         segment, read_bytes = self._inbox.popleft(), self._network.settings.read_bytes
         if not read_bytes or segment.kind is not DATA:
             return segment
@@ -290,7 +314,10 @@ class SimulatedTransport(asyncio.Transport):
             self._acknowledge(sender)
 
     def _fill(self, protocol: asyncio.BufferedProtocol, data: bytes) -> None:
-        """Deliver bytes to the protocol. It may pause reading in between, or switch to another protocol for the rest."""
+        """Deliver bytes to the protocol.
+
+        It may pause reading in between, or switch to another protocol for the rest.
+        """
         left = memoryview(data)
         while left and self._protocol is protocol and self.is_reading():
             room = memoryview(protocol.get_buffer(len(left)))
@@ -309,10 +336,17 @@ class SimulatedTransport(asyncio.Transport):
         """Resume a paused sender, once enough of its bytes were received."""
         if sender.out.unread_bytes <= sender._low_bytes:
             loop = self._network.loop
-            loop.schedule(sender.process, loop.now_ns + self.out.link.delay_ns(), sender._resume_writing)
+            loop.schedule(
+                sender.process, loop.now_ns + self.out.link.delay_ns(), sender._resume_writing
+            )
 
     def _resume_writing(self) -> None:
-        if self._is_writing_paused and self.out.unread_bytes <= self._low_bytes and not self._is_lost and self._protocol is not None:
+        if (
+            self._is_writing_paused
+            and self.out.unread_bytes <= self._low_bytes
+            and not self._is_lost
+            and self._protocol is not None
+        ):
             self._is_writing_paused = False
             self._protocol.resume_writing()
 
@@ -341,7 +375,9 @@ class SimulatedTransport(asyncio.Transport):
             self._lose_soon(_reset_error())
 
     def forget(self) -> None:
-        """Lose this end, as after a time-out; the other end is not notified, and its connection stays half-open."""
+        """Lose this end, as after a time-out; the other end is not notified, and its connection
+        stays half-open.
+        """
         self.out.clear()
         if not self._is_lost:
             self._is_deaf = self._is_closing = self._is_ended = True
@@ -352,7 +388,9 @@ class SimulatedTransport(asyncio.Transport):
         self._farewells.append(farewell)
 
     def on_process_death(self, *, power_loss: bool) -> None:
-        """The process that owns this end is gone: a running kernel resets the connection, one without power sends nothing more."""
+        """The process that owns this end is gone: a running kernel resets the connection, one
+        without power sends nothing more.
+        """
         if power_loss:
             self.peer.out.on_target_silent()
         elif not self._is_lost:
@@ -371,7 +409,9 @@ class SimulatedTransport(asyncio.Transport):
         return self.out.unread_bytes > 0 or self.peer.out.unread_bytes > 0
 
     def _fail(self, error: Exception) -> None:
-        self._network.loop.call_exception_handler({"message": f"{self._protocol!r} failed", "exception": error, "process": self.process})
+        self._network.loop.call_exception_handler(
+            {"message": f"{self._protocol!r} failed", "exception": error, "process": self.process}
+        )
         self.abort()
 
     def _lose_soon(self, error: OSError | None) -> None:

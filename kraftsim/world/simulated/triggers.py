@@ -1,7 +1,8 @@
-"""Triggers in a run: a virtual time, the nth write or flush of a kind of file, the nth frame of an API, the nth event of a kind.
+"""Triggers in a run: a virtual time, the nth write or flush of a kind of file, the nth frame of an
+API, the nth event of a kind.
 
-Crash windows are too short for random times: a fault that is tied to an operation of a node hits them. An action runs inside the node's own call, at
-exactly that moment; it must not raise.
+Crash windows are too short for random times: a fault that is tied to an operation of a node hits
+them. An action runs inside the node's own call, at exactly that moment; it must not raise.
 """
 
 from collections.abc import Callable, Mapping
@@ -78,7 +79,9 @@ class Triggers:
     def at(self, at_ns: int, action: Action) -> None:
         """Act at a virtual time; in the next turn if it is past."""
         simulation = self._simulation
-        simulation.loop.schedule(simulation.harness.process, max(at_ns, simulation.now_ns), action, TriggerContext())
+        simulation.loop.schedule(
+            simulation.harness.process, max(at_ns, simulation.now_ns), action, TriggerContext()
+        )
 
     def on_disk(
         self,
@@ -92,7 +95,16 @@ class Triggers:
     ) -> None:
         """Act before or after the nth operation on a class of files, on one host or on any."""
         assert nth >= 1, "times are counted from 1"
-        self._disk.append(_DiskWaiting(action=action, nth=nth, operation=operation, moment=moment, kind=file_class, host=host))
+        self._disk.append(
+            _DiskWaiting(
+                action=action,
+                nth=nth,
+                operation=operation,
+                moment=moment,
+                kind=file_class,
+                host=host,
+            )
+        )
         for each in self._simulation.hosts.values():
             self.watch_disk(each.name)
 
@@ -107,14 +119,28 @@ class Triggers:
         nth: int = 1,
         moment: Moment = "before",
     ) -> None:
-        """Act before or after the nth request or response of an API. Before it, `trigger_context.frame` can be truncated, held or rewritten."""
+        """Act before or after the nth request or response of an API.
+
+        Before it, `trigger_context.frame` can be truncated, held or rewritten.
+        """
         assert nth >= 1, "times are counted from 1"
-        waiting = _FrameWaiting(action=action, nth=nth, api_key=api_key, is_response=is_response, moment=moment, client=client, server=server)
+        waiting = _FrameWaiting(
+            action=action,
+            nth=nth,
+            api_key=api_key,
+            is_response=is_response,
+            moment=moment,
+            client=client,
+            server=server,
+        )
         self._frames.append(waiting)
         self._simulation.network.watch_frames(self._on_frame)
 
     def follow_frames(self, follower: Callable[[FrameSeen, str], object]) -> Callable[[], None]:
-        """Call a function with every frame, before and after it is sent. Returns a function that cancels this."""
+        """Call a function with every frame, before and after it is sent.
+
+        Returns a function that cancels this.
+        """
         self._followers.append(follower)
         self._simulation.network.watch_frames(self._on_frame)
 
@@ -124,23 +150,42 @@ class Triggers:
 
         return end
 
-    def on_event(self, action: Action, *, kind: str, host: str | None = None, nth: int = 1, fields: Mapping[str, object] | None = None) -> None:
-        """Act right after the nth event of a kind, on one host or on any, with the given values in its fields."""
+    def on_event(
+        self,
+        action: Action,
+        *,
+        kind: str,
+        host: str | None = None,
+        nth: int = 1,
+        fields: Mapping[str, object] | None = None,
+    ) -> None:
+        """Act right after the nth event of a kind, on one host or on any, with the given values in
+        its fields.
+        """
         assert nth >= 1, "times are counted from 1"
         assert kind in Event.kinds, f"unknown event {kind}"
         if kind not in self._events:
             self._simulation.observe(self._on_event, (Event.kinds[kind],))
-        self._events.setdefault(kind, []).append(_EventWaiting(action=action, nth=nth, kind=kind, host=host, fields=fields or {}))
+        self._events.setdefault(kind, []).append(
+            _EventWaiting(action=action, nth=nth, kind=kind, host=host, fields=fields or {})
+        )
 
     def watch_disk(self, host_name: str) -> None:
         """Watch the disk of a host from now on, if there are disk triggers."""
         if self._disk:
             durable = self._simulation.hosts[host_name].durable
-            durable.watch = lambda operation, kind, moment: self._on_disk(host_name, operation, kind, moment)
+            durable.watch = lambda operation, kind, moment: self._on_disk(
+                host_name, operation, kind, moment
+            )
 
     def _on_disk(self, host: str, operation: str, kind: FileClass, moment: str) -> None:
         for waiting in list(self._disk):
-            fits = waiting.operation == operation and waiting.moment == moment and waiting.kind in (None, kind) and waiting.host in (None, host)
+            fits = (
+                waiting.operation == operation
+                and waiting.moment == moment
+                and waiting.kind in (None, kind)
+                and waiting.host in (None, host)
+            )
             if fits and waiting.is_due():
                 self._disk.remove(waiting)
                 waiting.action(TriggerContext(host=host))
@@ -149,14 +194,27 @@ class Triggers:
         for follower in list(self._followers):
             follower(frame, moment)
         for waiting in list(self._frames):
-            fits = waiting.api_key in (None, frame.api_key) and waiting.is_response == frame.is_response and waiting.moment == moment
-            if fits and waiting.client in (None, frame.client) and waiting.server in (None, frame.server) and waiting.is_due():
+            fits = (
+                waiting.api_key in (None, frame.api_key)
+                and waiting.is_response == frame.is_response
+                and waiting.moment == moment
+            )
+            if (
+                fits
+                and waiting.client in (None, frame.client)
+                and waiting.server in (None, frame.server)
+                and waiting.is_due()
+            ):
                 self._frames.remove(waiting)
                 waiting.action(TriggerContext(host=frame.transport.process.host.name, frame=frame))
 
     def _on_event(self, node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
         for waiting in list(self._events.get(type(event).__name__, ())):
-            fits = waiting.host in (None, node) and all(getattr(event, name, None) == value for name, value in waiting.fields.items())
+            fits = waiting.host in (None, node) and all(
+                getattr(event, name, None) == value for name, value in waiting.fields.items()
+            )
             if fits and waiting.is_due():
                 self._events[waiting.kind].remove(waiting)
-                waiting.action(TriggerContext(host=node if node in self._simulation.hosts else None))
+                waiting.action(
+                    TriggerContext(host=node if node in self._simulation.hosts else None)
+                )

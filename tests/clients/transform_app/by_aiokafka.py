@@ -1,8 +1,10 @@
-"""Consume-transform-produce app with aiokafka: `by_aiokafka.py BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID`, until SIGTERM.
+"""Consume-transform-produce app with aiokafka: `by_aiokafka.py BOOTSTRAP GROUP INPUT OUTPUT
+TRANSACTIONAL_ID`, until SIGTERM.
 
-aiokafka commits offsets without the member's generation, as all clients did before KIP-447. So each input partition has its own producer, with a
-transactional id per partition: the new owner of a partition fences the previous one, and only then fetches the committed offset.
-A transaction that hangs ends the process.
+aiokafka commits offsets without the member's generation, as all clients did before KIP-447. So each
+input partition has its own producer, with a transactional id per partition: the new owner of a
+partition fences the previous one, and only then fetches the committed offset. A transaction that
+hangs ends the process.
 """
 
 import asyncio
@@ -34,7 +36,9 @@ class TransformWorker(ConsumerRebalanceListener):
         self.rebalances = 0
         self.is_over = asyncio.Event()
         self.in_transaction = asyncio.Lock()
-        """Held by a transaction, and by a rebalance, which must not close the producer during a transaction."""
+        """Held by a transaction, and by a rebalance, which must not close the producer during a
+        transaction.
+        """
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap,
             group_id=group,
@@ -57,12 +61,19 @@ class TransformWorker(ConsumerRebalanceListener):
             self.producers.clear()
 
     async def on_partitions_assigned(self, assigned) -> None:  # type: ignore[no-untyped-def]
-        """Fence the previous owner of a partition, then fetch the committed offset of the group. Records fetched before that are read again."""
+        """Fence the previous owner of a partition, then fetch the committed offset of the group.
+
+        Records fetched before that are read again.
+        """
         producers = {}
         for place in sorted(assigned):
             name = f"{self.group}-{place.partition}"
             producers[place] = AIOKafkaProducer(
-                bootstrap_servers=self.bootstrap, transactional_id=name, transaction_timeout_ms=5000, retry_backoff_ms=50, metadata_max_age_ms=1000
+                bootstrap_servers=self.bootstrap,
+                transactional_id=name,
+                transaction_timeout_ms=5000,
+                retry_backoff_ms=50,
+                metadata_max_age_ms=1000,
             )
             await producers[place].start()
         async with self.in_transaction:
@@ -76,7 +87,9 @@ class TransformWorker(ConsumerRebalanceListener):
             self.consumer.seek(place, max(offset, 0))
 
     async def committed(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Fetch the committed offsets from the coordinator: the consumer would return offsets cached before the previous owners were fenced."""
+        """Fetch the committed offsets from the coordinator: the consumer would return offsets
+        cached before the previous owners were fenced.
+        """
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
         try:
@@ -99,8 +112,12 @@ class TransformWorker(ConsumerRebalanceListener):
             rebalances = self.rebalances
             found = await self.consumer.getmany(timeout_ms=100, max_records=BATCH)
             async with self.in_transaction:
-                if found and (rebalances != self.rebalances or not found.keys() <= self.producers.keys()):
-                    await self.seek_to_committed()  # a rebalance happened or is in progress: the start position of these records is unknown
+                if found and (
+                    rebalances != self.rebalances or not found.keys() <= self.producers.keys()
+                ):
+                    # a rebalance happened or is in progress: the start position of these records is
+                    # unknown
+                    await self.seek_to_committed()
                     continue
                 for place, records in found.items():
                     await self.copy(place, records)
@@ -114,8 +131,12 @@ class TransformWorker(ConsumerRebalanceListener):
         try:
             async with producer.transaction():
                 for record in records:
-                    await producer.send(self.sink, record.value.upper(), record.key, record.partition)
-                await producer.send_offsets_to_transaction({place: records[-1].offset + 1}, self.group)
+                    await producer.send(
+                        self.sink, record.value.upper(), record.key, record.partition
+                    )
+                await producer.send_offsets_to_transaction(
+                    {place: records[-1].offset + 1}, self.group
+                )
                 if self.count % WHIM == 0:
                     raise DeliberateAbort
         except DeliberateAbort:

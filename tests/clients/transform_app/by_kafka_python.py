@@ -1,7 +1,9 @@
-"""Consume-transform-produce app with kafka-python: `by_kafka_python.py BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID`, until SIGTERM.
+"""Consume-transform-produce app with kafka-python: `by_kafka_python.py BOOTSTRAP GROUP INPUT OUTPUT
+TRANSACTIONAL_ID`, until SIGTERM.
 
-Offsets are committed in the transaction with the member's generation (KIP-447). Any error aborts the transaction, and the app continues from the
-committed offsets of the group; an error that an abort does not resolve ends the process, and so does a call that hangs.
+Offsets are committed in the transaction with the member's generation (KIP-447). Any error aborts
+the transaction, and the app continues from the committed offsets of the group; an error that an
+abort does not resolve ends the process, and so does a call that hangs.
 """
 
 import faulthandler
@@ -64,8 +66,13 @@ class TransformWorker:
         try:
             for records in found.values():
                 for record in records:
-                    self.producer.send(self.sink, record.value.upper(), record.key, partition=record.partition)
-            nexts = {place: OffsetAndMetadata(records[-1].offset + 1, "", -1) for place, records in found.items()}
+                    self.producer.send(
+                        self.sink, record.value.upper(), record.key, partition=record.partition
+                    )
+            nexts = {
+                place: OffsetAndMetadata(records[-1].offset + 1, "", -1)
+                for place, records in found.items()
+            }
             self.producer.send_offsets_to_transaction(nexts, self.consumer.group_metadata())
             if self.count % WHIM == 0:
                 self.producer.abort_transaction()
@@ -78,7 +85,9 @@ class TransformWorker:
             self.rewind(found)
 
     def rewind(self, found) -> None:  # type: ignore[no-untyped-def]
-        """Seek back to the start of the transaction, for partitions that are still assigned to this member."""
+        """Seek back to the start of the transaction, for partitions that are still assigned to this
+        member.
+        """
         mine = self.consumer.assignment()
         for place, records in found.items():
             if place in mine:

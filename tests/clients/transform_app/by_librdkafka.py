@@ -1,6 +1,8 @@
-"""Consume-transform-produce app with librdkafka: `by_librdkafka.py BOOTSTRAP GROUP INPUT OUTPUT TRANSACTIONAL_ID`, until SIGTERM.
+"""Consume-transform-produce app with librdkafka: `by_librdkafka.py BOOTSTRAP GROUP INPUT OUTPUT
+TRANSACTIONAL_ID`, until SIGTERM.
 
-Every seventh transaction is aborted deliberately and repeated. Offsets are committed in the transaction with the member's generation (KIP-447).
+Every seventh transaction is aborted deliberately and repeated. Offsets are committed in the
+transaction with the member's generation (KIP-447).
 """
 
 import signal
@@ -20,18 +22,35 @@ def first_and_next(messages: list[Message]) -> tuple[list[TopicPartition], list[
         place = (message.topic(), message.partition())
         firsts.setdefault(place, message.offset())
         nexts[place] = message.offset() + 1
-    return [TopicPartition(*place, offset) for place, offset in firsts.items()], [TopicPartition(*place, offset) for place, offset in nexts.items()]
+    return [TopicPartition(*place, offset) for place, offset in firsts.items()], [
+        TopicPartition(*place, offset) for place, offset in nexts.items()
+    ]
 
 
 class TransformWorker:
     """A consumer and its transactional producer."""
 
     def __init__(self, bootstrap: str, group: str, source: str, sink: str, name: str) -> None:
-        common = {"bootstrap.servers": bootstrap, "log_level": 3, "retry.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
-        sessions = {"session.timeout.ms": 2500, "heartbeat.interval.ms": 300, "max.poll.interval.ms": 10_000}
-        offsets = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        common = {
+            "bootstrap.servers": bootstrap,
+            "log_level": 3,
+            "retry.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+        }
+        sessions = {
+            "session.timeout.ms": 2500,
+            "heartbeat.interval.ms": 300,
+            "max.poll.interval.ms": 10_000,
+        }
+        offsets = {
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
         self.consumer = Consumer({**common, **sessions, **offsets, "group.id": group})
-        self.producer = Producer({**common, "transactional.id": name, "transaction.timeout.ms": 5000})
+        self.producer = Producer(
+            {**common, "transactional.id": name, "transaction.timeout.ms": 5000}
+        )
         self.sink = sink
         self.count = 0
         self.is_over = False
@@ -41,7 +60,9 @@ class TransformWorker:
     def run(self) -> None:
         """Run until it is stopped."""
         while not self.is_over:
-            messages = [message for message in self.consumer.consume(BATCH, 0.1) if message.error() is None]
+            messages = [
+                message for message in self.consumer.consume(BATCH, 0.1) if message.error() is None
+            ]
             if messages:
                 self.copy(messages)
         self.consumer.close()
@@ -53,8 +74,14 @@ class TransformWorker:
         try:
             self.producer.begin_transaction()
             for message in messages:
-                self.producer.produce(self.sink, message.value().upper(), message.key(), message.partition())
-            self.with_retries(lambda: self.producer.send_offsets_to_transaction(nexts, self.consumer.consumer_group_metadata(), 10))
+                self.producer.produce(
+                    self.sink, message.value().upper(), message.key(), message.partition()
+                )
+            self.with_retries(
+                lambda: self.producer.send_offsets_to_transaction(
+                    nexts, self.consumer.consumer_group_metadata(), 10
+                )
+            )
             if self.count % WHIM == 0:
                 self.with_retries(lambda: self.producer.abort_transaction(10))
                 self.rewind(firsts)
@@ -78,7 +105,9 @@ class TransformWorker:
                     raise
 
     def rewind(self, firsts: list[TopicPartition]) -> None:
-        """Seek back to the start of the transaction, for partitions that are still assigned to this member."""
+        """Seek back to the start of the transaction, for partitions that are still assigned to this
+        member.
+        """
         mine = {(each.topic, each.partition) for each in self.consumer.assignment()}
         for place in firsts:
             if (place.topic, place.partition) in mine:

@@ -1,4 +1,6 @@
-"""Clusters for the exactly-once scenario: three brokers with three replicas of everything, ours or Apache Kafka's."""
+"""Clusters for the exactly-once scenario: three brokers with three replicas of everything, ours or
+Apache Kafka's.
+"""
 
 import asyncio
 import time
@@ -114,7 +116,9 @@ def their_brokers() -> Iterator[TheirBrokers]:
     roles = {1: {}, 2: {"process.roles": "broker"}, 3: {"process.roles": "broker"}}
     nodes = {
         number: ApacheKafka(
-            settings={**SETTINGS, **voters, "node.id": str(number), **role}, jvm=SMALL_JVM, controller_port=control if number == 1 else 0
+            settings={**SETTINGS, **voters, "node.id": str(number), **role},
+            jvm=SMALL_JVM,
+            controller_port=control if number == 1 else 0,
         )
         for number, role in roles.items()
     }
@@ -136,13 +140,17 @@ def create_topics(bootstrap: str, *topics: str) -> None:
     while len(admin.list_topics(timeout=SECONDS).brokers) < REPLICAS:
         assert time.monotonic() < give_up_at, "three brokers register"
         time.sleep(0.1)
-    for future in admin.create_topics([NewTopic(topic, PARTITIONS, REPLICAS) for topic in topics]).values():
+    for future in admin.create_topics(
+        [NewTopic(topic, PARTITIONS, REPLICAS) for topic in topics]
+    ).values():
         future.result(SECONDS)
     wait_until_in_sync(bootstrap, *topics)
 
 
 def wait_until_in_sync(bootstrap: str, *topics: str) -> None:
-    """Wait until every partition of some topics has all replicas in sync, as reported by any broker; a missing topic does not count as in sync."""
+    """Wait until every partition of some topics has all replicas in sync, as reported by any
+    broker; a missing topic does not count as in sync.
+    """
     give_up_at = time.monotonic() + SECONDS
     while missing := [row for topic in topics for row in _lagging(bootstrap, topic)]:
         assert time.monotonic() < give_up_at, f"not in sync: {missing}"
@@ -156,7 +164,9 @@ def elect_preferred_leaders(bootstrap: str) -> None:
 
 
 def _lagging(bootstrap: str, topic: str) -> list[str]:
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    asked = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
     for address in bootstrap.split(","):
         with suppress(*GONE), Peer.at(address, timeout_seconds=5) as peer:
             found = peer.ask(asked, 9, MetadataResponse).topics[0]
@@ -164,7 +174,11 @@ def _lagging(bootstrap: str, topic: str) -> list[str]:
                 return []
             if found.error_code:
                 return [f"{topic}: {found.error_code}"]
-            return [f"{topic}-{row.partition_index}" for row in found.partitions if len(row.isr_nodes) < REPLICAS]
+            return [
+                f"{topic}-{row.partition_index}"
+                for row in found.partitions
+                if len(row.isr_nodes) < REPLICAS
+            ]
     return [f"{topic}: no broker responds"]
 
 
@@ -185,6 +199,9 @@ def coordinator_of(bootstrap: str, key: str, *, is_group: bool) -> int:
 def name_for(brokers: Brokers, word: str, *, is_group: bool) -> str:
     """Return a name whose coordinator may be killed."""
     for number in range(100):
-        if coordinator_of(brokers.bootstrap, f"{word}-{number}", is_group=is_group) in brokers.killable:
+        if (
+            coordinator_of(brokers.bootstrap, f"{word}-{number}", is_group=is_group)
+            in brokers.killable
+        ):
             return f"{word}-{number}"
     raise AssertionError("no name has a coordinator that may be killed")

@@ -1,4 +1,6 @@
-"""Writes the inputs and outputs of real clients, as seen by the harness, to the event log of a run, so that the analysis can check them too."""
+"""Writes the inputs and outputs of real clients, as seen by the harness, to the event log of a run,
+so that the analysis can check them too.
+"""
 
 import time
 from itertools import count
@@ -17,13 +19,28 @@ def log_outputs(cluster: ProcessCluster, transform_app: TransformApp) -> None:
     """Log the input records, and the output records that a read_committed consumer has read."""
     world = _harness(cluster)
     writer, reader = f"{transform_app.word}-writer", f"{transform_app.word}-reader"
-    events: list[Event] = [CopyExpected(input_topic=transform_app.input, output_topic=transform_app.output)]
+    events: list[Event] = [
+        CopyExpected(input_topic=transform_app.input, output_topic=transform_app.output)
+    ]
     events += [
-        RecordAcknowledged(client_id=writer, topic=transform_app.input, partition=partition, record_key=key.decode(), offset=offset)
+        RecordAcknowledged(
+            client_id=writer,
+            topic=transform_app.input,
+            partition=partition,
+            record_key=key.decode(),
+            offset=offset,
+        )
         for key, (partition, offset) in transform_app.writer.acknowledged.items()
     ]
     events += [
-        RecordRead(client_id=reader, topic=transform_app.output, partition=partition, record_key=key.decode(), offset=offset, is_read_committed=True)
+        RecordRead(
+            client_id=reader,
+            topic=transform_app.output,
+            partition=partition,
+            record_key=key.decode(),
+            offset=offset,
+            is_read_committed=True,
+        )
         for partition, offset, key in transform_app.places
     ]
     events.append(CopyRead(client_id=reader, topic=transform_app.output))

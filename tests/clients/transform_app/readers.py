@@ -27,18 +27,31 @@ class ByLibrdkafka:
     """librdkafka."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        settings = {"group.id": "unused", "enable.auto.commit": False, "isolation.level": "read_committed", "check.crcs": True}
+        settings = {
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "check.crcs": True,
+        }
         settings["auto.offset.reset"] = "error"
         self._consumer = Consumer({**QUIET, **settings, "bootstrap.servers": bootstrap})
-        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+        self._consumer.assign(
+            [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)]
+        )
 
     def read(self, seconds: float) -> list[tuple[int, int, bytes]]:
         """Return the fetched records."""
         messages = self._consumer.consume(1000, seconds)
         for message in messages:
             error = message.error()
-            assert error is None or error.retriable() or error.code() not in LOST, f"{message.topic()}-{message.partition()}: {error}"
-        return [(message.partition(), message.offset(), message.key()) for message in messages if message.error() is None]
+            assert error is None or error.retriable() or error.code() not in LOST, (
+                f"{message.topic()}-{message.partition()}: {error}"
+            )
+        return [
+            (message.partition(), message.offset(), message.key())
+            for message in messages
+            if message.error() is None
+        ]
 
     def close(self) -> None:
         """Close the connections."""
@@ -63,7 +76,11 @@ class ByKafkaPython:
     def read(self, seconds: float) -> list[tuple[int, int, bytes]]:
         """Return the fetched records."""
         found = self._consumer.poll(int(1000 * seconds), max_records=1000)
-        return [(record.partition, record.offset, record.key) for records in found.values() for record in records]
+        return [
+            (record.partition, record.offset, record.key)
+            for records in found.values()
+            for record in records
+        ]
 
     def close(self) -> None:
         """Close the connections."""

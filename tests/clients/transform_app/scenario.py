@@ -1,8 +1,11 @@
-"""The exactly-once scenario: any client consumes, transforms and produces a topic while members, brokers and coordinators are killed.
+"""The exactly-once scenario: any client consumes, transforms and produces a topic while members,
+brokers and coordinators are killed.
 
-Input records are written throughout. Members are processes that are restarted when they exit, as a service manager would do; each keeps its name, so
-a restarted member has the same transactional id. At the end every input has exactly one committed output, and the committed offsets of the
-group are at the ends of the input.   Source: KIP-98, KIP-129, KIP-447.
+Input records are written throughout. Members are processes that are restarted when they exit, as a
+service manager would do; each keeps its name, so a restarted member has the same transactional id.
+At the end every input has exactly one committed output, and the committed offsets of the group are
+at the ends of the input.
+Source: KIP-98, KIP-129, KIP-447.
 """
 
 import os
@@ -19,7 +22,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.clients.transform_app.clusters import (
@@ -42,11 +53,21 @@ Command = Callable[["TransformApp", str], Sequence[str]]
 
 
 class Writer(threading.Thread):
-    """Writes inputs at a constant rate until it is stopped; each has a unique key: its partition and number."""
+    """Writes inputs at a constant rate until it is stopped; each has a unique key: its partition
+    and number.
+    """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True)
-        self._producer = Producer({**QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "retry.backoff.ms": 50})
+        self._producer = Producer(
+            {
+                **QUIET,
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "retry.backoff.ms": 50,
+            }
+        )
         self._topic = topic
         self._is_over = threading.Event()
         self.acknowledged: dict[bytes, tuple[int, int]] = {}
@@ -59,7 +80,13 @@ class Writer(threading.Thread):
         while not self._is_over.wait(20 / PER_SECOND):
             for _ in range(20):
                 key = b"%d.%d" % (number % PARTITIONS, number)
-                self._producer.produce(self._topic, b"value of %s" % key, key, number % PARTITIONS, on_delivery=self._delivered)
+                self._producer.produce(
+                    self._topic,
+                    b"value of %s" % key,
+                    key,
+                    number % PARTITIONS,
+                    on_delivery=self._delivered,
+                )
                 number += 1
             self._producer.poll(0)
         self.left = self._producer.flush(SECONDS)
@@ -75,14 +102,21 @@ class Writer(threading.Thread):
             self.failures.append(error)
         else:
             key, partition, offset = message.key(), message.partition(), message.offset()
-            assert key is not None and partition is not None and offset is not None, "a delivered record has a position"
+            assert key is not None and partition is not None and offset is not None, (
+                "a delivered record has a position"
+            )
             self.acknowledged[key] = (partition, offset)
 
 
 class TransformApp:
-    """One group that processes one topic into another. Use as a context manager: on exit all members are stopped."""
+    """One group that processes one topic into another.
 
-    def __init__(self, brokers: Brokers, word: str, command: Command, reader: Callable[[str, str], Reader]) -> None:
+    Use as a context manager: on exit all members are stopped.
+    """
+
+    def __init__(
+        self, brokers: Brokers, word: str, command: Command, reader: Callable[[str, str], Reader]
+    ) -> None:
         self.brokers = brokers
         self.bootstrap = brokers.bootstrap
         self.word = word
@@ -104,7 +138,12 @@ class TransformApp:
         self.writer.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for name in list(self._members):
             self._end(name, signal.SIGKILL)
         self.writer._is_over.set()
@@ -118,7 +157,8 @@ class TransformApp:
         """A directory for the duration of the scenario."""
         return self._directory.name
 
-    # Members -------------------------------------------------------------------------------------------------------------------------------
+    # Members
+    # ----------------------------------------------------------------------------------------------
 
     def transactional_id(self, name: str) -> str:
         """Return the transactional id of a member."""
@@ -137,7 +177,9 @@ class TransformApp:
         self._start(name)
 
     def pause_member(self, name: str, seconds: float) -> None:
-        """Pause a member until the group has rebalanced without it, then resume it with its open transaction."""
+        """Pause a member until the group has rebalanced without it, then resume it with its open
+        transaction.
+        """
         self._members[name].send_signal(signal.SIGSTOP)
         try:
             self.read_for(seconds)
@@ -148,7 +190,9 @@ class TransformApp:
         self.starts[name] += 1
         said = open(Path(self._directory.name) / f"{name}.log", "ab")  # noqa: SIM115
         self._said[name] = said
-        self._members[name] = subprocess.Popen(list(self.command(self, name)), stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        self._members[name] = subprocess.Popen(
+            list(self.command(self, name)), stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        )
 
     def _end(self, name: str, number: signal.Signals) -> None:
         member = self._members.pop(name)
@@ -170,9 +214,16 @@ class TransformApp:
     def last_output(self) -> str:
         """Return the last output of the members."""
         files = sorted(Path(self._directory.name).glob("*.log"))
-        return "\n".join(f"--- {file.stem} ({self.starts[file.stem]} times started)\n{file.read_text(errors='replace')[-1500:]}" for file in files)
+        return "\n".join(
+            (
+                f"--- {file.stem} ({self.starts[file.stem]} times started)\n"
+                f"{file.read_text(errors='replace')[-1500:]}"
+            )
+            for file in files
+        )
 
-    # Brokers -------------------------------------------------------------------------------------------------------------------------------
+    # Brokers
+    # ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def without(self, broker_id: int) -> Iterator[None]:
@@ -185,19 +236,28 @@ class TransformApp:
         wait_until_in_sync(self.bootstrap, self.input, self.output, *COMMITTED_TOPICS)
 
     def coordinator(self) -> int:
-        """Return the coordinator of the group, after waiting until it is again a broker that may be killed."""
+        """Return the coordinator of the group, after waiting until it is again a broker that may be
+        killed.
+        """
         give_up_at = time.monotonic() + SECONDS
-        while (found := coordinator_of(self.bootstrap, self.group, is_group=True)) not in self.brokers.killable:
-            assert time.monotonic() < give_up_at, f"broker {found} is the coordinator of {self.group}, and must not be killed"
+        while (
+            found := coordinator_of(self.bootstrap, self.group, is_group=True)
+        ) not in self.brokers.killable:
+            assert time.monotonic() < give_up_at, (
+                f"broker {found} is the coordinator of {self.group}, and must not be killed"
+            )
             elect_preferred_leaders(self.bootstrap)
         return found
 
     def transaction_coordinator(self, transactional_id: str) -> int:
-        """Return the transaction coordinator of a member, or another broker if that one must not be killed."""
+        """Return the transaction coordinator of a member, or another broker if that one must not be
+        killed.
+        """
         found = coordinator_of(self.bootstrap, transactional_id, is_group=False)
         return found if found in self.brokers.killable else self.brokers.killable[-1]
 
-    # Outputs -------------------------------------------------------------------------------------------------------------------------------
+    # Outputs
+    # ----------------------------------------------------------------------------------------------
 
     def read_for(self, seconds: float) -> None:
         """Read committed records for some time."""
@@ -210,12 +270,16 @@ class TransformApp:
         """Read until this many more outputs are committed."""
         wanted, give_up_at = self.found.total() + count, time.monotonic() + SECONDS
         while self.found.total() < wanted:
-            assert time.monotonic() < give_up_at, f"{self.found.total()} outputs, {wanted} are wanted:\n{self.last_output()}"
+            assert time.monotonic() < give_up_at, (
+                f"{self.found.total()} outputs, {wanted} are wanted:\n{self.last_output()}"
+            )
             self._look_after()
             self._take(0.2)
 
     def finish(self) -> None:
-        """Stop writing, wait until everything is processed, stop the members, and check that every input has exactly one committed output."""
+        """Stop writing, wait until everything is processed, stop the members, and check that every
+        input has exactly one committed output.
+        """
         self.writer.finish()
         inputs = set(self.writer.acknowledged)
         before, give_up_at = len(self.found), time.monotonic() + SECONDS
@@ -223,7 +287,10 @@ class TransformApp:
             missing = sorted(inputs - set(self.found))
             if len(self.found) > before:
                 before, give_up_at = len(self.found), time.monotonic() + SECONDS
-            assert time.monotonic() < give_up_at, f"{len(missing)} of {len(inputs)} have no output: {missing[:5]}\n{self.last_output()}"
+            assert time.monotonic() < give_up_at, (
+                f"{len(missing)} of {len(inputs)} have no output: {missing[:5]}\n"
+                f"{self.last_output()}"
+            )
             self._look_after()
             self._take(0.2)
         ends = self._until_group_is_at_the_end()
@@ -232,8 +299,12 @@ class TransformApp:
             self._end(name, signal.SIGTERM)
         self._take(0.5)
         doubled = {key: count for key, count in self.found.items() if count > 1}
-        assert not doubled and set(self.found) == inputs, f"doubled: {doubled}, strange: {set(self.found) - inputs}\n{self.last_output()}"
-        assert sum(ends) == len(inputs), "the committed offsets of the group are the ends of the input"
+        assert not doubled and set(self.found) == inputs, (
+            f"doubled: {doubled}, strange: {set(self.found) - inputs}\n{self.last_output()}"
+        )
+        assert sum(ends) == len(inputs), (
+            "the committed offsets of the group are the ends of the input"
+        )
 
     def _take(self, seconds: float) -> None:
         for partition, offset, key in self.reader.read(seconds):
@@ -245,15 +316,27 @@ class TransformApp:
         places = [TopicPartition(self.input, number) for number in range(PARTITIONS)]
         ends = [
             future.result(SECONDS).offset
-            for future in admin.list_offsets({place: OffsetSpec.latest() for place in places}, isolation_level=IsolationLevel.READ_COMMITTED).values()
+            for future in admin.list_offsets(
+                {place: OffsetSpec.latest() for place in places},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+            ).values()
         ]
         give_up_at = time.monotonic() + SECONDS
         committed: list[int] = []
         while committed != ends:
-            assert time.monotonic() < give_up_at, f"committed {committed}, ends {ends}\n{self.last_output()}"
+            assert time.monotonic() < give_up_at, (
+                f"committed {committed}, ends {ends}\n{self.last_output()}"
+            )
             try:
-                (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.group, places)], require_stable=True).values()
-                committed = [each.offset for each in sorted(future.result(SECONDS).topic_partitions, key=lambda each: each.partition)]
+                (future,) = admin.list_consumer_group_offsets(
+                    [ConsumerGroupTopicPartitions(self.group, places)], require_stable=True
+                ).values()
+                committed = [
+                    each.offset
+                    for each in sorted(
+                        future.result(SECONDS).topic_partitions, key=lambda each: each.partition
+                    )
+                ]
             except KafkaException:
                 self._take(0.1)
             self._look_after()
@@ -261,9 +344,11 @@ class TransformApp:
 
 
 def inject_every_fault(transform_app: TransformApp, *, continues_without: bool = True) -> None:
-    """Kill a member, pause another until the group has rebalanced without it, kill the coordinators, and add a member.
+    """Kill a member, pause another until the group has rebalanced without it, kill the
+    coordinators, and add a member.
 
-    For a client that waits for the killed broker instead of continuing with the others, the broker is restarted after some time.
+    For a client that waits for the killed broker instead of continuing with the others, the broker
+    is restarted after some time.
     """
 
     def during_restart() -> None:
@@ -276,7 +361,9 @@ def inject_every_fault(transform_app: TransformApp, *, continues_without: bool =
     transform_app.read_more(80)
     transform_app.kill_member("0")
     transform_app.read_more(80)
-    with transform_app.without(transform_app.transaction_coordinator(transform_app.transactional_id("1"))):
+    with transform_app.without(
+        transform_app.transaction_coordinator(transform_app.transactional_id("1"))
+    ):
         during_restart()
     transform_app.begin("2")
     transform_app.pause_member("1", 3.2)

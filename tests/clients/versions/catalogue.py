@@ -1,6 +1,7 @@
 """The catalogue of Kafka clients of many releases, and how each is installed and started.
 
-Java clients are pinned by the hash of their jar, those of PyPI by the hashes in requirements/; they are installed below build/clients.
+Java clients are pinned by the hash of their jar, those of PyPI by the hashes in requirements/; they
+are installed below build/clients.
 """
 
 import sys
@@ -21,7 +22,11 @@ class Client:
     library: str
     version: str
     bring: Callable[[], Sequence[str]]
-    """Install its dependencies, and return the command of its program without the connection arguments. Raises Missing."""
+    """Install its dependencies, and return the command of its program without the connection
+    arguments.
+
+    Raises Missing.
+    """
 
     @property
     def name(self) -> str:
@@ -34,12 +39,18 @@ def _java(version: str) -> Client:
 
 
 def _librdkafka(version: str, tag: str = "") -> Client:
-    return Client(LIBRDKAFKA, version, lambda: wheels.librdkafka_command(version if tag else "", tag))
+    return Client(
+        LIBRDKAFKA, version, lambda: wheels.librdkafka_command(version if tag else "", tag)
+    )
 
 
 def _python(library: str, version: str) -> Client:
     program = f"by_{library.replace('-', '_')}"
-    return Client(library, version, lambda: wheels.python_command(program, "" if version == NEWEST else f"{library}-{version}"))
+    return Client(
+        library,
+        version,
+        lambda: wheels.python_command(program, "" if version == NEWEST else f"{library}-{version}"),
+    )
 
 
 CLIENTS = (
@@ -58,10 +69,18 @@ CLIENTS = (
     _librdkafka("1.9.2", "cp310"),
     _librdkafka("2.0.2", "cp311"),
     _librdkafka(NEWEST),
-    *((_python(KAFKA_PYTHON, "1.4.7"), _python(KAFKA_PYTHON, "2.0.2")) if sys.version_info < (3, 12) else ()),
+    *(
+        (_python(KAFKA_PYTHON, "1.4.7"), _python(KAFKA_PYTHON, "2.0.2"))
+        if sys.version_info < (3, 12)
+        else ()
+    ),
     _python(KAFKA_PYTHON, "2.2.21"),
     _python(KAFKA_PYTHON, NEWEST),
-    *((_python(AIOKAFKA, "0.8.1"), _python(AIOKAFKA, "0.10.0")) if sys.version_info[:2] == (3, 11) else ()),
+    *(
+        (_python(AIOKAFKA, "0.8.1"), _python(AIOKAFKA, "0.10.0"))
+        if sys.version_info[:2] == (3, 11)
+        else ()
+    ),
     _python(AIOKAFKA, NEWEST),
 )
 

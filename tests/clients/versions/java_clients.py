@@ -6,12 +6,25 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.apache_kafka.class_path import MAVEN_SECONDS, PROJECT_ROOT, Missing, _one_at_a_time, java, maven
+from tests.apache_kafka.class_path import (
+    MAVEN_SECONDS,
+    PROJECT_ROOT,
+    Missing,
+    _one_at_a_time,
+    java,
+    maven,
+)
 
 SOURCE = Path(__file__).parent / "java"
 BUILT = PROJECT_ROOT / "build" / "clients" / "java"
 BUILT_AGAINST = "2.0.1"
-JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx96m", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+JVM = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xmx96m",
+    "-Xshare:auto",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+)
 SHA256 = {
     "1.1.1": "a92dd1c76be061ad40e1d2421c8a6a3f148c6c3b82af2f2259ad40e7c400d7bc",
     "2.0.1": "15c5d622c6488c7ec2a1aca263d2e54b04d940d8105ea9fdcb95d82b97e07674",
@@ -35,7 +48,9 @@ def command(version: str) -> Sequence[str]:
 
 def _class_path(version: str) -> str:
     remembered = BUILT / f"{version}.txt"
-    if not remembered.exists() or not all(Path(jar).exists() for jar in remembered.read_text().strip().split(":")):
+    if not remembered.exists() or not all(
+        Path(jar).exists() for jar in remembered.read_text().strip().split(":")
+    ):
         _run_maven(version, "dependency:build-classpath", f"-Dmdep.outputFile={remembered}")
     return remembered.read_text().strip()
 
@@ -43,7 +58,9 @@ def _class_path(version: str) -> str:
 def _classes() -> Path:
     classes, done = BUILT / "classes", BUILT / "compiled"
     sources = [SOURCE / "pom.xml", *SOURCE.rglob("*.java")]
-    if not done.exists() or any(done.stat().st_mtime < source.stat().st_mtime for source in sources):
+    if not done.exists() or any(
+        done.stat().st_mtime < source.stat().st_mtime for source in sources
+    ):
         _run_maven(BUILT_AGAINST, "compile")
         done.touch()
     return classes
@@ -56,12 +73,25 @@ def _run_maven(version: str, *goals: str) -> None:
     environment = {**os.environ, "MAVEN_OPTS": "-XX:TieredStopAtLevel=1"}
     with _one_at_a_time():
         words = [maven(), "-B", "-q", "-f", str(SOURCE / "pom.xml"), *properties, *goals]
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=MAVEN_SECONDS, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            words,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=MAVEN_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     if done.returncode != 0:
-        raise Missing(f"Maven could not bring or build the client {version}: {(done.stdout + done.stderr).strip()[:300]}")
+        raise Missing(
+            f"Maven could not bring or build the client {version}: "
+            f"{(done.stdout + done.stderr).strip()[:300]}"
+        )
 
 
 def _require_pinned(version: str, jars: str) -> None:
-    (jar,) = (Path(each) for each in jars.split(":") if each.endswith(f"kafka-clients-{version}.jar"))
+    (jar,) = (
+        Path(each) for each in jars.split(":") if each.endswith(f"kafka-clients-{version}.jar")
+    )
     found = hashlib.sha256(jar.read_bytes()).hexdigest()
     assert found == SHA256[version], f"{jar} does not have the pinned hash: {found}"

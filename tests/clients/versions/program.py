@@ -1,4 +1,5 @@
-"""A client of any release as a process that executes commands, one a line: the same commands for all libraries.
+"""A client of any release as a process that executes commands, one a line: the same commands for
+all libraries.
 
 | command | action | reply |
 |---|---|---|
@@ -10,8 +11,9 @@
 | `write TOPIC PARTITIONS PAUSE_MS` | idempotent, until the next command | `sent KEY PARTITION OFFSET`, `lost KEY PARTITION ERROR KIND`; `ok COUNT` |
 | `copying INPUT OUTPUT GROUP ID` | in transactions, until the next command | `copied COUNT`, `trouble ERROR KIND`; `ok` |
 
-With the additional word `by-name`, Java's `copying` sends only the group id, not the member. `stop` ends the process. `failed ERROR words` replaces
-`ok` on an error, `lacks VERB` if the library has no such function. The kind of an error is retriable, abortable or fatal, as reported by the library.
+With the additional word `by-name`, Java's `copying` sends only the group id, not the member. `stop`
+ends the process. `failed ERROR words` replaces `ok` on an error, `lacks VERB` if the library has no
+such function. The kind of an error is retriable, abortable or fatal, as reported by the library.
 """
 
 import subprocess
@@ -31,7 +33,9 @@ _END = ""
 
 
 class Answer(NamedTuple):
-    """The reply to a command: OK, FAILED or LACKS, its words, and for FAILED the name of the error."""
+    """The reply to a command: OK, FAILED or LACKS, its words, and for FAILED the name of the
+    error.
+    """
 
     kind: str
     words: str
@@ -46,7 +50,14 @@ class Program:
     """One process. Use as a context manager. `on_line` is called with the lines before a reply."""
 
     def __init__(
-        self, client: Client, bootstrap: str, name: str, *, patience_ms: int, log: Path, on_line: Callable[[str], None] | None = None
+        self,
+        client: Client,
+        bootstrap: str,
+        name: str,
+        *,
+        patience_ms: int,
+        log: Path,
+        on_line: Callable[[str], None] | None = None,
     ) -> None:
         self.client = client
         self._command = [*client.bring(), bootstrap, name, str(patience_ms)]
@@ -56,14 +67,27 @@ class Program:
 
     def __enter__(self) -> "Program":
         self._errors = open(self._log, "ab")
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True)
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
         threading.Thread(target=self._listen, daemon=True).start()
         ready = self.answer(READY_SECONDS)
-        assert ready.kind == READY, f"{self.client.name} does not start: {ready.words} {self.last_output()}"
+        assert ready.kind == READY, (
+            f"{self.client.name} does not start: {ready.words} {self.last_output()}"
+        )
         self.release = ready.words.split()[-1]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._process.kill()
         self._process.wait()
         self._errors.close()
@@ -80,7 +104,9 @@ class Program:
             kind, _, words = self._answers.get(timeout=seconds).partition(" ")
         except Empty:
             return Answer(FAILED, f"NoAnswer within {seconds:g} s")
-        return Answer(kind, words) if kind != _END else Answer(FAILED, f"Ended {self.last_output()}")
+        return (
+            Answer(kind, words) if kind != _END else Answer(FAILED, f"Ended {self.last_output()}")
+        )
 
     def last_output(self) -> str:
         """Return its last error output."""

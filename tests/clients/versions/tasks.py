@@ -1,6 +1,7 @@
 """The tasks of every client, and the expected results, as read by a current client.
 
-A task is successful if the client reports success and the cluster has exactly the expected records; otherwise its outcome is the error name.
+A task is successful if the client reports success and the cluster has exactly the expected records;
+otherwise its outcome is the error name.
 """
 
 import time
@@ -20,7 +21,9 @@ EACH = 5
 SECONDS = 60.0
 QUIET = {"log_level": 0}
 FIXED, MIXED = "fixed", "mixed"
-"""Topics filled by a current client: one with records, one with transactions, of which one was aborted."""
+"""Topics filled by a current client: one with records, one with transactions, of which one was
+aborted.
+"""
 TASKS, NOT_THERE = "works", "-"
 """A task succeeded; a library does not support it."""
 Found = Mapping[str, str]
@@ -29,7 +32,11 @@ Found = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task. `lines` are sent one after the other; each reply must equal `expected`; `output` is then read and must contain `holds`."""
+    """One task.
+
+    `lines` are sent one after the other; each reply must equal `expected`; `output` is then read
+    and must contain `holds`.
+    """
 
     name: str
     about: str
@@ -49,7 +56,11 @@ def plain_values() -> list[str]:
 
 def committed_values() -> list[str]:
     """Return partition:value of the committed records of one client, sorted."""
-    return sorted(f"{number % PARTITIONS}:{name}{number}" for name in ("first-", "third-") for number in range(EACH))
+    return sorted(
+        f"{number % PARTITIONS}:{name}{number}"
+        for name in ("first-", "third-")
+        for number in range(EACH)
+    )
 
 
 ALL, COMMITTED = " ".join(plain_values()), " ".join(committed_values())
@@ -85,7 +96,10 @@ LIST = (
     Task(
         "copy",
         "records and the group's offsets in a transaction; the first attempt is aborted",
-        lambda word: [f"copy {FIXED} {word}-copy {word}-copiers {word}-copier {COUNT}", f"group {FIXED} {word}-copiers 0"],
+        lambda word: [
+            f"copy {FIXED} {word}-copy {word}-copiers {word}-copier {COUNT}",
+            f"group {FIXED} {word}-copiers 0",
+        ],
         ["", ""],
         "copy",
         tuple(plain_values()),
@@ -101,7 +115,9 @@ def unique_word(client: Client) -> str:
 
 def prepare(bootstrap: str, words: Sequence[str]) -> None:
     """Create the topics of some words, and the shared topics, and fill these."""
-    create_topics(bootstrap, [FIXED, MIXED, *(f"{word}-{output}" for word in words for output in OUTPUTS)])
+    create_topics(
+        bootstrap, [FIXED, MIXED, *(f"{word}-{output}" for word in words for output in OUTPUTS)]
+    )
     writer = Producer({**QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in range(COUNT):
         writer.produce(FIXED, b"value-%d" % number, b"key-%d" % number, number % PARTITIONS)
@@ -122,7 +138,9 @@ def prepare(bootstrap: str, words: Sequence[str]) -> None:
 def create_topics(bootstrap: str, names: Sequence[str]) -> None:
     """Create topics."""
     admin = AdminClient({**QUIET, "bootstrap.servers": bootstrap})
-    made: Mapping[str, Future[None]] = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names])
+    made: Mapping[str, Future[None]] = admin.create_topics(
+        [NewTopic(name, PARTITIONS, 1) for name in names]
+    )
     for future in made.values():
         future.result(SECONDS)
 
@@ -146,10 +164,19 @@ def run_task(program: Program, work: Task, bootstrap: str, word: str, *, seconds
 
 
 def values_of(bootstrap: str, topic: str) -> list[str]:
-    """Return partition:value of all committed records of a topic, sorted, as read by the current librdkafka."""
-    settings = {"group.id": "unused", "enable.auto.commit": False, "isolation.level": "read_committed", "enable.partition.eof": True}
+    """Return partition:value of all committed records of a topic, sorted, as read by the current
+    librdkafka.
+    """
+    settings = {
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
     consumer = Consumer({**QUIET, **settings, "bootstrap.servers": bootstrap})
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+    consumer.assign(
+        [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)]
+    )
     found: list[str] = []
     ended: set[int] = set()
     give_up_at = time.monotonic() + SECONDS

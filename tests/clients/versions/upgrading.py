@@ -1,7 +1,9 @@
-"""Clients of many releases at work, from a cluster of 2.3 on ZooKeeper to one of KRaft and 4.4, in processes.
+"""Clients of many releases at work, from a cluster of 2.3 on ZooKeeper to one of KRaft and 4.4, in
+processes.
 
-The steps are those of the upgrade and migration scenarios (`kraftsim.cluster.upgrading`, `migrating`); only the workload differs: clients of real
-applications, which are not upgraded with the brokers.
+The steps are those of the upgrade and migration scenarios (`kraftsim.cluster.upgrading`,
+`migrating`); only the workload differs: clients of real applications, which are not upgraded with
+the brokers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +21,24 @@ from tests.clients.versions.workload import LOOK_SECONDS, ClientWorkload
 if TYPE_CHECKING:
     from random import Random
 
-WRITERS = ("java 2.3.1", "java 2.8.2", "java 4.4.0", "librdkafka 1.0.1", "librdkafka 1.4.2", "librdkafka newest")
+WRITERS = (
+    "java 2.3.1",
+    "java 2.8.2",
+    "java 4.4.0",
+    "librdkafka 1.0.1",
+    "librdkafka 1.4.2",
+    "librdkafka newest",
+)
 COPIERS = ("java 2.3.1", "java 2.8.2", "java 3.4.1", "librdkafka 1.9.2", "librdkafka newest")
 """As reference/client-matrix.md says, librdkafka before 1.9 cannot read from brokers since 4.0."""
 BY_NAME = ("java 2.8.2", "java 3.4.1")
-"""Apps that start on 2.3: it has no member metadata in transactions, so an app sends only its group id, which Java since 4.0 cannot."""
+"""Apps that start on 2.3: it has no member metadata in transactions, so an app sends only its group
+id, which Java since 4.0 cannot.
+"""
 FORGETFUL = ("librdkafka 1.9.2", "librdkafka newest")
-"""Clients that fail records in flight when a starting broker in ZooKeeper mode returns no brokers and no topics:
-see docs/upgrades.md."""
+"""Clients that fail records in flight when a starting broker in ZooKeeper mode returns no brokers
+and no topics: see docs/upgrades.md.
+"""
 IDS_PER_RESTART = 5
 PATIENCE_SECONDS = 300.0
 SETTINGS = {
@@ -39,7 +51,9 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
 }
 FIRST_KRAFT = "3.9"
-"""The KRaft controllers have this release line from the start; before the migration they only wait."""
+"""The KRaft controllers have this release line from the start; before the migration they only
+wait.
+"""
 PROVEN = (
     "producer-id-unique",
     "producer-id-blocks-disjoint",
@@ -52,19 +66,29 @@ PROVEN = (
 
 @dataclass(kw_only=True, slots=True)
 class SlowUpgrade(Upgrade):
-    """Waits long enough for a busy machine: errors of clients are checked here, not the speed of nodes."""
+    """Waits long enough for a busy machine: errors of clients are checked here, not the speed of
+    nodes.
+    """
 
     async def settled(self) -> None:
-        """Return when there is an active controller, all brokers serve and all replicas are in sync. Raises LivenessLost."""
+        """Return when there is an active controller, all brokers serve and all replicas are in
+        sync.
+
+        Raises LivenessLost.
+        """
         stage = self.stage
         if stage.spec.controllers:
             await within(stage, "leader", stage.wait_for_leader(), PATIENCE_SECONDS)
         await within(stage, "brokers", _brokers(stage), PATIENCE_SECONDS)
         for topic, partitions in self.topics.items():
-            await within(stage, "replicas", stage.wait_for_replicas(topic, partitions), PATIENCE_SECONDS)
+            await within(
+                stage, "replicas", stage.wait_for_replicas(topic, partitions), PATIENCE_SECONDS
+            )
 
     async def _update(self, levels: Mapping[str, int]) -> None:
-        """Retry until it is accepted: the new release of a restarted controller is known only after its registration."""
+        """Retry until it is accepted: the new release of a restarted controller is known only after
+        its registration.
+        """
         give_up_at = self.stage.now_seconds() + PATIENCE_SECONDS
         while refusals := await self.stage.update_features(levels):
             if self.stage.now_seconds() > give_up_at:
@@ -74,7 +98,10 @@ class SlowUpgrade(Upgrade):
 
 @dataclass(kw_only=True, slots=True)
 class CheckedByClients(Migration):
-    """Compares nothing: that needs a time without changes, and zk_to_kraft_migration does it. Here clients are checked."""
+    """Compares nothing: that needs a time without changes, and zk_to_kraft_migration does it.
+
+    Here clients are checked.
+    """
 
     async def compare(self) -> None:
         """Continue."""
@@ -92,7 +119,9 @@ async def _brokers(stage: ScenarioEnvironment) -> None:
 
 @dataclass(kw_only=True, slots=True)
 class Journey:
-    """The path of a cluster: release lines in ZooKeeper mode, then, if it migrates, release lines in KRaft mode."""
+    """The path of a cluster: release lines in ZooKeeper mode, then, if it migrates, release lines
+    in KRaft mode.
+    """
 
     name: str
     summary: str
@@ -111,7 +140,10 @@ class Journey:
         """Return it as a scenario."""
         begins = {"kraftsim.release": self.first, VERSION_KEY: self.first}
         starts_in_zookeeper = self.migrates or bool(self.on_zookeeper)
-        controllers = {f"controller-{number}": {"kraftsim.release": FIRST_KRAFT, VERSION_KEY: FIRST_KRAFT} for number in (101, 102, 103)}
+        controllers = {
+            f"controller-{number}": {"kraftsim.release": FIRST_KRAFT, VERSION_KEY: FIRST_KRAFT}
+            for number in (101, 102, 103)
+        }
         return Scenario(
             name=self.name,
             summary=self.summary,
@@ -121,7 +153,10 @@ class Journey:
             controllers=3 if self.migrates or not starts_in_zookeeper else 0,
             brokers=3,
             zookeeper_mode=starts_in_zookeeper,
-            settings={**SETTINGS, **(begins if starts_in_zookeeper else {"kraftsim.release": self.first})},
+            settings={
+                **SETTINGS,
+                **(begins if starts_in_zookeeper else {"kraftsim.release": self.first}),
+            },
             node_settings=controllers if self.migrates else {},
             limit_seconds=3600.0,
             fewest_brokers=3,
@@ -129,7 +164,9 @@ class Journey:
 
     async def run(self, stage: ScenarioEnvironment) -> None:
         """Run all upgrades with the workload, and check its results."""
-        workload = ClientWorkload(stage, self.writers, self.transform_workers, self.by_name, self.logs)
+        workload = ClientWorkload(
+            stage, self.writers, self.transform_workers, self.by_name, self.logs
+        )
         self.found.append(workload)
         try:
             await workload.open()

@@ -1,5 +1,5 @@
-"""`make every-order`: all orders of events of producer id allocations, transaction completions and elections, within
-the given time.
+"""`make every-order`: all orders of events of producer id allocations, transaction completions and
+elections, within the given time.
 
     python -m tests.core.every_order [--cpu-seconds 60] [--depth 100]
 
@@ -26,8 +26,12 @@ WORLDS = {
 
 def main() -> int:
     """Search each world and print how far the search went."""
-    parser = argparse.ArgumentParser(prog="python -m tests.core.every_order", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--cpu-seconds", type=float, default=60, help="for each world (default: 60)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.core.every_order", description=__doc__.split("\n\n")[0]
+    )
+    parser.add_argument(
+        "--cpu-seconds", type=float, default=60, help="for each world (default: 60)"
+    )
     parser.add_argument("--depth", type=int, default=100, help="moves in a row at most")
     given = parser.parse_args()
     print("| world | all orders of | states | moves made | CPU seconds |\n|---|---|---|---|---|")
@@ -40,7 +44,10 @@ def main() -> int:
             print(f"BROKEN: {name}: {broken}", flush=True)
             continue
         depth = "all moves" if found.is_complete else f"{found.depth} moves"
-        print(f"| {name} | {depth} | {found.states} | {found.moves} | {found.cpu_seconds:.0f} |", flush=True)
+        print(
+            f"| {name} | {depth} | {found.states} | {found.moves} | {found.cpu_seconds:.0f} |",
+            flush=True,
+        )
     return status
 
 

@@ -1,7 +1,8 @@
-"""Two brokers that use producer ids, and the controller that allocates their blocks: late and lost responses, restarts,
-failovers of the controller.
+"""Two brokers that use producer ids, and the controller that allocates their blocks: late and lost
+responses, restarts, failovers of the controller.
 
-The controller responds when its record is committed; at a failover uncommitted records are lost or kept.
+The controller responds when its record is committed; at a failover uncommitted records are lost or
+kept.
 Source: KIP-730, KAFKA-14694.
 """
 
@@ -12,7 +13,13 @@ from itertools import pairwise
 from kraftsim.core.decision import Decision
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import ProducerIdControl
-from kraftsim.producer_ids.rules_block_clients import Complete, PrefetchingBlockClient, ProducerIdSource, SendAllocate, WaitingBlockClient
+from kraftsim.producer_ids.rules_block_clients import (
+    Complete,
+    PrefetchingBlockClient,
+    ProducerIdSource,
+    SendAllocate,
+    WaitingBlockClient,
+)
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
@@ -42,10 +49,19 @@ class Spender:
 class Allocation:
     """The possible events; each kind of failure occurs a limited number of times."""
 
-    def __init__(self, *, waits: bool = False, spends: int = 6, troubles: int = 2, control: type[ProducerIdControl] = ProducerIdControl) -> None:
+    def __init__(
+        self,
+        *,
+        waits: bool = False,
+        spends: int = 6,
+        troubles: int = 2,
+        control: type[ProducerIdControl] = ProducerIdControl,
+    ) -> None:
         self._waits, self._spends, self._troubles = waits, spends, troubles
         self._journal = Journal()
-        self._control = control(self._journal, lambda broker_id, epoch: self._brokers[broker_id].epoch == epoch)
+        self._control = control(
+            self._journal, lambda broker_id, epoch: self._brokers[broker_id].epoch == epoch
+        )
         self._brokers: dict[int, Spender] = {}
         self._uncommitted: list[tuple[int, int, int, ProducerIdBlock]] = []
         """(offset, broker, request, block) of uncommitted records."""
@@ -73,7 +89,11 @@ class Allocation:
         if self._uncommitted:
             found.append("commit")
         if self._failovers < self._troubles:
-            found += ["other-controller forgets", "other-controller keeps"] if self._uncommitted else ["other-controller forgets"]
+            found += (
+                ["other-controller forgets", "other-controller keeps"]
+                if self._uncommitted
+                else ["other-controller forgets"]
+            )
         return found
 
     def make(self, move: str) -> None:
@@ -85,7 +105,12 @@ class Allocation:
             case "restart":
                 broker = self._brokers[int(word)]
                 broker.epoch, broker.restarts = broker.epoch + 1, broker.restarts + 1
-                broker.client, broker.request, broker.answer, broker.awaits = self._new_client(int(word)), None, None, False
+                broker.client, broker.request, broker.answer, broker.awaits = (
+                    self._new_client(int(word)),
+                    None,
+                    None,
+                    False,
+                )
             case "ask":
                 self._ask(int(word))
             case "tell":
@@ -105,7 +130,10 @@ class Allocation:
         """See search.World."""
         return (
             self._control.next_producer_id,
-            tuple((number, block.first_producer_id, self._is_awaited(number, asked)) for _, number, asked, block in self._uncommitted),
+            tuple(
+                (number, block.first_producer_id, self._is_awaited(number, asked))
+                for _, number, asked, block in self._uncommitted
+            ),
             self._committed_next,
             self._failovers,
             *(self._inside(each) for each in self._brokers.values()),
@@ -113,7 +141,14 @@ class Allocation:
 
     def _inside(self, broker: Spender) -> Hashable:
         counts = (broker.epoch, broker.spends, broker.restarts)
-        return counts, tuple(broker.handed_out), broker.request, broker.answer, broker.awaits, _remembered(broker.client, self._now_ms)
+        return (
+            counts,
+            tuple(broker.handed_out),
+            broker.request,
+            broker.answer,
+            broker.awaits,
+            _remembered(broker.client, self._now_ms),
+        )
 
     def _spend(self, number: int) -> None:
         broker = self._brokers[number]
@@ -171,7 +206,9 @@ class Allocation:
         assert broker.answer is not None, "it was answered"
         (error, first_producer_id), broker.answer = broker.answer, None
         broker.awaits = False
-        broker.client.on_response(ErrorCode(error), first_producer_id, 0 if error else 1000, self._now_ms)
+        broker.client.on_response(
+            ErrorCode(error), first_producer_id, 0 if error else 1000, self._now_ms
+        )
         self._take_effects(number)
 
     def _take_effects(self, number: int) -> None:
@@ -179,7 +216,9 @@ class Allocation:
         for effect in broker.client.take_effects():
             match effect:
                 case SendAllocate(epoch):
-                    assert broker.request is None and broker.answer is None, f"broker {number} asks twice at a time"
+                    assert broker.request is None and broker.answer is None, (
+                        f"broker {number} asks twice at a time"
+                    )
                     broker.request, broker.awaits, broker.asked = epoch, True, broker.asked + 1
                 case Complete(_, got) if isinstance(got, int):
                     self._hand_out(broker, got)
@@ -188,19 +227,33 @@ class Allocation:
         runs = sorted(run for broker in self._brokers.values() for run in broker.handed_out)
         for (_, last), (first, _) in pairwise(runs):
             assert first > last, f"{first} was allocated twice"
-        assert not runs or runs[-1][1] < self._committed_next, f"{runs[-1][1]} was allocated, but only ids below {self._committed_next} are committed"
-        assert self._control.next_producer_id >= self._committed_next, "the next id is below the committed one"
+        assert not runs or runs[-1][1] < self._committed_next, (
+            f"{runs[-1][1]} was allocated, but only ids below {self._committed_next} are committed"
+        )
+        assert self._control.next_producer_id >= self._committed_next, (
+            "the next id is below the committed one"
+        )
 
     def _is_awaited(self, number: int, asked: int) -> bool:
         broker = self._brokers[number]
-        return broker.awaits and broker.asked == asked and broker.request is None and broker.answer is None
+        return (
+            broker.awaits
+            and broker.asked == asked
+            and broker.request is None
+            and broker.answer is None
+        )
 
     def _new_client(self, broker_id: int) -> ProducerIdSource:
         def epoch() -> int:
             return self._brokers[broker_id].epoch
 
         if self._waits:
-            return WaitingBlockClient(broker_epoch=epoch, emit=lambda event: None, max_wait_ms=30_000, surfaces_timeouts=False)
+            return WaitingBlockClient(
+                broker_epoch=epoch,
+                emit=lambda event: None,
+                max_wait_ms=30_000,
+                surfaces_timeouts=False,
+            )
         return PrefetchingBlockClient(broker_epoch=epoch, emit=lambda event: None)
 
 

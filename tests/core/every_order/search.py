@@ -1,8 +1,10 @@
-"""Every order of all possible events, up to a depth: each state is checked once, however it was reached.
+"""Every order of all possible events, up to a depth: each state is checked once, however it was
+reached.
 
-A state is rebuilt from the moves that lead to it, which is cheaper than copying it. The world itself asserts the
-invariants.
-Source: the bounded exhaustive mode of model checkers (SPIN, Stateright), with the real rules in place of a model.
+A state is rebuilt from the moves that lead to it, which is cheaper than copying it. The world
+itself asserts the invariants.
+Source: the bounded exhaustive mode of model checkers (SPIN, Stateright), with the real rules in
+place of a model.
 """
 
 import time
@@ -29,8 +31,8 @@ class World(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """How far the search went: all orders of `depth` moves were made, and `states` different states found (some of them
-    one move further).
+    """How far the search went: all orders of `depth` moves were made, and `states` different states
+    found (some of them one move further).
     """
 
     depth: int
@@ -46,8 +48,8 @@ class Broken(AssertionError):
 
 
 def search(new_world: Callable[[], World], *, depth: int, cpu_seconds: float) -> Searched:
-    """Make all moves in all orders, breadth first, until a depth is complete or the time is up. Raises Broken with the
-    shortest sequence.
+    """Make all moves in all orders, breadth first, until a depth is complete or the time is up.
+    Raises Broken with the shortest sequence.
     """
     began = time.process_time()
     seen = {new_world().state()}
@@ -57,7 +59,13 @@ def search(new_world: Callable[[], World], *, depth: int, cpu_seconds: float) ->
         following: list[tuple[str, ...]] = []
         for path in level:
             if time.process_time() - began > cpu_seconds:
-                return Searched(depth=reached, states=len(seen), moves=moves, cpu_seconds=time.process_time() - began, is_complete=False)
+                return Searched(
+                    depth=reached,
+                    states=len(seen),
+                    moves=moves,
+                    cpu_seconds=time.process_time() - began,
+                    is_complete=False,
+                )
             for move in after(new_world, path).moves():
                 moves += 1
                 world = after(new_world, (*path, move))
@@ -67,8 +75,20 @@ def search(new_world: Callable[[], World], *, depth: int, cpu_seconds: float) ->
                     following.append((*path, move))
         level = following
         if not level:
-            return Searched(depth=reached, states=len(seen), moves=moves, cpu_seconds=time.process_time() - began, is_complete=True)
-    return Searched(depth=depth, states=len(seen), moves=moves, cpu_seconds=time.process_time() - began, is_complete=False)
+            return Searched(
+                depth=reached,
+                states=len(seen),
+                moves=moves,
+                cpu_seconds=time.process_time() - began,
+                is_complete=True,
+            )
+    return Searched(
+        depth=depth,
+        states=len(seen),
+        moves=moves,
+        cpu_seconds=time.process_time() - began,
+        is_complete=False,
+    )
 
 
 def after(new_world: Callable[[], World], path: tuple[str, ...]) -> World:

@@ -1,9 +1,9 @@
-"""One transactional id, two partitions on two brokers, and coordinator failovers: decisions, markers, late and lost
-responses.
+"""One transactional id, two partitions on two brokers, and coordinator failovers: decisions,
+markers, late and lost responses.
 
-The log of the coordinator is a list; its appends are committed later, or lost or kept at a failover. A marker that is
-in flight when its coordinator fails may still arrive. Partitions reject markers of earlier coordinator epochs, as their
-producer state does.
+The log of the coordinator is a list; its appends are committed later, or lost or kept at a
+failover. A marker that is in flight when its coordinator fails may still arrive. Partitions reject
+markers of earlier coordinator epochs, as their producer state does.
 Source: KIP-98; KAFKA-10080, KAFKA-16352.
 """
 
@@ -11,10 +11,30 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftsim.core.transactions.marker_queue import Complete, Marker, MarkerQueue, NoLeader, PreparedTransaction, RetryLater, SendMarkers
-from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionEntry, TransactionFacts
+from kraftsim.core.transactions.marker_queue import (
+    Complete,
+    Marker,
+    MarkerQueue,
+    NoLeader,
+    PreparedTransaction,
+    RetryLater,
+    SendMarkers,
+)
+from kraftsim.core.transactions.transaction_entry import (
+    TopicPartition,
+    TransactionEntry,
+    TransactionFacts,
+)
 from kraftsim.core.transactions.transaction_rules import EndTxnInput, TransactionRules
-from kraftsim.core.transactions.transaction_state import AT_REST, COMPLETE_COMMIT, COMPLETED, EMPTY, ONGOING, PREPARED, may_enter
+from kraftsim.core.transactions.transaction_state import (
+    AT_REST,
+    COMPLETE_COMMIT,
+    COMPLETED,
+    EMPTY,
+    ONGOING,
+    PREPARED,
+    may_enter,
+)
 from protocol.errors import ErrorCode
 
 PARTITIONS: Final = (("a", 0), ("b", 0))
@@ -25,7 +45,10 @@ Written = tuple[int, int, bool]
 
 @dataclass(slots=True)
 class Coordinator:
-    """One coordinator epoch. `appended` are states being written to the log; `due` is what the queue wants written."""
+    """One coordinator epoch.
+
+    `appended` are states being written to the log; `due` is what the queue wants written.
+    """
 
     epoch: int
     entry: TransactionEntry
@@ -37,7 +60,10 @@ class Coordinator:
 
 
 class Endings:
-    """The possible events; each kind of failure occurs a limited number of times. `version` is the producer's transaction.version."""
+    """The possible events; each kind of failure occurs a limited number of times.
+
+    `version` is the producer's transaction.version.
+    """
 
     def __init__(
         self,
@@ -51,7 +77,9 @@ class Endings:
         self._version, self._transactions, self._troubles = version, transactions, troubles
         self._rules = rules()
         self._queue = queue
-        first = TransactionFacts(producer_id=PRODUCER_ID, producer_epoch=0, timeout_ms=1, state=EMPTY, last_update_ms=0)
+        first = TransactionFacts(
+            producer_id=PRODUCER_ID, producer_epoch=0, timeout_ms=1, state=EMPTY, last_update_ms=0
+        )
         self.log: list[tuple[TransactionFacts, int]] = [(first, 0)]
         """Committed states, with the number of the transaction that they belong to."""
         self._begun = 0
@@ -75,7 +103,11 @@ class Endings:
             found += ["refuse"] * self._may("refuse")
         for broker_id in sorted(now.asked):
             found.append(f"answer {broker_id}")
-            found += [f"lose {broker_id} written", f"lose {broker_id} unwritten"] if self._may("lose") else []
+            found += (
+                [f"lose {broker_id} written", f"lose {broker_id} unwritten"]
+                if self._may("lose")
+                else []
+            )
         if now.retries:
             found.append("retry")
         found += [f"late {index}" for index in range(len(self._late))]
@@ -89,7 +121,9 @@ class Endings:
         match move.split(" "):
             case ["begin"]:
                 self._begun += 1
-                added = self._rules.decide_add(now.entry, self._producer(now), PARTITIONS, self._version, 0)
+                added = self._rules.decide_add(
+                    now.entry, self._producer(now), PARTITIONS, self._version, 0
+                )
                 assert isinstance(added, TransactionFacts), f"the producer may not begin: {added}"
                 self._append(now, added)
             case ["commit" | "abort" as verb]:
@@ -114,7 +148,10 @@ class Endings:
             case ["move"]:
                 self._spent["move"] += 1
                 first, second = PARTITIONS
-                self._leaders[first], self._leaders[second] = self._leaders[second], self._leaders[first]
+                self._leaders[first], self._leaders[second] = (
+                    self._leaders[second],
+                    self._leaders[first],
+                )
             case _:
                 self._spent["fail over"] += 1
                 self._fail_over(now, keeps=move.endswith("keeps"))
@@ -126,17 +163,34 @@ class Endings:
         return (
             tuple((facts.state, facts.producer_epoch, number) for facts, number in self.log),
             now.epoch,
-            (now.entry.facts.state, now.entry.facts.producer_epoch, now.entry.facts.partitions, now.entry.pending),
+            (
+                now.entry.facts.state,
+                now.entry.facts.producer_epoch,
+                now.entry.facts.partitions,
+                now.entry.pending,
+            ),
             None if now.appended is None else (now.appended.state, now.appended.producer_epoch),
-            tuple((broker, tuple(marker.partitions for marker in now.asked[broker])) for broker in sorted(now.asked)),
-            (now.due is None, now.retries, tuple(now.queue.pending), tuple(sorted(self._leaders.items()))),
-            tuple((marker.partitions, marker.ended.coordinator_epoch, number) for marker, number in self._late),
+            tuple(
+                (broker, tuple(marker.partitions for marker in now.asked[broker]))
+                for broker in sorted(now.asked)
+            ),
+            (
+                now.due is None,
+                now.retries,
+                tuple(now.queue.pending),
+                tuple(sorted(self._leaders.items())),
+            ),
+            tuple(
+                (marker.partitions, marker.ended.coordinator_epoch, number)
+                for marker, number in self._late
+            ),
             tuple(tuple(written) for written in self.markers.values()),
             tuple(self._spent.values()),
             self._begun,
         )
 
-    # Moves ---------------------------------------------------------------------------------------------------------------------------------
+    # Moves
+    # ----------------------------------------------------------------------------------------------
 
     def _may(self, trouble: str) -> int:
         return int(self._spent[trouble] < self._troubles)
@@ -146,7 +200,12 @@ class Endings:
 
     def _end(self, now: Coordinator, *, is_commit: bool) -> None:
         producer_id, producer_epoch = self._producer(now)
-        asked = EndTxnInput(producer_id=producer_id, producer_epoch=producer_epoch, is_commit=is_commit, transaction_version=self._version)
+        asked = EndTxnInput(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_commit=is_commit,
+            transaction_version=self._version,
+        )
         decided = self._rules.decide_end(now.entry, asked, 0)
         assert isinstance(decided, TransactionFacts), f"the producer may not end: {decided}"
         self._append(now, decided)
@@ -172,7 +231,9 @@ class Endings:
             self._carry_out(now)
 
     def _decided(self, now: Coordinator) -> None:
-        now.queue.add(PreparedTransaction(now.entry, self._rules.completed(now.entry, 0), 0, now.epoch))
+        now.queue.add(
+            PreparedTransaction(now.entry, self._rules.completed(now.entry, 0), 0, now.epoch)
+        )
         self._carry_out(now)
 
     def _carry_out(self, now: Coordinator) -> None:
@@ -200,8 +261,12 @@ class Endings:
         now.queue.on_lost(broker_id)
         self._carry_out(now)
 
-    def _write(self, marker: Marker, number: int, broker_id: int | None = None) -> dict[TopicPartition, ErrorCode]:
-        """Append markers at their leader as partitions do: reject a coordinator epoch below the highest one seen."""
+    def _write(
+        self, marker: Marker, number: int, broker_id: int | None = None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Append markers at their leader as partitions do: reject a coordinator epoch below the
+        highest one seen.
+        """
         errors = {}
         for partition in marker.partitions:
             seen = max((epoch for _, epoch, _ in self.markers[partition]), default=0)
@@ -211,42 +276,70 @@ class Endings:
                 errors[partition] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
             else:
                 errors[partition] = ErrorCode.NONE
-                self.markers[partition].append((number, marker.ended.coordinator_epoch, marker.ended.is_commit))
+                self.markers[partition].append(
+                    (number, marker.ended.coordinator_epoch, marker.ended.is_commit)
+                )
         return errors
 
     def _fail_over(self, now: Coordinator, *, keeps: bool) -> None:
         if keeps and now.appended is not None:
             self.log.append((now.appended, self._begun))
-        self._late += [(marker, self._begun) for markers in now.asked.values() for marker in markers]
+        self._late += [
+            (marker, self._begun) for markers in now.asked.values() for marker in markers
+        ]
         self._coordinator = self._new_coordinator(now.epoch + 1)
         if self._coordinator.entry.facts.state in PREPARED:
             self._decided(self._coordinator)
 
     def _new_coordinator(self, epoch: int) -> Coordinator:
         facts = self.log[-1][0]
-        return Coordinator(epoch, TransactionEntry("x", facts), self._queue(lambda each: self._leaders.get(each, NoLeader.GONE)))
+        return Coordinator(
+            epoch,
+            TransactionEntry("x", facts),
+            self._queue(lambda each: self._leaders.get(each, NoLeader.GONE)),
+        )
 
-    # Invariants ----------------------------------------------------------------------------------------------------------------------------
+    # Invariants
+    # ----------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         for (before, _), (after, number) in zip(self.log, self.log[1:], strict=False):
-            assert may_enter(after.state, before.state), f"{after.state.label} after {before.state.label}"
+            assert may_enter(after.state, before.state), (
+                f"{after.state.label} after {before.state.label}"
+            )
             assert after.producer_epoch >= before.producer_epoch, "an epoch decreased"
             if before.state in PREPARED:
-                assert after.state is COMPLETED[before.state], f"{before.state.label} became {after.state.label}"
+                assert after.state is COMPLETED[before.state], (
+                    f"{before.state.label} became {after.state.label}"
+                )
                 self._check_markers(number, is_commit=after.state is COMPLETE_COMMIT)
         self._check_progress()
 
     def _check_markers(self, number: int, *, is_commit: bool) -> None:
-        """A completed transaction has the marker of its decision in every partition, and no other marker."""
+        """A completed transaction has the marker of its decision in every partition, and no other
+        marker.
+        """
         for partition, written in self.markers.items():
             verdicts = [verdict for each, _, verdict in written if each == number]
-            assert is_commit in verdicts, f"{partition} has no marker of transaction {number}, which is over"
-            assert (not is_commit) not in verdicts, f"{partition} has both markers of transaction {number}"
+            assert is_commit in verdicts, (
+                f"{partition} has no marker of transaction {number}, which is over"
+            )
+            assert (not is_commit) not in verdicts, (
+                f"{partition} has both markers of transaction {number}"
+            )
 
     def _check_progress(self) -> None:
-        """A decided transaction makes progress: a marker request is in flight, waits for a retry, or its completion is being written."""
+        """A decided transaction makes progress: a marker request is in flight, waits for a retry,
+        or its completion is being written.
+        """
         now = self._coordinator
-        if now.entry.facts.state in PREPARED and now.appended is None and not now.asked and not now.retries:
-            overtaken = any(epoch > now.epoch for written in self.markers.values() for _, epoch, _ in written)
+        if (
+            now.entry.facts.state in PREPARED
+            and now.appended is None
+            and not now.asked
+            and not now.retries
+        ):
+            overtaken = any(
+                epoch > now.epoch for written in self.markers.values() for _, epoch, _ in written
+            )
             assert overtaken, f"{now.entry.facts.state.label} and no work is pending"

@@ -1,7 +1,8 @@
-"""A node with only a replica of the metadata log: a counter in it, which the leader increments, one record each.
+"""A node with only a replica of the metadata log: a counter in it, which the leader increments, one
+record each.
 
-The replica, its disk, its connections and its request handlers are those of controllers and brokers. The counter is the
-next producer id.
+The replica, its disk, its connections and its request handlers are those of controllers and
+brokers. The counter is the next producer id.
 Source: org.apache.kafka.raft.ReplicatedCounter.
 """
 
@@ -15,7 +16,14 @@ from kraftsim.core.raft.voter_set import Address, VoterNode
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
-from kraftsim.node.controller.handlers import k01_fetch, k18_api_versions, k52_vote, k53_begin_quorum_epoch, k54_end_quorum_epoch, k59_fetch_snapshot
+from kraftsim.node.controller.handlers import (
+    k01_fetch,
+    k18_api_versions,
+    k52_vote,
+    k53_begin_quorum_epoch,
+    k54_end_quorum_epoch,
+    k59_fetch_snapshot,
+)
 from kraftsim.node.dispatch import Dispatcher
 from kraftsim.node.identity import load_identity
 from kraftsim.node.listeners import Listeners
@@ -31,7 +39,17 @@ from protocol.metadata.registry import build_record, parse_record
 from protocol.records import Record
 from protocol.schema import Message
 
-HANDLERS = tuple(room.HANDLER for room in (k01_fetch, k18_api_versions, k52_vote, k53_begin_quorum_epoch, k54_end_quorum_epoch, k59_fetch_snapshot))
+HANDLERS = tuple(
+    room.HANDLER
+    for room in (
+        k01_fetch,
+        k18_api_versions,
+        k52_vote,
+        k53_begin_quorum_epoch,
+        k54_end_quorum_epoch,
+        k59_fetch_snapshot,
+    )
+)
 
 
 class Member:
@@ -44,7 +62,11 @@ class Member:
         self.world, self.config, self._parts = world, config, parts
         self.is_voter = config.process_roles == ("controller",)
         self.shell = NodeShell(world, config, self._on_death)
-        self.offer = ApiOffer(parts.release.controller_apis, [handler.key for handler in HANDLERS], parts.release.supported_features)
+        self.offer = ApiOffer(
+            parts.release.controller_apis,
+            [handler.key for handler in HANDLERS],
+            parts.release.supported_features,
+        )
         self.is_up = False
         self.is_writable = False
         self.value = 0
@@ -63,7 +85,9 @@ class Member:
             self.shell,
             directory_id=await load_identity(self.world, self.config),
             own_versions=own_versions,
-            settings=raft_settings(self.config, has_pre_vote=self._parts.has_pre_vote, always_flushes=self.is_voter),
+            settings=raft_settings(
+                self.config, has_pre_vote=self._parts.has_pre_vote, always_flushes=self.is_voter
+            ),
             listener=self,
             duties=self if self.is_voter else None,
             leadership=self._parts.leadership,
@@ -77,8 +101,12 @@ class Member:
         self.is_up = True
         if self.is_voter:
             handlers = cast("tuple[Handler[Member], ...]", HANDLERS)
-            await self._listeners.open(self.config.listeners, Dispatcher(self, handlers, self.offer))
-            self.raft.own_endpoints["CONTROLLER"] = Address(self.config.listeners[0].host, self.config.listeners[0].port)
+            await self._listeners.open(
+                self.config.listeners, Dispatcher(self, handlers, self.offer)
+            )
+            self.raft.own_endpoints["CONTROLLER"] = Address(
+                self.config.listeners[0].host, self.config.listeners[0].port
+            )
         self.raft.run()
         self.shell.tasks.spawn(self.snapshots.run(), "write-snapshots")
 
@@ -102,7 +130,8 @@ class Member:
         if self.is_writable and self.raft.is_active:
             self._write(ProducerIdsRecord(next_producer_id=self.value + 1))
 
-    # Callbacks of the quorum --------------------------------------------------------------------------------------------------------------------
+    # Callbacks of the quorum
+    # ----------------------------------------------------------------------------------------------
 
     async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
         """Follow the counter; it increases by one with each record."""
@@ -111,7 +140,9 @@ class Member:
                 self._has_metadata = True
                 value = counted(cast(bytes, record.value))
                 if value is not None and record.offset >= self._known_until:
-                    assert value == self.value + 1, f"the counter goes from {self.value} to {value} at offset {record.offset}"
+                    assert value == self.value + 1, (
+                        f"the counter goes from {self.value} to {value} at offset {record.offset}"
+                    )
                     self.value = value
 
     _known_until = 0
@@ -157,7 +188,11 @@ class Member:
     def _write(self, record: Message) -> None:
         offset, timestamp = self.raft.log_end_offset, self.world.clock.wall_ms()
         written = Record(timestamp=timestamp, value=build_record(record, 0))
-        self.raft.append(build_batch([written], base_offset=offset, leader_epoch=self.raft.leader_epoch), 1, type(record).__name__)
+        self.raft.append(
+            build_batch([written], base_offset=offset, leader_epoch=self.raft.leader_epoch),
+            1,
+            type(record).__name__,
+        )
         if isinstance(record, ProducerIdsRecord):
             self.value = record.next_producer_id
             self._written.append((offset, self.value))

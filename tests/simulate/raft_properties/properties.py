@@ -1,5 +1,5 @@
-"""The seven properties, each a function of a seed that determines the number of voters and observers, and everything
-else.
+"""The seven properties, each a function of a seed that determines the number of voters and
+observers, and everything else.
 
 Source: the properties of org.apache.kafka.raft.RaftEventSimulationTest, by the same names.
 """
@@ -51,7 +51,9 @@ def can_elect_initial_leader(quorum: Quorum, rng: Random) -> None:
 
 
 def can_elect_new_leader_after_old_leader_failure(quorum: Quorum, rng: Random) -> None:
-    """The leader leaves, cleanly or not; the others elect another one and continue; then it returns and catches up."""
+    """The leader leaves, cleanly or not; the others elect another one and continue; then it returns
+    and catches up.
+    """
     leader = led(quorum)
     if rng.random() < 0.5:
         quorum.shut_down(leader)
@@ -88,13 +90,17 @@ def can_make_progress_if_majority_is_reachable(quorum: Quorum, rng: Random) -> N
     minority, majority = quorum.voters[:2], quorum.voters[2:]
     quorum.part(minority, majority)
     quorum.run_until(lambda: quorum.any_reached(20))
-    quorum.run_until(lambda: quorum.max_high_watermark(majority) > quorum.max_high_watermark(minority))
+    quorum.run_until(
+        lambda: quorum.max_high_watermark(majority) > quorum.max_high_watermark(minority)
+    )
     quorum.heal()
     quorum.run_until(lambda: quorum.all_reached(30))
 
 
 def can_make_progress_after_back_to_back_leader_failures(quorum: Quorum, rng: Random) -> None:
-    """The leader is partitioned; as soon as there is another one, that one is partitioned, and the first is healed."""
+    """The leader is partitioned; as soon as there is another one, that one is partitioned, and the
+    first is healed.
+    """
     leader = led(quorum)
     quorum.part_from_all(leader)
     quorum.run_until(lambda: quorum.latest_leader() not in (None, leader))
@@ -107,7 +113,9 @@ def can_make_progress_after_back_to_back_leader_failures(quorum: Quorum, rng: Ra
 
 
 def can_recover_from_single_node_committed_data_loss(quorum: Quorum, rng: Random) -> None:
-    """A member loses its disk; once there is another leader, it restarts with an empty one and catches up."""
+    """A member loses its disk; once there is another leader, it restarts with an empty one and
+    catches up.
+    """
     quorum.run_until(lambda: quorum.any_reached(10))
     name = rng.choice([each for each in quorum.names if quorum.running(each) is not None])
     quorum.kill_and_delete(name)
@@ -132,10 +140,29 @@ PROPERTIES = {
         Property(run=can_elect_initial_leader),
         Property(run=can_elect_new_leader_after_old_leader_failure, voters=(3, 5)),
         Property(run=can_recover_after_all_nodes_killed),
-        Property(run=can_elect_new_leader_after_old_leader_partitioned_away, voters=(3, 5), router_jitter_ms=2),
-        Property(run=can_make_progress_if_majority_is_reachable, voters=(5, 5), observers=(0, 3), router_jitter_ms=2),
-        Property(run=can_make_progress_after_back_to_back_leader_failures, voters=(3, 5), router_jitter_ms=5),
-        Property(run=can_recover_from_single_node_committed_data_loss, voters=(3, 5), observers=(0, 2), router_jitter_ms=5, left_out=LOSES_COMMITTED),
+        Property(
+            run=can_elect_new_leader_after_old_leader_partitioned_away,
+            voters=(3, 5),
+            router_jitter_ms=2,
+        ),
+        Property(
+            run=can_make_progress_if_majority_is_reachable,
+            voters=(5, 5),
+            observers=(0, 3),
+            router_jitter_ms=2,
+        ),
+        Property(
+            run=can_make_progress_after_back_to_back_leader_failures,
+            voters=(3, 5),
+            router_jitter_ms=5,
+        ),
+        Property(
+            run=can_recover_from_single_node_committed_data_loss,
+            voters=(3, 5),
+            observers=(0, 2),
+            router_jitter_ms=5,
+            left_out=LOSES_COMMITTED,
+        ),
     )
 }
 
@@ -143,8 +170,9 @@ PROPERTIES = {
 def run(name: str, seed: int, swap: Callable[[Parts], Parts] | None = None) -> PropertyResult:
     """Run a property, optionally with other parts.
 
-    Raises SimulationStopped if an invariant is violated or a member fails by a bug, SimulationTimeLimit if there is no
-    progress. Half of the seeds use pre-vote, as releases since 4.0 do (KIP-996).
+    Raises SimulationStopped if an invariant is violated or a member fails by a bug,
+    SimulationTimeLimit if there is no progress. Half of the seeds use pre-vote, as releases since
+    4.0 do (KIP-996).
     """
     found = PROPERTIES[name]
     rng = Random(f"{name}/{seed}")

@@ -1,8 +1,9 @@
-"""Voters and observers on simulated hosts, their continuous counting, and the faults injected into them.
+"""Voters and observers on simulated hosts, their continuous counting, and the faults injected into
+them.
 
-Timings are those of Kafka's test. There a node is polled every 3 ms and up to 5 more, and the router delivers messages
-every 2 ms and a few more; nodes here act immediately, and all of that is network latency. A killed member loses its
-unflushed data, and its host stops responding.
+Timings are those of Kafka's test. There a node is polled every 3 ms and up to 5 more, and the
+router delivers messages every 2 ms and a few more; nodes here act immediately, and all of that is
+network latency. A killed member loses its unflushed data, and its host stops responding.
 Source: Cluster, MessageRouter and EventScheduler of org.apache.kafka.raft.RaftEventSimulationTest.
 """
 
@@ -44,7 +45,8 @@ SETTINGS = {
     "controller.quorum.fetch.timeout.ms": "3000",
     "controller.quorum.request.timeout.ms": "3000",
     "controller.quorum.retry.backoff.ms": "50",
-    "metadata.log.max.record.bytes.between.snapshots": "850",  # ten records, as ReplicatedCounter writes one
+    # ten records, as ReplicatedCounter writes one
+    "metadata.log.max.record.bytes.between.snapshots": "850",
     "log.dirs": "/data",
 }
 LIMIT_S = 120.0
@@ -52,9 +54,20 @@ LIMIT_S = 120.0
 
 
 class Quorum:
-    """All members, by host name; voters come first. Starts with all members up, and a leader that counts."""
+    """All members, by host name; voters come first.
 
-    def __init__(self, simulation: Simulation, spec: ClusterSpec, parts: Parts, *, observers: int, left_out: tuple[str, ...] = ()) -> None:
+    Starts with all members up, and a leader that counts.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        spec: ClusterSpec,
+        parts: Parts,
+        *,
+        observers: int,
+        left_out: tuple[str, ...] = (),
+    ) -> None:
         self.simulation, self.spec, self._parts = simulation, spec, parts
         self.voters = spec.controller_names
         self.names = (*self.voters, *spec.broker_names[:observers])
@@ -74,7 +87,8 @@ class Quorum:
             simulation.spawn(name, self._main_of(simulation.hosts[name]))
         simulation.spawn(simulation.harness, self._count(Random(f"{simulation.seed}/count")))
 
-    # Faults -------------------------------------------------------------------------------------------------------------------------------------
+    # Faults
+    # ----------------------------------------------------------------------------------------------
 
     def run_until(self, holds: Callable[[], bool]) -> None:
         """Run until a condition holds, then compare the committed records."""
@@ -105,7 +119,9 @@ class Quorum:
     def shut_down(self, name: str) -> None:
         """Stop a member cleanly; it runs until it has stopped."""
         ending = self.simulation.spawn(name, end(self.members[name]))
-        ending.add_done_callback(lambda _: self.kill(name), context=self.simulation.harness.process.context)
+        ending.add_done_callback(
+            lambda _: self.kill(name), context=self.simulation.harness.process.context
+        )
 
     def start(self, name: str) -> None:
         """Start the next incarnation of a member. One that is still stopping is killed first."""
@@ -131,12 +147,17 @@ class Quorum:
         for link in blocks:
             self.simulation.network.unblock(*link, _shrug)
 
-    # State --------------------------------------------------------------------------------------------------------------------------------------
+    # State
+    # ----------------------------------------------------------------------------------------------
 
     def running(self, name: str) -> Member | None:
         """Return a running member."""
         member = self.members.get(name)
-        return member if member is not None and member.is_up and self.simulation.hosts[name].is_alive else None
+        return (
+            member
+            if member is not None and member.is_up and self.simulation.hosts[name].is_alive
+            else None
+        )
 
     def all_running(self) -> list[Member]:
         """Return all running members."""
@@ -157,7 +178,11 @@ class Quorum:
 
     def all_reached(self, offset: int, names: Iterable[str] | None = None) -> bool:
         """Return whether all members (else: all on live hosts) have."""
-        asked = [name for name in self.names if self.simulation.hosts[name].is_alive] if names is None else names
+        asked = (
+            [name for name in self.names if self.simulation.hosts[name].is_alive]
+            if names is None
+            else names
+        )
         return all(self.high_watermark(name) > offset for name in asked)
 
     def max_high_watermark(self, names: Iterable[str] | None = None) -> int:
@@ -170,30 +195,52 @@ class Quorum:
         for member in members:
             role, known = member.raft.quorum.role, member.raft.quorum.log.high_watermark
             if type(role) is Leader and role.epoch > epoch:
-                # Its high watermark as a follower may be below its predecessor's; Kafka's leaders reset it.
-                found, epoch = known if known is not None and known > role.leadership.epoch_start_offset else None, role.epoch
+                # Its high watermark as a follower may be below its predecessor's; Kafka's leaders
+                # reset it.
+                found, epoch = (
+                    known
+                    if known is not None and known > role.leadership.epoch_start_offset
+                    else None,
+                    role.epoch,
+                )
         return found
 
     def latest_leader(self) -> str | None:
         """Return the leader known to some member of the highest epoch."""
         epoch = max((member.raft.leader_epoch for member in self.all_running()), default=0)
-        leaders = [member.raft.quorum.leader_id for member in self.all_running() if member.raft.leader_epoch == epoch]
+        leaders = [
+            member.raft.quorum.leader_id
+            for member in self.all_running()
+            if member.raft.leader_epoch == epoch
+        ]
         leader_id = next((leader_id for leader_id in leaders if leader_id is not None), None)
         return None if leader_id is None else f"controller-{leader_id}"
 
     def has_consistent_leader(self) -> bool:
-        """Return whether all running members have the same leader and epoch on disk, and none knows a later epoch."""
+        """Return whether all running members have the same leader and epoch on disk, and none knows
+        a later epoch.
+        """
         up = [name for name in self.names if self.simulation.hosts[name].is_alive]
-        states = {(stored.leader_epoch, stored.leader_id) if (stored := self.stored.get(name)) is not None else (0, -1) for name in up}
+        states = {
+            (stored.leader_epoch, stored.leader_id)
+            if (stored := self.stored.get(name)) is not None
+            else (0, -1)
+            for name in up
+        }
         if len(states) != 1:
             return False
         epoch, leader_id = states.pop()
-        return leader_id >= 0 and all(member.raft.leader_epoch == epoch for member in self.all_running())
+        return leader_id >= 0 and all(
+            member.raft.leader_epoch == epoch for member in self.all_running()
+        )
 
-    # Internals ----------------------------------------------------------------------------------------------------------------------------------
+    # Internals
+    # ----------------------------------------------------------------------------------------------
 
     async def _main_of(self, host: Host) -> None:
-        config = NodeConfig.parse({**self.spec.node(host.name, host_is_name=True).properties, **SETTINGS})
+        config = NodeConfig.parse(
+            {**self.spec.node(host.name, host_is_name=True).properties, **SETTINGS}
+        )
         self.members[host.name] = Member(self.simulation.world_of(host), config, self._parts)
         await live(self.members[host.name])
 
@@ -210,14 +257,20 @@ class Quorum:
             case MetadataTruncated(end_offset=end_offset):
                 self._durable[node] = min(self._durable[node], end_offset)
             case QuorumStateStored():
-                self.stored[node] = parse_quorum_state(bytes(self.simulation.hosts[node].durable.durable_names[QUORUM_STATE_PATH].cache))
+                self.stored[node] = parse_quorum_state(
+                    bytes(
+                        self.simulation.hosts[node].durable.durable_names[QUORUM_STATE_PATH].cache
+                    )
+                )
         self._has_news = True
         self.invariants.check()
 
 
 def network_settings(router_jitter_ms: int) -> NetworkSettings:
     """Return the network latency of a router that delivers every 2 ms and up to so many more."""
-    return NetworkSettings(latency_ns=MS // 10, jitter_ns=(POLL_MS + ROUTER_MS + router_jitter_ms) * MS)
+    return NetworkSettings(
+        latency_ns=MS // 10, jitter_ns=(POLL_MS + ROUTER_MS + router_jitter_ms) * MS
+    )
 
 
 def _shrug(effect: str) -> None:

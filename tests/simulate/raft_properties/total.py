@@ -37,7 +37,9 @@ def run_chunk(chunk: tuple[str, int, int]) -> tuple[str, Total]:
         began = time.process_time()
         try:
             result: PropertyResult | None = run(name, seed)
-        except Exception as failure:  # a violated invariant, a failed member, or no progress: all are findings
+        except (
+            Exception
+        ) as failure:  # a violated invariant, a failed member, or no progress: all are findings
             result = None
             again = f"python -m tests.simulate.raft_properties {name} --seeds 1 --first-seed {seed}"
             total.broken.append(f"BROKEN: {type(failure).__name__}: {failure}\n  {again}")

@@ -1,1 +1,3 @@
-"""Groups of the KIP-848 protocol: the coordinator computes the assignment and reconciles each member through heartbeats."""
+"""Groups of the KIP-848 protocol: the coordinator computes the assignment and reconciles each
+member through heartbeats.
+"""

@@ -1,4 +1,6 @@
-"""The state of a consumer group, replayed from its records. Other code writes records; only `replay_*` changes the state.
+"""The state of a consumer group, replayed from its records.
+
+Other code writes records; only `replay_*` changes the state.
 
 Source: KIP-848, org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.ConsumerGroup}.
 """
@@ -13,8 +15,14 @@ from kraftsim.core.groups.consumer.consumer_member import ClassicTerms, Consumer
 from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, Shares
 from kraftsim.core.groups.group_offsets import GroupOffsets
 from kraftsim.core.groups.member import Protocols
-from protocol.coordinator.g05_consumer_group_member_metadata import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue
-from protocol.coordinator.g08_consumer_group_current_member_assignment import ConsumerGroupCurrentMemberAssignmentValue, TopicPartitions
+from protocol.coordinator.g05_consumer_group_member_metadata import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+)
+from protocol.coordinator.g08_consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
 from protocol.errors import ErrorCode
 
 NEVER_MS: Final = -1
@@ -32,12 +40,19 @@ class ConsumerGroupState(Enum):
 
 
 class ConsumerGroup:
-    """Members are kept in the order in which they joined. A group without members may still hold offsets."""
+    """Members are kept in the order in which they joined.
 
-    def __init__(self, group_id: str, group_epoch: int = 0, *, keeps_assignment_epochs: bool = False) -> None:
+    A group without members may still hold offsets.
+    """
+
+    def __init__(
+        self, group_id: str, group_epoch: int = 0, *, keeps_assignment_epochs: bool = False
+    ) -> None:
         self.group_id = group_id
         self.keeps_assignment_epochs = keeps_assignment_epochs
-        """Whether a commit with an older epoch is accepted for partitions assigned since that epoch or earlier (KIP-1251, since 4.3)."""
+        """Whether a commit with an older epoch is accepted for partitions assigned since that epoch
+        or earlier (KIP-1251, since 4.3).
+        """
         self.group_epoch = group_epoch
         self.metadata_hash = 0
         self.assignment_epoch = 0
@@ -58,7 +73,8 @@ class ConsumerGroup:
         """Whether the group is removed: requests and callbacks for it have no effect."""
         return self.is_over
 
-    # Queries ------------------------------------------------------------------------------------------------------------------------------
+    # Queries
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -69,7 +85,9 @@ class ConsumerGroup:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
-        is_there = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
+        is_there = all(
+            member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()
+        )
         return ConsumerGroupState.STABLE if is_there else ConsumerGroupState.RECONCILING
 
     def is_taken(self, topic_id: bytes, number: int) -> bool:
@@ -78,7 +96,9 @@ class ConsumerGroup:
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
         """Return the member of a group instance id."""
-        return next((member for member in self.members.values() if member.instance_id == instance_id), None)
+        return next(
+            (member for member in self.members.values() if member.instance_id == instance_id), None
+        )
 
     def topics_of(self, member: ConsumerMember) -> list[str]:
         """Return the names of the topics that a member subscribes to, existing or not."""
@@ -100,9 +120,17 @@ class ConsumerGroup:
         return max(wanted, key=lambda name: wanted[name]) if wanted else default
 
     def takes_classic(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Return whether a classic-protocol member with these protocols is compatible with the group's classic-protocol members."""
-        known = [{name for name, _ in member.classic.protocols} for member in self.members.values() if member.classic is not None]
-        return protocol_type == CONSUMER_PROTOCOL and any(all(name in names for names in known) for name, _ in protocols)
+        """Return whether a classic-protocol member with these protocols is compatible with the
+        group's classic-protocol members.
+        """
+        known = [
+            {name for name, _ in member.classic.protocols}
+            for member in self.members.values()
+            if member.classic is not None
+        ]
+        return protocol_type == CONSUMER_PROTOCOL and any(
+            all(name in names for names in known) for name, _ in protocols
+        )
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Return whether other members still own partitions of a member's target assignment."""
@@ -114,12 +142,18 @@ class ConsumerGroup:
         return False
 
     def refuse_commit(
-        self, member_id: str, member_epoch: int, api_version: int | None, partitions: Iterable[tuple[bytes, int]] = ()
+        self,
+        member_id: str,
+        member_epoch: int,
+        api_version: int | None,
+        partitions: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode | None:
-        """Return the error of an offset commit: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or UNSUPPORTED_VERSION of OffsetCommit before 9.
+        """Return the error of an offset commit: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, or
+        UNSUPPORTED_VERSION of OffsetCommit before 9.
 
-        `api_version` is None inside a transaction, where a request without a member id is not fenced. `partitions`, by
-        topic id, are those of the request: one that the member may not commit in that epoch fails the whole request.
+        `api_version` is None inside a transaction, where a request without a member id is not
+        fenced. `partitions`, by topic id, are those of the request: one that the member may not
+        commit in that epoch fails the whole request.
         """
         has_no_member = member_epoch < 0 and not member_id
         if (member_epoch < 0 and not self.members) or (has_no_member and api_version is None):
@@ -127,7 +161,11 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if api_version is not None and api_version < FIRST_COMMIT_WITH_EPOCHS and member.classic is None:
+        if (
+            api_version is not None
+            and api_version < FIRST_COMMIT_WITH_EPOCHS
+            and member.classic is None
+        ):
             return ErrorCode.UNSUPPORTED_VERSION
         if self.keeps_assignment_epochs and member_epoch < member.member_epoch:
             has_all = all(member_epoch >= member.assignment_epoch(*each) for each in partitions)
@@ -143,7 +181,8 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return _refuse_epoch(member, member_epoch)
 
-    # Replay -------------------------------------------------------------------------------------------------------------------------------
+    # Replay
+    # ----------------------------------------------------------------------------------------------
 
     def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
         """The group epoch is bumped: members, subscriptions or topics changed."""
@@ -183,8 +222,12 @@ class ConsumerGroup:
         """The target assignment of all members is for this epoch."""
         self.assignment_epoch, self.assigned_ms = epoch, assigned_ms
 
-    def replay_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
-        """The current assignment or epoch of a member changed; None: the member has no assignment any more."""
+    def replay_current(
+        self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None
+    ) -> None:
+        """The current assignment or epoch of a member changed; None: the member has no assignment
+        any more.
+        """
         known = self.members.get(member_id) or ConsumerMember(member_id=member_id)
         self._disown(known)
         if value is None:
@@ -203,9 +246,17 @@ class ConsumerGroup:
                 member_epoch=value.member_epoch,
                 previous_member_epoch=value.previous_member_epoch,
                 state=MemberState(value.state),
-                assigned={row.topic_id: tuple(sorted(row.partitions)) for row in value.assigned_partitions},
-                pending_revocation={row.topic_id: tuple(sorted(row.partitions)) for row in value.partitions_pending_revocation},
-                assignment_epochs=_epochs((*value.assigned_partitions, *value.partitions_pending_revocation), value.member_epoch),
+                assigned={
+                    row.topic_id: tuple(sorted(row.partitions)) for row in value.assigned_partitions
+                },
+                pending_revocation={
+                    row.topic_id: tuple(sorted(row.partitions))
+                    for row in value.partitions_pending_revocation
+                },
+                assignment_epochs=_epochs(
+                    (*value.assigned_partitions, *value.partitions_pending_revocation),
+                    value.member_epoch,
+                ),
             )
         if value is not None or member_id in self.members:
             self.members[member_id] = moved
@@ -237,7 +288,9 @@ def _epochs(rows: Sequence[TopicPartitions], default: int) -> dict[tuple[bytes, 
     return {
         (row.topic_id, number): epoch
         for row in rows
-        for number, epoch in zip(row.partitions, _epochs_of(row) or [max(default, 0)] * len(row.partitions), strict=True)
+        for number, epoch in zip(
+            row.partitions, _epochs_of(row) or [max(default, 0)] * len(row.partitions), strict=True
+        )
     }
 
 

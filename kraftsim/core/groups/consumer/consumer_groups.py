@@ -1,7 +1,9 @@
 """The consumer groups of one coordinator partition: heartbeats, and the expiry of members.
 
-A change takes effect in memory at once, is written in one batch, and is returned to the client once replicated.
-Source: KIP-848, KIP-1082, org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat.
+A change takes effect in memory at once, is written in one batch, and is returned to the client once
+replicated.
+Source: KIP-848, KIP-1082,
+org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -13,7 +15,11 @@ from kraftsim.core.client_expressions import InvalidExpression, client_expressio
 from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import HeartbeatAnswer
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
-from kraftsim.core.groups.consumer.consumer_member import LEFT_FOR_A_WHILE, ConsumerMember, MemberState
+from kraftsim.core.groups.consumer.consumer_member import (
+    LEFT_FOR_A_WHILE,
+    ConsumerMember,
+    MemberState,
+)
 from kraftsim.core.groups.consumer.consumer_records import (
     Change,
     current_change,
@@ -26,7 +32,13 @@ from kraftsim.core.groups.consumer.consumer_records import (
     target_epoch_change,
 )
 from kraftsim.core.groups.consumer.reconciliation import reconciled
-from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, AssignedMember, Shares, assign, hash_set_order
+from kraftsim.core.groups.consumer.server_assignors import (
+    NO_SHARES,
+    AssignedMember,
+    Shares,
+    assign,
+    hash_set_order,
+)
 from kraftsim.core.groups.consumer.topics_view import TopicsView, hash_of_topics
 from kraftsim.core.groups.group_records import GROUP_VERSION
 from kraftsim.core.groups.group_settings import GroupSettings
@@ -42,7 +54,11 @@ NO_TIMEOUT = -1
 
 
 class HeartbeatInput(Struct, frozen=True, kw_only=True):
-    """One heartbeat. A field that is None, or a timeout of -1, is unchanged; `fresh_id` is the id for a member without one."""
+    """One heartbeat.
+
+    A field that is None, or a timeout of -1, is unchanged; `fresh_id` is the id for a member
+    without one.
+    """
 
     group_id: str
     member_id: str
@@ -60,9 +76,12 @@ class HeartbeatInput(Struct, frozen=True, kw_only=True):
 
 
 class ConsumerGroups:
-    """`groups` by name, in order of creation. `apply` replays a change of any group; `admit` creates a group, or returns why not.
+    """`groups` by name, in order of creation.
 
-    `to_classic` converts a consumer group whose members all use the classic protocol, and returns its records.
+    `apply` replays a change of any group; `admit` creates a group, or returns why not.
+
+    `to_classic` converts a consumer group whose members all use the classic protocol, and returns
+    its records.
     """
 
     def __init__(
@@ -88,21 +107,35 @@ class ConsumerGroups:
         self._revoking: dict[tuple[str, str], int] = {}
         """By member: the member epoch in which its revocation timeout started."""
 
-    # Heartbeats ----------------------------------------------------------------------------------------------------------------------------
+    # Heartbeats
+    # ----------------------------------------------------------------------------------------------
 
     def heartbeat(self, waiter: int, asked: HeartbeatInput, now: Moment) -> None:
-        """Reply with a HeartbeatAnswer: at once if nothing changes, else once the change is replicated."""
+        """Reply with a HeartbeatAnswer: at once if nothing changes, else once the change is
+        replicated.
+        """
         changes: list[Change] = []
         leaves = asked.member_epoch in (LEAVES, LEFT_FOR_A_WHILE)
-        outcome = self._leave(asked, changes, now) if leaves else self._join_or_heartbeat(asked, changes, now)
+        outcome = (
+            self._leave(asked, changes, now)
+            if leaves
+            else self._join_or_heartbeat(asked, changes, now)
+        )
         if isinstance(outcome, Refusal):
             assert not changes, "a refused heartbeat changes nothing"
             self._outbox.reply(waiter, HeartbeatAnswer(error=outcome.error, why=outcome.why))
             return
         answer = outcome
-        self.write(changes, lambda error: self._outbox.reply(waiter, answer if error is ErrorCode.NONE else HeartbeatAnswer(error=error)))
+        self.write(
+            changes,
+            lambda error: self._outbox.reply(
+                waiter, answer if error is ErrorCode.NONE else HeartbeatAnswer(error=error)
+            ),
+        )
 
-    def _join_or_heartbeat(self, asked: HeartbeatInput, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
+    def _join_or_heartbeat(
+        self, asked: HeartbeatInput, changes: list[Change], now: Moment
+    ) -> HeartbeatAnswer | Refusal:
         """Join a member, or process its heartbeat."""
         group = self._groups.get(asked.group_id)
         if group is None:
@@ -118,7 +151,11 @@ class ConsumerGroups:
             return member
         reached = self.step(group, member, self._wanted(member, asked), asked.owned, changes, now)
         self.renew(group.group_id, reached, now)
-        is_full = asked.rebalance_timeout_ms != NO_TIMEOUT and asked.subscribed_names is not None and asked.owned is not None
+        is_full = (
+            asked.rebalance_timeout_ms != NO_TIMEOUT
+            and asked.subscribed_names is not None
+            and asked.owned is not None
+        )
         is_returned = asked.member_epoch == JOINS or is_full or reached.assigned != member.assigned
         return HeartbeatAnswer(
             member_id=reached.member_id,
@@ -128,71 +165,113 @@ class ConsumerGroups:
         )
 
     def step(
-        self, group: ConsumerGroup, member: ConsumerMember, wanted: ConsumerMember, owned: Shares | None, changes: list[Change], now: Moment
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        wanted: ConsumerMember,
+        owned: Shares | None,
+        changes: list[Change],
+        now: Moment,
     ) -> ConsumerMember:
-        """Update the subscription of a new or existing member and reconcile it; return its new state."""
+        """Update the subscription of a new or existing member and reconcile it; return its new
+        state.
+        """
         is_new = member.member_id not in group.members
-        reads_others = (wanted.subscribed_names, wanted.subscribed_regex) != (member.subscribed_names, member.subscribed_regex)
+        reads_others = (wanted.subscribed_names, wanted.subscribed_regex) != (
+            member.subscribed_names,
+            member.subscribed_regex,
+        )
         if is_new or wanted != member:
             self.do(changes, member_change(group.group_id, wanted))
         self._follow_topics(group, changes, now, reads_others=reads_others)
         self._assign_if_due(group, changes, now, newcomer=member.member_id if is_new else None)
         return self._reconcile(group, group.members[member.member_id], owned, changes, now)
 
-    def _member_of(self, group: ConsumerGroup, asked: HeartbeatInput, changes: list[Change]) -> ConsumerMember | Refusal:
+    def _member_of(
+        self, group: ConsumerGroup, asked: HeartbeatInput, changes: list[Change]
+    ) -> ConsumerMember | Refusal:
         """Return the member of the request before any change; a new one is not in the group yet."""
         member_id = asked.member_id or asked.fresh_id
-        if len(group.members) >= self._settings.consumer_max_size and member_id not in group.members:
+        if (
+            len(group.members) >= self._settings.consumer_max_size
+            and member_id not in group.members
+        ):
             return Refusal(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {self._settings.consumer_max_size} members.",
+                "The consumer group has reached its maximum capacity of "
+                f"{self._settings.consumer_max_size} members.",
             )
         if asked.instance_id is not None:
             return self._static_member_of(group, asked, member_id, asked.instance_id, changes)
         member = group.members.get(member_id)
         if member is None:
             if asked.member_epoch != JOINS:
-                return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+                return Refusal(
+                    ErrorCode.UNKNOWN_MEMBER_ID,
+                    f"Member {member_id} is not a member of group {group.group_id}.",
+                )
             return ConsumerMember(member_id=member_id)
         return self._validate_epoch(member, asked) or member
 
     def _static_member_of(
-        self, group: ConsumerGroup, asked: HeartbeatInput, member_id: str, instance_id: str, changes: list[Change]
+        self,
+        group: ConsumerGroup,
+        asked: HeartbeatInput,
+        member_id: str,
+        instance_id: str,
+        changes: list[Change],
     ) -> ConsumerMember | Refusal:
         member = group.static_member(instance_id)
         if asked.member_epoch != JOINS:
             if member is None:
-                return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-            return self._validate_instance(member, member_id, instance_id) or self._validate_epoch(member, asked) or member
+                return Refusal(
+                    ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
+                )
+            return (
+                self._validate_instance(member, member_id, instance_id)
+                or self._validate_epoch(member, asked)
+                or member
+            )
         if member is None:
             return ConsumerMember(member_id=member_id)
         if not member.has_left_for_a_while and member.classic is None:
             return Refusal(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is owned by "
-                f"{member.member_id} member.",
+                f"Static member {member_id} with instance id {instance_id} cannot join the group "
+                f"because the instance id is owned by {member.member_id} member.",
             )
         return self.replace_static(group, member, member_id, changes)
 
-    def replace_static(self, group: ConsumerGroup, member: ConsumerMember, member_id: str, changes: list[Change]) -> ConsumerMember:
+    def replace_static(
+        self, group: ConsumerGroup, member: ConsumerMember, member_id: str, changes: list[Change]
+    ) -> ConsumerMember:
         """Replace a static member by its new incarnation."""
         heir = replace(member, member_id=member_id, member_epoch=JOINS, previous_member_epoch=JOINS)
         target = group.targets.get(member.member_id, NO_SHARES)
         self.do(changes, *member_tombstones(group.group_id, member.member_id))
-        self.do(changes, member_change(group.group_id, heir), target_change(group.group_id, member_id, target))
+        self.do(
+            changes,
+            member_change(group.group_id, heir),
+            target_change(group.group_id, member_id, target),
+        )
         self.do(changes, self._current_change(group, heir))
         self.forget_timers(group.group_id, member.member_id)
         return heir
 
-    def _validate_instance(self, member: ConsumerMember, member_id: str, instance_id: str) -> Refusal | None:
+    def _validate_instance(
+        self, member: ConsumerMember, member_id: str, instance_id: str
+    ) -> Refusal | None:
         if member.member_id != member_id:
             return Refusal(
-                ErrorCode.FENCED_INSTANCE_ID, f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member "
+                f"{member.member_id}.",
             )
         return None
 
     def _validate_epoch(self, member: ConsumerMember, asked: HeartbeatInput) -> Refusal | None:
-        """Accept the previous epoch if the last response was lost and the member owns nothing unassigned.
+        """Accept the previous epoch if the last response was lost and the member owns nothing
+        unassigned.
 
         A rejoining member owns nothing.
         """
@@ -200,12 +279,17 @@ class ConsumerGroups:
         if epoch == member.member_epoch or (epoch == JOINS and self._settings.consumer_may_rejoin):
             return None
         comparison = "greater" if epoch > member.member_epoch else "smaller"
-        if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_part(asked.owned, member.assigned):
+        if (
+            epoch < member.member_epoch
+            and epoch == member.previous_member_epoch
+            and _is_part(asked.owned, member.assigned)
+        ):
             return None
         return Refusal(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a {comparison} member epoch ({epoch}) than the one known by the group coordinator "
-            f"({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+            f"The consumer group member has a {comparison} member epoch ({epoch}) than the one "
+            f"known by the group coordinator ({member.member_epoch}). The member must abandon "
+            "all its partitions and rejoin.",
         )
 
     def _wanted(self, member: ConsumerMember, asked: HeartbeatInput) -> ConsumerMember:
@@ -215,18 +299,27 @@ class ConsumerGroups:
             member,
             instance_id=member.instance_id if asked.instance_id is None else asked.instance_id,
             rack_id=member.rack_id if asked.rack_id is None else asked.rack_id,
-            rebalance_timeout_ms=member.rebalance_timeout_ms if asked.rebalance_timeout_ms == NO_TIMEOUT else asked.rebalance_timeout_ms,
-            server_assignor=member.server_assignor if asked.server_assignor is None else asked.server_assignor,
-            subscribed_names=member.subscribed_names if names is None else tuple(sorted(dict.fromkeys(names))),
+            rebalance_timeout_ms=member.rebalance_timeout_ms
+            if asked.rebalance_timeout_ms == NO_TIMEOUT
+            else asked.rebalance_timeout_ms,
+            server_assignor=member.server_assignor
+            if asked.server_assignor is None
+            else asked.server_assignor,
+            subscribed_names=member.subscribed_names
+            if names is None
+            else tuple(sorted(dict.fromkeys(names))),
             subscribed_regex=member.subscribed_regex if regex is None else regex or None,
             client_id=asked.client_id,
             client_host=asked.client_host,
             classic=None,
         )
 
-    # Topics and target assignment ---------------------------------------------------------------------------------------------------------
+    # Topics and target assignment
+    # ----------------------------------------------------------------------------------------------
 
-    def _follow_topics(self, group: ConsumerGroup, changes: list[Change], now: Moment, *, reads_others: bool) -> None:
+    def _follow_topics(
+        self, group: ConsumerGroup, changes: list[Change], now: Moment, *, reads_others: bool
+    ) -> None:
         """Bump the group epoch if subscriptions or topics have changed."""
         if not reads_others and group.seen_topics == self._topics.version:
             return
@@ -237,60 +330,102 @@ class ConsumerGroups:
             self.do(changes, epoch_change(group.group_id, group.group_epoch + 1, hashed))
 
     def _hash(self, group: ConsumerGroup) -> int:
-        return hash_of_topics(dict.fromkeys(name for member in group.members.values() for name in group.topics_of(member)), self._topics)
+        return hash_of_topics(
+            dict.fromkeys(
+                name for member in group.members.values() for name in group.topics_of(member)
+            ),
+            self._topics,
+        )
 
     def _resolve(self, group: ConsumerGroup, changes: list[Change], now: Moment) -> bool:
-        """Resolve the regular expressions of a group, and return whether any matches other topics than before.
+        """Resolve the regular expressions of a group, and return whether any matches other topics
+        than before.
 
-        While the topics are unchanged only new expressions are resolved: otherwise a group in which each member has its own expression would cost the
-        square of its members.
+        While the topics are unchanged only new expressions are resolved: otherwise a group in which
+        each member has its own expression would cost the square of its members.
         """
         are_same_topics = group.seen_topics == self._topics.version
-        used = dict.fromkeys(member.subscribed_regex for member in group.members.values() if member.subscribed_regex)
+        used = dict.fromkeys(
+            member.subscribed_regex for member in group.members.values() if member.subscribed_regex
+        )
         is_news = False
         for expression in sorted(used):
             if are_same_topics and expression in group.resolved:
                 continue
             found = self._fitting(expression)
             if group.resolved.get(expression) != found:
-                self.do(changes, regex_change(group.group_id, expression, found, self._topics.version, now.wall_ms))
+                self.do(
+                    changes,
+                    regex_change(
+                        group.group_id, expression, found, self._topics.version, now.wall_ms
+                    ),
+                )
                 is_news = True
         for expression in [each for each in group.resolved if each not in used]:
             self.do(changes, regex_tombstone(group.group_id, expression))
         return is_news
 
     def _fitting(self, expression: str) -> tuple[str, ...]:
-        """Return the topics that an expression matches: none if it is invalid, which is possible only for one from the log."""
+        """Return the topics that an expression matches: none if it is invalid, which is possible
+        only for one from the log.
+        """
         try:
             pattern = client_expression(expression)
         except InvalidExpression:
             return ()
         return tuple(name for name in self._topics.names() if pattern.fullmatch(name))
 
-    def _assign_if_due(self, group: ConsumerGroup, changes: list[Change], now: Moment, newcomer: str | None) -> None:
-        """Compute the target assignment of the group epoch, at most once per group.consumer.assignment.interval.ms (KIP-1263)."""
-        is_due = not group.assignment_epoch or now.wall_ms - group.assigned_ms >= self._settings.consumer_assignment_interval_ms
+    def _assign_if_due(
+        self, group: ConsumerGroup, changes: list[Change], now: Moment, newcomer: str | None
+    ) -> None:
+        """Compute the target assignment of the group epoch, at most once per
+        group.consumer.assignment.interval.ms (KIP-1263).
+        """
+        is_due = (
+            not group.assignment_epoch
+            or now.wall_ms - group.assigned_ms >= self._settings.consumer_assignment_interval_ms
+        )
         if group.group_epoch <= group.assignment_epoch or not is_due:
             return
-        topics = {name: self._topics.find(name) for member in group.members.values() for name in group.topics_of(member)}
+        topics = {
+            name: self._topics.find(name)
+            for member in group.members.values()
+            for name in group.topics_of(member)
+        }
         there = {name: found for name, found in topics.items() if found is not None}
         rows = [
             AssignedMember(
                 member_id=member.member_id,
                 instance_id=member.instance_id,
-                topic_ids=tuple(there[name][0] for name in hash_set_order(group.topics_of(member), java_hash) if name in there),
+                topic_ids=tuple(
+                    there[name][0]
+                    for name in hash_set_order(group.topics_of(member), java_hash)
+                    if name in there
+                ),
                 target=group.targets.get(member.member_id, NO_SHARES),
             )
             for member in group.members.values()
         ]
-        targets = assign(group.preferred_assignor(self._settings.consumer_assignors[0]), rows, dict(there.values()), newcomer=newcomer)
+        targets = assign(
+            group.preferred_assignor(self._settings.consumer_assignors[0]),
+            rows,
+            dict(there.values()),
+            newcomer=newcomer,
+        )
         for member_id in group.members:
             target = targets.get(member_id, NO_SHARES)
             if group.targets.get(member_id) != target:
                 self.do(changes, target_change(group.group_id, member_id, target))
         self.do(changes, target_epoch_change(group.group_id, group.group_epoch, now.wall_ms))
 
-    def _reconcile(self, group: ConsumerGroup, member: ConsumerMember, owned: Shares | None, changes: list[Change], now: Moment) -> ConsumerMember:
+    def _reconcile(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        owned: Shares | None,
+        changes: list[Change],
+        now: Moment,
+    ) -> ConsumerMember:
         """Reconcile a member. While it revokes partitions its rebalance timeout runs."""
         if member.is_reconciled_to(group.assignment_epoch):
             return member
@@ -301,7 +436,13 @@ class ConsumerGroups:
         def is_taken(topic_id: bytes, number: int) -> bool:
             return group.is_taken(topic_id, number) and number not in own.get(topic_id, ())
 
-        reached = reconciled(member, target_epoch=group.assignment_epoch, target=target, owned=owned, is_taken=is_taken)
+        reached = reconciled(
+            member,
+            target_epoch=group.assignment_epoch,
+            target=target,
+            owned=owned,
+            is_taken=is_taken,
+        )
         if reached == member:
             return member
         self.do(changes, self._current_change(group, reached))
@@ -309,19 +450,37 @@ class ConsumerGroups:
         return reached
 
     def _current_change(self, group: ConsumerGroup, member: ConsumerMember) -> Change:
-        return current_change(group.group_id, member, with_epochs=self._settings.consumer_keeps_assignment_epochs)
+        return current_change(
+            group.group_id, member, with_epochs=self._settings.consumer_keeps_assignment_epochs
+        )
 
-    # Leaving -------------------------------------------------------------------------------------------------------------------------------
+    # Leaving
+    # ----------------------------------------------------------------------------------------------
 
-    def _leave(self, asked: HeartbeatInput, changes: list[Change], now: Moment) -> HeartbeatAnswer | Refusal:
+    def _leave(
+        self, asked: HeartbeatInput, changes: list[Change], now: Moment
+    ) -> HeartbeatAnswer | Refusal:
         group = self._groups.get(asked.group_id)
         if group is None:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {asked.group_id} not found.")
-        member = group.members.get(asked.member_id) if asked.instance_id is None else group.static_member(asked.instance_id)
+        member = (
+            group.members.get(asked.member_id)
+            if asked.instance_id is None
+            else group.static_member(asked.instance_id)
+        )
         if member is None:
             why = f"Member {asked.member_id} is not a member of group {group.group_id}."
-            return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, why if asked.instance_id is None else f"Instance id {asked.instance_id} is unknown.")
-        fenced = None if asked.instance_id is None else self._validate_instance(member, asked.member_id, asked.instance_id)
+            return Refusal(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                why
+                if asked.instance_id is None
+                else f"Instance id {asked.instance_id} is unknown.",
+            )
+        fenced = (
+            None
+            if asked.instance_id is None
+            else self._validate_instance(member, asked.member_id, asked.instance_id)
+        )
         if fenced is not None:
             return fenced
         if asked.member_epoch == LEFT_FOR_A_WHILE:
@@ -339,8 +498,14 @@ class ConsumerGroups:
             self.remove_members(group, [member_id], changes, now)
             self.write(changes, lambda error: None)
 
-    def remove_members(self, group: ConsumerGroup, member_ids: Collection[str], changes: list[Change], now: Moment) -> None:
-        """Remove members. Without a consumer-protocol member left the group becomes a classic one, else its epoch is bumped."""
+    def remove_members(
+        self, group: ConsumerGroup, member_ids: Collection[str], changes: list[Change], now: Moment
+    ) -> None:
+        """Remove members.
+
+        Without a consumer-protocol member left the group becomes a classic one, else its epoch is
+        bumped.
+        """
         spoke_it = any(group.members[member_id].classic is None for member_id in member_ids)
         for member_id in member_ids:
             self.do(changes, *member_tombstones(group.group_id, member_id))
@@ -349,17 +514,33 @@ class ConsumerGroups:
             changes += self._to_classic(group, now)
             return
         used = {member.subscribed_regex for member in group.members.values()}
-        self.do(changes, *(regex_tombstone(group.group_id, each) for each in list(group.resolved) if each not in used))
+        self.do(
+            changes,
+            *(
+                regex_tombstone(group.group_id, each)
+                for each in list(group.resolved)
+                if each not in used
+            ),
+        )
         self.do(changes, epoch_change(group.group_id, group.group_epoch + 1, self._hash(group)))
         if not group.members and self._settings.consumer_settles_empty:
-            self.do(changes, target_epoch_change(group.group_id, group.group_epoch, group.assigned_ms))
+            self.do(
+                changes, target_epoch_change(group.group_id, group.group_epoch, group.assigned_ms)
+            )
 
     def is_to_be_classic(self, members: Sequence[ConsumerMember]) -> bool:
-        """Return whether a group with these members becomes a classic one: none uses the consumer protocol, and they fit in group.max.size."""
+        """Return whether a group with these members becomes a classic one: none uses the consumer
+        protocol, and they fit in group.max.size.
+        """
         are_few = 0 < len(members) <= self._settings.max_size
-        return self._settings.downgrades_groups and are_few and all(each.classic is not None for each in members)
+        return (
+            self._settings.downgrades_groups
+            and are_few
+            and all(each.classic is not None for each in members)
+        )
 
-    # Timers -------------------------------------------------------------------------------------------------------------------------------
+    # Timers
+    # ----------------------------------------------------------------------------------------------
 
     def begin(self, now: Moment) -> None:
         """The log is replayed: start a full session for every member."""
@@ -378,8 +559,15 @@ class ConsumerGroups:
 
     def renew(self, group_id: str, member: ConsumerMember, now: Moment) -> None:
         """Restart the session timeout of a member after a heartbeat."""
-        session_ms = self._settings.consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
-        self._timers.set(TimerKey(TimerKind.CONSUMER_SESSION, group_id, member.member_id), now.monotonic_ms + session_ms)
+        session_ms = (
+            self._settings.consumer_session_timeout_ms
+            if member.classic is None
+            else member.classic.session_timeout_ms
+        )
+        self._timers.set(
+            TimerKey(TimerKind.CONSUMER_SESSION, group_id, member.member_id),
+            now.monotonic_ms + session_ms,
+        )
 
     def _watch_revocation(self, group_id: str, member: ConsumerMember, now: Moment) -> None:
         key = TimerKey(TimerKind.CONSUMER_REVOCATION, group_id, member.member_id)
@@ -393,10 +581,16 @@ class ConsumerGroups:
     def forget_timers(self, group_id: str, member_id: str) -> None:
         """Cancel all timers of a member."""
         self._revoking.pop((group_id, member_id), None)
-        for kind in (TimerKind.CONSUMER_SESSION, TimerKind.CONSUMER_REVOCATION, TimerKind.CONSUMER_JOIN, TimerKind.CONSUMER_SYNC):
+        for kind in (
+            TimerKind.CONSUMER_SESSION,
+            TimerKind.CONSUMER_REVOCATION,
+            TimerKind.CONSUMER_JOIN,
+            TimerKind.CONSUMER_SYNC,
+        ):
             self._timers.cancel(TimerKey(kind, group_id, member_id))
 
-    # Writing -------------------------------------------------------------------------------------------------------------------------------
+    # Writing
+    # ----------------------------------------------------------------------------------------------
 
     def do(self, changes: list[Change], *more: Change) -> None:
         """Apply changes, and collect them for the batch of this heartbeat."""
@@ -406,7 +600,12 @@ class ConsumerGroups:
 
     def write(self, changes: Iterable[Change], on_end: Callable[[ErrorCode], None]) -> None:
         """Write changes in one batch, and call `on_end` once they are replicated or have failed."""
-        records = [coordinator_record(key, value, GROUP_VERSION if isinstance(value, GroupMetadataValue) else 0) for key, value in changes]
+        records = [
+            coordinator_record(
+                key, value, GROUP_VERSION if isinstance(value, GroupMetadataValue) else 0
+            )
+            for key, value in changes
+        ]
         if not records:
             on_end(ErrorCode.NONE)
             return
@@ -418,5 +617,11 @@ class ConsumerGroups:
 
 
 def _is_part(owned: Shares | None, assigned: Shares) -> bool:
-    """Return whether a member owns nothing outside its assignment; one that does not report its partitions may own anything."""
-    return owned is not None and all(number in assigned.get(topic_id, ()) for topic_id, numbers in owned.items() for number in numbers)
+    """Return whether a member owns nothing outside its assignment; one that does not report its
+    partitions may own anything.
+    """
+    return owned is not None and all(
+        number in assigned.get(topic_id, ())
+        for topic_id, numbers in owned.items()
+        for number in numbers
+    )

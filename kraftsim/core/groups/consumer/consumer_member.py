@@ -1,6 +1,8 @@
-"""One member of a consumer group: subscription, epochs, assigned partitions, and partitions pending revocation.
+"""One member of a consumer group: subscription, epochs, assigned partitions, and partitions pending
+revocation.
 
-Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.{ConsumerGroupMember, MemberState}.
+Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.{ConsumerGroupMember,
+MemberState}.
 """
 
 from collections.abc import Mapping
@@ -27,7 +29,9 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicTerms:
-    """The classic-protocol properties of a member, in a group that migrates between the protocols."""
+    """The classic-protocol properties of a member, in a group that migrates between the
+    protocols.
+    """
 
     session_timeout_ms: int
     protocols: Protocols
@@ -40,7 +44,9 @@ class ClassicTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """A member, as its records have it; `rebalance_timeout_ms` -1 and `server_assignor` None are unset."""
+    """A member, as its records have it; `rebalance_timeout_ms` -1 and `server_assignor` None are
+    unset.
+    """
 
     member_id: str
     instance_id: str | None = None
@@ -57,18 +63,30 @@ class ConsumerMember:
     assigned: Shares = field(default_factory=dict)
     pending_revocation: Shares = field(default_factory=dict)
     assignment_epochs: Mapping[tuple[bytes, int], int] = field(default_factory=dict)
-    """By topic id and partition: the epoch in which each assigned or pending-revocation partition was assigned (KIP-1251)."""
+    """By topic id and partition: the epoch in which each assigned or pending-revocation partition
+    was assigned (KIP-1251).
+    """
     classic: ClassicTerms | None = None
     """None for a member that uses the consumer protocol."""
 
     def assignment_epoch(self, topic_id: bytes, number: int) -> int:
-        """Return the epoch in which an assigned or pending-revocation partition was assigned; the current member epoch for any other."""
+        """Return the epoch in which an assigned or pending-revocation partition was assigned; the
+        current member epoch for any other.
+        """
         return self.assignment_epochs.get((topic_id, number), max(self.member_epoch, 0))
 
     def gone_for_a_while(self) -> "ConsumerMember":
-        """Return a static member that has left temporarily: its next incarnation may commit its partitions in any epoch since 0."""
-        epochs = {(topic_id, number): 0 for topic_id, numbers in self.assigned.items() for number in numbers}
-        return replace(self, member_epoch=LEFT_FOR_A_WHILE, pending_revocation={}, assignment_epochs=epochs)
+        """Return a static member that has left temporarily: its next incarnation may commit its
+        partitions in any epoch since 0.
+        """
+        epochs = {
+            (topic_id, number): 0
+            for topic_id, numbers in self.assigned.items()
+            for number in numbers
+        }
+        return replace(
+            self, member_epoch=LEFT_FOR_A_WHILE, pending_revocation={}, assignment_epochs=epochs
+        )
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Return whether its current assignment is its target at an epoch."""

@@ -1,11 +1,19 @@
-"""Replay of the consumer group records of `__consumer_offsets`: when they are written, and when the log is loaded."""
+"""Replay of the consumer group records of `__consumer_offsets`: when they are written, and when the
+log is loaded.
+"""
 
 from collections.abc import Callable
 from typing import Final
 
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
-from protocol.coordinator.g03_consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
-from protocol.coordinator.g05_consumer_group_member_metadata import ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue
+from protocol.coordinator.g03_consumer_group_metadata import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+)
+from protocol.coordinator.g05_consumer_group_member_metadata import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
 from protocol.coordinator.g06_consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
@@ -43,7 +51,10 @@ def replay_change(
     make: Callable[[str], ConsumerGroup],
     drop: Callable[[str], None],
 ) -> None:
-    """Apply one record to a group. Tombstones of an unknown group, or of a group with members, have no effect."""
+    """Apply one record to a group.
+
+    Tombstones of an unknown group, or of a group with members, have no effect.
+    """
     assert isinstance(key, KEYS), "a key of a consumer group"
     group = find(key.group_id) if value is None else make(key.group_id)
     if group is None:
@@ -59,12 +70,18 @@ def replay_change(
             group.replay_member(key.member_id, value)
         case ConsumerGroupTargetAssignmentMetadataKey(), None:
             group.replay_target_epoch(NO_EPOCH, 0)
-        case ConsumerGroupTargetAssignmentMetadataKey(), ConsumerGroupTargetAssignmentMetadataValue():
+        case (
+            ConsumerGroupTargetAssignmentMetadataKey(),
+            ConsumerGroupTargetAssignmentMetadataValue(),
+        ):
             group.replay_target_epoch(value.assignment_epoch, value.assignment_timestamp)
         case ConsumerGroupTargetAssignmentMemberKey(), None:
             group.replay_target(key.member_id, None)
         case ConsumerGroupTargetAssignmentMemberKey(), ConsumerGroupTargetAssignmentMemberValue():
-            group.replay_target(key.member_id, {row.topic_id: tuple(sorted(row.partitions)) for row in value.topic_partitions})
+            group.replay_target(
+                key.member_id,
+                {row.topic_id: tuple(sorted(row.partitions)) for row in value.topic_partitions},
+            )
         case ConsumerGroupCurrentMemberAssignmentKey(), None:
             group.replay_current(key.member_id, None)
         case ConsumerGroupCurrentMemberAssignmentKey(), ConsumerGroupCurrentMemberAssignmentValue():

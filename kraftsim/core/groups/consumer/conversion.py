@@ -1,6 +1,8 @@
-"""Online migration of a group with members from one protocol to the other: every member keeps its partitions.
+"""Online migration of a group with members from one protocol to the other: every member keeps its
+partitions.
 
-Source: KIP-848 (online migration), group.consumer.migration.policy; ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup.
+Source: KIP-848 (online migration), group.consumer.migration.policy; ConsumerGroup.fromClassicGroup,
+ClassicGroup.fromConsumerGroup.
 """
 
 from collections.abc import Iterable
@@ -38,7 +40,9 @@ NEVER_ASSIGNED_MS = 0
 
 
 def members_of_classic(group: ClassicGroup, topics: TopicsView) -> list[ConsumerMember] | None:
-    """Return the members of a classic group as consumer-group members; None if a subscription cannot be parsed or would lose data."""
+    """Return the members of a classic group as consumer-group members; None if a subscription
+    cannot be parsed or would lose data.
+    """
     if group.protocol_type != CONSUMER_PROTOCOL:
         return None
     found = [_of_classic(group, member, topics) for member in group.members.values()]
@@ -51,7 +55,11 @@ def _of_classic(group: ClassicGroup, member: Member, topics: TopicsView) -> Cons
         return None
     try:
         subscription = parse_subscription(member.metadata_for(group.protocol_name))
-        assignment = parse_assignment(member.assignment) if member.assignment else ConsumerProtocolAssignment()
+        assignment = (
+            parse_assignment(member.assignment)
+            if member.assignment
+            else ConsumerProtocolAssignment()
+        )
     except MalformedMessage:
         return None
     if assignment.user_data:
@@ -67,12 +75,17 @@ def _of_classic(group: ClassicGroup, member: Member, topics: TopicsView) -> Cons
         member_epoch=group.generation_id,
         previous_member_epoch=group.generation_id,
         assigned=shares_of(assignment.assigned_partitions, topics),
-        classic=ClassicTerms(session_timeout_ms=member.session_timeout_ms, protocols=member.protocols),
+        classic=ClassicTerms(
+            session_timeout_ms=member.session_timeout_ms, protocols=member.protocols
+        ),
     )
 
 
-def consumer_changes(group: ClassicGroup, members: Iterable[ConsumerMember], topics: TopicsView, *, with_epochs: bool) -> list[Change]:
-    """Return the records of a consumer group with these members; the target of each is its current assignment.
+def consumer_changes(
+    group: ClassicGroup, members: Iterable[ConsumerMember], topics: TopicsView, *, with_epochs: bool
+) -> list[Change]:
+    """Return the records of a consumer group with these members; the target of each is its current
+    assignment.
 
     A new target is due at once.
     """
@@ -81,7 +94,9 @@ def consumer_changes(group: ClassicGroup, members: Iterable[ConsumerMember], top
     changes: list[Change] = [(GroupMetadataKey(group=group.group_id), None)]
     changes += [member_change(group.group_id, member) for member in known]
     changes.append(epoch_change(group.group_id, group.generation_id, hash_of_topics(names, topics)))
-    changes += [target_change(group.group_id, member.member_id, member.assigned) for member in known]
+    changes += [
+        target_change(group.group_id, member.member_id, member.assigned) for member in known
+    ]
     changes.append(target_epoch_change(group.group_id, group.generation_id, NEVER_ASSIGNED_MS))
     changes += [current_change(group.group_id, member, with_epochs=with_epochs) for member in known]
     return changes
@@ -89,13 +104,19 @@ def consumer_changes(group: ClassicGroup, members: Iterable[ConsumerMember], top
 
 def tombstones_of(group: ConsumerGroup) -> list[Change]:
     """Return the tombstones of a consumer group and all its members."""
-    changes = [change for member_id in group.members for change in member_tombstones(group.group_id, member_id)]
+    changes = [
+        change
+        for member_id in group.members
+        for change in member_tombstones(group.group_id, member_id)
+    ]
     changes += [regex_tombstone(group.group_id, expression) for expression in group.resolved]
     return changes + group_tombstones(group.group_id)
 
 
 def classic_of(group: ConsumerGroup, topics: TopicsView, wall_ms: int) -> ClassicGroup:
-    """Return the classic group of members that all use the classic protocol; each one is assigned its target."""
+    """Return the classic group of members that all use the classic protocol; each one is assigned
+    its target.
+    """
     classic = ClassicGroup(group.group_id, wall_ms)
     classic.generation_id = group.group_epoch
     classic.state = GroupState.STABLE
@@ -112,7 +133,9 @@ def classic_of(group: ConsumerGroup, topics: TopicsView, wall_ms: int) -> Classi
                 session_timeout_ms=member.classic.session_timeout_ms,
                 protocol_type=CONSUMER_PROTOCOL,
                 protocols=member.classic.protocols,
-                assignment=assignment_of(member.classic, group.targets.get(member.member_id, NO_SHARES), topics),
+                assignment=assignment_of(
+                    member.classic, group.targets.get(member.member_id, NO_SHARES), topics
+                ),
             )
         )
     classic.protocol_name = classic.select_protocol()
@@ -122,11 +145,19 @@ def classic_of(group: ConsumerGroup, topics: TopicsView, wall_ms: int) -> Classi
 
 
 def assignment_of(terms: ClassicTerms, shares: Shares, topics: TopicsView) -> bytes:
-    """Return a member's assignment as serialized ConsumerProtocolAssignment, in the version of its own subscription."""
+    """Return a member's assignment as serialized ConsumerProtocolAssignment, in the version of its
+    own subscription.
+    """
     named = [(topics.name_of(topic_id), numbers) for topic_id, numbers in shares.items()]
-    rows = [AssignedPartitions(topic=name, partitions=list(numbers)) for name, numbers in named if name is not None]
+    rows = [
+        AssignedPartitions(topic=name, partitions=list(numbers))
+        for name, numbers in named
+        if name is not None
+    ]
     version = int.from_bytes(terms.protocols[0][1][:2], signed=True)
-    return build_assignment(ConsumerProtocolAssignment(assigned_partitions=rows), min(max(version, 0), NEWEST_VERSION))
+    return build_assignment(
+        ConsumerProtocolAssignment(assigned_partitions=rows), min(max(version, 0), NEWEST_VERSION)
+    )
 
 
 def shares_of(rows: Iterable[AssignedPartitions | OwnedPartitions], topics: TopicsView) -> Shares:

@@ -1,7 +1,8 @@
 """Reconciliation of a member with its target assignment: revoke, assign, wait.
 
-A partition is assigned only after its former owner has reported the revocation. Until then the former owner stays in its epoch, and the new owner
-continues without the partition.   Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder.
+A partition is assigned only after its former owner has reported the revocation. Until then the
+former owner stays in its epoch, and the new owner continues without the partition.
+Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder.
 """
 
 from collections.abc import Callable
@@ -13,11 +14,18 @@ from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, Shares
 IsTaken = Callable[[bytes, int], bool]
 
 
-def reconciled(member: ConsumerMember, *, target_epoch: int, target: Shares, owned: Shares | None, is_taken: IsTaken) -> ConsumerMember:
+def reconciled(
+    member: ConsumerMember,
+    *,
+    target_epoch: int,
+    target: Shares,
+    owned: Shares | None,
+    is_taken: IsTaken,
+) -> ConsumerMember:
     """Return the member after its next step, or unchanged if there is none.
 
-    `owned` are the partitions that the member reports, None if it does not; `is_taken` returns whether a partition is still
-    assigned to another member or pending revocation there.
+    `owned` are the partitions that the member reports, None if it does not; `is_taken` returns
+    whether a partition is still assigned to another member or pending revocation there.
     """
     match member.state:
         case MemberState.STABLE if member.member_epoch == target_epoch:
@@ -30,7 +38,14 @@ def reconciled(member: ConsumerMember, *, target_epoch: int, target: Shares, own
             return _next(member, member.member_epoch, target_epoch, target, owned, is_taken)
 
 
-def _next(member: ConsumerMember, epoch: int, target_epoch: int, target: Shares, owned: Shares | None, is_taken: IsTaken) -> ConsumerMember:
+def _next(
+    member: ConsumerMember,
+    epoch: int,
+    target_epoch: int,
+    target: Shares,
+    owned: Shares | None,
+    is_taken: IsTaken,
+) -> ConsumerMember:
     kept: dict[bytes, tuple[int, ...]] = {}
     revoked: dict[bytes, tuple[int, ...]] = {}
     taken: dict[bytes, tuple[int, ...]] = {}
@@ -58,7 +73,14 @@ def _put(shares: dict[bytes, tuple[int, ...]], topic_id: bytes, numbers: tuple[i
         shares[topic_id] = numbers
 
 
-def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Shares, revoked: Shares, target_epoch: int) -> ConsumerMember:
+def _moved(
+    member: ConsumerMember,
+    epoch: int,
+    state: MemberState,
+    assigned: Shares,
+    revoked: Shares,
+    target_epoch: int,
+) -> ConsumerMember:
     return replace(
         member,
         member_epoch=epoch,
@@ -70,11 +92,17 @@ def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Sha
     )
 
 
-def _assignment_epochs(member: ConsumerMember, target_epoch: int, *held: Shares) -> dict[tuple[bytes, int], int]:
-    """Return the epoch of each partition: that in which it was assigned to the member, and the target's for a new one."""
+def _assignment_epochs(
+    member: ConsumerMember, target_epoch: int, *held: Shares
+) -> dict[tuple[bytes, int], int]:
+    """Return the epoch of each partition: that in which it was assigned to the member, and the
+    target's for a new one.
+    """
     had = {topic_id: frozenset(numbers) for topic_id, numbers in member.assigned.items()}
     return {
-        (topic_id, number): member.assignment_epoch(topic_id, number) if number in had.get(topic_id, ()) else target_epoch
+        (topic_id, number): member.assignment_epoch(topic_id, number)
+        if number in had.get(topic_id, ())
+        else target_epoch
         for shares in held
         for topic_id, numbers in shares.items()
         for number in numbers
@@ -82,5 +110,10 @@ def _assignment_epochs(member: ConsumerMember, target_epoch: int, *held: Shares)
 
 
 def _still_owns(owned: Shares | None, shares: Shares) -> bool:
-    """Return whether a member owns some of these partitions; one that does not report its partitions owns all of them."""
-    return owned is None or any(not frozenset(numbers).isdisjoint(shares.get(topic_id, ())) for topic_id, numbers in owned.items())
+    """Return whether a member owns some of these partitions; one that does not report its
+    partitions owns all of them.
+    """
+    return owned is None or any(
+        not frozenset(numbers).isdisjoint(shares.get(topic_id, ()))
+        for topic_id, numbers in owned.items()
+    )

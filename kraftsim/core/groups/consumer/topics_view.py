@@ -48,9 +48,11 @@ class NoTopics:
 
 
 def hash_of_topics(names: Iterable[str], topics: TopicsView) -> int:
-    """Return a signed 64-bit hash of the ids and partition counts of the existing topics; 0 without any.
+    """Return a signed 64-bit hash of the ids and partition counts of the existing topics; 0 without
+    any.
 
-    Apache Kafka uses another hash (XXH3): a coordinator that takes over from one of the other implementation starts one needless rebalance.
+    Apache Kafka uses another hash (XXH3): a coordinator that takes over from one of the other
+    implementation starts one needless rebalance.
     """
     found = [(name, topic) for name in sorted(names) if (topic := topics.find(name)) is not None]
     if not found:

@@ -1,4 +1,7 @@
-"""Settings of brokers, 2.x. Data only; written by tests/apache_kafka/config_facts.py from the classes of each release."""
+"""Settings of brokers, 2.x.
+
+Data only; written by tests/apache_kafka/config_facts.py from the classes of each release.
+"""
 
 # fmt: off
 CHANGED: dict[str, tuple[tuple[str | None, ...], ...]] = {

@@ -1,4 +1,7 @@
-"""Configurations of topics. Data only; written by tests/apache_kafka/config_facts.py from the classes of each release."""
+"""Configurations of topics.
+
+Data only; written by tests/apache_kafka/config_facts.py from the classes of each release.
+"""
 
 # fmt: off
 CHANGED: dict[str, tuple[tuple[str | None, ...], ...]] = {

@@ -1,1 +1,4 @@
-"""The group coordinator of a broker: its partitions of `__consumer_offsets`.   Source: kafka.coordinator.group.GroupCoordinator."""
+"""The group coordinator of a broker: its partitions of `__consumer_offsets`.
+
+Source: kafka.coordinator.group.GroupCoordinator.
+"""

@@ -1,7 +1,8 @@
-"""One partition of `__consumer_offsets` that this broker leads: its groups, and the log that stores them.
+"""One partition of `__consumer_offsets` that this broker leads: its groups, and the log that stores
+them.
 
-The effects of the group state machines are executed here, in order: responses are sent, records are appended and replicated,
-and the next timer is scheduled.
+The effects of the group state machines are executed here, in order: responses are sent, records are
+appended and replicated, and the next timer is scheduled.
 Source: kafka.coordinator.group.GroupMetadataManager.appendForGroup.
 """
 
@@ -31,18 +32,30 @@ LEADER_ONLY: Final = 1
 
 
 class CoordinatedPartition:
-    """The groups of one partition. While `is_loading`, requests fail with COORDINATOR_LOAD_IN_PROGRESS.
+    """The groups of one partition.
 
-    `on_unwritten` is called when in-memory state could not be written to the log: the groups must then be reloaded.
+    While `is_loading`, requests fail with COORDINATOR_LOAD_IN_PROGRESS.
+
+    `on_unwritten` is called when in-memory state could not be written to the log: the groups must
+    then be reloaded.
     """
 
-    def __init__(self, hosted: HostedPartition, shard: GroupShard, log: CoordinatorLog, clock: Clock, on_unwritten: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        hosted: HostedPartition,
+        shard: GroupShard,
+        log: CoordinatorLog,
+        clock: Clock,
+        on_unwritten: Callable[[], None],
+    ) -> None:
         self._on_unwritten = on_unwritten
         self.hosted = hosted
         self.shard = shard
         self.is_loading = True
         self.is_over = False
-        """The partition is unloaded: another broker is its coordinator, or this one has reloaded it."""
+        """The partition is unloaded: another broker is its coordinator, or this one has reloaded
+        it.
+        """
         self._log = log
         self._clock = clock
         self._waiters: dict[int, OnAnswer] = {}
@@ -51,14 +64,17 @@ class CoordinatedPartition:
         self._alarm_ms = 0
         self._pump: Pump[Effect] = Pump(shard.outbox.take_effects, self._carry_out)
 
-    # Requests ------------------------------------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     def now(self) -> Moment:
         """Return the present moment."""
         return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
 
     def ask(self, ask: Callable[[int, Moment], None], on_answer: OnAnswer) -> None:
-        """Run an operation whose response is deferred: `ask` receives the id by which the response is matched to it."""
+        """Run an operation whose response is deferred: `ask` receives the id by which the response
+        is matched to it.
+        """
         waiter = self._next_waiter
         self._next_waiter += 1
         self._waiters[waiter] = on_answer
@@ -70,8 +86,13 @@ class CoordinatedPartition:
         self._pump.run()
         self._watch()
 
-    def end_transaction(self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool) -> None:
-        """The transaction marker of a producer is replicated. During loading it is ignored: the log contains it."""
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool
+    ) -> None:
+        """The transaction marker of a producer is replicated.
+
+        During loading it is ignored: the log contains it.
+        """
         if self.is_loading:
             return
         self.shard.end_transaction(producer_id, producer_epoch, marker_offset, is_commit=is_commit)
@@ -111,7 +132,8 @@ class CoordinatedPartition:
         self.shard.on_wake(self.now())
         self.settle()
 
-    # Effects -------------------------------------------------------------------------------------------------------------------------------
+    # Effects
+    # ----------------------------------------------------------------------------------------------
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -126,7 +148,9 @@ class CoordinatedPartition:
         """Append records; the result is reported once all in-sync replicas have them."""
         token, producer = append.token, append.producer
         acks = LEADER_ONLY if append.holds_already else ALL_REPLICAS
-        outcome = self._log.append(self.hosted, self._batch(append), acks, None if producer is None else producer.guard)
+        outcome = self._log.append(
+            self.hosted, self._batch(append), acks, None if producer is None else producer.guard
+        )
         if append.holds_already and isinstance(outcome, Refusal):
             self._on_unwritten()
         if token is None:
@@ -145,9 +169,16 @@ class CoordinatedPartition:
         self._log.when_replicated(self.hosted, appended.last_offset + 1, on_end)
 
     def _batch(self, append: Append) -> RecordBatch:
-        """Build a batch. Transactional ones all have sequence number 0: the coordinator's own appends skip the sequence check, as in Kafka."""
+        """Build a batch.
+
+        Transactional ones all have sequence number 0: the coordinator's own appends skip the
+        sequence check, as in Kafka.
+        """
         timestamp, producer = self._clock.wall_ms(), append.producer
-        rows = [Record(timestamp=timestamp, key=record.key, value=record.value) for record in append.records]
+        rows = [
+            Record(timestamp=timestamp, key=record.key, value=record.value)
+            for record in append.records
+        ]
         if producer is None:
             return RecordBatch(build_batch(rows, compression=self._log.compression))
         built = build_batch(

@@ -19,7 +19,9 @@ OnEnd = Callable[[ErrorCode], None]
 
 
 class CoordinatorLog:
-    """Appends batches, and waits at most `timeout_ms` (offsets.commit.timeout.ms) for the other replicas."""
+    """Appends batches, and waits at most `timeout_ms` (offsets.commit.timeout.ms) for the other
+    replicas.
+    """
 
     def __init__(
         self,
@@ -38,8 +40,13 @@ class CoordinatorLog:
         self._clock = clock
         self._timeout_ms = timeout_ms
 
-    def append(self, hosted: HostedPartition, batch: RecordBatch, acks: int, guard: int | None = None) -> AppendDecision | Refusal:
-        """Append a batch, or return the error. `guard`: the verification guard that `begin_verification` returned."""
+    def append(
+        self, hosted: HostedPartition, batch: RecordBatch, acks: int, guard: int | None = None
+    ) -> AppendDecision | Refusal:
+        """Append a batch, or return the error.
+
+        `guard`: the verification guard that `begin_verification` returned.
+        """
         try:
             outcome = hosted.append_by_coordinator(batch, acks, self._clock.wall_ms(), guard)
         except OSError as failure:
@@ -50,13 +57,23 @@ class CoordinatorLog:
             return outcome
         return outcome
 
-    def when_replicated(self, hosted: HostedPartition, required_offset: int, on_end: OnEnd, timeout_ms: int | None = None) -> None:
-        """Call `on_end` once everything below an offset is on all in-sync replicas, never will be, or `timeout_ms` has passed."""
+    def when_replicated(
+        self,
+        hosted: HostedPartition,
+        required_offset: int,
+        on_end: OnEnd,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Call `on_end` once everything below an offset is on all in-sync replicas, never will be,
+        or `timeout_ms` has passed.
+        """
 
         def wait() -> None:
             waiting = Replication(self._partitions, hosted, required_offset, on_end)
             self._produces.try_complete_else_watch(
-                waiting, [(hosted.topic, hosted.partition)], self._timeout_ms if timeout_ms is None else timeout_ms
+                waiting,
+                [(hosted.topic, hosted.partition)],
+                self._timeout_ms if timeout_ms is None else timeout_ms,
             )
 
         if hosted.owes_flush:
@@ -68,7 +85,9 @@ class CoordinatorLog:
 class Replication:
     """A coordinator's append that waits for the in-sync replicas."""
 
-    def __init__(self, partitions: Partitions, hosted: HostedPartition, required_offset: int, on_end: OnEnd) -> None:
+    def __init__(
+        self, partitions: Partitions, hosted: HostedPartition, required_offset: int, on_end: OnEnd
+    ) -> None:
         self._partitions = partitions
         self._hosted = hosted
         self._required_offset = required_offset
@@ -78,7 +97,11 @@ class Replication:
         """Report the result, if it is known."""
         hosted = self._hosted
         is_here = self._partitions.find(hosted.topic, hosted.partition) is hosted
-        outcome = hosted.replica.replicated(self._required_offset) if is_here else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        outcome = (
+            hosted.replica.replicated(self._required_offset)
+            if is_here
+            else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
         if outcome is None:
             return False
         self._on_end(outcome)

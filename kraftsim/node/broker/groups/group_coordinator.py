@@ -1,6 +1,8 @@
-"""The group coordinator: the groups of the `__consumer_offsets` partitions that this broker leads, loaded on becoming leader.
+"""The group coordinator: the groups of the `__consumer_offsets` partitions that this broker leads,
+loaded on becoming leader.
 
-Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}, kafka.server.metadata.BrokerMetadataPublisher.updateCoordinator.
+Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager},
+kafka.server.metadata.BrokerMetadataPublisher.updateCoordinator.
 """
 
 import asyncio
@@ -23,8 +25,9 @@ from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.uuids import uuid_text
 
-# -------------------------------------------------------------------------------------------------
-# The topics of the cluster as the group coordinator sees them: a view of the broker's current metadata image.
+# --------------------------------------------------------------------------------------------------
+# The topics of the cluster as the group coordinator sees them: a view of the broker's current
+# metadata image.
 
 
 class KnownTopics:
@@ -57,7 +60,10 @@ UUID_BYTES = 16
 
 
 class GroupCoordinator:
-    """Loaded partitions by number. `on_partition_changed` keeps them consistent with the leadership."""
+    """Loaded partitions by number.
+
+    `on_partition_changed` keeps them consistent with the leadership.
+    """
 
     def __init__(
         self,
@@ -90,15 +96,23 @@ class GroupCoordinator:
         self._member_ids = shell.world.random("member ids")
         self._partitions: dict[int, CoordinatedPartition] = {}
 
-    # Look-up -------------------------------------------------------------------------------------------------------------------------------
+    # Look-up
+    # ----------------------------------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> int:
         """Return the partition of `__consumer_offsets` that a group belongs to."""
         topic = self._image().topic(GROUP_METADATA)
-        return partition_of(group_id, self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions))
+        return partition_of(
+            group_id,
+            self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions),
+        )
 
-    def coordinated(self, group_id: str, *, may_be_empty: bool = False) -> CoordinatedPartition | ErrorCode:
-        """Return the partition of a group, or INVALID_GROUP_ID, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+    def coordinated(
+        self, group_id: str, *, may_be_empty: bool = False
+    ) -> CoordinatedPartition | ErrorCode:
+        """Return the partition of a group, or INVALID_GROUP_ID, NOT_COORDINATOR or
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
         found = self._partitions.get(self.partition_of(group_id))
@@ -133,7 +147,8 @@ class GroupCoordinator:
         text = drawn.hex()
         return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
-    # Loading and unloading -----------------------------------------------------------------------------------------------------------------
+    # Loading and unloading
+    # ----------------------------------------------------------------------------------------------
 
     def begin_upkeep(self) -> None:
         """Start the periodic expiration of offsets."""
@@ -156,7 +171,13 @@ class GroupCoordinator:
 
     def _begin(self, number: int, hosted: HostedPartition) -> None:
         shard = self._shard_class(self._settings, number, self._world.emit, self._topics)
-        led = CoordinatedPartition(hosted, shard, self._log, self._world.clock, lambda: self._shell.settle_soon(lambda: self._reload(led)))
+        led = CoordinatedPartition(
+            hosted,
+            shard,
+            self._log,
+            self._world.clock,
+            lambda: self._shell.settle_soon(lambda: self._reload(led)),
+        )
         self._partitions[number] = led
         self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
 
@@ -167,8 +188,12 @@ class GroupCoordinator:
             former.end()
             self._begin(number, former.hosted)
 
-    def on_marker(self, partition: int, producer_id: int, producer_epoch: int, is_commit: bool, offset: int) -> None:
-        """A transaction marker is on all in-sync replicas: pending offset commits are materialized on commit and dropped on abort."""
+    def on_marker(
+        self, partition: int, producer_id: int, producer_epoch: int, is_commit: bool, offset: int
+    ) -> None:
+        """A transaction marker is on all in-sync replicas: pending offset commits are materialized
+        on commit and dropped on abort.
+        """
         led = self._partitions.get(partition)
         if led is not None:
             led.end_transaction(producer_id, producer_epoch, offset, is_commit=is_commit)
@@ -199,7 +224,11 @@ class GroupCoordinator:
             self._hosted.disk_failed(led.hosted.log.directory, "read", failure)
             return
         if self._partitions.get(number) is led:
-            self._world.emit(GroupsLoaded(partition=number, group_count=len(led.shard.groups), next_offset=offset))
+            self._world.emit(
+                GroupsLoaded(
+                    partition=number, group_count=len(led.shard.groups), next_offset=offset
+                )
+            )
             led.begin()
 
     async def _expire(self) -> None:

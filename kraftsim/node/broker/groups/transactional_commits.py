@@ -1,8 +1,10 @@
-"""Transactional offset commits: the transaction coordinator first verifies that the partition is in the transaction.
+"""Transactional offset commits: the transaction coordinator first verifies that the partition is in
+the transaction.
 
-A batch with offsets starts a transaction in its partition of `__consumer_offsets` like any other transactional batch, so it is
-verified, too (KAFKA-15449). The group validates the member only after the verification, in the same step as the append: a group
-that validated before it could accept a member that has lost its partitions since (KAFKA-15784).
+A batch with offsets starts a transaction in its partition of `__consumer_offsets` like any other
+transactional batch, so it is verified, too (KAFKA-15449). The group validates the member only after
+the verification, in the same step as the append: a group that validated before it could accept a
+member that has lost its partitions since (KAFKA-15784).
 
 Source: kafka.coordinator.group.GroupCoordinator.handleTxnCommitOffsets, KIP-890.
 """
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 OnAnswer = Callable[[GroupAnswer], None]
 
 ADDS_SINCE: Final = 5
-"""The first version of TxnOffsetCommit that adds the partition to the transaction implicitly (KIP-890, transaction.version 2)."""
+"""The first version of TxnOffsetCommit that adds the partition to the transaction implicitly
+(KIP-890, transaction.version 2).
+"""
 ABORTABLE_SINCE: Final = 4
 """The first version that knows TRANSACTION_ABORTABLE."""
 MAPPED_ERRORS: Final = {
@@ -41,7 +45,10 @@ MAPPED_ERRORS: Final = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""How verification errors are mapped for group members.   Source: GroupMetadataManager.maybeConvertOffsetCommitError."""
+"""How verification errors are mapped for group members.
+
+Source: GroupMetadataManager.maybeConvertOffsetCommitError.
+"""
 
 
 class TransactionalCommits:
@@ -51,15 +58,29 @@ class TransactionalCommits:
         self._clock = clock
         self._verifier = verifier
 
-    def commit(self, led: "CoordinatedPartition", asked: TransactionalCommitInput, api_version: int, on_answer: OnAnswer) -> None:
-        """Complete with a CommitAnswer: at once, or after the transaction coordinator and the in-sync replicas have responded."""
+    def commit(
+        self,
+        led: "CoordinatedPartition",
+        asked: TransactionalCommitInput,
+        api_version: int,
+        on_answer: OnAnswer,
+    ) -> None:
+        """Complete with a CommitAnswer: at once, or after the transaction coordinator and the
+        in-sync replicas have responded.
+        """
         early = self.check_early(led, asked)
         if early is not None:
             on_answer(refused(asked, early))
             return
         producer = asked.producer
         adds = api_version >= ADDS_SINCE
-        guard = led.hosted.begin_verification(producer.producer_id, producer.producer_epoch, NO_SEQUENCE, self._clock.wall_ms(), adds=adds)
+        guard = led.hosted.begin_verification(
+            producer.producer_id,
+            producer.producer_epoch,
+            NO_SEQUENCE,
+            self._clock.wall_ms(),
+            adds=adds,
+        )
         if isinstance(guard, Refusal):
             on_answer(refused(asked, MAPPED_ERRORS.get(guard.error, guard.error)))
         elif guard is None:
@@ -67,11 +88,23 @@ class TransactionalCommits:
         else:
             self._verify(led, asked, guard, api_version, on_answer)
 
-    def check_early(self, led: "CoordinatedPartition", asked: TransactionalCommitInput) -> ErrorCode | None:
-        """Return the group's error before verification. The correct behaviour is None: the result may change until verification completes."""
+    def check_early(
+        self, led: "CoordinatedPartition", asked: TransactionalCommitInput
+    ) -> ErrorCode | None:
+        """Return the group's error before verification.
+
+        The correct behaviour is None: the result may change until verification completes.
+        """
         return None
 
-    def _verify(self, led: "CoordinatedPartition", asked: TransactionalCommitInput, guard: int, api_version: int, on_answer: OnAnswer) -> None:
+    def _verify(
+        self,
+        led: "CoordinatedPartition",
+        asked: TransactionalCommitInput,
+        guard: int,
+        api_version: int,
+        on_answer: OnAnswer,
+    ) -> None:
         """Verify the partition, or since version 5 have it added, and continue on the response."""
         producer, partition = asked.producer, (GROUP_METADATA, led.hosted.partition)
 
@@ -80,7 +113,10 @@ class TransactionalCommits:
             if error is not ErrorCode.NONE:
                 on_answer(refused(asked, mapped_error(error, api_version)))
                 return
-            guarded = msgspec.structs.replace(asked, producer=WritingProducer(producer.producer_id, producer.producer_epoch, guard))
+            guarded = msgspec.structs.replace(
+                asked,
+                producer=WritingProducer(producer.producer_id, producer.producer_epoch, guard),
+            )
             self._hand_over(led, guarded, on_answer)
 
         self._verifier.ask(
@@ -92,7 +128,9 @@ class TransactionalCommits:
             adds=api_version >= ADDS_SINCE,
         )
 
-    def _hand_over(self, led: "CoordinatedPartition", asked: TransactionalCommitInput, on_answer: OnAnswer) -> None:
+    def _hand_over(
+        self, led: "CoordinatedPartition", asked: TransactionalCommitInput, on_answer: OnAnswer
+    ) -> None:
         """Validate and append in one step, unless the partition has been unloaded."""
         if led.is_over:
             on_answer(refused(asked, ErrorCode.NOT_COORDINATOR))

@@ -1,1 +1,3 @@
-"""The APIs that a broker serves, one module for each API key; `dispatch` finds them by listing this package."""
+"""The APIs that a broker serves, one module for each API key; `dispatch` finds them by listing this
+package.
+"""

@@ -1,9 +1,11 @@
-"""Fetch: returns whole batches, at once or when min_bytes are available; message sets for clients before batches (old_readers).
+"""Fetch: returns whole batches, at once or when min_bytes are available; message sets for clients
+before batches (old_readers).
 
-Within a fetch session a request contains only changed partitions, and a response only those with changes:
-`core.partitions.fetch_sessions` keeps the rest.
+Within a fetch session a request contains only changed partitions, and a response only those with
+changes: `core.partitions.fetch_sessions` keeps the rest.
 
-Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch.
+Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest,
+kafka.server.DelayedFetch.
 """
 
 from bisect import bisect_right
@@ -17,7 +19,12 @@ from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
 from kraftsim.core.partitions.reading import decide_read
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.client_quotas import CONSUMER_BYTES
-from kraftsim.node.broker.fetch_partitions import FIRST_VERSION_WITH_TOPIC_IDS, ReadTopic, SortedFetch, sort_fetch
+from kraftsim.node.broker.fetch_partitions import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    ReadTopic,
+    SortedFetch,
+    sort_fetch,
+)
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.old_readers import (
     FIRST_VERSION_OF_FORMAT_2,
@@ -50,7 +57,9 @@ from protocol.messages.k01_fetch import (
 )
 
 FIRST_VERSION_OF_ANY_REPLICA = 11
-"""Since this version consumers may fetch from followers, up to the high watermark that these know (KIP-392)."""
+"""Since this version consumers may fetch from followers, up to the high watermark that these know
+(KIP-392).
+"""
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADER = 16
 NO_OFFSET = -1
@@ -61,7 +70,14 @@ EMPTY = b""
 class DelayedFetch:
     """A Fetch that waits for min_bytes, an error, or max_wait_ms."""
 
-    def __init__(self, broker: Broker, call: Call, request: FetchRequest, context: FetchContext, asked: SortedFetch) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        call: Call,
+        request: FetchRequest,
+        context: FetchContext,
+        asked: SortedFetch,
+    ) -> None:
         self.deferred = Deferred()
         self._sorted = asked
         self._broker = broker
@@ -73,12 +89,20 @@ class DelayedFetch:
         self._has_read = False
         self._asked: dict[tuple[str, int], tuple[ReadTopic, FetchPartition]] = {}
         bytes_max = min(request.max_bytes, broker.config.fetch_max_bytes)
-        allowed = None if follower_of(request, call.api_version)[0] >= 0 else broker.quotas.most_at_once(call, CONSUMER_BYTES)
+        allowed = (
+            None
+            if follower_of(request, call.api_version)[0] >= 0
+            else broker.quotas.most_at_once(call, CONSUMER_BYTES)
+        )
         self._bytes_max = bytes_max if allowed is None else min(bytes_max, allowed)
 
     def keys(self) -> Iterable[tuple[str, int]]:
         """Return the partitions to watch."""
-        self._asked = {(topic.name, partition.partition): (topic, partition) for topic in self._sorted.read for partition in topic.partitions}
+        self._asked = {
+            (topic.name, partition.partition): (topic, partition)
+            for topic in self._sorted.read
+            for partition in topic.partitions
+        }
         return self._asked
 
     def try_complete(self) -> bool:
@@ -87,23 +111,36 @@ class DelayedFetch:
         response = reader.read()
         if reader.remote is not None:
             read = self._complete_remotely(reader, response, reader.remote)
-            self._broker.shell.tasks.spawn(or_refused(read, self.deferred, self._call, refused_fetch), "remote fetch")
+            self._broker.shell.tasks.spawn(
+                or_refused(read, self.deferred, self._call, refused_fetch), "remote fetch"
+            )
             return True
-        has_enough = reader.must_respond or reader.size_bytes >= min(self._request.min_bytes, self._bytes_max) or self._request.max_wait_ms <= 0
+        has_enough = (
+            reader.must_respond
+            or reader.size_bytes >= min(self._request.min_bytes, self._bytes_max)
+            or self._request.max_wait_ms <= 0
+        )
         if not (has_enough or reader.is_far_from_end()):
             return False
         self._complete(reader, response)
         return True
 
     def may_matter(self, key: tuple[str, int]) -> bool:
-        """Return whether a change of this partition can complete the request; False if a read of it alone still returns nothing."""
+        """Return whether a change of this partition can complete the request; False if a read of it
+        alone still returns nothing.
+        """
         asked = self._asked.get(key)
         if asked is None:
             return True
         topic, partition = asked
         reader = self._reader([ReadTopic(topic.name, topic.topic, topic.topic_id, [partition])])
         reader.read()
-        return bool(reader.must_respond or reader.size_bytes or reader.remote is not None or reader.is_far_from_end())
+        return bool(
+            reader.must_respond
+            or reader.size_bytes
+            or reader.remote is not None
+            or reader.is_far_from_end()
+        )
 
     def expire(self) -> None:
         """Respond with what is available."""
@@ -111,7 +148,11 @@ class DelayedFetch:
         self._complete(reader, reader.read())
 
     def _complete(self, reader: "FetchReader", response: FetchResponse) -> None:
-        pause_ms = 0 if reader.is_for_follower or not self._broker.quotas.are_set else self._throttle(reader.size_bytes)
+        pause_ms = (
+            0
+            if reader.is_for_follower or not self._broker.quotas.are_set
+            else self._throttle(reader.size_bytes)
+        )
         if pause_ms:
             throttled = self._context.throttled()
             throttled.throttle_time_ms = pause_ms
@@ -121,15 +162,21 @@ class DelayedFetch:
             self._broker.throttles.leader.record(reader.throttled_bytes)
         conversion = reader.conversion
         if conversion is not None and conversion.takes_long:
-            self._broker.shell.tasks.spawn(self._complete_converted(conversion, response), "convert for old consumers")
+            self._broker.shell.tasks.spawn(
+                self._complete_converted(conversion, response), "convert for old consumers"
+            )
             return
         if conversion is not None:
             conversion.convert()
         self._finish(response)
 
-    async def _complete_converted(self, conversion: DownConversion, response: FetchResponse) -> None:
+    async def _complete_converted(
+        self, conversion: DownConversion, response: FetchResponse
+    ) -> None:
         """Respond once a thread has converted the records."""
-        await or_refused(self._broker.world.aside(conversion.convert), self.deferred, self._call, refused_fetch)
+        await or_refused(
+            self._broker.world.aside(conversion.convert), self.deferred, self._call, refused_fetch
+        )
         if self.deferred.answer is None:
             self._finish(response)
 
@@ -137,9 +184,15 @@ class DelayedFetch:
         response.responses.extend(self._sorted.refused)
         self.deferred.complete(self._context.finish(response))
 
-    async def _complete_remotely(self, reader: "FetchReader", response: FetchResponse, remote: RemoteWish) -> None:
-        """Respond once remote storage has been read; after remote.fetch.max.wait.ms without its records."""
-        reader.size_bytes += await fill_from_remote(self._broker, remote, at_least_one=not reader.size_bytes)
+    async def _complete_remotely(
+        self, reader: "FetchReader", response: FetchResponse, remote: RemoteWish
+    ) -> None:
+        """Respond once remote storage has been read; after remote.fetch.max.wait.ms without its
+        records.
+        """
+        reader.size_bytes += await fill_from_remote(
+            self._broker, remote, at_least_one=not reader.size_bytes
+        )
         self._complete(reader, response)
 
     def _throttle(self, size_bytes: int) -> int:
@@ -166,16 +219,31 @@ class DelayedFetch:
 
 
 class FetchReader:
-    """One read of the partitions of a request. `must_respond`: the response must be sent at once, whatever its size."""
+    """One read of the partitions of a request.
+
+    `must_respond`: the response must be sent at once, whatever its size.
+    """
 
     def __init__(
-        self, broker: Broker, request: FetchRequest, topics: list[ReadTopic], version: int, listener: str, *, is_first_read: bool, bytes_max: int
+        self,
+        broker: Broker,
+        request: FetchRequest,
+        topics: list[ReadTopic],
+        version: int,
+        listener: str,
+        *,
+        is_first_read: bool,
+        bytes_max: int,
     ) -> None:
         self._broker = broker
         self._is_first_read = is_first_read
         self._follower_id, self._follower_epoch = follower_of(request, version)
-        self._is_stale = self._follower_id >= 0 and broker.replication.is_stale(self._follower_id, self._follower_epoch)
-        self._may_be_unchanged = self._follower_id >= 0 and not self._is_stale and broker.deletions.is_empty
+        self._is_stale = self._follower_id >= 0 and broker.replication.is_stale(
+            self._follower_id, self._follower_epoch
+        )
+        self._may_be_unchanged = (
+            self._follower_id >= 0 and not self._is_stale and broker.deletions.is_empty
+        )
         self._listener = listener
         self._topics = topics
         self._version = version
@@ -189,30 +257,43 @@ class FetchReader:
         """The part of it for throttled replicas (KIP-73)."""
         self.must_respond = not any(topic.partitions for topic in topics)
         self.remote: RemoteWish | None = None
-        """Offsets that are in remote storage only. A response reads one such partition; the others follow in the next one."""
+        """Offsets that are in remote storage only.
+
+        A response reads one such partition; the others follow in the next one.
+        """
         self._reads: list[tuple[HostedPartition, ReadBounds]] = []
         """The partitions that were read, with the bounds; throttled replicas are excluded."""
 
     def is_far_from_end(self) -> bool:
-        """Return whether some partition is read far from its end, so that the response is sent without waiting.
+        """Return whether some partition is read far from its end, so that the response is sent
+        without waiting.
 
-        Either in a segment before the last readable one, or, in some releases, beyond the readable end.
+        Either in a segment before the last readable one, or, in some releases, beyond the readable
+        end.
         Source: DelayedFetch.tryComplete; verified against Apache Kafka 3.7.2 to 4.4.0.
         """
         answers_behind = self._broker.parts.answers_readers_behind and not self.is_for_follower
         for hosted, bounds in self._reads:
             if bounds.first_offset < bounds.end_offset:
                 base_offsets = hosted.log.base_offsets
-                if bisect_right(base_offsets, bounds.first_offset) < bisect_right(base_offsets, bounds.end_offset - 1):
+                if bisect_right(base_offsets, bounds.first_offset) < bisect_right(
+                    base_offsets, bounds.end_offset - 1
+                ):
                     return True
-            elif answers_behind and self._position(hosted, bounds) > (bounds.last_stable_offset if self._reads_committed else bounds.high_watermark):
+            elif answers_behind and self._position(hosted, bounds) > (
+                bounds.last_stable_offset if self._reads_committed else bounds.high_watermark
+            ):
                 return True
         return False
 
     def _position(self, hosted: HostedPartition, bounds: ReadBounds) -> int:
-        """Return the position of a consumer that gets no records: its fetch offset, or, in some releases, the base offset of its batch."""
+        """Return the position of a consumer that gets no records: its fetch offset, or, in some
+        releases, the base offset of its batch.
+        """
         stands_at_batch = self._broker.parts.readers_stand_at_batches
-        return hosted.log.batch_base(bounds.first_offset) if stands_at_batch else bounds.first_offset
+        return (
+            hosted.log.batch_base(bounds.first_offset) if stands_at_batch else bounds.first_offset
+        )
 
     @property
     def is_for_follower(self) -> bool:
@@ -223,8 +304,14 @@ class FetchReader:
         """Read up to the size limit, in the order of the request."""
         response = FetchResponse()
         for topic in self._topics:
-            partitions = [self._read(topic.name, topic.topic_id, partition) for partition in topic.partitions]
-            response.responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
+            partitions = [
+                self._read(topic.name, topic.topic_id, partition) for partition in topic.partitions
+            ]
+            response.responses.append(
+                FetchableTopicResponse(
+                    topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
+                )
+            )
         if self._leader_endpoints:
             response.node_endpoints = list(self._leader_endpoints.values())
         return response
@@ -232,12 +319,17 @@ class FetchReader:
     def _read(self, name: str, topic_id: bytes, asked: FetchPartition) -> PartitionData:
         hosted = self._broker.partitions.find(name, asked.partition)
         if hosted is None:
-            return self._refused(asked, self._broker.not_hosted_error(name, asked.partition).error, name)
+            return self._refused(
+                asked, self._broker.not_hosted_error(name, asked.partition).error, name
+            )
         if self._version >= FIRST_VERSION_WITH_TOPIC_IDS and hosted.topic_id != topic_id:
             return self._refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID, name)
         if self._may_be_unchanged and (quiet := self._unchanged_row(hosted, asked)) is not None:
             return quiet
-        if self._version < FIRST_VERSION_WITH_ZSTD and self._broker.offer.served[ApiKey.FETCH][0] < FIRST_VERSION_OF_FORMAT_2:
+        if (
+            self._version < FIRST_VERSION_WITH_ZSTD
+            and self._broker.offer.served[ApiKey.FETCH][0] < FIRST_VERSION_OF_FORMAT_2
+        ):
             why = refuse_reader(hosted, self._version)
             if why is not None:
                 return self._refused(asked, why)
@@ -272,47 +364,78 @@ class FetchReader:
                 if bounds.first_offset < hosted.replica.local_start_offset:
                     return self._remote(hosted, asked, bounds)
                 try:
-                    filled = self._filled(hosted, asked, bounds, self._records(hosted, asked, bounds))
+                    filled = self._filled(
+                        hosted, asked, bounds, self._records(hosted, asked, bounds)
+                    )
                     if self._follower_id >= 0 and self._is_first_read:
                         self._on_follower_fetch(hosted, asked)
                         if bounds.first_offset == bounds.end_offset:
-                            hosted.unchanged_rows.keep(self._follower_id, asked, hosted.replica, filled)
+                            hosted.unchanged_rows.keep(
+                                self._follower_id, asked, hosted.replica, filled
+                            )
                     return filled
                 except OSError as failure:
                     self._broker.partitions.disk_failed(hosted.log.directory, "read", failure)
                     return self._refused(asked, ErrorCode.KAFKA_STORAGE_ERROR, name)
 
-    def _unchanged_row(self, hosted: HostedPartition, asked: FetchPartition) -> PartitionData | None:
-        """Return the cached row of a partition if the follower fetches from the log end offset again and nothing has changed."""
+    def _unchanged_row(
+        self, hosted: HostedPartition, asked: FetchPartition
+    ) -> PartitionData | None:
+        """Return the cached row of a partition if the follower fetches from the log end offset
+        again and nothing has changed.
+        """
         replica = hosted.replica
         row = hosted.unchanged_rows.find(self._follower_id, asked, replica)
         if row is None or not self._is_first_read:
             return row
         now_ms, epoch = self._broker.world.clock.wall_ms(), self._follower_epoch
-        is_same = replica.on_same_fetch(self._follower_id, asked.fetch_offset, asked.log_start_offset, now_ms=now_ms, broker_epoch=epoch)
+        is_same = replica.on_same_fetch(
+            self._follower_id,
+            asked.fetch_offset,
+            asked.log_start_offset,
+            now_ms=now_ms,
+            broker_epoch=epoch,
+        )
         return row if is_same else None
 
     def _nearest(self, hosted: HostedPartition, asked: FetchPartition) -> int | None:
-        """Return the preferred read replica of this consumer, if it is not this broker (KIP-392)."""
+        """Return the preferred read replica of this consumer, if it is not this broker
+        (KIP-392).
+        """
         leader_state, broker = hosted.replica.leader_state, self._broker
-        if leader_state is None or self.is_for_follower or not self._rack or broker.config.replica_selector_class != RACK_AWARE_SELECTOR:
+        if (
+            leader_state is None
+            or self.is_for_follower
+            or not self._rack
+            or broker.config.replica_selector_class != RACK_AWARE_SELECTOR
+        ):
             return None
         return nearest_replica(
             leader_state,
             own_rack=broker.config.broker_rack,
             client_rack=self._rack,
-            rack_of=lambda replica_id: found.rack if (found := broker.address_of(replica_id, self._listener)) is not None else None,
+            rack_of=lambda replica_id: (
+                found.rack
+                if (found := broker.address_of(replica_id, self._listener)) is not None
+                else None
+            ),
             fetch_offset=asked.fetch_offset,
             now_ms=broker.world.clock.wall_ms(),
         )
 
     def _refuse_follower(self, hosted: HostedPartition, asked: FetchPartition) -> Refusal | None:
         if self._is_stale:
-            return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._follower_id} has restarted since broker epoch {self._follower_epoch}")
+            return Refusal(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self._follower_id} has restarted since broker epoch "
+                f"{self._follower_epoch}",
+            )
         return hosted.replica.refuse_follower(self._follower_id, asked.current_leader_epoch)
 
     def _on_follower_fetch(self, hosted: HostedPartition, asked: FetchPartition) -> None:
-        """The follower has everything below its fetch offset: that may advance the high watermark or expand the ISR."""
+        """The follower has everything below its fetch offset: that may advance the high watermark
+        or expand the ISR.
+        """
         fetched = hosted.replica.on_follower_fetch(
             self._follower_id,
             asked.fetch_offset,
@@ -327,49 +450,76 @@ class FetchReader:
         else:
             self._broker.deletions.check(key)
 
-    def _records(self, hosted: HostedPartition, asked: FetchPartition, bounds: ReadBounds) -> Chunk | FileSlice:
-        """Read whole batches; the first one of the request may exceed the limit, or the consumer could make no progress."""
-        end_offset = bounds.end_offset if self._follower_id < 0 else min(bounds.end_offset, hosted.follower_end_offset)
+    def _records(
+        self, hosted: HostedPartition, asked: FetchPartition, bounds: ReadBounds
+    ) -> Chunk | FileSlice:
+        """Read whole batches; the first one of the request may exceed the limit, or the consumer
+        could make no progress.
+        """
+        end_offset = (
+            bounds.end_offset
+            if self._follower_id < 0
+            else min(bounds.end_offset, hosted.follower_end_offset)
+        )
         if end_offset <= bounds.first_offset:
             if self._follower_id < 0:
                 self._reads.append((hosted, bounds))
             return EMPTY
         throttle = self._broker.throttles.leader
-        is_held_back = self._follower_id >= 0 and throttle.is_set and throttle.holds(hosted.topic, hosted.partition)
+        is_held_back = (
+            self._follower_id >= 0
+            and throttle.is_set
+            and throttle.holds(hosted.topic, hosted.partition)
+        )
         if is_held_back and throttle.is_exceeded and not self._is_in_sync(hosted):
             return EMPTY
         self._reads.append((hosted, bounds))
         bytes_max = min(asked.partition_max_bytes, self._bytes_left)
         records: Chunk | FileSlice
         if self.conversion is None:
-            records = hosted.log.slice(bounds.first_offset, bytes_max, end_offset, at_least_one=not self.size_bytes)
+            records = hosted.log.slice(
+                bounds.first_offset, bytes_max, end_offset, at_least_one=not self.size_bytes
+            )
         else:
             yields = self._version >= FIRST_VERSION_WITH_YIELDING_LIMITS and not self.size_bytes
-            records = hosted.log.read_truncated(bounds.first_offset, bytes_max, end_offset, at_least_one=yields)
+            records = hosted.log.read_truncated(
+                bounds.first_offset, bytes_max, end_offset, at_least_one=yields
+            )
         self.size_bytes += len(records)
         if is_held_back:
             self.throttled_bytes += len(records)
         self._bytes_left = max(self._bytes_left - len(records), 0)
         return records
 
-    def _remote(self, hosted: HostedPartition, asked: FetchPartition, bounds: ReadBounds) -> PartitionData:
+    def _remote(
+        self, hosted: HostedPartition, asked: FetchPartition, bounds: ReadBounds
+    ) -> PartitionData:
         """Return an empty row for now: the fetch offset is in remote storage only."""
         filled = self._filled(hosted, asked, bounds, EMPTY)
         if self.remote is None:
             bytes_max = min(asked.partition_max_bytes, self._bytes_left)
-            self.remote = RemoteWish(hosted, filled, bounds.first_offset, bytes_max, self._reads_committed)
+            self.remote = RemoteWish(
+                hosted, filled, bounds.first_offset, bytes_max, self._reads_committed
+            )
         return filled
 
     def _is_in_sync(self, hosted: HostedPartition) -> bool:
         leader_state = hosted.replica.leader_state
         return leader_state is not None and self._follower_id in leader_state.in_sync
 
-    def _aborted(self, hosted: HostedPartition, asked: FetchPartition, records: Chunk | FileSlice) -> list[AbortedTransaction] | None:
+    def _aborted(
+        self, hosted: HostedPartition, asked: FetchPartition, records: Chunk | FileSlice
+    ) -> list[AbortedTransaction] | None:
         """Return the aborted transactions of the range that was read."""
         if not len(records):
             return []
         lists = self._broker.parts.aborted_lists()
-        return lists.of(hosted, asked.fetch_offset, hosted.log.read_end_offset, has_waited=not self._is_first_read)
+        return lists.of(
+            hosted,
+            asked.fetch_offset,
+            hosted.log.read_end_offset,
+            has_waited=not self._is_first_read,
+        )
 
     def _filled(
         self,
@@ -383,10 +533,16 @@ class FetchReader:
         data = PartitionData(
             partition_index=asked.partition,
             high_watermark=replica.high_watermark if bounds is None else bounds.high_watermark,
-            last_stable_offset=replica.last_stable_offset if bounds is None else bounds.last_stable_offset,
+            last_stable_offset=replica.last_stable_offset
+            if bounds is None
+            else bounds.last_stable_offset,
             log_start_offset=replica.log_start_offset,
-            aborted_transactions=self._aborted(hosted, asked, records) if self._reads_committed else None,
-            records=cast(memoryview, records),  # either type: it has a length, and the connection can send it
+            aborted_transactions=self._aborted(hosted, asked, records)
+            if self._reads_committed
+            else None,
+            records=cast(
+                memoryview, records
+            ),  # either type: it has a length, and the connection can send it
         )
         if diverging is not None:
             data.diverging_epoch = diverging
@@ -395,31 +551,57 @@ class FetchReader:
             self.conversion.add(data, asked.fetch_offset)
         return data
 
-    def _refused(self, asked: FetchPartition, error: ErrorCode, name: str | None = None) -> PartitionData:
+    def _refused(
+        self, asked: FetchPartition, error: ErrorCode, name: str | None = None
+    ) -> PartitionData:
         self.must_respond = True
-        if error is ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # older clients do not know KAFKA_STORAGE_ERROR
-        data = PartitionData(partition_index=asked.partition, error_code=error, high_watermark=NO_OFFSET, aborted_transactions=None, records=EMPTY)
-        moved_away = self._broker.partitions.find(name, asked.partition) if error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and name else None
+        if (
+            error is ErrorCode.KAFKA_STORAGE_ERROR
+            and self._version < FIRST_VERSION_WITH_STORAGE_ERROR
+        ):
+            error = (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )  # older clients do not know KAFKA_STORAGE_ERROR
+        data = PartitionData(
+            partition_index=asked.partition,
+            error_code=error,
+            high_watermark=NO_OFFSET,
+            aborted_transactions=None,
+            records=EMPTY,
+        )
+        moved_away = (
+            self._broker.partitions.find(name, asked.partition)
+            if error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and name
+            else None
+        )
         if moved_away is not None:
             replica = moved_away.replica
-            data.high_watermark, data.log_start_offset = replica.high_watermark, replica.log_start_offset
+            data.high_watermark, data.log_start_offset = (
+                replica.high_watermark,
+                replica.log_start_offset,
+            )
         moved = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         if moved and name is not None and self._version >= FIRST_VERSION_WITH_LEADER:
             self._name_leader(name, data)
         return data
 
     def _name_leader(self, name: str, data: PartitionData) -> None:
-        """Save the client a Metadata request: add the current leader and its endpoint to the response (KIP-951)."""
+        """Save the client a Metadata request: add the current leader and its endpoint to the
+        response (KIP-951).
+        """
         registered = self._broker.image.partition(name, data.partition_index)
         if registered is None:
             return
-        data.current_leader = LeaderIdAndEpoch(leader_id=registered.leader, leader_epoch=registered.leader_epoch)
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=registered.leader, leader_epoch=registered.leader_epoch
+        )
         if self.is_for_follower and self._broker.parts.endpoints_for_consumers:
             return
         found = self._broker.address_of(registered.leader, self._listener)
         if found is not None:
-            self._leader_endpoints[registered.leader] = NodeEndpoint(node_id=registered.leader, host=found.host, port=found.port, rack=found.rack)
+            self._leader_endpoints[registered.leader] = NodeEndpoint(
+                node_id=registered.leader, host=found.host, port=found.port, rack=found.rack
+            )
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
@@ -431,10 +613,12 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 
 def handle_allowed(broker: Broker, call: Call, allows: Allows) -> Answer | Deferred:
-    """The same for an authenticated client: TOPIC_AUTHORIZATION_FAILED for every partition of a topic that `allows` denies.
+    """The same for an authenticated client: TOPIC_AUTHORIZATION_FAILED for every partition of a
+    topic that `allows` denies.
 
-    Each Fetch checks all partitions of the session, whether or not the request contains them and whichever client created the
-    session. A waiting Fetch is not checked again: as in Kafka (DelayedFetch) it returns what arrives within max_wait_ms.
+    Each Fetch checks all partitions of the session, whether or not the request contains them and
+    whichever client created the session. A waiting Fetch is not checked again: as in Kafka
+    (DelayedFetch) it returns what arrives within max_wait_ms.
     """
     return _serve(broker, call, allows)
 
@@ -444,14 +628,22 @@ def _serve(broker: Broker, call: Call, allows: Allows | None) -> Answer | Deferr
     assert isinstance(request, FetchRequest), "dispatch decodes by API key"
     is_follower = follower_of(request, call.api_version)[0] >= 0
     now_ms = broker.world.clock.monotonic_ms()
-    context = broker.fetch_sessions.begin(request, call.api_version, is_follower=is_follower, now_ms=now_ms)
+    context = broker.fetch_sessions.begin(
+        request, call.api_version, is_follower=is_follower, now_ms=now_ms
+    )
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context)
-    asked = sort_fetch(broker.image, context.topics, call.api_version, allows, is_follower=is_follower)
+    asked = sort_fetch(
+        broker.image, context.topics, call.api_version, allows, is_follower=is_follower
+    )
     if asked.read and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return refused_fetch(call, ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka validates it once there is a partition to read
+        return refused_fetch(
+            call, ErrorCode.UNKNOWN_SERVER_ERROR
+        )  # Kafka validates it once there is a partition to read
     fetch = DelayedFetch(broker, call, request, context, asked)
-    operation = broker.fetches.try_complete_else_watch(fetch, fetch.keys(), request.max_wait_ms, fetch.may_matter)
+    operation = broker.fetches.try_complete_else_watch(
+        fetch, fetch.keys(), request.max_wait_ms, fetch.may_matter
+    )
     if operation is not None:
         fetch.deferred.when_abandoned(lambda: broker.fetches.leave(operation))
     return fetch.deferred
@@ -464,4 +656,6 @@ def follower_of(request: FetchRequest, version: int) -> tuple[int, int]:
     return request.replica_id, NO_BROKER_EPOCH
 
 
-HANDLER = Handler(key=ApiKey.FETCH, handle=handle, refuse=refused_fetch, handle_allowed=handle_allowed)
+HANDLER = Handler(
+    key=ApiKey.FETCH, handle=handle, refuse=refused_fetch, handle_allowed=handle_allowed
+)

@@ -1,6 +1,7 @@
 """ListOffsets: the log start offset, the end offset, or the offset for a timestamp of a partition.
 
-Source: KIP-79, KIP-734, kafka.server.KafkaApis.handleListOffsetRequest, UnifiedLog.legacyFetchOffsetsBefore (version 0).
+Source: KIP-79, KIP-734, kafka.server.KafkaApis.handleListOffsetRequest,
+UnifiedLog.legacyFetchOffsetsBefore (version 0).
 """
 
 import asyncio
@@ -8,7 +9,12 @@ from collections.abc import Callable
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
-from kraftsim.core.partitions.read_bounds import NOTHING_FOUND, OffsetAnswer, SearchMaxTimestamp, SearchTimestamp
+from kraftsim.core.partitions.read_bounds import (
+    NOTHING_FOUND,
+    OffsetAnswer,
+    SearchMaxTimestamp,
+    SearchTimestamp,
+)
 from kraftsim.core.partitions.reading import decide_list_offset
 from kraftsim.core.partitions.record_work import LOOKED_THROUGH_BYTES_MAX, batch_work
 from kraftsim.node.broker.broker import Broker
@@ -41,7 +47,9 @@ FIRST_VERSION_WITH_LEADER_EPOCH = 4
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Respond at once, unless a timestamp must be searched in remote storage, or in records that take long to decompress."""
+    """Respond at once, unless a timestamp must be searched in remote storage, or in records that
+    take long to decompress.
+    """
     request = call.body
     assert isinstance(request, ListOffsetsRequest), "dispatch decodes by API key"
     if _fails(broker, call.api_version, request):
@@ -74,7 +82,9 @@ def _remote_searches(
         (hosted, asked, answer)
         for topic, responses in zip(request.topics, response.topics, strict=True)
         for asked, answer in zip(topic.partitions, responses.partitions, strict=True)
-        if asked.timestamp >= 0 and not answer.error_code and (hosted := broker.partitions.find(topic.name, asked.partition_index)) is not None
+        if asked.timestamp >= 0
+        and not answer.error_code
+        and (hosted := broker.partitions.find(topic.name, asked.partition_index)) is not None
         if hosted.replica.local_start_offset > hosted.replica.log_start_offset
     ]
 
@@ -86,7 +96,11 @@ def _refused(call: Call, error: ErrorCode) -> Answer:
 
 
 def _fails(broker: Broker, version: int, request: ListOffsetsRequest) -> bool:
-    return version != OLD_STYLE_VERSION and _has_no_isolation(request) and broker.parts.release.has(ISOLATION_OF_WHOLE_LISTINGS)
+    return (
+        version != OLD_STYLE_VERSION
+        and _has_no_isolation(request)
+        and broker.parts.release.has(ISOLATION_OF_WHOLE_LISTINGS)
+    )
 
 
 def _failed(request: ListOffsetsRequest, version: int, error: ErrorCode) -> ListOffsetsResponse:
@@ -94,7 +108,10 @@ def _failed(request: ListOffsetsRequest, version: int, error: ErrorCode) -> List
     failure = Refusal(error, "the whole request fails")
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(name=topic.name, partitions=[_answer(version, each, failure) for each in topic.partitions])
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_answer(version, each, failure) for each in topic.partitions],
+            )
             for topic in request.topics
         ]
     )
@@ -105,14 +122,24 @@ def _has_no_isolation(request: ListOffsetsRequest) -> bool:
 
 
 async def _search_remotely(
-    broker: Broker, version: int, hosted: HostedPartition, asked: ListOffsetsPartition, answer: ListOffsetsPartitionResponse
+    broker: Broker,
+    version: int,
+    hosted: HostedPartition,
+    asked: ListOffsetsPartition,
+    answer: ListOffsetsPartitionResponse,
 ) -> None:
-    """Replace a result by the first matching record in remote storage, if there is one: it precedes all local records."""
+    """Replace a result by the first matching record in remote storage, if there is one: it precedes
+    all local records.
+    """
     assert broker.tiered is not None, "a tiered log exists only if remote storage is enabled"
     try:
         found = await broker.tiered.find_timestamp(hosted, asked.timestamp)
     except (MalformedMessage, OSError):  # from a segment or its indexes
-        answer.error_code, answer.offset, answer.timestamp = ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN, UNKNOWN
+        answer.error_code, answer.offset, answer.timestamp = (
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            UNKNOWN,
+            UNKNOWN,
+        )
         return
     if found is not None:
         answer.offset, answer.timestamp = found.offset, found.timestamp
@@ -121,9 +148,11 @@ async def _search_remotely(
 
 
 def _answered(broker: Broker, call: Call) -> tuple[ListOffsetsResponse, list["_OpenSearch"]]:
-    """Return for each partition an offset, -1 if nothing was found, or an error; a partition named twice gives INVALID_REQUEST.
+    """Return for each partition an offset, -1 if nothing was found, or an error; a partition named
+    twice gives INVALID_REQUEST.
 
-    Long searches are returned unfinished; their rows are in the response, and are filled in when they complete.
+    Long searches are returned unfinished; their rows are in the response, and are filled in when
+    they complete.
 
     In version 0 neither applies: it returns up to max_num_offsets offsets.
     """
@@ -140,7 +169,9 @@ def _answered(broker: Broker, call: Call) -> tuple[ListOffsetsResponse, list["_O
                 answers.append(_old_style(broker, topic.name, partition))
                 continue
             if asked_times[topic.name, partition.partition_index] > 1:
-                found: OffsetAnswer | Refusal = Refusal(ErrorCode.INVALID_REQUEST, "duplicate partition")
+                found: OffsetAnswer | Refusal = Refusal(
+                    ErrorCode.INVALID_REQUEST, "duplicate partition"
+                )
             elif request.replica_id == CONSUMER_REPLICA_ID and _has_no_isolation(request):
                 found = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "invalid isolation level")
             else:
@@ -168,8 +199,12 @@ def _asked_times(request: ListOffsetsRequest, _: int) -> dict[tuple[str, int], i
     return times
 
 
-def _old_style(broker: Broker, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    """Return the result of version 0: up to max_num_offsets base offsets of segments, newest first, preceded by the high watermark."""
+def _old_style(
+    broker: Broker, topic: str, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """Return the result of version 0: up to max_num_offsets base offsets of segments, newest first,
+    preceded by the high watermark.
+    """
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     hosted = _led(broker, topic, asked.partition_index)
     if isinstance(hosted, Refusal):
@@ -177,7 +212,9 @@ def _old_style(broker: Broker, topic: str, asked: ListOffsetsPartition) -> ListO
         return answer
     decided = decide_list_offset(hosted.replica, asked.timestamp, api_version=OLD_STYLE_VERSION)
     if isinstance(decided, Refusal) or asked.max_num_offsets < 0:
-        answer.error_code = decided.error if isinstance(decided, Refusal) else ErrorCode.UNKNOWN_SERVER_ERROR
+        answer.error_code = (
+            decided.error if isinstance(decided, Refusal) else ErrorCode.UNKNOWN_SERVER_ERROR
+        )
         return answer
     now_ms = broker.world.clock.wall_ms()
     match asked.timestamp:
@@ -201,7 +238,9 @@ def _led(broker: Broker, topic: str, partition: int) -> HostedPartition | Refusa
     return broker.not_hosted_error(topic, partition)
 
 
-def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> "OffsetAnswer | Refusal | _OpenSearch":
+def _find(
+    broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+) -> "OffsetAnswer | Refusal | _OpenSearch":
     hosted = _led(broker, topic, asked.partition_index)
     if isinstance(hosted, Refusal):
         return hosted
@@ -224,15 +263,33 @@ def _find(broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, a
 
 
 class _OpenSearch:
-    """Searches the segments of a partition for the first record at or after a timestamp, or, without one, for the record with the maximum timestamp.
+    """Searches the segments of a partition for the first record at or after a timestamp, or,
+    without one, for the record with the maximum timestamp.
 
-    `found` is None until the search is complete. A search over several iterations of the event loop restarts when segments were
-    added or cleaned in the meantime.
+    `found` is None until the search is complete. A search over several iterations of the event loop
+    restarts when segments were added or cleaned in the meantime.
     """
 
-    __slots__ = ("_candidate", "_end_offset", "_hosted", "_search", "_segments", "_timestamp", "_truncation_count", "answer", "asked", "found")
+    __slots__ = (
+        "_candidate",
+        "_end_offset",
+        "_hosted",
+        "_search",
+        "_segments",
+        "_timestamp",
+        "_truncation_count",
+        "answer",
+        "asked",
+        "found",
+    )
 
-    def __init__(self, hosted: HostedPartition, asked: ListOffsetsPartition, timestamp: int | None, end_offset: int) -> None:
+    def __init__(
+        self,
+        hosted: HostedPartition,
+        asked: ListOffsetsPartition,
+        timestamp: int | None,
+        end_offset: int,
+    ) -> None:
         self.asked = asked
         self.answer: ListOffsetsPartitionResponse | None = None
         """The row to fill in, if the search does not complete at once."""
@@ -243,7 +300,10 @@ class _OpenSearch:
     def begin(self, broker: Broker, bytes_max: int) -> int:
         """Search on the event loop within a budget of bytes; return what is left of it."""
         self._start(broker)
-        while self._candidate is not None and (needed := batch_work(self._candidate.batch)) <= bytes_max:
+        while (
+            self._candidate is not None
+            and (needed := batch_work(self._candidate.batch)) <= bytes_max
+        ):
             bytes_max -= needed
             self._step(broker, lambda candidate: first_record(candidate.batch, candidate.timestamp))
         return bytes_max
@@ -252,7 +312,9 @@ class _OpenSearch:
         """Complete the search, and fill in the row."""
         while (candidate := self._candidate) is not None:
             try:
-                record = await first_record_aside(broker.world, candidate.batch, candidate.timestamp)
+                record = await first_record_aside(
+                    broker.world, candidate.batch, candidate.timestamp
+                )
             except MalformedBatch as malformed:
                 self._end(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, malformed.reason))
                 break
@@ -260,13 +322,21 @@ class _OpenSearch:
             hosted = _led(broker, self._hosted.topic, self._hosted.partition)
             if isinstance(hosted, Refusal):
                 self._end(hosted)
-            elif hosted is not self._hosted or self._truncation_count != hosted.log.truncation_count:
-                self._end(Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was truncated during the search"))
+            elif (
+                hosted is not self._hosted or self._truncation_count != hosted.log.truncation_count
+            ):
+                self._end(
+                    Refusal(
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was truncated during the search"
+                    )
+                )
             elif record is None and self._segments != list(hosted.log.segments):
                 self._start(broker)
             else:
                 self._step(broker, lambda _, record=record: record)  # type: ignore[misc]
-        assert self.found is not None and self.answer is not None, "the search is complete, and its row is set"
+        assert self.found is not None and self.answer is not None, (
+            "the search is complete, and its row is set"
+        )
         filled = _answer(version, self.asked, self.found)
         for name in ("error_code", "offset", "timestamp", "leader_epoch"):
             setattr(self.answer, name, getattr(filled, name))
@@ -274,7 +344,11 @@ class _OpenSearch:
     def _start(self, broker: Broker) -> None:
         log = self._hosted.log
         self._truncation_count, self._segments = log.truncation_count, list(log.segments)
-        self._search = log.find_max_timestamp(self._end_offset) if self._timestamp is None else log.find_timestamp(self._timestamp, self._end_offset)
+        self._search = (
+            log.find_max_timestamp(self._end_offset)
+            if self._timestamp is None
+            else log.find_timestamp(self._timestamp, self._end_offset)
+        )
         self._advance(broker, lambda: next(self._search))
 
     def _step(self, broker: Broker, look: Callable[[Candidate], FoundRecord | None]) -> None:
@@ -288,7 +362,13 @@ class _OpenSearch:
         except StopIteration as end:
             record: FoundRecord | None = end.value
             self._end(
-                NOTHING_FOUND if record is None else OffsetAnswer(offset=record.offset, timestamp=record.timestamp, leader_epoch=record.leader_epoch)
+                NOTHING_FOUND
+                if record is None
+                else OffsetAnswer(
+                    offset=record.offset,
+                    timestamp=record.timestamp,
+                    leader_epoch=record.leader_epoch,
+                )
             )
         except MalformedBatch as malformed:
             self._end(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, malformed.reason))
@@ -300,10 +380,17 @@ class _OpenSearch:
         self._candidate, self.found = None, found
 
 
-def _answer(version: int, asked: ListOffsetsPartition, found: OffsetAnswer | Refusal) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, leader_epoch=NO_LEADER_EPOCH)
+def _answer(
+    version: int, asked: ListOffsetsPartition, found: OffsetAnswer | Refusal
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, leader_epoch=NO_LEADER_EPOCH
+    )
     if isinstance(found, Refusal):
-        is_unknown = found.error is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        is_unknown = (
+            found.error is ErrorCode.OFFSET_NOT_AVAILABLE
+            and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        )
         answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE if is_unknown else found.error
     else:
         answer.offset, answer.timestamp = found.offset, found.timestamp

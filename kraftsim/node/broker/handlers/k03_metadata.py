@@ -1,6 +1,8 @@
-"""Metadata: the brokers, the topics, and the leader of each partition; may auto-create a missing topic.
+"""Metadata: the brokers, the topics, and the leader of each partition; may auto-create a missing
+topic.
 
-Source: kafka.server.metadata.KRaftMetadataCache, kafka.server.KafkaApis.handleTopicMetadataRequest, AutoTopicCreationManager.
+Source: kafka.server.metadata.KRaftMetadataCache, kafka.server.KafkaApis.handleTopicMetadataRequest,
+AutoTopicCreationManager.
 """
 
 from kraftsim.core.metadata.image import TopicImage
@@ -30,7 +32,9 @@ from protocol.uuids import ZERO_UUID
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_LISTENER_ERROR = 6
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
-"""Read, write, create, delete, alter, describe, describe and alter configs: every operation is authorized without an authorizer."""
+"""Read, write, create, delete, alter, describe, describe and alter configs: every operation is
+authorized without an authorizer.
+"""
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
 
@@ -43,7 +47,11 @@ def handle(broker: Broker, call: Call) -> Answer:
     if refused is not None:
         return refuse(call, refused)
     view = MetadataView(broker, call, request)
-    alive = [found for registered in broker.image.alive_brokers() if (found := view.broker(registered.broker_id)) is not None]
+    alive = [
+        found
+        for registered in broker.image.alive_brokers()
+        if (found := view.broker(registered.broker_id)) is not None
+    ]
     response = MetadataResponse(
         brokers=alive,
         cluster_id=broker.config.cluster_id,
@@ -57,7 +65,9 @@ def handle(broker: Broker, call: Call) -> Answer:
 
 
 class MetadataView:
-    """The cluster as seen by one client: addresses are those of the listener that it is connected to."""
+    """The cluster as seen by one client: addresses are those of the listener that it is connected
+    to.
+    """
 
     def __init__(self, broker: Broker, call: Call, request: MetadataRequest) -> None:
         self._broker = broker
@@ -71,7 +81,13 @@ class MetadataView:
     def broker(self, broker_id: int) -> MetadataResponseBroker | None:
         """Return a broker if it has this listener; otherwise None."""
         found = self._broker.address_of(broker_id, self._listener)
-        return None if found is None else MetadataResponseBroker(node_id=broker_id, host=found.host, port=found.port, rack=found.rack)
+        return (
+            None
+            if found is None
+            else MetadataResponseBroker(
+                node_id=broker_id, host=found.host, port=found.port, rack=found.rack
+            )
+        )
 
     def topics(self) -> list[MetadataResponseTopic]:
         """Return the requested topics, in the order of the request; all topics by name."""
@@ -90,16 +106,30 @@ class MetadataView:
     def _asked_by_id(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
         topic = self._image.topic_by_id(asked.topic_id)
         if topic is None:
-            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
+            )
         return self._topic(topic)
 
     def _unknown(self, name: str) -> MetadataResponseTopic:
         """Return a row for a topic that does not exist (yet): the client retries until it does."""
         if why_name_is_invalid(name) is not None:
-            return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name, is_internal=is_internal(name))
-        if self._request.allow_auto_topic_creation and self._broker.config.auto_create_topics_enable and not is_internal(name):
+            return MetadataResponseTopic(
+                error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                name=name,
+                is_internal=is_internal(name),
+            )
+        if (
+            self._request.allow_auto_topic_creation
+            and self._broker.config.auto_create_topics_enable
+            and not is_internal(name)
+        ):
             self.missing.append(name)
-        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, is_internal=is_internal(name))
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            name=name,
+            is_internal=is_internal(name),
+        )
 
     def _topic(self, topic: TopicImage) -> MetadataResponseTopic:
         asks_operations = self._request.include_topic_authorized_operations
@@ -108,11 +138,18 @@ class MetadataView:
             name=topic.name,
             topic_id=reported_topic_id(topic.topic_id),
             is_internal=is_internal(topic.name),
-            partitions=[self._partition(number, registered) for number, registered in sorted(topic.partitions.items())],
-            topic_authorized_operations=ALL_TOPIC_OPERATIONS if asks_operations else OPERATIONS_NOT_ASKED_FOR,
+            partitions=[
+                self._partition(number, registered)
+                for number, registered in sorted(topic.partitions.items())
+            ],
+            topic_authorized_operations=ALL_TOPIC_OPERATIONS
+            if asks_operations
+            else OPERATIONS_NOT_ASKED_FOR,
         )
 
-    def _partition(self, number: int, registered: PartitionRegistration) -> MetadataResponsePartition:
+    def _partition(
+        self, number: int, registered: PartitionRegistration
+    ) -> MetadataResponsePartition:
         error = self._error_of_leader(registered.leader)
         return MetadataResponsePartition(
             error_code=error,
@@ -121,13 +158,21 @@ class MetadataView:
             leader_epoch=registered.leader_epoch,
             replica_nodes=list(registered.replicas),
             isr_nodes=list(registered.isr),
-            offline_replicas=[replica for replica in registered.replicas if not self._is_online(registered, replica)],
+            offline_replicas=[
+                replica
+                for replica in registered.replicas
+                if not self._is_online(registered, replica)
+            ],
         )
 
     def _is_online(self, registered: PartitionRegistration, replica: int) -> bool:
         """Return whether a replica's broker is alive and its log directory has not failed."""
         broker = self._broker.image.broker(replica)
-        return broker is not None and not broker.fenced and is_online(registered.directory_of(replica), broker)
+        return (
+            broker is not None
+            and not broker.fenced
+            and is_online(registered.directory_of(replica), broker)
+        )
 
     def _error_of_leader(self, leader: int) -> ErrorCode:
         if self._broker.address_of(leader, self._listener) is not None:
@@ -142,7 +187,10 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     """Return a response with the same error for every topic."""
     request = call.body
     assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
-    rows = [MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or []]
+    rows = [
+        MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics or []
+    ]
     return MetadataResponse(topics=rows)
 
 

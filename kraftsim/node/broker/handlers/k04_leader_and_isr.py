@@ -26,19 +26,33 @@ def handle(broker: Broker, call: Call) -> Deferred:
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Return a response for a request-level error: each partition has it, too (LeaderAndIsrRequest.getErrorResponse)."""
+    """Return a response for a request-level error: each partition has it, too
+    (LeaderAndIsrRequest.getErrorResponse).
+    """
     request = call.body
     assert isinstance(request, LeaderAndIsrRequest), "dispatch decodes by API key"
     answer = LeaderAndIsrResponse(error_code=error)
     if call.api_version >= FIRST_VERSION_BY_TOPIC_ID:
         for topic in request.topic_states:
-            rows = [LeaderAndIsrPartitionError(partition_index=each.partition_index, error_code=error) for each in topic.partition_states]
-            answer.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=rows))
+            rows = [
+                LeaderAndIsrPartitionError(partition_index=each.partition_index, error_code=error)
+                for each in topic.partition_states
+            ]
+            answer.topics.append(
+                LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=rows)
+            )
         return answer
     named = [(each.topic_name, each) for each in request.ungrouped_partition_states]
-    named += [(topic.topic_name, each) for topic in request.topic_states for each in topic.partition_states]
+    named += [
+        (topic.topic_name, each)
+        for topic in request.topic_states
+        for each in topic.partition_states
+    ]
     answer.partition_errors = [
-        LeaderAndIsrPartitionError(topic_name=name, partition_index=each.partition_index, error_code=error) for name, each in named
+        LeaderAndIsrPartitionError(
+            topic_name=name, partition_index=each.partition_index, error_code=error
+        )
+        for name, each in named
     ]
     return answer
 

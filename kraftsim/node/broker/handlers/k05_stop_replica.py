@@ -7,7 +7,11 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k05_stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from protocol.messages.k05_stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
 
 
 def handle(broker: Broker, call: Call) -> Deferred:
@@ -17,13 +21,22 @@ def handle(broker: Broker, call: Call) -> Deferred:
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
-    """Return a response for a request-level error: each partition has it, too (StopReplicaRequest.getErrorResponse)."""
+    """Return a response for a request-level error: each partition has it, too
+    (StopReplicaRequest.getErrorResponse).
+    """
     request = call.body
     assert isinstance(request, StopReplicaRequest), "dispatch decodes by API key"
     named = [(each.topic_name, each.partition_index) for each in request.ungrouped_partitions]
     named += [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-    named += [(topic.topic_name, each.partition_index) for topic in request.topic_states for each in topic.partition_states]
-    rows = [StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=error) for name, index in named]
+    named += [
+        (topic.topic_name, each.partition_index)
+        for topic in request.topic_states
+        for each in topic.partition_states
+    ]
+    rows = [
+        StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=error)
+        for name, index in named
+    ]
     return StopReplicaResponse(error_code=error, partition_errors=rows)
 
 

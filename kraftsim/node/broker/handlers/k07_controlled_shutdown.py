@@ -1,4 +1,5 @@
-"""ControlledShutdown (7) on a ZooKeeper-mode broker: a stopping broker asks the controller to move its leaderships.
+"""ControlledShutdown (7) on a ZooKeeper-mode broker: a stopping broker asks the controller to move
+its leaderships.
 
 A broker that is not the controller returns an error.
 Source: kafka.server.KafkaApis, kafka.controller.KafkaController.doControlledShutdown.
@@ -15,7 +16,11 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Respond as the controller, or return an error."""
     assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     controller = broker.zookeeper.controller
-    return refuse(call, ErrorCode.NOT_CONTROLLER) if controller is None else controller.handle(call.api_key, call)
+    return (
+        refuse(call, ErrorCode.NOT_CONTROLLER)
+        if controller is None
+        else controller.handle(call.api_key, call)
+    )
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:

@@ -1,6 +1,7 @@
 """OffsetCommit: store the committed offsets of a group.
 
-Source: kafka.server.KafkaApis.handleOffsetCommitRequest, kafka.coordinator.group.GroupCoordinator.handleCommitOffsets.
+Source: kafka.server.KafkaApis.handleOffsetCommitRequest,
+kafka.coordinator.group.GroupCoordinator.handleCommitOffsets.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,8 @@ NO_NAME: Final = ""
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Return a result for each partition once the offsets are on all in-sync replicas.
 
-    An unknown partition gets UNKNOWN_TOPIC_OR_PARTITION; since version 10, which has topic ids, an unknown id gets UNKNOWN_TOPIC_ID.
+    An unknown partition gets UNKNOWN_TOPIC_OR_PARTITION; since version 10, which has topic ids, an
+    unknown id gets UNKNOWN_TOPIC_ID.
     """
     request = call.body
     assert isinstance(request, OffsetCommitRequest), "dispatch decodes by API key"
@@ -40,10 +42,18 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     answer = _blank(request)
     rows = [row for topic in answer.topics for row in topic.partitions]
     asked = _asked(request, names)
-    known = [index for index, each in enumerate(asked) if broker.image.partition(each.topic, each.partition) is not None]
+    known = [
+        index
+        for index, each in enumerate(asked)
+        if broker.image.partition(each.topic, each.partition) is not None
+    ]
     found = set(known)
     for index, row in enumerate(rows):
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and not asked[index].topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = (
+            ErrorCode.UNKNOWN_TOPIC_ID
+            if by_id and not asked[index].topic
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
         row.error_code = ErrorCode.NONE if index in found else unknown
     if not known:
         return answer
@@ -58,7 +68,9 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
         generation_id=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
-        retention_ms=NO_RETENTION_MS if request.retention_time_ms < 0 else request.retention_time_ms,
+        retention_ms=NO_RETENTION_MS
+        if request.retention_time_ms < 0
+        else request.retention_time_ms,
         offsets=[asked[index] for index in known],
     )
     later = Deferred()
@@ -69,7 +81,9 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
             rows[index].error_code = error
         later.complete(answer)
 
-    partition.ask(lambda waiter, now: partition.shard.commit(waiter, commit, now, call.api_version), on_answer)
+    partition.ask(
+        lambda waiter, now: partition.shard.commit(waiter, commit, now, call.api_version), on_answer
+    )
     return later
 
 
@@ -100,7 +114,12 @@ def _blank(request: OffsetCommitRequest, error: ErrorCode = ErrorCode.NONE) -> O
             OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=[OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error) for each in topic.partitions],
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=error
+                    )
+                    for each in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

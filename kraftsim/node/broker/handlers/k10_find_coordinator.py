@@ -1,6 +1,8 @@
-"""FindCoordinator: the coordinator of a group or a transactional id; creates the coordinator's internal topic if it is missing.
+"""FindCoordinator: the coordinator of a group or a transactional id; creates the coordinator's
+internal topic if it is missing.
 
-Source: kafka.server.KafkaApis.{handleFindCoordinatorRequest, getCoordinator}, KIP-699; texts and codes verified against Apache Kafka 3.9.1.
+Source: kafka.server.KafkaApis.{handleFindCoordinatorRequest, getCoordinator}, KIP-699; texts and
+codes verified against Apache Kafka 3.9.1.
 """
 
 from typing import Final
@@ -31,10 +33,14 @@ KEY_SEPARATOR: Final = ":"
 NO_ERROR: Final = "NONE"
 NOT_AVAILABLE: Final = "The coordinator is not available."
 MALFORMED: Final = (
-    "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. "
-    "See the broker logs for more details."
+    "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details."
 )
-MESSAGES: Final = {ErrorCode.NONE: NO_ERROR, ErrorCode.COORDINATOR_NOT_AVAILABLE: NOT_AVAILABLE, ErrorCode.INVALID_REQUEST: MALFORMED}
+MESSAGES: Final = {
+    ErrorCode.NONE: NO_ERROR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: NOT_AVAILABLE,
+    ErrorCode.INVALID_REQUEST: MALFORMED,
+}
 Found = tuple[int, Address] | ErrorCode
 
 
@@ -47,8 +53,17 @@ def handle(broker: Broker, call: Call) -> Answer:
         if isinstance(found, ErrorCode):
             return refuse(call, found)
         node_id, address = found
-        return FindCoordinatorResponse(error_code=ErrorCode.NONE, error_message=NO_ERROR, node_id=node_id, host=address.host, port=address.port)
-    rows = [_row(request.key_type, key, _find(broker, call, request.key_type, key)) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(
+            error_code=ErrorCode.NONE,
+            error_message=NO_ERROR,
+            node_id=node_id,
+            host=address.host,
+            port=address.port,
+        )
+    rows = [
+        _row(request.key_type, key, _find(broker, call, request.key_type, key))
+        for key in request.coordinator_keys
+    ]
     return FindCoordinatorResponse(coordinators=rows)
 
 
@@ -62,21 +77,29 @@ def _find(broker: Broker, call: Call, key_type: int, key: str) -> Found:
     if topic is None:
         broker.creation.create([name])
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    number = broker.transactions.partitions.partition_of(key) if key_type == TRANSACTION else broker.groups.partition_of(key)
+    number = (
+        broker.transactions.partitions.partition_of(key)
+        if key_type == TRANSACTION
+        else broker.groups.partition_of(key)
+    )
     leader = topic.partitions[number].leader
     address = broker.address_of(leader, call.listener)
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if address is None else (leader, address)
 
 
 def _no_share_coordinator(broker: Broker, key: str) -> ErrorCode:
-    """Return the error of a key: no broker coordinates share groups, and later releases validate the key first."""
+    """Return the error of a key: no broker coordinates share groups, and later releases validate
+    the key first.
+    """
     has = broker.parts.release.has
     is_refused = not _is_share_key(key) if has(PARSES_SHARE_KEYS) else has(REFUSES_SHARE_KEYS)
     return ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _is_share_key(key: str) -> bool:
-    """Return whether a key has the form group:topicId:partition; the group id may contain colons."""
+    """Return whether a key has the form group:topicId:partition; the group id may contain
+    colons.
+    """
     group_id, _, rest = key.rpartition(KEY_SEPARATOR)[0].rpartition(KEY_SEPARATOR)
     try:
         parse_uuid_text(rest)
@@ -89,9 +112,23 @@ def _is_share_key(key: str) -> bool:
 def _row(key_type: int, key: str, found: Found) -> Coordinator:
     if isinstance(found, ErrorCode):
         message = MALFORMED if found is ErrorCode.INVALID_REQUEST and key_type != SHARE else ""
-        return Coordinator(key=key, node_id=NO_NODE_ID, host="", port=NO_PORT, error_code=found, error_message=message)
+        return Coordinator(
+            key=key,
+            node_id=NO_NODE_ID,
+            host="",
+            port=NO_PORT,
+            error_code=found,
+            error_message=message,
+        )
     node_id, address = found
-    return Coordinator(key=key, node_id=node_id, host=address.host, port=address.port, error_code=ErrorCode.NONE, error_message="")
+    return Coordinator(
+        key=key,
+        node_id=node_id,
+        host=address.host,
+        port=address.port,
+        error_code=ErrorCode.NONE,
+        error_message="",
+    )
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
@@ -99,9 +136,13 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     request = call.body
     assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
     if call.api_version >= FIRST_VERSION_WITH_MANY:
-        return FindCoordinatorResponse(coordinators=[_row(request.key_type, key, error) for key in request.coordinator_keys])
+        return FindCoordinatorResponse(
+            coordinators=[_row(request.key_type, key, error) for key in request.coordinator_keys]
+        )
     message = MESSAGES.get(error)
-    return FindCoordinatorResponse(error_code=error, error_message=message, node_id=NO_NODE_ID, host="", port=NO_PORT)
+    return FindCoordinatorResponse(
+        error_code=error, error_message=message, node_id=NO_NODE_ID, host="", port=NO_PORT
+    )
 
 
 SLICES = Slices(entries="coordinator_keys", rows="coordinators")

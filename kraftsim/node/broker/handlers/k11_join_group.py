@@ -1,4 +1,5 @@
-"""JoinGroup: join or rejoin a classic group; the response is sent when the rebalance completes its join phase.
+"""JoinGroup: join or rejoin a classic group; the response is sent when the rebalance completes its
+join phase.
 
 Source: kafka.server.KafkaApis.handleJoinGroupRequest, KIP-394, KIP-559, KIP-814.
 """
@@ -11,7 +12,11 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 
 FIRST_VERSION_WITH_ID_FIRST: Final = 4
 FIRST_VERSION_WITH_NULL_PROTOCOL: Final = 7
@@ -31,7 +36,9 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
         group_instance_id=request.group_instance_id,
         client_id=call.client_id or "",
         client_host=f"/{call.connection.peer.rpartition(':')[0]}",
-        rebalance_timeout_ms=request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms,
+        rebalance_timeout_ms=request.session_timeout_ms
+        if request.rebalance_timeout_ms < 0
+        else request.rebalance_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=tuple((each.name, bytes(each.metadata)) for each in request.protocols),
@@ -60,7 +67,12 @@ def _answer(version: int, answer: JoinAnswer) -> JoinGroupResponse:
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,
         members=[
-            JoinGroupResponseMember(member_id=row.member_id, group_instance_id=row.group_instance_id, metadata=row.metadata) for row in answer.members
+            JoinGroupResponseMember(
+                member_id=row.member_id,
+                group_instance_id=row.group_instance_id,
+                metadata=row.metadata,
+            )
+            for row in answer.members
         ],
     )
 

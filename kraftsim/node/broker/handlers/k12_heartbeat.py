@@ -11,15 +11,30 @@ from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Respond with the state of the group. During loading no member is rejected: all sessions restart afterwards."""
+    """Respond with the state of the group.
+
+    During loading no member is rejected: all sessions restart afterwards.
+    """
     request = call.body
     assert isinstance(request, HeartbeatRequest), "dispatch decodes by API key"
     led = broker.groups.coordinated(request.group_id)
     if isinstance(led, ErrorCode):
-        return HeartbeatResponse(error_code=ErrorCode.NONE if led is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else led)
-    error = led.shard.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id, led.now())
+        return HeartbeatResponse(
+            error_code=ErrorCode.NONE if led is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else led
+        )
+    error = led.shard.heartbeat(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        led.now(),
+    )
     led.settle()
     return HeartbeatResponse(error_code=error)
 
 
-HANDLER = Handler(key=ApiKey.HEARTBEAT, handle=handle, refuse=lambda call, error: HeartbeatResponse(error_code=error))
+HANDLER = Handler(
+    key=ApiKey.HEARTBEAT,
+    handle=handle,
+    refuse=lambda call, error: HeartbeatResponse(error_code=error),
+)

@@ -15,13 +15,17 @@ FIRST_VERSION_WITH_MEMBERS: Final = 3
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Return a result for each member; up to version 2 there is one, and its error is at request level."""
+    """Return a result for each member; up to version 2 there is one, and its error is at request
+    level.
+    """
     request = call.body
     assert isinstance(request, LeaveGroupRequest), "dispatch decodes by API key"
     led = broker.groups.coordinated(request.group_id)
     if isinstance(led, ErrorCode):
         return LeaveGroupResponse(error_code=led)
-    members: list[tuple[str, str | None]] = [(each.member_id, each.group_instance_id) for each in request.members]
+    members: list[tuple[str, str | None]] = [
+        (each.member_id, each.group_instance_id) for each in request.members
+    ]
     if call.api_version < FIRST_VERSION_WITH_MEMBERS:
         members = [(request.member_id, None)]
     errors = led.shard.leave(request.group_id, members, led.now())
@@ -39,4 +43,8 @@ def handle(broker: Broker, call: Call) -> Answer:
     )
 
 
-HANDLER = Handler(key=ApiKey.LEAVE_GROUP, handle=handle, refuse=lambda call, error: LeaveGroupResponse(error_code=error))
+HANDLER = Handler(
+    key=ApiKey.LEAVE_GROUP,
+    handle=handle,
+    refuse=lambda call, error: LeaveGroupResponse(error_code=error),
+)

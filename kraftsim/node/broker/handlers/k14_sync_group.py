@@ -1,6 +1,8 @@
-"""SyncGroup: the leader submits all assignments; every member receives its own once they are stored.
+"""SyncGroup: the leader submits all assignments; every member receives its own once they are
+stored.
 
-Source: kafka.server.KafkaApis.handleSyncGroupRequest, kafka.coordinator.group.GroupCoordinator.handleSyncGroup, KIP-559.
+Source: kafka.server.KafkaApis.handleSyncGroupRequest,
+kafka.coordinator.group.GroupCoordinator.handleSyncGroup, KIP-559.
 """
 
 from typing import Final
@@ -17,10 +19,16 @@ FIRST_VERSION_WITH_PROTOCOL: Final = 5
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Respond with the member's assignment. During loading members must rejoin: REBALANCE_IN_PROGRESS."""
+    """Respond with the member's assignment.
+
+    During loading members must rejoin: REBALANCE_IN_PROGRESS.
+    """
     request = call.body
     assert isinstance(request, SyncGroupRequest), "dispatch decodes by API key"
-    if call.api_version >= FIRST_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+    if call.api_version >= FIRST_VERSION_WITH_PROTOCOL and None in (
+        request.protocol_type,
+        request.protocol_name,
+    ):
         return _answer(SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     led = broker.groups.coordinated(request.group_id)
     if led is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -49,8 +57,15 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 def _answer(answer: SyncAnswer) -> SyncGroupResponse:
     return SyncGroupResponse(
-        error_code=answer.error, protocol_type=answer.protocol_type, protocol_name=answer.protocol_name, assignment=answer.assignment
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        assignment=answer.assignment,
     )
 
 
-HANDLER = Handler(key=ApiKey.SYNC_GROUP, handle=handle, refuse=lambda call, error: _answer(SyncAnswer(error=error)))
+HANDLER = Handler(
+    key=ApiKey.SYNC_GROUP,
+    handle=handle,
+    refuse=lambda call, error: _answer(SyncAnswer(error=error)),
+)

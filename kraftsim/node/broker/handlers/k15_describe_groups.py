@@ -1,6 +1,7 @@
 """DescribeGroups: state, protocol and members of classic groups.
 
-Source: kafka.coordinator.group.GroupCoordinator.handleDescribeGroup, kafka.coordinator.group.GroupMetadata.summary, KIP-430.
+Source: kafka.coordinator.group.GroupCoordinator.handleDescribeGroup,
+kafka.coordinator.group.GroupMetadata.summary, KIP-430.
 """
 
 from typing import Final
@@ -44,7 +45,11 @@ def _describe(broker: Broker, group_id: str, api_version: int) -> DescribedGroup
     group = led.shard.groups.get(group_id)
     if group is None and api_version >= FIRST_VERSION_WITH_NOT_FOUND:
         is_other = group_id in led.shard.consumer_groups
-        why = f"Group {group_id} is not a classic group." if is_other else f"Group {group_id} not found."
+        why = (
+            f"Group {group_id} is not a classic group."
+            if is_other
+            else f"Group {group_id} not found."
+        )
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=why,
@@ -54,7 +59,13 @@ def _describe(broker: Broker, group_id: str, api_version: int) -> DescribedGroup
             protocol_data="",
         )
     if group is None:
-        return DescribedGroup(error_code=ErrorCode.NONE, group_id=group_id, group_state=GroupState.DEAD.value, protocol_type="", protocol_data="")
+        return DescribedGroup(
+            error_code=ErrorCode.NONE,
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            protocol_type="",
+            protocol_data="",
+        )
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,

@@ -1,8 +1,13 @@
-"""SaslHandshake (17): ILLEGAL_SASL_STATE, unless a client re-authenticates.   Source: KIP-152, KIP-368, kafka.server.KafkaApis."""
+"""SaslHandshake (17): ILLEGAL_SASL_STATE, unless a client re-authenticates.
+
+Source: KIP-152, KIP-368, kafka.server.KafkaApis.
+"""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Handler
 from kraftsim.node.security.sasl_gate import refuse_handshake, serve_handshake
 from protocol.api_keys import ApiKey
 
-HANDLER: Handler[Broker] = Handler(key=ApiKey.SASL_HANDSHAKE, handle=serve_handshake, refuse=refuse_handshake)
+HANDLER: Handler[Broker] = Handler(
+    key=ApiKey.SASL_HANDSHAKE, handle=serve_handshake, refuse=refuse_handshake
+)

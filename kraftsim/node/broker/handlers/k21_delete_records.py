@@ -1,6 +1,8 @@
-"""DeleteRecords: advance the log start offset of partitions, and respond once every live replica has advanced.
+"""DeleteRecords: advance the log start offset of partitions, and respond once every live replica
+has advanced.
 
-Source: KIP-107, kafka.server.{KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords, DelayedDeleteRecords}.
+Source: KIP-107, kafka.server.{KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords,
+DelayedDeleteRecords}.
 """
 
 from kraftsim.core.decision import Refusal
@@ -22,11 +24,15 @@ from protocol.messages.k21_delete_records import (
 
 
 class PendingPartition:
-    """A partition whose log start offset has advanced to `log_start_offset` here, and not yet on every live replica."""
+    """A partition whose log start offset has advanced to `log_start_offset` here, and not yet on
+    every live replica.
+    """
 
     __slots__ = ("answer", "hosted", "log_start_offset")
 
-    def __init__(self, hosted: HostedPartition, log_start_offset: int, answer: DeleteRecordsPartitionResult) -> None:
+    def __init__(
+        self, hosted: HostedPartition, log_start_offset: int, answer: DeleteRecordsPartitionResult
+    ) -> None:
         self.hosted = hosted
         self.log_start_offset = log_start_offset
         self.answer = answer
@@ -35,7 +41,9 @@ class PendingPartition:
 class DelayedDeleteRecords:
     """A request that waits until every live replica has advanced its log start offset."""
 
-    def __init__(self, broker: Broker, pending: list[PendingPartition], response: DeleteRecordsResponse) -> None:
+    def __init__(
+        self, broker: Broker, pending: list[PendingPartition], response: DeleteRecordsResponse
+    ) -> None:
         self.deferred = Deferred()
         self._broker = broker
         self._pending = pending
@@ -65,12 +73,16 @@ class DelayedDeleteRecords:
             each.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             each.answer.low_watermark = UNKNOWN_LOW_WATERMARK
             return True
-        each.answer.low_watermark = leader_state.low_watermark(each.hosted.replica.log_start_offset, self._broker.is_alive)
+        each.answer.low_watermark = leader_state.low_watermark(
+            each.hosted.replica.log_start_offset, self._broker.is_alive
+        )
         return each.answer.low_watermark >= each.log_start_offset
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Return the low watermark of each partition (the minimum log start offset of its live replicas), or an error."""
+    """Return the low watermark of each partition (the minimum log start offset of its live
+    replicas), or an error.
+    """
     request = call.body
     assert isinstance(request, DeleteRecordsRequest), "dispatch decodes by API key"
     pending: list[PendingPartition] = []
@@ -81,21 +93,29 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     for each in pending:
         broker.on_partition_changed((each.hosted.topic, each.hosted.partition))
     delayed = DelayedDeleteRecords(broker, pending, response)
-    operation = broker.deletions.try_complete_else_watch(delayed, delayed.keys(), request.timeout_ms)
+    operation = broker.deletions.try_complete_else_watch(
+        delayed, delayed.keys(), request.timeout_ms
+    )
     if operation is not None:
         delayed.deferred.when_abandoned(lambda: broker.deletions.leave(operation))
     return delayed.deferred
 
 
-def _delete(broker: Broker, topic: str, asked: DeleteRecordsPartition, pending: list[PendingPartition]) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=UNKNOWN_LOW_WATERMARK)
+def _delete(
+    broker: Broker, topic: str, asked: DeleteRecordsPartition, pending: list[PendingPartition]
+) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=UNKNOWN_LOW_WATERMARK
+    )
     hosted = broker.partitions.find(topic, asked.partition_index)
     if is_internal(topic):
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif hosted is None:
         result.error_code = broker.not_hosted_error(topic, asked.partition_index).error
     else:
-        decided = hosted.replica.decide_deletion(asked.offset, is_deleted=hosted.settings.retention.is_deleted)
+        decided = hosted.replica.decide_deletion(
+            asked.offset, is_deleted=hosted.settings.retention.is_deleted
+        )
         if isinstance(decided, Refusal):
             result.error_code = decided.error
         else:
@@ -113,7 +133,11 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=UNKNOWN_LOW_WATERMARK, error_code=error)
+                    DeleteRecordsPartitionResult(
+                        partition_index=asked.partition_index,
+                        low_watermark=UNKNOWN_LOW_WATERMARK,
+                        error_code=error,
+                    )
                     for asked in topic.partitions
                 ],
             )

@@ -1,8 +1,11 @@
-"""InitProducerId: a new producer id for an idempotent producer, or the next epoch of a transactional id, which fences the previous producer.
+"""InitProducerId: a new producer id for an idempotent producer, or the next epoch of a
+transactional id, which fences the previous producer.
 
-Without a transactional id the producer id and epoch of the request are ignored: an idempotent producer resets with a new id.
+Without a transactional id the producer id and epoch of the request are ignored: an idempotent
+producer resets with a new id.
 
-Source: KIP-98, KIP-360, KIP-588; kafka.server.KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
+Source: KIP-98, KIP-360, KIP-588; kafka.server.KafkaApis.handleInitProducerIdRequest,
+TransactionCoordinator.handleInitProducerId.
 """
 
 from typing import Final
@@ -13,7 +16,7 @@ from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.transactions.transaction_coordinator import Identity
 from kraftsim.node.broker.transactions.transaction_responses import emit_refusal, error_in_version
 from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.config import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
+from kraftsim.node.variant_names import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
 from kraftsim.producer_ids.rules_block_clients import Waiting
 from kraftsim.producer_ids.rules_blocks import ProducerId
 from protocol.announced_window import announce_window
@@ -52,14 +55,25 @@ def _refusal(broker: Broker, request: InitProducerIdRequest) -> Refusal | None:
     if not request.transactional_id:
         return Refusal(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if not 0 < request.transaction_timeout_ms <= broker.config.transaction_max_timeout_ms:
-        return Refusal(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{request.transaction_timeout_ms} ms")
+        return Refusal(
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{request.transaction_timeout_ms} ms"
+        )
     return None
 
 
-def _init(broker: Broker, call: Call, request: InitProducerIdRequest, transactional_id: str) -> Deferred:
-    """Call the coordinator. The result is final even if the client has disconnected: the epoch is bumped."""
+def _init(
+    broker: Broker, call: Call, request: InitProducerIdRequest, transactional_id: str
+) -> Deferred:
+    """Call the coordinator.
+
+    The result is final even if the client has disconnected: the epoch is bumped.
+    """
     later = Deferred()
-    expected = None if request.producer_id == NO_PRODUCER_ID else (request.producer_id, request.producer_epoch)
+    expected = (
+        None
+        if request.producer_id == NO_PRODUCER_ID
+        else (request.producer_id, request.producer_epoch)
+    )
 
     def on_end(result: Identity | Refusal) -> None:
         later.complete(_answer(broker, call, request, result))
@@ -68,12 +82,20 @@ def _init(broker: Broker, call: Call, request: InitProducerIdRequest, transactio
     return later
 
 
-def _answer(broker: Broker, call: Call, request: InitProducerIdRequest, result: Identity | Refusal) -> Answer:
+def _answer(
+    broker: Broker, call: Call, request: InitProducerIdRequest, result: Identity | Refusal
+) -> Answer:
     if isinstance(result, Refusal):
         emit_refusal(
-            broker.world, ApiKey.INIT_PRODUCER_ID, request.transactional_id or "", (request.producer_id, request.producer_epoch), result.error
+            broker.world,
+            ApiKey.INIT_PRODUCER_ID,
+            request.transactional_id or "",
+            (request.producer_id, request.producer_epoch),
+            result.error,
         )
-        return _refused(broker, call, error_in_version(result.error, call, FIRST_VERSION_WITH_FENCED))
+        return _refused(
+            broker, call, error_in_version(result.error, call, FIRST_VERSION_WITH_FENCED)
+        )
     broker.world.emit(
         ProducerIdReturned(
             producer_id=result.producer_id,
@@ -83,7 +105,13 @@ def _answer(broker: Broker, call: Call, request: InitProducerIdRequest, result: 
             client_id=call.client_id,
         )
     )
-    return _announcing(broker, call, InitProducerIdResponse(producer_id=result.producer_id, producer_epoch=result.producer_epoch))
+    return _announcing(
+        broker,
+        call,
+        InitProducerIdResponse(
+            producer_id=result.producer_id, producer_epoch=result.producer_epoch
+        ),
+    )
 
 
 def _complete(broker: Broker, call: Call, later: Deferred, result: ProducerId | Refusal) -> None:
@@ -95,14 +123,31 @@ def _complete(broker: Broker, call: Call, later: Deferred, result: ProducerId | 
 def _fresh(broker: Broker, call: Call, result: ProducerId | Refusal) -> Answer:
     if isinstance(result, Refusal):
         return _refused(broker, call, result.error)
-    broker.world.emit(ProducerIdReturned(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH, fresh=True, client_id=call.client_id))
-    return _announcing(broker, call, InitProducerIdResponse(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH))
+    broker.world.emit(
+        ProducerIdReturned(
+            producer_id=result,
+            producer_epoch=FIRST_PRODUCER_EPOCH,
+            fresh=True,
+            client_id=call.client_id,
+        )
+    )
+    return _announcing(
+        broker,
+        call,
+        InitProducerIdResponse(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH),
+    )
 
 
-def _announcing(broker: Broker, call: Call, answer: InitProducerIdResponse) -> InitProducerIdResponse:
-    """Return the response with this broker's window, if it is configured to announce it here (KIP-758)."""
+def _announcing(
+    broker: Broker, call: Call, answer: InitProducerIdResponse
+) -> InitProducerIdResponse:
+    """Return the response with this broker's window, if it is configured to announce it here
+    (KIP-758).
+    """
     config = broker.config
-    announces = config.producer_state == ANNOUNCED_WINDOW and config.window_carrier == BY_INIT_PRODUCER_ID
+    announces = (
+        config.producer_state == ANNOUNCED_WINDOW and config.window_carrier == BY_INIT_PRODUCER_ID
+    )
     if announces and call.api_version >= FIRST_VERSION_WITH_TAGS:
         announce_window(answer, config.max_in_flight_sequence_number_per_connection)
     return answer
@@ -111,13 +156,21 @@ def _announcing(broker: Broker, call: Call, answer: InitProducerIdResponse) -> I
 def _refused(broker: Broker, call: Call, error: ErrorCode) -> Answer:
     request = call.body
     assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
-    broker.world.emit(InitProducerIdRefused(error_code=error, transactional_id=request.transactional_id, client_id=call.client_id))
-    return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+    broker.world.emit(
+        InitProducerIdRefused(
+            error_code=error, transactional_id=request.transactional_id, client_id=call.client_id
+        )
+    )
+    return InitProducerIdResponse(
+        error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
     """Return an error response."""
-    return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+    return InitProducerIdResponse(
+        error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )
 
 
 HANDLER = Handler(key=ApiKey.INIT_PRODUCER_ID, handle=handle, refuse=refuse)

@@ -1,6 +1,9 @@
-"""EndTxn: commit or abort. The response is sent once the prepare state is written; the markers follow.
+"""EndTxn: commit or abort.
 
-Since version 5 the producer continues with a bumped epoch, or with a new id when the epochs are exhausted.
+The response is sent once the prepare state is written; the markers follow.
+
+Since version 5 the producer continues with a bumped epoch, or with a new id when the epochs are
+exhausted.
 Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleEndTxnRequest.
 """
 
@@ -30,18 +33,34 @@ def handle(broker: Broker, call: Call) -> Deferred:
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
         is_commit=request.committed,
-        transaction_version=WITHOUT_BUMP if call.api_version < FIRST_VERSION_WITH_BUMP else EPOCH_BUMPING_VERSION,
+        transaction_version=WITHOUT_BUMP
+        if call.api_version < FIRST_VERSION_WITH_BUMP
+        else EPOCH_BUMPING_VERSION,
     )
 
     def on_end(result: Identity | Refusal) -> None:
         if isinstance(result, Refusal):
-            emit_refusal(broker.world, ApiKey.END_TXN, transactional_id, (asked.producer_id, asked.producer_epoch), result.error)
-            later.complete(EndTxnResponse(error_code=error_in_version(result.error, call, FIRST_VERSION_WITH_FENCED)))
+            emit_refusal(
+                broker.world,
+                ApiKey.END_TXN,
+                transactional_id,
+                (asked.producer_id, asked.producer_epoch),
+                result.error,
+            )
+            later.complete(
+                EndTxnResponse(
+                    error_code=error_in_version(result.error, call, FIRST_VERSION_WITH_FENCED)
+                )
+            )
         else:
-            later.complete(EndTxnResponse(producer_id=result.producer_id, producer_epoch=result.producer_epoch))
+            later.complete(
+                EndTxnResponse(producer_id=result.producer_id, producer_epoch=result.producer_epoch)
+            )
 
     broker.transactions.end(transactional_id, asked, on_end)
     return later
 
 
-HANDLER = Handler(key=ApiKey.END_TXN, handle=handle, refuse=lambda call, error: EndTxnResponse(error_code=error))
+HANDLER = Handler(
+    key=ApiKey.END_TXN, handle=handle, refuse=lambda call, error: EndTxnResponse(error_code=error)
+)

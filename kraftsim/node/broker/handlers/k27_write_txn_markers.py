@@ -1,9 +1,12 @@
-"""WriteTxnMarkers: write transaction markers to partitions that this broker leads, and respond once all in-sync replicas have them.
+"""WriteTxnMarkers: write transaction markers to partitions that this broker leads, and respond once
+all in-sync replicas have them.
 
-Partitions are independent. A marker is written whether or not its producer has an open transaction there, so that a coordinator
-can retry without knowing its progress. Markers in `__consumer_offsets` complete the pending offset commits of the transaction.
+Partitions are independent. A marker is written whether or not its producer has an open transaction
+there, so that a coordinator can retry without knowing its progress. Markers in `__consumer_offsets`
+complete the pending offset commits of the transaction.
 
-Source: KIP-98, kafka.server.KafkaApis.handleWriteTxnMarkersRequest; verified against Apache Kafka 3.9.1.
+Source: KIP-98, kafka.server.KafkaApis.handleWriteTxnMarkersRequest; verified against Apache Kafka
+3.9.1.
 """
 
 from collections.abc import Iterator
@@ -33,13 +36,17 @@ from protocol.messages.k27_write_txn_markers import (
 )
 
 NO_TRANSACTION_VERSION = -1
-"""A marker with this version fails; any other unknown version is accepted (verified against Apache Kafka 4.4.0)."""
+"""A marker with this version fails; any other unknown version is accepted (verified against Apache
+Kafka 4.4.0).
+"""
 MARKERS_PER_SLICE: Final = 200
 """Each marker is a batch appended to one partition, at 60 us."""
 
 
 class MarkerWork:
-    """One request: the result of each partition, by producer, and how many are still to be replicated."""
+    """One request: the result of each partition, by producer, and how many are still to be
+    replicated.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self.deferred = Deferred()
@@ -54,13 +61,17 @@ class MarkerWork:
             compression=Compression.NONE,
         )
         self._errors: dict[int, dict[PartitionKey, ErrorCode]] = {}
-        """By producer id: two markers of one producer share a response row; for a partition that both name the later result is returned."""
+        """By producer id: two markers of one producer share a response row; for a partition that
+        both name the later result is returned.
+        """
         self._open = 1
 
     def run(self, request: WriteTxnMarkersRequest) -> bool:
-        """Append every marker to each of its partitions; return False at a marker without producer id or epoch for a hosted partition.
+        """Append every marker to each of its partitions; return False at a marker without producer
+        id or epoch for a hosted partition.
 
-        Apache Kafka fails there, too: the markers before it are written, and the response is -1 for all partitions.
+        Apache Kafka fails there, too: the markers before it are written, and the response is -1 for
+        all partitions.
         """
         for marker, key in _markers(request):
             if not self._write(marker, key):
@@ -83,7 +94,9 @@ class MarkerWork:
         if hosted is None:
             self._answer(marker, key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return True
-        lacks_producer = marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH
+        lacks_producer = (
+            marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH
+        )
         if lacks_producer or marker.transaction_version == NO_TRANSACTION_VERSION:
             return False
         try:
@@ -96,14 +109,24 @@ class MarkerWork:
             return True
         self._open += 1
         self._broker.fetches.check(key)
-        self._log.when_replicated(hosted, outcome.last_offset + 1, partial(self._on_replicated, marker, hosted, outcome))
+        self._log.when_replicated(
+            hosted, outcome.last_offset + 1, partial(self._on_replicated, marker, hosted, outcome)
+        )
         return True
 
-    def _on_replicated(self, marker: EndMarker, hosted: HostedPartition, decision: AppendDecision, error: ErrorCode) -> None:
+    def _on_replicated(
+        self, marker: EndMarker, hosted: HostedPartition, decision: AppendDecision, error: ErrorCode
+    ) -> None:
         key = (hosted.topic, hosted.partition)
         self._answer(marker, key, error)
         if error is ErrorCode.NONE and hosted.topic == GROUP_METADATA:
-            self._broker.groups.on_marker(hosted.partition, marker.producer_id, marker.producer_epoch, marker.is_commit, decision.last_offset)
+            self._broker.groups.on_marker(
+                hosted.partition,
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.is_commit,
+                decision.last_offset,
+            )
         self._close_one()
 
     def _answer(self, marker: EndMarker, key: PartitionKey, error: ErrorCode) -> None:
@@ -118,7 +141,8 @@ class MarkerWork:
 def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[EndMarker, PartitionKey]]:
     """Yield each marker with each of its partitions; a partition named twice is yielded once.
 
-    Apache Kafka 3.9.1 has a map of them, too, but never responds to such a request, because it counts duplicates.
+    Apache Kafka 3.9.1 has a map of them, too, but never responds to such a request, because it
+    counts duplicates.
     """
     for written in request.markers:
         marker = EndMarker(
@@ -128,14 +152,23 @@ def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[EndMarker, Parti
             is_commit=written.transaction_result,
             transaction_version=written.transaction_version,
         )
-        named = {(topic.name, partition): None for topic in written.topics for partition in topic.partition_indexes}
+        named = {
+            (topic.name, partition): None
+            for topic in written.topics
+            for partition in topic.partition_indexes
+        }
         for key in named:
             yield marker, key
 
 
 def _names_many(request: WriteTxnMarkersRequest) -> bool:
-    """Return whether there are more markers than fit one iteration: four bytes of a request name a partition."""
-    return sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics) > MARKERS_PER_SLICE
+    """Return whether there are more markers than fit one iteration: four bytes of a request name a
+    partition.
+    """
+    return (
+        sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)
+        > MARKERS_PER_SLICE
+    )
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
@@ -144,7 +177,10 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     assert isinstance(request, WriteTxnMarkersRequest), "dispatch decodes by API key"
     work = MarkerWork(broker)
     if call.is_large or _names_many(request):
-        broker.shell.tasks.spawn(or_refused(work.run_in_slices(call, request), work.deferred, call, refuse), "write-markers-in-slices")
+        broker.shell.tasks.spawn(
+            or_refused(work.run_in_slices(call, request), work.deferred, call, refuse),
+            "write-markers-in-slices",
+        )
         return work.deferred
     return work.deferred if work.run(request) else refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -156,7 +192,13 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     errors: dict[int, dict[PartitionKey, ErrorCode]] = {}
     for marker in request.markers:
         rows = errors.setdefault(marker.producer_id, {})
-        rows.update({(topic.name, partition): error for topic in marker.topics for partition in topic.partition_indexes})
+        rows.update(
+            {
+                (topic.name, partition): error
+                for topic in marker.topics
+                for partition in topic.partition_indexes
+            }
+        )
     return _response(errors)
 
 
@@ -165,8 +207,13 @@ def _response(errors: dict[int, dict[PartitionKey, ErrorCode]]) -> WriteTxnMarke
     for producer_id, partitions in errors.items():
         topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
         for (topic, partition), error in partitions.items():
-            topics.setdefault(topic, []).append(WritableTxnMarkerPartitionResult(partition_index=partition, error_code=error))
-        rows = [WritableTxnMarkerTopicResult(name=name, partitions=rows) for name, rows in topics.items()]
+            topics.setdefault(topic, []).append(
+                WritableTxnMarkerPartitionResult(partition_index=partition, error_code=error)
+            )
+        rows = [
+            WritableTxnMarkerTopicResult(name=name, partitions=rows)
+            for name, rows in topics.items()
+        ]
         response.markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=rows))
     return response
 

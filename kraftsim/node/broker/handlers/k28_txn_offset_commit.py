@@ -1,7 +1,7 @@
 """TxnOffsetCommit: store the committed offsets of a group as part of a producer's transaction.
 
-Source: kafka.server.KafkaApis.handleTxnOffsetCommitRequest, kafka.coordinator.group.GroupCoordinator.handleTxnCommitOffsets, KIP-98, KIP-447,
-KIP-890, KIP-1319.
+Source: kafka.server.KafkaApis.handleTxnOffsetCommitRequest,
+kafka.coordinator.group.GroupCoordinator.handleTxnCommitOffsets, KIP-98, KIP-447, KIP-890, KIP-1319.
 """
 
 from typing import Final
@@ -28,18 +28,28 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 6
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Return a result for each partition once the offsets are on all in-sync replicas, pending until the transaction ends.
+    """Return a result for each partition once the offsets are on all in-sync replicas, pending
+    until the transaction ends.
 
-    Unknown partitions get UNKNOWN_TOPIC_OR_PARTITION (since version 6 UNKNOWN_TOPIC_ID for an unknown id).
+    Unknown partitions get UNKNOWN_TOPIC_OR_PARTITION (since version 6 UNKNOWN_TOPIC_ID for an
+    unknown id).
     """
     request = call.body
     assert isinstance(request, TxnOffsetCommitRequest), "dispatch decodes by API key"
     answer = _blank(request)
     rows = [row for topic in answer.topics for row in topic.partitions]
-    asked = [_validated(broker, topic, index, call.api_version) for topic in request.topics for index in range(len(topic.partitions))]
+    asked = [
+        _validated(broker, topic, index, call.api_version)
+        for topic in request.topics
+        for index in range(len(topic.partitions))
+    ]
     for row, each in zip(rows, asked, strict=True):
         row.error_code = each if isinstance(each, ErrorCode) else ErrorCode.NONE
-    known = [(row, each) for row, each in zip(rows, asked, strict=True) if isinstance(each, OffsetToCommit)]
+    known = [
+        (row, each)
+        for row, each in zip(rows, asked, strict=True)
+        if isinstance(each, OffsetToCommit)
+    ]
     if not known:
         return answer
     led = broker.groups.coordinated(request.group_id)
@@ -76,7 +86,9 @@ def mapped_error(error: ErrorCode, api_version: int) -> ErrorCode:
     return error
 
 
-def _validated(broker: Broker, topic: TxnOffsetCommitRequestTopic, index: int, api_version: int) -> OffsetToCommit | ErrorCode:
+def _validated(
+    broker: Broker, topic: TxnOffsetCommitRequestTopic, index: int, api_version: int
+) -> OffsetToCommit | ErrorCode:
     """Return the offset to commit for one partition, or why the partition is unknown."""
     name = topic.name
     if api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
@@ -96,13 +108,20 @@ def _validated(broker: Broker, topic: TxnOffsetCommitRequestTopic, index: int, a
     )
 
 
-def _blank(request: TxnOffsetCommitRequest, error: ErrorCode = ErrorCode.NONE) -> TxnOffsetCommitResponse:
+def _blank(
+    request: TxnOffsetCommitRequest, error: ErrorCode = ErrorCode.NONE
+) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=[TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error) for each in topic.partitions],
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=error
+                    )
+                    for each in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

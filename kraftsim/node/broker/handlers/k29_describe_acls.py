@@ -1,4 +1,7 @@
-"""DescribeAcls (29): list ACLs, if an authorizer is configured.   Source: KIP-140, kafka.server.AclApis."""
+"""DescribeAcls (29): list ACLs, if an authorizer is configured.
+
+Source: KIP-140, kafka.server.AclApis.
+"""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
@@ -9,7 +12,11 @@ from protocol.api_keys import ApiKey
 
 def handle(broker: Broker, call: Call) -> Answer:
     """Respond at once."""
-    return describe_acls(call) if broker.shell.security.authorizer is None else describe_rules(broker.image.registries, call)
+    return (
+        describe_acls(call)
+        if broker.shell.security.authorizer is None
+        else describe_rules(broker.image.registries, call)
+    )
 
 
 HANDLER = Handler(key=ApiKey.DESCRIBE_ACLS, handle=handle, refuse=describe_acls)

@@ -1,8 +1,16 @@
-"""DescribeConfigs (32) on a broker: effective configs of topics and of itself, by its metadata.   Source: KIP-133, kafka.server.ConfigHelper."""
+"""DescribeConfigs (32) on a broker: effective configs of topics and of itself, by its metadata.
+
+Source: KIP-133, kafka.server.ConfigHelper.
+"""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.describe_configs import SLICES, KnownConfigs, describe_configs, refuse_describe_configs
+from kraftsim.node.describe_configs import (
+    SLICES,
+    KnownConfigs,
+    describe_configs,
+    refuse_describe_configs,
+)
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -10,10 +18,16 @@ from protocol.messages.k32_describe_configs import DescribeConfigsRequest
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Respond once the broker knows the topics' configs: at once, or after a read from ZooKeeper."""
+    """Respond once the broker knows the topics' configs: at once, or after a read from
+    ZooKeeper.
+    """
     request = call.body
     assert isinstance(request, DescribeConfigsRequest), "dispatch decodes by API key"
-    named = [row.resource_name for row in request.resources if row.resource_type == ConfigResourceType.TOPIC]
+    named = [
+        row.resource_name
+        for row in request.resources
+        if row.resource_type == ConfigResourceType.TOPIC
+    ]
     topics = [name for name in dict.fromkeys(named) if broker.image.topic(name) is not None]
     return broker.source.with_configs(topics, lambda: _describe(broker, call, request))
 

@@ -1,4 +1,6 @@
-"""AlterReplicaLogDirs (34): move replicas between log directories of this broker. The response does not wait for the moves.
+"""AlterReplicaLogDirs (34): move replicas between log directories of this broker.
+
+The response does not wait for the moves.
 
 Source: KIP-113, kafka.server.ReplicaManager.alterReplicaLogDirs.
 """
@@ -25,7 +27,9 @@ def handle(broker: Broker, call: Call) -> Deferred:
     request = call.body
     assert isinstance(request, AlterReplicaLogDirsRequest), "dispatch decodes by API key"
     later = Deferred()
-    broker.shell.tasks.spawn(or_refused(_answer(broker, request, later), later, call, _refuse), "replica moves")
+    broker.shell.tasks.spawn(
+        or_refused(_answer(broker, request, later), later, call, _refuse), "replica moves"
+    )
     return later
 
 
@@ -48,7 +52,11 @@ async def _move(broker: Broker, path: str, topic: str, partition: int) -> ErrorC
     if not home.is_online or broker.partitions.is_offline(topic, partition):
         return ErrorCode.KAFKA_STORAGE_ERROR
     hosted = broker.partitions.find(topic, partition)
-    if hosted is not None and hosted.home is not home and len(directories.online) < len(directories.all):
+    if (
+        hosted is not None
+        and hosted.home is not home
+        and len(directories.online) < len(directories.all)
+    ):
         return ErrorCode.KAFKA_STORAGE_ERROR  # the failed directory may have a future replica
     if await broker.partitions.move(topic, partition, home):
         return ErrorCode.NONE
@@ -60,14 +68,23 @@ def _response(found: dict[tuple[str, int], ErrorCode]) -> Answer:
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (topic, number), error in found.items():
         row = AlterReplicaLogDirPartitionResult(partition_index=number, error_code=error)
-        topics.setdefault(topic, AlterReplicaLogDirTopicResult(topic_name=topic)).partitions.append(row)
+        topics.setdefault(topic, AlterReplicaLogDirTopicResult(topic_name=topic)).partitions.append(
+            row
+        )
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
     request = call.body
     assert isinstance(request, AlterReplicaLogDirsRequest), "dispatch decodes by API key"
-    return _response({(topic.name, number): error for wanted in request.dirs for topic in wanted.topics for number in topic.partitions})
+    return _response(
+        {
+            (topic.name, number): error
+            for wanted in request.dirs
+            for topic in wanted.topics
+            for number in topic.partitions
+        }
+    )
 
 
 HANDLER = Handler(key=ApiKey.ALTER_REPLICA_LOG_DIRS, handle=handle, refuse=_refuse)

@@ -1,4 +1,7 @@
-"""CreateDelegationToken (38): rejected, because delegation tokens are not supported.   Source: KIP-48, allowTokenRequests."""
+"""CreateDelegationToken (38): rejected, because delegation tokens are not supported.
+
+Source: KIP-48, allowTokenRequests.
+"""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler

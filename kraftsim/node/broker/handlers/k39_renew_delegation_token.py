@@ -1,4 +1,7 @@
-"""RenewDelegationToken (39): rejected, because delegation tokens are not supported.   Source: KIP-48, allowTokenRequests."""
+"""RenewDelegationToken (39): rejected, because delegation tokens are not supported.
+
+Source: KIP-48, allowTokenRequests.
+"""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler

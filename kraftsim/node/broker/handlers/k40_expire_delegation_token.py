@@ -1,4 +1,7 @@
-"""ExpireDelegationToken (40): rejected, because delegation tokens are not supported.   Source: KIP-48, allowTokenRequests."""
+"""ExpireDelegationToken (40): rejected, because delegation tokens are not supported.
+
+Source: KIP-48, allowTokenRequests.
+"""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler

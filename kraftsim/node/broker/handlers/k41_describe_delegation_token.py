@@ -1,4 +1,7 @@
-"""DescribeDelegationToken (41): rejected, because delegation tokens are not supported.   Source: KIP-48, allowTokenRequests."""
+"""DescribeDelegationToken (41): rejected, because delegation tokens are not supported.
+
+Source: KIP-48, allowTokenRequests.
+"""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
@@ -11,4 +14,6 @@ def handle(broker: Broker, call: Call) -> Answer:
     return describe_delegation_token(call)
 
 
-HANDLER = Handler(key=ApiKey.DESCRIBE_DELEGATION_TOKEN, handle=handle, refuse=describe_delegation_token)
+HANDLER = Handler(
+    key=ApiKey.DESCRIBE_DELEGATION_TOKEN, handle=handle, refuse=describe_delegation_token
+)

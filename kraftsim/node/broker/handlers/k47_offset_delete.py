@@ -1,6 +1,7 @@
 """OffsetDelete: delete committed offsets of topics to which the group is not subscribed.
 
-Source: kafka.server.KafkaApis.handleOffsetDeleteRequest, kafka.coordinator.group.GroupCoordinator.handleDeleteOffsets, KIP-496.
+Source: kafka.server.KafkaApis.handleOffsetDeleteRequest,
+kafka.coordinator.group.GroupCoordinator.handleDeleteOffsets, KIP-496.
 """
 
 from kraftsim.node.broker.broker import Broker
@@ -22,7 +23,9 @@ def handle(broker: Broker, call: Call) -> Answer:
     led = broker.groups.coordinated(request.group_id)
     if isinstance(led, ErrorCode):
         return OffsetDeleteResponse(error_code=led)
-    asked = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    asked = [
+        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    ]
     known = [partition for partition in asked if broker.image.partition(*partition) is not None]
     errors = led.shard.delete_offsets(request.group_id, known, led.now())
     led.settle()
@@ -37,7 +40,9 @@ def handle(broker: Broker, call: Call) -> Answer:
                 partitions=[
                     OffsetDeleteResponsePartition(
                         partition_index=each.partition_index,
-                        error_code=found.get((topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                        error_code=found.get(
+                            (topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
                     )
                     for each in topic.partitions
                 ],
@@ -47,4 +52,8 @@ def handle(broker: Broker, call: Call) -> Answer:
     )
 
 
-HANDLER = Handler(key=ApiKey.OFFSET_DELETE, handle=handle, refuse=lambda call, error: OffsetDeleteResponse(error_code=error))
+HANDLER = Handler(
+    key=ApiKey.OFFSET_DELETE,
+    handle=handle,
+    refuse=lambda call, error: OffsetDeleteResponse(error_code=error),
+)

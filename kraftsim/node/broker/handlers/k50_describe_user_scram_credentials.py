@@ -1,4 +1,7 @@
-"""DescribeUserScramCredentials (50): the SCRAM credentials of users, by the broker's metadata.   Source: KIP-554, kafka.server.KafkaApis."""
+"""DescribeUserScramCredentials (50): the SCRAM credentials of users, by the broker's metadata.
+
+Source: KIP-554, kafka.server.KafkaApis.
+"""
 
 from kraftsim.core.metadata.scram_credentials import DescribedCredentials, describe_credentials
 from kraftsim.node.broker.broker import Broker
@@ -19,17 +22,29 @@ def handle(broker: Broker, call: Call) -> Answer:
     results = []
     for found in describe_credentials(broker.image.registries, call.body):
         if isinstance(found, DescribedCredentials):
-            infos = [CredentialInfo(mechanism=mechanism, iterations=iterations) for mechanism, iterations in found.credentials]
-            results.append(DescribeUserScramCredentialsResult(user=found.user, credential_infos=infos))
+            infos = [
+                CredentialInfo(mechanism=mechanism, iterations=iterations)
+                for mechanism, iterations in found.credentials
+            ]
+            results.append(
+                DescribeUserScramCredentialsResult(user=found.user, credential_infos=infos)
+            )
         else:
             user, refusal = found
-            results.append(DescribeUserScramCredentialsResult(user=user, error_code=refusal.error, error_message=refusal.message))
+            results.append(
+                DescribeUserScramCredentialsResult(
+                    user=user, error_code=refusal.error, error_message=refusal.message
+                )
+            )
     return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
     assert isinstance(call.body, DescribeUserScramCredentialsRequest), "dispatch decodes by API key"
-    rows = [DescribeUserScramCredentialsResult(error_code=error, error_message=None) for _ in call.body.users or ()]  # Kafka leaves the user empty
+    rows = [
+        DescribeUserScramCredentialsResult(error_code=error, error_message=None)
+        for _ in call.body.users or ()
+    ]  # Kafka leaves the user empty
     return DescribeUserScramCredentialsResponse(error_code=error, error_message=None, results=rows)
 
 

@@ -15,7 +15,11 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Respond as the controller, or return an error."""
     assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     controller = broker.zookeeper.controller
-    return refuse(call, ErrorCode.NOT_CONTROLLER) if controller is None else controller.handle(call.api_key, call)
+    return (
+        refuse(call, ErrorCode.NOT_CONTROLLER)
+        if controller is None
+        else controller.handle(call.api_key, call)
+    )
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:

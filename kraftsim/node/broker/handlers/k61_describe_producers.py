@@ -1,6 +1,8 @@
-"""DescribeProducers (61): the active producers of a replica, and the start offsets of their open transactions.
+"""DescribeProducers (61): the active producers of a replica, and the start offsets of their open
+transactions.
 
-Followers serve it, too, with the state that they would have as leader.   Source: KIP-664, kafka.cluster.Partition.activeProducerState.
+Followers serve it, too, with the state that they would have as leader.
+Source: KIP-664, kafka.cluster.Partition.activeProducerState.
 """
 
 from kraftsim.core.metadata.topic_names import why_name_is_invalid
@@ -28,7 +30,12 @@ def handle(broker: Broker, call: Call) -> Answer:
     request = call.body
     assert isinstance(request, DescribeProducersRequest), "dispatch decodes by API key"
     topics = [
-        DescribeProducersTopicResult(name=topic.name, partitions=[_partition(broker, topic.name, number) for number in topic.partition_indexes])
+        DescribeProducersTopicResult(
+            name=topic.name,
+            partitions=[
+                _partition(broker, topic.name, number) for number in topic.partition_indexes
+            ],
+        )
         for topic in request.topics
     ]
     return DescribeProducersResponse(topics=topics)
@@ -59,8 +66,12 @@ def _producer(entry: ProducerStateEntry) -> ProducerState:
     )
 
 
-def _refused(number: int, error: ErrorCode, why: str | None = None) -> DescribeProducersPartitionResult:
-    return DescribeProducersPartitionResult(partition_index=number, error_code=error, error_message=why)
+def _refused(
+    number: int, error: ErrorCode, why: str | None = None
+) -> DescribeProducersPartitionResult:
+    return DescribeProducersPartitionResult(
+        partition_index=number, error_code=error, error_message=why
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
@@ -68,7 +79,10 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     assert isinstance(request, DescribeProducersRequest), "dispatch decodes by API key"
     return DescribeProducersResponse(
         topics=[
-            DescribeProducersTopicResult(name=topic.name, partitions=[_refused(number, error) for number in topic.partition_indexes])
+            DescribeProducersTopicResult(
+                name=topic.name,
+                partitions=[_refused(number, error) for number in topic.partition_indexes],
+            )
             for topic in request.topics
         ]
     )
@@ -79,5 +93,11 @@ def _weight(broker: Broker, topic: DescribeProducersTopic, number: int) -> int:
     return 1 if hosted is None else 1 + len(hosted.replica.producer_state.entries)
 
 
-SLICES = Slices(entries="topics", rows="topics", inner="partition_indexes", inner_rows="partitions", inner_weight=_weight)
+SLICES = Slices(
+    entries="topics",
+    rows="topics",
+    inner="partition_indexes",
+    inner_rows="partitions",
+    inner_weight=_weight,
+)
 HANDLER = Handler(key=ApiKey.DESCRIBE_PRODUCERS, handle=handle, refuse=_refuse, slices=SLICES)

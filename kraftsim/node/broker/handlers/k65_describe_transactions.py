@@ -1,4 +1,7 @@
-"""DescribeTransactions: the state of transactional ids at their coordinator.   Source: KIP-664, TransactionCoordinator.handleDescribeTransactions."""
+"""DescribeTransactions: the state of transactional ids at their coordinator.
+
+Source: KIP-664, TransactionCoordinator.handleDescribeTransactions.
+"""
 
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
@@ -14,10 +17,14 @@ from protocol.messages.k65_describe_transactions import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Return for each id its state, INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or TRANSACTIONAL_ID_NOT_FOUND."""
+    """Return for each id its state, INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS
+    or TRANSACTIONAL_ID_NOT_FOUND.
+    """
     request = call.body
     assert isinstance(request, DescribeTransactionsRequest), "dispatch decodes by API key"
-    return DescribeTransactionsResponse(transaction_states=[_described(broker, each) for each in request.transactional_ids])
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(broker, each) for each in request.transactional_ids]
+    )
 
 
 def _described(broker: Broker, transactional_id: str) -> TransactionState:
@@ -53,7 +60,9 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     """Return a response with the same error for every id."""
     request = call.body
     assert isinstance(request, DescribeTransactionsRequest), "dispatch decodes by API key"
-    return DescribeTransactionsResponse(transaction_states=[refused(each, error) for each in request.transactional_ids])
+    return DescribeTransactionsResponse(
+        transaction_states=[refused(each, error) for each in request.transactional_ids]
+    )
 
 
 def _weight(broker: Broker, transactional_id: str) -> int:

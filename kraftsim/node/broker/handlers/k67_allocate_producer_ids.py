@@ -1,4 +1,5 @@
-"""AllocateProducerIds (67) on a ZooKeeper-mode broker: a broker requests a block of producer ids from the controller.
+"""AllocateProducerIds (67) on a ZooKeeper-mode broker: a broker requests a block of producer ids
+from the controller.
 
 A broker that is not the controller returns an error.
 Source: kafka.server.KafkaApis, kafka.controller.KafkaController.processAllocateProducerIds.
@@ -15,7 +16,11 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     """Respond as the controller, or return an error."""
     assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     controller = broker.zookeeper.controller
-    return refuse(call, ErrorCode.NOT_CONTROLLER) if controller is None else controller.handle(call.api_key, call)
+    return (
+        refuse(call, ErrorCode.NOT_CONTROLLER)
+        if controller is None
+        else controller.handle(call.api_key, call)
+    )
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:

@@ -1,7 +1,9 @@
-"""ConsumerGroupHeartbeat: a member of a consumer group joins, heartbeats, acknowledges its partitions, or leaves.
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, heartbeats, acknowledges its
+partitions, or leaves.
 
-Source: kafka.server.KafkaApis.handleConsumerGroupHeartbeat, org.apache.kafka.coordinator.group.GroupCoordinatorService, KIP-848, KIP-1082; the texts
-were verified against Apache Kafka 4.1.2 and 4.4.0.
+Source: kafka.server.KafkaApis.handleConsumerGroupHeartbeat,
+org.apache.kafka.coordinator.group.GroupCoordinatorService, KIP-848, KIP-1082; the texts were
+verified against Apache Kafka 4.1.2 and 4.4.0.
 """
 
 from typing import Final
@@ -30,7 +32,9 @@ FIRST_VERSION_WITH_OWN_IDS: Final = 1
 
 
 def handle(broker: Broker, call: Call) -> Answer | Deferred:
-    """Respond with the member epoch, and with the assignment if it has changed; UNSUPPORTED_VERSION if consumer groups are disabled."""
+    """Respond with the member epoch, and with the assignment if it has changed; UNSUPPORTED_VERSION
+    if consumer groups are disabled.
+    """
     request = call.body
     assert isinstance(request, ConsumerGroupHeartbeatRequest), "dispatch decodes by API key"
     if not broker.groups.serves_consumers:
@@ -67,13 +71,23 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     return later
 
 
-def refuse_request(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]) -> Refusal | None:
-    """Return the error of a request that is invalid for any group: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION."""
+def refuse_request(
+    request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]
+) -> Refusal | None:
+    """Return the error of a request that is invalid for any group: INVALID_REQUEST,
+    UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION.
+    """
     epoch = request.member_epoch
-    for name, text in (("GroupId", request.group_id), ("InstanceId", request.instance_id), ("RackId", request.rack_id)):
+    for name, text in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
         if text is not None and not text.strip():
             return _invalid(f"{name} can't be empty.")
-    if not request.member_id.strip() and (api_version >= FIRST_VERSION_WITH_OWN_IDS or epoch != JOIN_GROUP_EPOCH):
+    if not request.member_id.strip() and (
+        api_version >= FIRST_VERSION_WITH_OWN_IDS or epoch != JOIN_GROUP_EPOCH
+    ):
         return _invalid("MemberId can't be empty.")
     if epoch == JOIN_GROUP_EPOCH:
         if request.rebalance_timeout_ms == UNCHANGED_TIMEOUT:
@@ -81,13 +95,19 @@ def refuse_request(request: ConsumerGroupHeartbeatRequest, api_version: int, ass
         if request.topic_partitions is None or request.topic_partitions:
             return _invalid("TopicPartitions must be empty when (re-)joining.")
         if not request.subscribed_topic_names and not request.subscribed_topic_regex:
-            return _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-empty when (re-)joining.")
+            return _invalid(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-empty when "
+                "(re-)joining."
+            )
     elif epoch == LEAVE_GROUP_STATIC_EPOCH and request.instance_id is None:
         return _invalid("InstanceId can't be null.")
     elif epoch < LEAVE_GROUP_STATIC_EPOCH:
         return _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        why = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
+        why = (
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
+            f"{', '.join(assignors)}."
+        )
         return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, why)
     return _refuse_expression(request.subscribed_topic_regex)
 
@@ -98,7 +118,10 @@ def _refuse_expression(expression: str | None) -> Refusal | None:
     try:
         client_expression(expression)
     except InvalidExpression as mistake:
-        why = f"SubscribedTopicRegex `{expression}` is not a valid regular expression: {mistake.description}."
+        why = (
+            f"SubscribedTopicRegex `{expression}` is not a valid regular expression: "
+            f"{mistake.description}."
+        )
         return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, why)
     return None
 
@@ -116,7 +139,14 @@ def _shares(rows: list[TopicPartitions]) -> Shares:
 
 def _answer(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     assigned = answer.assigned
-    rows = None if assigned is None else [TopicPartitions(topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in assigned.items()]
+    rows = (
+        None
+        if assigned is None
+        else [
+            TopicPartitions(topic_id=topic_id, partitions=list(numbers))
+            for topic_id, numbers in assigned.items()
+        ]
+    )
     return ConsumerGroupHeartbeatResponse(
         error_code=answer.error,
         error_message=answer.why,
@@ -127,4 +157,8 @@ def _answer(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     )
 
 
-HANDLER = Handler(key=ApiKey.CONSUMER_GROUP_HEARTBEAT, handle=handle, refuse=lambda call, error: ConsumerGroupHeartbeatResponse(error_code=error))
+HANDLER = Handler(
+    key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    handle=handle,
+    refuse=lambda call, error: ConsumerGroupHeartbeatResponse(error_code=error),
+)

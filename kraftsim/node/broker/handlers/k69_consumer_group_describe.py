@@ -1,6 +1,8 @@
-"""ConsumerGroupDescribe: consumer groups with their members, and the current and target assignment of each.
+"""ConsumerGroupDescribe: consumer groups with their members, and the current and target assignment
+of each.
 
-Source: kafka.server.KafkaApis.handleConsumerGroupDescribe, org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDescribe, KIP-848.
+Source: kafka.server.KafkaApis.handleConsumerGroupDescribe,
+org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDescribe, KIP-848.
 """
 
 from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
@@ -25,7 +27,9 @@ from protocol.messages.k69_consumer_group_describe import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Return a row for each group: GROUP_ID_NOT_FOUND if there is no such consumer group; UNSUPPORTED_VERSION if they are disabled."""
+    """Return a row for each group: GROUP_ID_NOT_FOUND if there is no such consumer group;
+    UNSUPPORTED_VERSION if they are disabled.
+    """
     request = call.body
     assert isinstance(request, ConsumerGroupDescribeRequest), "dispatch decodes by API key"
     if not broker.groups.serves_consumers:
@@ -44,7 +48,11 @@ def _describe(broker: Broker, group_id: str) -> DescribedGroup:
         return _refused(group_id, led)
     group = led.shard.consumer_groups.get(group_id)
     if group is None:
-        why = f"Group {group_id} is not a consumer group." if group_id in led.shard.groups else f"Group {group_id} not found."
+        why = (
+            f"Group {group_id} is not a consumer group."
+            if group_id in led.shard.groups
+            else f"Group {group_id} not found."
+        )
         return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, why)
     return DescribedGroup(
         error_code=ErrorCode.NONE,
@@ -84,21 +92,31 @@ def _assignment(broker: Broker, shares: Shares) -> Assignment:
 
 
 def _refused(group_id: str, error: ErrorCode, why: str | None = None) -> DescribedGroup:
-    return DescribedGroup(error_code=error, error_message=why, group_id=group_id, group_state="", assignor_name="")
+    return DescribedGroup(
+        error_code=error, error_message=why, group_id=group_id, group_state="", assignor_name=""
+    )
 
 
 def refuse(call: Call, error: ErrorCode) -> Answer:
     """Return a response with the same error for every group."""
     request = call.body
     assert isinstance(request, ConsumerGroupDescribeRequest), "dispatch decodes by API key"
-    return ConsumerGroupDescribeResponse(groups=[_refused(group_id, error) for group_id in request.group_ids])
+    return ConsumerGroupDescribeResponse(
+        groups=[_refused(group_id, error) for group_id in request.group_ids]
+    )
 
 
 def _weight(broker: Broker, group_id: str) -> int:
-    """Count the topics of members, too: each has a row in the current and in the target assignment."""
+    """Count the topics of members, too: each has a row in the current and in the target
+    assignment.
+    """
     led = broker.groups.coordinated(group_id)
     group = None if isinstance(led, ErrorCode) else led.shard.consumer_groups.get(group_id)
-    return 1 if group is None else 1 + sum(1 + len(member.assigned) for member in group.members.values())
+    return (
+        1
+        if group is None
+        else 1 + sum(1 + len(member.assigned) for member in group.members.values())
+    )
 
 
 SLICES = Slices(entries="group_ids", rows="groups", weight=_weight)

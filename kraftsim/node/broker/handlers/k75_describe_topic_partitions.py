@@ -1,4 +1,6 @@
-"""DescribeTopicPartitions (75): topics by name, one page of partitions per request. No array of a partition is ever null.
+"""DescribeTopicPartitions (75): topics by name, one page of partitions per request.
+
+No array of a partition is ever null.
 
 Source: KIP-966, kafka.server.handlers.DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.
 """
@@ -23,18 +25,31 @@ from protocol.messages.k75_describe_topic_partitions import (
 
 
 def handle(broker: Broker, call: Call) -> Answer:
-    """Return one page and the cursor of the next. INVALID_REQUEST for every topic if the cursor is outside of them."""
+    """Return one page and the cursor of the next.
+
+    INVALID_REQUEST for every topic if the cursor is outside of them.
+    """
     request = call.body
     assert isinstance(request, DescribeTopicPartitionsRequest), "dispatch decodes by API key"
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
         return refuse(call, ErrorCode.INVALID_REQUEST)
     asks_all = not request.topics
-    if cursor is not None and not asks_all and all(topic.name != cursor.topic_name for topic in request.topics):
+    if (
+        cursor is not None
+        and not asks_all
+        and all(topic.name != cursor.topic_name for topic in request.topics)
+    ):
         return refuse(call, ErrorCode.INVALID_REQUEST)
-    asked = {topic.name for topic in broker.image.topics()} if asks_all else {topic.name for topic in request.topics}
+    asked = (
+        {topic.name for topic in broker.image.topics()}
+        if asks_all
+        else {topic.name for topic in request.topics}
+    )
     names = sorted(name for name in asked if cursor is None or name >= cursor.topic_name)
-    left = max(min(broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
+    left = max(
+        min(broker.config.max_request_partition_size_limit, request.response_partition_limit), 1
+    )
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if not left:
@@ -56,26 +71,43 @@ def handle(broker: Broker, call: Call) -> Answer:
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if why_name_is_invalid(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=error, name=name, is_internal=is_internal(name), topic_authorized_operations=ALL_TOPIC_OPERATIONS
+    error = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if why_name_is_invalid(name) is None
+        else ErrorCode.INVALID_TOPIC_EXCEPTION
     )
-
-
-def _topic(broker: Broker, listener: str, topic: TopicImage, numbers: list[int]) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=is_internal(topic.name),
-        partitions=[_partition(broker, listener, number, topic.partitions[number]) for number in numbers],
+        error_code=error,
+        name=name,
+        is_internal=is_internal(name),
         topic_authorized_operations=ALL_TOPIC_OPERATIONS,
     )
 
 
-def _partition(broker: Broker, listener: str, number: int, registered: PartitionRegistration) -> DescribeTopicPartitionsResponsePartition:
+def _topic(
+    broker: Broker, listener: str, topic: TopicImage, numbers: list[int]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[
+            _partition(broker, listener, number, topic.partitions[number]) for number in numbers
+        ],
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    broker: Broker, listener: str, number: int, registered: PartitionRegistration
+) -> DescribeTopicPartitionsResponsePartition:
     error = ErrorCode.NONE
     if broker.address_of(registered.leader, listener) is None:
-        error = ErrorCode.LISTENER_NOT_FOUND if broker.is_alive(registered.leader) else ErrorCode.LEADER_NOT_AVAILABLE
+        error = (
+            ErrorCode.LISTENER_NOT_FOUND
+            if broker.is_alive(registered.leader)
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
     return DescribeTopicPartitionsResponsePartition(
         error_code=error,
         partition_index=number,
@@ -85,7 +117,9 @@ def _partition(broker: Broker, listener: str, number: int, registered: Partition
         isr_nodes=list(registered.isr),
         eligible_leader_replicas=list(registered.eligible_leader_replicas),
         last_known_elr=list(registered.last_known_elr),
-        offline_replicas=[replica for replica in registered.replicas if not broker.is_alive(replica)],
+        offline_replicas=[
+            replica for replica in registered.replicas if not broker.is_alive(replica)
+        ],
     )
 
 
@@ -94,7 +128,10 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     request = call.body
     assert isinstance(request, DescribeTopicPartitionsRequest), "dispatch decodes by API key"
     return DescribeTopicPartitionsResponse(
-        topics=[DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name) for topic in request.topics]
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name)
+            for topic in request.topics
+        ]
     )
 
 

@@ -1,4 +1,5 @@
-"""Requests ISR changes from the controller: pending ones are sent in one AlterPartition, the next one is sent after its response.
+"""Requests ISR changes from the controller: pending ones are sent in one AlterPartition, the next
+one is sent after its response.
 
 Source: kafka.server.DefaultAlterPartitionManager (KIP-497).
 """
@@ -30,7 +31,11 @@ class IsrChanges:
     """`on_moved` is called for partitions whose high watermark may have advanced."""
 
     def __init__(
-        self, shell: NodeShell, channel: ControllerChannel, broker_epoch: Callable[[], int], on_moved: Callable[[PartitionKey], None]
+        self,
+        shell: NodeShell,
+        channel: ControllerChannel,
+        broker_epoch: Callable[[], int],
+        on_moved: Callable[[PartitionKey], None],
     ) -> None:
         self._shell = shell
         self._channel = channel
@@ -40,7 +45,10 @@ class IsrChanges:
         self._in_flight: dict[tuple[bytes, int], tuple[HostedPartition, IsrProposal]] | None = None
 
     def ask(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
-        """Queue a proposal. It replaces one of an earlier leader epoch that has not been sent yet."""
+        """Queue a proposal.
+
+        It replaces one of an earlier leader epoch that has not been sent yet.
+        """
         self._gathered[hosted.topic, hosted.partition] = (hosted, proposal)
         self._send()
 
@@ -48,7 +56,10 @@ class IsrChanges:
         if self._in_flight is not None or not self._gathered:
             return
         gathered, self._gathered = self._gathered, {}
-        self._in_flight = {(hosted.topic_id, hosted.partition): (hosted, proposal) for hosted, proposal in gathered.values()}
+        self._in_flight = {
+            (hosted.topic_id, hosted.partition): (hosted, proposal)
+            for hosted, proposal in gathered.values()
+        }
         self._channel.send(self._request(), self._on_answer, _in_version)
 
     def _request(self) -> AlterPartitionRequest:
@@ -64,12 +75,17 @@ class IsrChanges:
                     partition_epoch=proposal.partition_epoch,
                 )
             )
-        return AlterPartitionRequest(broker_id=own_id, broker_epoch=own_epoch, topics=list(topics.values()))
+        return AlterPartitionRequest(
+            broker_id=own_id, broker_epoch=own_epoch, topics=list(topics.values())
+        )
 
     def _in_sync(self, proposal: IsrProposal, own_id: int, own_epoch: int) -> list[BrokerState]:
         """Return the proposed ISR with the broker epoch under which each replica fetches."""
         isr = zip(proposal.isr, proposal.broker_epochs, strict=True)
-        return [BrokerState(broker_id=each, broker_epoch=own_epoch if each == own_id else epoch) for each, epoch in isr]
+        return [
+            BrokerState(broker_id=each, broker_epoch=own_epoch if each == own_id else epoch)
+            for each, epoch in isr
+        ]
 
     def _on_answer(self, answer: Message | OSError) -> None:
         asked, self._in_flight = self._in_flight or {}, None
@@ -80,12 +96,22 @@ class IsrChanges:
             for topic in answer.topics:
                 for row in topic.partitions:
                     error = ErrorCode(row.error_code)
-                    agreed = AgreedIsr(leader_epoch=row.leader_epoch, partition_epoch=row.partition_epoch, isr=tuple(row.isr))
-                    outcomes[ids.get(topic.topic_name, topic.topic_id), row.partition_index] = error if error is not ErrorCode.NONE else agreed
+                    agreed = AgreedIsr(
+                        leader_epoch=row.leader_epoch,
+                        partition_epoch=row.partition_epoch,
+                        isr=tuple(row.isr),
+                    )
+                    outcomes[ids.get(topic.topic_name, topic.topic_id), row.partition_index] = (
+                        error if error is not ErrorCode.NONE else agreed
+                    )
         else:
             whole = ErrorCode.REQUEST_TIMED_OUT
         for key, (hosted, proposal) in asked.items():
-            outcome = whole if whole is not ErrorCode.NONE else outcomes.get(key, ErrorCode.UNKNOWN_SERVER_ERROR)
+            outcome = (
+                whole
+                if whole is not ErrorCode.NONE
+                else outcomes.get(key, ErrorCode.UNKNOWN_SERVER_ERROR)
+            )
             if self._settle(hosted, proposal, outcome) is After.RETRY:
                 self._gathered.setdefault((hosted.topic, hosted.partition), (hosted, proposal))
         if whole is ErrorCode.NONE:
@@ -93,7 +119,9 @@ class IsrChanges:
         else:
             self._shell.tasks.spawn(self._send_later(), "isr-retry")
 
-    def _settle(self, hosted: HostedPartition, proposal: IsrProposal, outcome: AgreedIsr | ErrorCode) -> After:
+    def _settle(
+        self, hosted: HostedPartition, proposal: IsrProposal, outcome: AgreedIsr | ErrorCode
+    ) -> After:
         """Deliver the result of a proposal to its partition."""
         after = hosted.replica.on_isr_answer(proposal, outcome, self._shell.world.clock.wall_ms())
         if after is After.CHANGED:
@@ -111,7 +139,9 @@ def _topic_of(hosted: HostedPartition) -> AlterPartitionTopic:
 
 
 def _in_version(body: Message, version: int) -> Message:
-    """Return a request for a version: before 3 the ISR has no broker epochs, and before 2 topics have names only."""
+    """Return a request for a version: before 3 the ISR has no broker epochs, and before 2 topics
+    have names only.
+    """
     assert isinstance(body, AlterPartitionRequest), "the channel sends AlterPartition only"
     if version >= FIRST_WITH_EPOCHS:
         return body
@@ -131,4 +161,6 @@ def _in_version(body: Message, version: int) -> Message:
         )
         for topic in body.topics
     ]
-    return AlterPartitionRequest(broker_id=body.broker_id, broker_epoch=body.broker_epoch, topics=topics)
+    return AlterPartitionRequest(
+        broker_id=body.broker_id, broker_epoch=body.broker_epoch, topics=topics
+    )

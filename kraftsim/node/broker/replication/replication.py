@@ -1,6 +1,8 @@
-"""Replication of a broker: fetches the partitions that it follows, and maintains the ISR of those that it leads.
+"""Replication of a broker: fetches the partitions that it follows, and maintains the ISR of those
+that it leads.
 
-Source: kafka.server.{ReplicaManager, ReplicaFetcherManager}, Partition.isReplicaIsrEligible (KIP-841, KIP-903).
+Source: kafka.server.{ReplicaManager, ReplicaFetcherManager}, Partition.isReplicaIsrEligible
+(KIP-841, KIP-903).
 """
 
 import asyncio
@@ -51,7 +53,8 @@ class Replication:
         self.directory_id = bytes(16)
         """The id of the data directory; set once the broker has loaded it."""
 
-    # Following -----------------------------------------------------------------------------------------------------------------------------
+    # Following
+    # ----------------------------------------------------------------------------------------------
 
     async def follow(self, hosted: HostedPartition, following: Following) -> None:
         """Fetch a partition from its current leader, if there is one."""
@@ -72,7 +75,8 @@ class Replication:
             fetcher.remove(key)
 
     def leave_idle(self) -> None:
-        """Shut down fetchers without partitions: an unanswered request of one would delay the partitions that its leader gets later.
+        """Shut down fetchers without partitions: an unanswered request of one would delay the
+        partitions that its leader gets later.
 
         Source: AbstractFetcherManager.shutdownIdleFetcherThreads.
         """
@@ -107,7 +111,9 @@ class Replication:
                 throttle=self._throttle,
                 rebuild=self._rebuild,
             )
-            fetcher = self._fetchers[leader_id, number] = ReplicaFetcher(self._shell, leader_id, number, ports)
+            fetcher = self._fetchers[leader_id, number] = ReplicaFetcher(
+                self._shell, leader_id, number, ports
+            )
         return fetcher
 
     def _address(self, broker_id: int) -> tuple[str, int] | None:
@@ -117,10 +123,13 @@ class Replication:
         found = registered.listener(self._shell.config.inter_broker_listener_name)
         return None if found is None else (found.host, found.port)
 
-    # Leading -------------------------------------------------------------------------------------------------------------------------------
+    # Leading
+    # ----------------------------------------------------------------------------------------------
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Return whether a follower may join the ISR: unfenced, not in controlled shutdown, and with the registered broker epoch."""
+        """Return whether a follower may join the ISR: unfenced, not in controlled shutdown, and
+        with the registered broker epoch.
+        """
         registered = self._image().broker(broker_id)
         if registered is None or registered.fenced or registered.in_controlled_shutdown:
             return False
@@ -129,7 +138,11 @@ class Replication:
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
         """Return whether a follower fetches with the broker epoch of an earlier incarnation."""
         registered = self._image().broker(broker_id)
-        return registered is not None and broker_epoch != NO_BROKER_EPOCH and registered.broker_epoch > broker_epoch
+        return (
+            registered is not None
+            and broker_epoch != NO_BROKER_EPOCH
+            and registered.broker_epoch > broker_epoch
+        )
 
     def ask(self, hosted: HostedPartition, proposal: IsrProposal | None) -> None:
         """Propose an ISR change to the controller."""
@@ -137,11 +150,15 @@ class Replication:
             self._changes.ask(hosted, proposal)
 
     async def shrink(self, hosted: Callable[[], Iterable[HostedPartition]]) -> None:
-        """Periodically remove lagging followers from the ISR; checked every half of replica.lag.time.max.ms."""
+        """Periodically remove lagging followers from the ISR; checked every half of
+        replica.lag.time.max.ms.
+        """
         while True:
             await asyncio.sleep(max(self._shell.config.replica_lag_time_max_ms // 2, 1) / 1000)
             now_ms = self._shell.world.clock.wall_ms()
             for each in list(hosted()):
                 self.ask(each, each.replica.shrinking(now_ms))
-                if each.replica.is_leader and each.replica.advance(now_ms):  # replicas that were recently in sync no longer hold it back
+                if each.replica.is_leader and each.replica.advance(
+                    now_ms
+                ):  # replicas that were recently in sync no longer hold it back
                     self._on_moved((each.topic, each.partition))

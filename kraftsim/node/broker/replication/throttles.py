@@ -1,9 +1,12 @@
-"""Replication quotas for reassignments: one rate for records served to followers, one for records fetched from leaders.
+"""Replication quotas for reassignments: one rate for records served to followers, one for records
+fetched from leaders.
 
-The topic config lists the throttled replicas; the broker config limits their total rate. In-sync replicas are never throttled, or a low
-limit would reduce the replication of acknowledged records; their bytes are recorded all the same.
+The topic config lists the throttled replicas; the broker config limits their total rate. In-sync
+replicas are never throttled, or a low limit would reduce the replication of acknowledged records;
+their bytes are recorded all the same.
 
-Source: KIP-73, kafka.server.{ReplicationQuotaManager, BrokerConfigHandler, TopicConfigHandler}, ReplicaManager.shouldLeaderThrottle.
+Source: KIP-73, kafka.server.{ReplicationQuotaManager, BrokerConfigHandler, TopicConfigHandler},
+ReplicaManager.shouldLeaderThrottle.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,14 +25,19 @@ ALL_REPLICAS: Final = "*"
 
 
 class ReplicationThrottle:
-    """One direction: `leader` for served records, `follower` for fetched ones. Only bytes of replicas on the list are recorded."""
+    """One direction: `leader` for served records, `follower` for fetched ones.
+
+    Only bytes of replicas on the list are recorded.
+    """
 
     def __init__(self, direction: str, config: NodeConfig, clock: Clock) -> None:
         self._rate_key = f"{direction}.replication.throttled.rate"
         self._replicas_key = f"{direction}.replication.throttled.replicas"
         self._broker_id = str(config.node_id)
         self._clock = clock
-        self._rate = SteadyRate(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
+        self._rate = SteadyRate(
+            config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000
+        )
         self._limit = UNLIMITED
         self._throttled: dict[str, Collection[int] | None] = {}
         """The throttled partitions of each topic; None: all of them."""
@@ -40,7 +48,11 @@ class ReplicationThrottle:
         """Apply the current configs of the broker and of all topics."""
         value = settings.own.get(self._rate_key, settings.cluster.get(self._rate_key))
         self._limit = UNLIMITED if value is None else int(value)
-        self._throttled = {name: self._partitions(configs[self._replicas_key]) for name, configs in topics.items() if configs.get(self._replicas_key)}
+        self._throttled = {
+            name: self._partitions(configs[self._replicas_key])
+            for name, configs in topics.items()
+            if configs.get(self._replicas_key)
+        }
         self.is_set = bool(self._throttled)
 
     def holds(self, topic: str, partition: int) -> bool:
@@ -64,7 +76,9 @@ class ReplicationThrottle:
         if value.strip() == ALL_REPLICAS:
             return None
         pairs = (each.strip().split(":") for each in value.split(","))
-        return frozenset(int(partition) for partition, broker_id in pairs if broker_id == self._broker_id)
+        return frozenset(
+            int(partition) for partition, broker_id in pairs if broker_id == self._broker_id
+        )
 
 
 class ReplicationThrottles:
@@ -78,6 +92,8 @@ class ReplicationThrottles:
     def follow(self, image: MetadataImage) -> None:
         """Apply the configs of the current metadata."""
         settings = broker_settings(self._config, image)
-        topics = {name: configs for (kind, name), configs in image.configs() if kind == TOPIC_RESOURCE}
+        topics = {
+            name: configs for (kind, name), configs in image.configs() if kind == TOPIC_RESOURCE
+        }
         self.leader.follow(settings, topics)
         self.follower.follow(settings, topics)

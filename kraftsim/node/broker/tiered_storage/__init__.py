@@ -1,1 +1,3 @@
-"""Tiered storage of a broker: copies, reads, deletes and rebuilds remote segments, and their metadata topic (KIP-405)."""
+"""Tiered storage of a broker: copies, reads, deletes and rebuilds remote segments, and their
+metadata topic (KIP-405).
+"""

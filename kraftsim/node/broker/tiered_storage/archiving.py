@@ -1,4 +1,5 @@
-"""Copies inactive segments of a led partition to remote storage, oldest first; the copy is announced before and confirmed after.
+"""Copies inactive segments of a led partition to remote storage, oldest first; the copy is
+announced before and confirmed after.
 
 A missing producer snapshot is handled by a replaceable component (`core.tiered_storage.remedies`).
 Source: RemoteLogManager.RLMCopyTask.
@@ -8,9 +9,25 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kraftsim.core.tiered_storage.metadata_records import segment_record, update_record
 from kraftsim.core.tiered_storage.remedies import MissingAtUpload, SnapshotRemedy
-from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
-from kraftsim.core.tiered_storage.transform_app import Candidate, candidates, epochs_before, epochs_within
-from kraftsim.events.tiered_storage import EmptySnapshotWritten, ProducerStateCompared, RemoteCopyFailed, RemoteCopyFinished, RemoteCopyStarted
+from kraftsim.core.tiered_storage.remote_segment import (
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+)
+from kraftsim.core.tiered_storage.transform_app import (
+    Candidate,
+    candidates,
+    epochs_before,
+    epochs_within,
+)
+from kraftsim.events.tiered_storage import (
+    EmptySnapshotWritten,
+    ProducerStateCompared,
+    RemoteCopyFailed,
+    RemoteCopyFinished,
+    RemoteCopyStarted,
+)
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.tiered_storage.deleting import RemoteDeletion
 from kraftsim.node.broker.tiered_storage.metadata_log import RemoteMetadataLog
@@ -18,7 +35,13 @@ from kraftsim.node.broker.tiered_storage.remote_quotas import RemoteQuota
 from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile, RemoteStore
 from kraftsim.producer_state.rules_entries import producer_digest, state_entries
 from kraftsim.world.interface import Chunk, File, FileSlice, World
-from protocol.disk.file_names import LOG, OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from protocol.disk.file_names import (
+    LOG,
+    OFFSET_INDEX,
+    PRODUCER_SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+)
 from protocol.disk.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from protocol.disk.producer_snapshot import parse_producer_rows
 from protocol.uuids import uuid_text
@@ -70,12 +93,18 @@ class SegmentCopier:
             log_start_offset=replica.log_start_offset,
             last_stable_offset=replica.last_stable_offset,
         )
-        if self._remedy.at_archive is MissingAtUpload.HOLD and any(each.next_offset not in hosted.snapshots.offsets for each in due):
+        if self._remedy.at_archive is MissingAtUpload.HOLD and any(
+            each.next_offset not in hosted.snapshots.offsets for each in due
+        ):
             return 0
         truncation_count = hosted.log.truncation_count
         for count, each in enumerate(due):
             await self._quota.wait()
-            if replica.leader_state is None or not hosted.log.is_open or hosted.log.truncation_count != truncation_count:
+            if (
+                replica.leader_state is None
+                or not hosted.log.is_open
+                or hosted.log.truncation_count != truncation_count
+            ):
                 return count
             self._quota.record(each.segment.size_bytes)
             try:
@@ -87,7 +116,9 @@ class SegmentCopier:
                         partition=hosted.partition,
                         first_offset=each.segment.base_offset,
                         last_offset=each.next_offset - 1,
-                        was_announced=failure.was_announced if isinstance(failure, CopyFailed) else True,
+                        was_announced=failure.was_announced
+                        if isinstance(failure, CopyFailed)
+                        else True,
                         reason=str(failure),
                     )
                 )
@@ -111,7 +142,10 @@ class SegmentCopier:
             raise
         if custom_metadata is not None and len(custom_metadata) > self._custom_metadata_max_bytes:
             await self._deletion.delete(segment)
-            raise CopyFailed(f"{len(custom_metadata)} bytes of custom metadata exceed the limit", was_announced=True)
+            raise CopyFailed(
+                f"{len(custom_metadata)} bytes of custom metadata exceed the limit",
+                was_announced=True,
+            )
         finished = SegmentUpdate(
             segment_id=segment.segment_id,
             owner=segment.owner,
@@ -120,7 +154,11 @@ class SegmentCopier:
             state=SegmentState.COPY_SEGMENT_FINISHED,
             custom_metadata=custom_metadata,
         )
-        producer_count = self._emit_producers(hosted, candidate, is_ours=had_snapshot) if RemoteFile.PRODUCERS in files else -1
+        producer_count = (
+            self._emit_producers(hosted, candidate, is_ours=had_snapshot)
+            if RemoteFile.PRODUCERS in files
+            else -1
+        )
         self._world.emit(
             RemoteCopyFinished(
                 topic=hosted.topic,
@@ -132,8 +170,12 @@ class SegmentCopier:
             )
         )
         await self._metadata.publish(segment.owner, update_record(finished))
-        if hosted.log.truncation_count == truncation_count:  # otherwise the copied offset is determined by the leader epochs
-            hosted.replica.remote_end_offset = max(hosted.replica.remote_end_offset, segment.end_offset)
+        if (
+            hosted.log.truncation_count == truncation_count
+        ):  # otherwise the copied offset is determined by the leader epochs
+            hosted.replica.remote_end_offset = max(
+                hosted.replica.remote_end_offset, segment.end_offset
+            )
 
     def _describe(self, hosted: HostedPartition, candidate: Candidate) -> RemoteSegment:
         segment = candidate.segment
@@ -147,7 +189,9 @@ class SegmentCopier:
             broker_id=self._node_id,
             event_timestamp_ms=self._world.clock.wall_ms(),
             size_bytes=segment.size_bytes,
-            leader_epochs=epochs_within(hosted.log.epochs.starts, segment.base_offset, candidate.next_offset),
+            leader_epochs=epochs_within(
+                hosted.log.epochs.starts, segment.base_offset, candidate.next_offset
+            ),
             is_transaction_index_empty=transactions is None,
         )
 
@@ -164,32 +208,49 @@ class SegmentCopier:
             )
         )
 
-    def _require_snapshot(self, hosted: HostedPartition, candidate: Candidate, *, was_announced: bool) -> None:
-        """Ensure that there is a snapshot at the end of the segment, as the remedy allows. Raises CopyFailed if it cannot be copied."""
+    def _require_snapshot(
+        self, hosted: HostedPartition, candidate: Candidate, *, was_announced: bool
+    ) -> None:
+        """Ensure that there is a snapshot at the end of the segment, as the remedy allows.
+
+        Raises CopyFailed if it cannot be copied.
+        """
         next_offset = candidate.next_offset
         if next_offset in hosted.snapshots.offsets:
             return
         match self._remedy.at_archive:
             case MissingAtUpload.WRITE_EMPTY:
                 hosted.snapshots.add(hosted.replica.producer_state.empty_copy(), next_offset)
-                self._world.emit(EmptySnapshotWritten(topic=hosted.topic, partition=hosted.partition, next_offset=next_offset))
+                self._world.emit(
+                    EmptySnapshotWritten(
+                        topic=hosted.topic, partition=hosted.partition, next_offset=next_offset
+                    )
+                )
             case MissingAtUpload.REPLAY_LOCALLY:
                 state = hosted.replica.producer_state.empty_copy()
-                hosted.log.replay(state.replay, first_offset=hosted.log.local_start_offset, end_offset=next_offset)
+                hosted.log.replay(
+                    state.replay, first_offset=hosted.log.local_start_offset, end_offset=next_offset
+                )
                 hosted.snapshots.add(state, next_offset)
             case MissingAtUpload.LEAVE_OUT:
                 return
             case _:
                 raise CopyFailed(NO_SNAPSHOT, was_announced=was_announced)
 
-    def _files(self, hosted: HostedPartition, candidate: Candidate) -> Mapping[RemoteFile, Sequence[Chunk | FileSlice]]:
+    def _files(
+        self, hosted: HostedPartition, candidate: Candidate
+    ) -> Mapping[RemoteFile, Sequence[Chunk | FileSlice]]:
         base_offset, next_offset = candidate.segment.base_offset, candidate.next_offset
         log = hosted.log
         files: dict[RemoteFile, Sequence[Chunk | FileSlice]] = {
-            RemoteFile.RECORDS: list(pieces_of(log.records_file(base_offset), candidate.segment.size_bytes)),
+            RemoteFile.RECORDS: list(
+                pieces_of(log.records_file(base_offset), candidate.segment.size_bytes)
+            ),
             RemoteFile.OFFSETS: [log.file_of_segment(base_offset, OFFSET_INDEX) or b""],
             RemoteFile.TIMES: [log.file_of_segment(base_offset, TIME_INDEX) or b""],
-            RemoteFile.LEADER_EPOCHS: [build_leader_epoch_checkpoint(epochs_before(log.epochs.starts, next_offset))],
+            RemoteFile.LEADER_EPOCHS: [
+                build_leader_epoch_checkpoint(epochs_before(log.epochs.starts, next_offset))
+            ],
         }
         transactions = log.file_of_segment(base_offset, TRANSACTION_INDEX)
         if transactions is not None:
@@ -199,11 +260,19 @@ class SegmentCopier:
             files[RemoteFile.PRODUCERS] = [snapshot]
         return files
 
-    def _emit_producers(self, hosted: HostedPartition, candidate: Candidate, *, is_ours: bool) -> int:
-        """Emit an event with the snapshot's producers, unless a remedy wrote it; return their number."""
+    def _emit_producers(
+        self, hosted: HostedPartition, candidate: Candidate, *, is_ours: bool
+    ) -> int:
+        """Emit an event with the snapshot's producers, unless a remedy wrote it; return their
+        number.
+        """
         next_offset, state = candidate.next_offset, hosted.replica.producer_state
         written = hosted.log.file_of_segment(next_offset, PRODUCER_SNAPSHOT)
-        entries = [] if written is None else list(state_entries(parse_producer_rows(written), state.entry_class))
+        entries = (
+            []
+            if written is None
+            else list(state_entries(parse_producer_rows(written), state.entry_class))
+        )
         if is_ours:
             self._world.emit(
                 ProducerStateCompared(

@@ -1,11 +1,17 @@
-"""Deletes remote segments: announced before, confirmed after, so that the next leader completes an interrupted deletion.
+"""Deletes remote segments: announced before, confirmed after, so that the next leader completes an
+interrupted deletion.
 
 Source: RemoteLogManager (RLMExpirationTask, deleteRemoteLogSegment, deleteRemoteLogPartition).
 """
 
 from kraftsim.core.tiered_storage.metadata_records import update_record
 from kraftsim.core.tiered_storage.remote_retention import expired_remotely
-from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState, SegmentUpdate, TopicIdPartition
+from kraftsim.core.tiered_storage.remote_segment import (
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+)
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
 from kraftsim.events.tiered_storage import RemoteSegmentDeleted
 from kraftsim.node.broker.hosted_partition import HostedPartition
@@ -21,7 +27,9 @@ COPY_FAILED = "copy failed"
 class RemoteDeletion:
     """Deletes the remote segments that a broker is responsible for."""
 
-    def __init__(self, world: World, node_id: int, store: RemoteStore, metadata: RemoteMetadataLog) -> None:
+    def __init__(
+        self, world: World, node_id: int, store: RemoteStore, metadata: RemoteMetadataLog
+    ) -> None:
         self._world = world
         self._node_id = node_id
         self._store = store
@@ -44,8 +52,14 @@ class RemoteDeletion:
             )
         )
 
-    async def delete_expired(self, hosted: HostedPartition, catalogue: SegmentCatalogue) -> int | None:
-        """Delete the expired segments of a led partition; return the new log start offset, None if it is unchanged. Raises OSError."""
+    async def delete_expired(
+        self, hosted: HostedPartition, catalogue: SegmentCatalogue
+    ) -> int | None:
+        """Delete the expired segments of a led partition; return the new log start offset, None if
+        it is unchanged.
+
+        Raises OSError.
+        """
         replica, log = hosted.replica, hosted.log
         if not hosted.settings.retention.is_deleted:
             return None
@@ -56,9 +70,15 @@ class RemoteDeletion:
             now_ms=self._world.clock.wall_ms(),
             log_start_offset=replica.log_start_offset,
             log_end_offset=replica.log_end_offset,
-            local_only_bytes=sum(each.size_bytes for each in log.segments if each.base_offset > replica.remote_end_offset),
+            local_only_bytes=sum(
+                each.size_bytes
+                for each in log.segments
+                if each.base_offset > replica.remote_end_offset
+            ),
         )
-        moved = expiry.log_start_offset if expiry.log_start_offset > replica.log_start_offset else None
+        moved = (
+            expiry.log_start_offset if expiry.log_start_offset > replica.log_start_offset else None
+        )
         if moved is not None:
             hosted.advance_log_start(min(moved, replica.high_watermark), "remote retention")
         for each in expiry.going:
@@ -67,7 +87,9 @@ class RemoteDeletion:
             await self.delete(each.segment, each.reason)
         return moved
 
-    async def delete_all(self, owner: TopicIdPartition, catalogue: SegmentCatalogue, reason: str = TOPIC_DELETED) -> None:
+    async def delete_all(
+        self, owner: TopicIdPartition, catalogue: SegmentCatalogue, reason: str = TOPIC_DELETED
+    ) -> None:
         """Delete every segment of a partition. Raises OSError."""
         for segment in catalogue.segments:
             await self.delete(segment, reason)

@@ -1,4 +1,5 @@
-"""Restarts a follower's log after the offsets that its leader has in remote storage only, with the leader epochs and producer state from there.
+"""Restarts a follower's log after the offsets that its leader has in remote storage only, with the
+leader epochs and producer state from there.
 
 Source: kafka.server.TierStateMachine, KIP-405.
 """
@@ -6,7 +7,14 @@ Source: kafka.server.TierStateMachine, KIP-405.
 from dataclasses import dataclass
 
 from kraftsim.core.partitions.following import Following
-from kraftsim.core.tiered_storage.rebuilding import LeaderBounds, NotThere, RestartBehind, epoch_before, needs_earlier_epoch, segment_before
+from kraftsim.core.tiered_storage.rebuilding import (
+    LeaderBounds,
+    NotThere,
+    RestartBehind,
+    epoch_before,
+    needs_earlier_epoch,
+    segment_before,
+)
 from kraftsim.core.tiered_storage.remedies import MissingAtRebuild, SnapshotRemedy
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
@@ -53,16 +61,26 @@ class RebuiltProducers:
 class FollowerRebuild:
     """Rebuilds the followed partitions of a broker."""
 
-    def __init__(self, world: World, node_id: int, reader: RemoteReader, remedy: SnapshotRemedy) -> None:
+    def __init__(
+        self, world: World, node_id: int, reader: RemoteReader, remedy: SnapshotRemedy
+    ) -> None:
         self._world = world
         self._node_id = node_id
         self._reader = reader
         self._remedy = remedy
 
     async def rebuild(
-        self, hosted: HostedPartition, following: Following, connection: PeerConnection, catalogue: SegmentCatalogue | None, log_start_offset: int
+        self,
+        hosted: HostedPartition,
+        following: Following,
+        connection: PeerConnection,
+        catalogue: SegmentCatalogue | None,
+        log_start_offset: int,
     ) -> str | None:
-        """Restart the log; return the reason if that is not possible now. Raises OSError of remote storage, connection, or disk."""
+        """Restart the log; return the reason if that is not possible now.
+
+        Raises OSError of remote storage, connection, or disk.
+        """
         if catalogue is None:
             return "the remote log metadata is not loaded yet"
         bounds = await self._bounds(hosted, following, connection, log_start_offset)
@@ -80,15 +98,24 @@ class FollowerRebuild:
         checkpoint = await self._reader.file(segment, RemoteFile.LEADER_EPOCHS)
         rebuilt = await self._producers(hosted, segment, catalogue)
         if checkpoint is None or isinstance(rebuilt, str):
-            return rebuilt if isinstance(rebuilt, str) else "the remote segment has no leader epochs"
+            return (
+                rebuilt if isinstance(rebuilt, str) else "the remote segment has no leader epochs"
+            )
         if hosted.replica.following is not following or not hosted.log.is_open:
             return None  # the leader has changed in the meantime
         try:
-            epochs = tuple(each for each in parse_leader_epoch_checkpoint(checkpoint) if each.start_offset <= segment.end_offset)
+            epochs = tuple(
+                each
+                for each in parse_leader_epoch_checkpoint(checkpoint)
+                if each.start_offset <= segment.end_offset
+            )
         except MalformedMessage as malformed:
             return str(malformed)
         behind = RestartBehind(
-            offset=segment.end_offset + 1, log_start_offset=bounds.log_start_offset, epochs=epochs, now_ms=self._world.clock.wall_ms()
+            offset=segment.end_offset + 1,
+            log_start_offset=bounds.log_start_offset,
+            epochs=epochs,
+            now_ms=self._world.clock.wall_ms(),
         )
         hosted.rebuild_behind(behind, rebuilt.entries)
         self._world.emit(
@@ -117,37 +144,69 @@ class FollowerRebuild:
         await hosted.log.store_epochs()
         return None
 
-    # Requests to the leader ----------------------------------------------------------------------------------------------------------------
+    # Requests to the leader
+    # ----------------------------------------------------------------------------------------------
 
-    async def _bounds(self, hosted: HostedPartition, following: Following, connection: PeerConnection, log_start_offset: int) -> LeaderBounds | str:
+    async def _bounds(
+        self,
+        hosted: HostedPartition,
+        following: Following,
+        connection: PeerConnection,
+        log_start_offset: int,
+    ) -> LeaderBounds | str:
         asked = ListOffsetsPartition(
-            partition_index=hosted.partition, current_leader_epoch=following.leader_epoch, timestamp=EARLIEST_LOCAL_TIMESTAMP
+            partition_index=hosted.partition,
+            current_leader_epoch=following.leader_epoch,
+            timestamp=EARLIEST_LOCAL_TIMESTAMP,
         )
         if connection.version_for(ApiKey.LIST_OFFSETS) < FIRST_VERSION_WITH_EARLIEST_LOCAL:
             return "the leader does not support EARLIEST_LOCAL_TIMESTAMP"
-        request = ListOffsetsRequest(replica_id=self._node_id, topics=[ListOffsetsTopic(name=hosted.topic, partitions=[asked])])
+        request = ListOffsetsRequest(
+            replica_id=self._node_id,
+            topics=[ListOffsetsTopic(name=hosted.topic, partitions=[asked])],
+        )
         answer = await connection.request(request)
         assert isinstance(answer, ListOffsetsResponse), "the response of ListOffsets"
         row = answer.topics[0].partitions[0]
         if row.error_code:
             return ErrorCode(row.error_code).name
-        return LeaderBounds(local_start_offset=row.offset, local_start_epoch=row.leader_epoch, log_start_offset=max(log_start_offset, 0))
+        return LeaderBounds(
+            local_start_offset=row.offset,
+            local_start_epoch=row.leader_epoch,
+            log_start_offset=max(log_start_offset, 0),
+        )
 
     async def _earlier_epoch(
-        self, hosted: HostedPartition, following: Following, connection: PeerConnection, bounds: LeaderBounds
+        self,
+        hosted: HostedPartition,
+        following: Following,
+        connection: PeerConnection,
+        bounds: LeaderBounds,
     ) -> tuple[int, int] | str:
         asked = OffsetForLeaderPartition(
-            partition=hosted.partition, current_leader_epoch=following.leader_epoch, leader_epoch=bounds.local_start_epoch - 1
+            partition=hosted.partition,
+            current_leader_epoch=following.leader_epoch,
+            leader_epoch=bounds.local_start_epoch - 1,
         )
-        request = OffsetForLeaderEpochRequest(replica_id=self._node_id, topics=[OffsetForLeaderTopic(topic=hosted.topic, partitions=[asked])])
+        request = OffsetForLeaderEpochRequest(
+            replica_id=self._node_id,
+            topics=[OffsetForLeaderTopic(topic=hosted.topic, partitions=[asked])],
+        )
         answer = await connection.request(request)
-        assert isinstance(answer, OffsetForLeaderEpochResponse), "the response of OffsetForLeaderEpoch"
+        assert isinstance(answer, OffsetForLeaderEpochResponse), (
+            "the response of OffsetForLeaderEpoch"
+        )
         row = answer.topics[0].partitions[0]
-        return ErrorCode(row.error_code).name if row.error_code else (row.leader_epoch, row.end_offset)
+        return (
+            ErrorCode(row.error_code).name if row.error_code else (row.leader_epoch, row.end_offset)
+        )
 
-    # Producers -----------------------------------------------------------------------------------------------------------------------------
+    # Producers
+    # ----------------------------------------------------------------------------------------------
 
-    async def _producers(self, hosted: HostedPartition, segment: RemoteSegment, catalogue: SegmentCatalogue) -> RebuiltProducers | str:
+    async def _producers(
+        self, hosted: HostedPartition, segment: RemoteSegment, catalogue: SegmentCatalogue
+    ) -> RebuiltProducers | str:
         """Return the producer state at the end of a segment, or why it is not available."""
         state = hosted.replica.producer_state
         entries = await self._snapshot(segment, state)
@@ -161,9 +220,16 @@ class FollowerRebuild:
             case MissingAtRebuild.REPLAY_ALL:
                 return await self._replayed(segment, catalogue, state, oldest_ms=None)
             case MissingAtRebuild.REPLAY_YOUNGER:
-                return await self._replayed(segment, catalogue, state, oldest_ms=self._world.clock.wall_ms() - state.expiration_ms)
+                return await self._replayed(
+                    segment,
+                    catalogue,
+                    state,
+                    oldest_ms=self._world.clock.wall_ms() - state.expiration_ms,
+                )
 
-    async def _snapshot(self, segment: RemoteSegment, state: ProducerStateManager) -> list[ProducerStateEntry] | str | None:
+    async def _snapshot(
+        self, segment: RemoteSegment, state: ProducerStateManager
+    ) -> list[ProducerStateEntry] | str | None:
         written = await self._reader.file(segment, RemoteFile.PRODUCERS)
         if written is None:
             return None
@@ -175,9 +241,16 @@ class FollowerRebuild:
         return "the producer snapshot is of a later segment" if later else entries
 
     async def _replayed(
-        self, segment: RemoteSegment, catalogue: SegmentCatalogue, state: ProducerStateManager, *, oldest_ms: int | None
+        self,
+        segment: RemoteSegment,
+        catalogue: SegmentCatalogue,
+        state: ProducerStateManager,
+        *,
+        oldest_ms: int | None,
     ) -> RebuiltProducers | str:
-        """Go back to a segment with a snapshot, to the first that is older than the limit, or to the first of all; then replay forward."""
+        """Go back to a segment with a snapshot, to the first that is older than the limit, or to
+        the first of all; then replay forward.
+        """
         chain: list[RemoteSegment] = []
         entries: list[ProducerStateEntry] = []
         at: RemoteSegment | None = segment
@@ -201,9 +274,13 @@ class FollowerRebuild:
         return RebuiltProducers(list(replaying.entries.values()), replayed_bytes)
 
     def _before(self, segment: RemoteSegment, catalogue: SegmentCatalogue) -> RemoteSegment | None:
-        """Return the segment that ends where this one starts, of the same or an earlier leader epoch."""
+        """Return the segment that ends where this one starts, of the same or an earlier leader
+        epoch.
+        """
         first_epoch = segment.leader_epochs[0].leader_epoch
-        for leader_epoch in (each for each in reversed(catalogue.leader_epochs) if each <= first_epoch):
+        for leader_epoch in (
+            each for each in reversed(catalogue.leader_epochs) if each <= first_epoch
+        ):
             found = catalogue.holding(leader_epoch, segment.start_offset - 1)
             if found is not None:
                 return found

@@ -1,8 +1,11 @@
-"""A broker's client of `__remote_log_metadata`: publishes its own segment events, and reads those of all brokers.
+"""A broker's client of `__remote_log_metadata`: publishes its own segment events, and reads those
+of all brokers.
 
-Requests go to the leaders of the topic's partitions, this broker included. An event takes effect once it has been read back, so that
-a segment known here is known to every broker that has read as far. Each start reads the topic from its beginning.
-Source: org.apache.kafka.server.log.remote.metadata.storage.{TopicBasedRemoteLogMetadataManager, ConsumerTask, ProducerManager}.
+Requests go to the leaders of the topic's partitions, this broker included. An event takes effect
+once it has been read back, so that a segment known here is known to every broker that has read as
+far. Each start reads the topic from its beginning.
+Source: org.apache.kafka.server.log.remote.metadata.storage.{TopicBasedRemoteLogMetadataManager,
+ConsumerTask, ProducerManager}.
 """
 
 import asyncio
@@ -10,7 +13,11 @@ from collections.abc import Callable, Mapping
 
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.tiered_storage.metadata_records import metadata_partition, parse_metadata
-from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentUpdate, TopicIdPartition
+from kraftsim.core.tiered_storage.remote_segment import (
+    RemoteSegment,
+    SegmentUpdate,
+    TopicIdPartition,
+)
 from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
 from kraftsim.node.broker.tiered_storage.store_settings import METADATA_TOPIC
 from kraftsim.node.outbound import PeerConnection, VersionRange
@@ -19,8 +26,19 @@ from protocol.api_keys import ApiKey
 from protocol.batches import build_batch, split_batches
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.messages.k01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from protocol.records import Record
 
 ACKS_ALL = -1
@@ -32,10 +50,18 @@ OwnerKey = tuple[bytes, int]
 
 
 class RemoteMetadataLog:
-    """Publishes and reads segment events. `create_topic` is called while the metadata topic does not exist."""
+    """Publishes and reads segment events.
+
+    `create_topic` is called while the metadata topic does not exist.
+    """
 
     def __init__(
-        self, shell: NodeShell, image: Callable[[], MetadataImage], *, own_versions: Mapping[int, VersionRange], create_topic: Callable[[], None]
+        self,
+        shell: NodeShell,
+        image: Callable[[], MetadataImage],
+        *,
+        own_versions: Mapping[int, VersionRange],
+        create_topic: Callable[[], None],
     ) -> None:
         self._shell = shell
         self._image = image
@@ -50,10 +76,13 @@ class RemoteMetadataLog:
         self._readers: dict[int, None] = {}
         self._connections: dict[tuple[str, int], PeerConnection] = {}
 
-    # State ---------------------------------------------------------------------------------------------------------------------------------
+    # State
+    # ----------------------------------------------------------------------------------------------
 
     def catalogue(self, owner: TopicIdPartition) -> SegmentCatalogue | None:
-        """Return the known remote segments of a partition; None until its metadata partition has been read to the end."""
+        """Return the known remote segments of a partition; None until its metadata partition has
+        been read to the end.
+        """
         number = self._number_of(owner)
         if number is None:
             return None
@@ -72,7 +101,9 @@ class RemoteMetadataLog:
         for leader_id in dict.fromkeys(map(self._leader_of, self._assigned)):
             if leader_id >= 0 and leader_id not in self._readers:
                 self._readers[leader_id] = None
-                self._shell.tasks.spawn(self._read_from(leader_id), f"remote log metadata of broker {leader_id}")
+                self._shell.tasks.spawn(
+                    self._read_from(leader_id), f"remote log metadata of broker {leader_id}"
+                )
 
     def close(self) -> None:
         """Close all connections."""
@@ -84,10 +115,14 @@ class RemoteMetadataLog:
         for connection in self._connections.values():
             connection.abort()
 
-    # Writing -------------------------------------------------------------------------------------------------------------------------------
+    # Writing
+    # ----------------------------------------------------------------------------------------------
 
     async def publish(self, owner: TopicIdPartition, value: bytes) -> None:
-        """Append an event, and return when it has been read back. Raises OSError; whether it is in the log is unknown then."""
+        """Append an event, and return when it has been read back.
+
+        Raises OSError; whether it is in the log is unknown then.
+        """
         async with asyncio.timeout(self._shell.config.request_timeout_ms / 1000):
             await self._publish(owner, value)
 
@@ -104,13 +139,20 @@ class RemoteMetadataLog:
             await asyncio.sleep(BACKOFF_SECONDS)
 
     async def _append(self, number: int, value: bytes) -> int | None:
-        """Append to a partition of the metadata topic, and return the offset; None if that failed and may be retried."""
+        """Append to a partition of the metadata topic, and return the offset; None if that failed
+        and may be retried.
+        """
         now_ms = self._shell.world.clock.wall_ms()
         batch = build_batch([Record(0, now_ms, None, value, ())])
         request = ProduceRequest(
             acks=ACKS_ALL,
             timeout_ms=self._shell.config.request_timeout_ms,
-            topic_data=[TopicProduceData(name=METADATA_TOPIC, partition_data=[PartitionProduceData(index=number, records=batch)])],
+            topic_data=[
+                TopicProduceData(
+                    name=METADATA_TOPIC,
+                    partition_data=[PartitionProduceData(index=number, records=batch)],
+                )
+            ],
         )
         leader_id = self._leader_of(number)
         try:
@@ -131,11 +173,14 @@ class RemoteMetadataLog:
         self._waiters.append((number, offset, read))
         await read
 
-    # Reading -------------------------------------------------------------------------------------------------------------------------------
+    # Reading
+    # ----------------------------------------------------------------------------------------------
 
     async def _read_from(self, leader_id: int) -> None:
         """Read the assigned partitions that one broker leads, as long as there are any."""
-        while numbers := [number for number in self._assigned if self._leader_of(number) == leader_id]:
+        while numbers := [
+            number for number in self._assigned if self._leader_of(number) == leader_id
+        ]:
             try:
                 connection = await self._connected("reader", leader_id)
                 await self._fetch(connection, numbers)
@@ -149,14 +194,23 @@ class RemoteMetadataLog:
         if topic is None:
             raise ConnectionError("the metadata topic does not exist")
         asked = [
-            FetchPartition(partition=number, fetch_offset=self._next_offsets.get(number, 0), partition_max_bytes=FETCH_BYTES) for number in numbers
+            FetchPartition(
+                partition=number,
+                fetch_offset=self._next_offsets.get(number, 0),
+                partition_max_bytes=FETCH_BYTES,
+            )
+            for number in numbers
         ]
         answer = await connection.request(
             FetchRequest(
-                max_wait_ms=FETCH_WAIT_MS if all(number in self._caught_up for number in numbers) else 0,
+                max_wait_ms=FETCH_WAIT_MS
+                if all(number in self._caught_up for number in numbers)
+                else 0,
                 min_bytes=1,
                 max_bytes=FETCH_BYTES,
-                topics=[FetchTopic(topic=METADATA_TOPIC, topic_id=topic.topic_id, partitions=asked)],
+                topics=[
+                    FetchTopic(topic=METADATA_TOPIC, topic_id=topic.topic_id, partitions=asked)
+                ],
             )
         )
         assert isinstance(answer, FetchResponse), "the response of Fetch"
@@ -197,14 +251,17 @@ class RemoteMetadataLog:
             return  # not a valid remote log metadata record
         if event is None:
             return
-        catalogue = self._catalogues.setdefault((event.owner.topic_id, event.owner.partition), SegmentCatalogue())
+        catalogue = self._catalogues.setdefault(
+            (event.owner.topic_id, event.owner.partition), SegmentCatalogue()
+        )
         match event:
             case RemoteSegment():
                 catalogue.apply_started(event)
             case SegmentUpdate():
                 catalogue.apply_update(event)
 
-    # Look-up -------------------------------------------------------------------------------------------------------------------------------
+    # Look-up
+    # ----------------------------------------------------------------------------------------------
 
     def _number_of(self, owner: TopicIdPartition) -> int | None:
         topic = self._image().topic(METADATA_TOPIC)
@@ -216,11 +273,17 @@ class RemoteMetadataLog:
 
     async def _connected(self, purpose: str, broker_id: int) -> PeerConnection:
         registered = self._image().broker(broker_id)
-        found = None if registered is None or registered.fenced else registered.listener(self._listener)
+        found = (
+            None if registered is None or registered.fenced else registered.listener(self._listener)
+        )
         if found is None:
             raise ConnectionError(f"broker {broker_id} is not known to be alive")
         known = self._connections.get((purpose, broker_id))
-        if known is not None and known.is_open and (known.host, known.port) == (found.host, found.port):
+        if (
+            known is not None
+            and known.is_open
+            and (known.host, known.port) == (found.host, found.port)
+        ):
             return known
         self._leave(purpose, broker_id)
         config = self._shell.config

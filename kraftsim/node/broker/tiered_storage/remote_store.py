@@ -1,7 +1,9 @@
 """Remote segments in an object store: the objects of a segment and their keys.
 
-Keys are those of Apache Kafka's LocalTieredStorage, so that each can read a directory written by the other.
-Source: org.apache.kafka.server.log.remote.storage.{RemoteStorageManager, RemoteLogSegmentFileset}, KIP-405.
+Keys are those of Apache Kafka's LocalTieredStorage, so that each can read a directory written by
+the other.
+Source: org.apache.kafka.server.log.remote.storage.{RemoteStorageManager, RemoteLogSegmentFileset},
+KIP-405.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +11,20 @@ from enum import Enum
 
 from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, TopicIdPartition
 from kraftsim.world.interface import Chunk, FileSlice, ObjectStore
-from protocol.disk.file_names import LOG, OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from protocol.disk.file_names import (
+    LOG,
+    OFFSET_INDEX,
+    PRODUCER_SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+)
 from protocol.uuids import uuid_text
 
 
 class RemoteFile(Enum):
-    """The files of a remote segment, in the order in which they are written; the value is the suffix of the key."""
+    """The files of a remote segment, in the order in which they are written; the value is the
+    suffix of the key.
+    """
 
     RECORDS = LOG
     OFFSETS = OFFSET_INDEX
@@ -25,13 +35,20 @@ class RemoteFile(Enum):
 
 
 class RemoteStore:
-    """Copies, reads and deletes segments. Every method may raise OSError; a missing object is a FileNotFoundError."""
+    """Copies, reads and deletes segments.
+
+    Every method may raise OSError; a missing object is a FileNotFoundError.
+    """
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
 
-    async def copy(self, segment: RemoteSegment, files: Mapping[RemoteFile, Sequence[Chunk | FileSlice]]) -> bytes | None:
-        """Write a segment, one object after the other; return the store's custom metadata, if any."""
+    async def copy(
+        self, segment: RemoteSegment, files: Mapping[RemoteFile, Sequence[Chunk | FileSlice]]
+    ) -> bytes | None:
+        """Write a segment, one object after the other; return the store's custom metadata, if
+        any.
+        """
         for kind in RemoteFile:
             if kind in files:
                 await self._objects.put(key_of(segment, kind), files[kind])
@@ -58,4 +75,7 @@ def directory_of(owner: TopicIdPartition) -> str:
 
 def key_of(segment: RemoteSegment, kind: RemoteFile) -> str:
     """Return the key of a file of a segment."""
-    return f"{directory_of(segment.owner)}/{segment.start_offset:020d}-{uuid_text(segment.segment_id)}{kind.value}"
+    return (
+        f"{directory_of(segment.owner)}/{segment.start_offset:020d}-"
+        f"{uuid_text(segment.segment_id)}{kind.value}"
+    )

@@ -1,4 +1,5 @@
-"""The remote log manager of a broker: periodically copies and deletes segments of led partitions, and follows the metadata of others.
+"""The remote log manager of a broker: periodically copies and deletes segments of led partitions,
+and follows the metadata of others.
 
 Source: kafka.log.remote.RemoteLogManager, KIP-405.
 """
@@ -59,7 +60,9 @@ class TieredStorage:
         location, client_settings = store_location(shell.config)
         store = RemoteStore(shell.world.objects(location, client_settings))
         node_id = shell.config.node_id
-        self.metadata = RemoteMetadataLog(shell, image, own_versions=own_versions, create_topic=create_topic)
+        self.metadata = RemoteMetadataLog(
+            shell, image, own_versions=own_versions, create_topic=create_topic
+        )
         self._deletion = RemoteDeletion(shell.world, node_id, store, self.metadata)
         clock, config = shell.world.clock, shell.config
         copy_quota = RemoteQuota(
@@ -93,7 +96,8 @@ class TieredStorage:
         self._slots = asyncio.Semaphore(shell.config.remote_log_manager_thread_pool_size)
         self._pending_reads = 0
 
-    # Startup and shutdown ------------------------------------------------------------------------------------------------------------------
+    # Startup and shutdown
+    # ----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start the periodic task for all partitions."""
@@ -113,7 +117,9 @@ class TieredStorage:
             for hosted in self._hosted():
                 if hosted.log.is_tiered and hosted.key not in self._busy:
                     self._busy[hosted.key] = None
-                    self._shell.tasks.spawn(self._run_task(hosted), f"tiering of {hosted.topic}-{hosted.partition}")
+                    self._shell.tasks.spawn(
+                        self._run_task(hosted), f"tiering of {hosted.topic}-{hosted.partition}"
+                    )
             await asyncio.sleep(self._config.remote_log_manager_task_interval_ms / 1000)
 
     async def _run_task(self, hosted: HostedPartition) -> None:
@@ -140,14 +146,21 @@ class TieredStorage:
             await hosted.log.store_epochs()
             self._on_changed(hosted.key)
 
-    # Used by others ------------------------------------------------------------------------------------------------------------------------
+    # Used by others
+    # ----------------------------------------------------------------------------------------------
 
     def catalogue_of(self, hosted: HostedPartition) -> SegmentCatalogue | None:
         """Return the known remote segments of a partition; None while they are not loaded."""
         return self.metadata.catalogue(owner_of(hosted))
 
     async def read(
-        self, hosted: HostedPartition, offset: int, bytes_max: int, *, at_least_one: bool, reads_committed: bool
+        self,
+        hosted: HostedPartition,
+        offset: int,
+        bytes_max: int,
+        *,
+        at_least_one: bool,
+        reads_committed: bool,
     ) -> RemoteRecords | Refusal | None:
         """Read for a consumer, for at most remote.fetch.max.wait.ms; None on timeout."""
         if self._pending_reads >= self._config.remote_log_reader_max_pending_tasks:
@@ -158,7 +171,13 @@ class TieredStorage:
                 while self.catalogue_of(hosted) is None:
                     await asyncio.sleep(0.05)
                 await self._read_quota.wait()
-                found = await self._reader.read(hosted, offset, bytes_max, at_least_one=at_least_one, reads_committed=reads_committed)
+                found = await self._reader.read(
+                    hosted,
+                    offset,
+                    bytes_max,
+                    at_least_one=at_least_one,
+                    reads_committed=reads_committed,
+                )
         except TimeoutError:
             found = None
         except MalformedBatch as malformed:
@@ -169,40 +188,79 @@ class TieredStorage:
             self._pending_reads -= 1
         size_bytes = len(found.records) if isinstance(found, RemoteRecords) else 0
         self._read_quota.record(size_bytes)
-        reason = found.why if isinstance(found, Refusal) else "" if found is not None else "time out"
-        self._shell.world.emit(RemoteRead(topic=hosted.topic, partition=hosted.partition, fetch_offset=offset, size_bytes=size_bytes, reason=reason))
+        reason = (
+            found.why if isinstance(found, Refusal) else "" if found is not None else "time out"
+        )
+        self._shell.world.emit(
+            RemoteRead(
+                topic=hosted.topic,
+                partition=hosted.partition,
+                fetch_offset=offset,
+                size_bytes=size_bytes,
+                reason=reason,
+            )
+        )
         return found
 
     async def find_timestamp(self, hosted: HostedPartition, timestamp: int) -> FoundRecord | None:
-        """Return the first remote record at or after a timestamp. Raises OSError, and MalformedMessage for damaged objects."""
+        """Return the first remote record at or after a timestamp.
+
+        Raises OSError, and MalformedMessage for damaged objects.
+        """
         return await self._reader.find_timestamp(hosted, timestamp)
 
-    async def rebuild(self, hosted: HostedPartition, following: Following, connection: PeerConnection, log_start_offset: int) -> str | None:
-        """Restart a follower's log after the leader's remote-only offsets; return the reason if that is not possible now. Raises OSError."""
-        return await self._rebuild.rebuild(hosted, following, connection, self.catalogue_of(hosted), log_start_offset)
+    async def rebuild(
+        self,
+        hosted: HostedPartition,
+        following: Following,
+        connection: PeerConnection,
+        log_start_offset: int,
+    ) -> str | None:
+        """Restart a follower's log after the leader's remote-only offsets; return the reason if
+        that is not possible now.
+
+        Raises OSError.
+        """
+        return await self._rebuild.rebuild(
+            hosted, following, connection, self.catalogue_of(hosted), log_start_offset
+        )
 
     def refuse_topic(self, topic: str) -> Refusal | None:
-        """Return why remote storage cannot be enabled for a topic, by the replicas on this broker and if the remedy checks it at all."""
+        """Return why remote storage cannot be enabled for a topic, by the replicas on this broker
+        and if the remedy checks it at all.
+        """
         if not self.remedy.refuses_topics:
             return None
         for hosted in self._hosted():
             bases = hosted.log.base_offsets[1:] if hosted.topic == topic else []
             if any(base_offset not in hosted.snapshots.offsets for base_offset in bases):
-                return Refusal(ErrorCode.INVALID_CONFIG, f"Partition {hosted.partition} has segments without producer snapshots")
+                return Refusal(
+                    ErrorCode.INVALID_CONFIG,
+                    f"Partition {hosted.partition} has segments without producer snapshots",
+                )
         return None
 
     def on_tiering(self, hosted: HostedPartition) -> None:
-        """Remote storage was enabled or disabled, or the topic deleted: in the last two cases the leader deletes the remote segments."""
+        """Remote storage was enabled or disabled, or the topic deleted: in the last two cases the
+        leader deletes the remote segments.
+        """
         topic = self._image().topic_by_id(hosted.topic_id)
         if topic is not None:
-            self._shell.tasks.spawn(self._store_epochs(hosted), f"epochs of {hosted.topic}-{hosted.partition}")
+            self._shell.tasks.spawn(
+                self._store_epochs(hosted), f"epochs of {hosted.topic}-{hosted.partition}"
+            )
         is_over = hosted.log.is_tiered if topic is None else not hosted.log.is_tiered
         if is_over and hosted.replica.is_leader:
             reason = TOPIC_DELETED if topic is None else REMOTE_STORAGE_DISABLED
-            self._shell.tasks.spawn(self._delete_all(owner_of(hosted), reason), f"remote deletion of {hosted.topic}-{hosted.partition}")
+            self._shell.tasks.spawn(
+                self._delete_all(owner_of(hosted), reason),
+                f"remote deletion of {hosted.topic}-{hosted.partition}",
+            )
 
     async def _store_epochs(self, hosted: HostedPartition) -> None:
-        """Store the leader epochs of a log with a new local start; an I/O error is handled by the next write."""
+        """Store the leader epochs of a log with a new local start; an I/O error is handled by the
+        next write.
+        """
         try:
             await hosted.log.store_epochs()
         except OSError:

@@ -1,4 +1,5 @@
-"""Connections to brokers, this one included, for one purpose: each is opened on demand, and reopened when the broker's address has changed.
+"""Connections to brokers, this one included, for one purpose: each is opened on demand, and
+reopened when the broker's address has changed.
 
 Source: kafka.common.InterBrokerSendThread, of which each purpose has its own.
 """
@@ -14,7 +15,14 @@ AddressOf = Callable[[int], tuple[str, int] | None]
 class BrokerConnections:
     """At most one connection to each broker. `purpose` is the suffix of the client id."""
 
-    def __init__(self, shell: NodeShell, purpose: str, *, address_of: AddressOf, own_versions: Mapping[int, VersionRange]) -> None:
+    def __init__(
+        self,
+        shell: NodeShell,
+        purpose: str,
+        *,
+        address_of: AddressOf,
+        own_versions: Mapping[int, VersionRange],
+    ) -> None:
         self._shell = shell
         self._purpose = purpose
         self._address_of = address_of

@@ -1,6 +1,8 @@
-"""One partition of `__transaction_state` that this broker leads: its transactional ids, and the log that stores them.
+"""One partition of `__transaction_state` that this broker leads: its transactional ids, and the log
+that stores them.
 
-A change takes effect once its record is on all in-sync replicas. The coordinator epoch is the leader epoch of the partition.
+A change takes effect once its record is on all in-sync replicas. The coordinator epoch is the
+leader epoch of the partition.
 Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.appendTransactionToLog.
 """
 
@@ -9,7 +11,11 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
-from kraftsim.core.transactions.transaction_entry import NO_OFFSET, TransactionEntry, TransactionFacts
+from kraftsim.core.transactions.transaction_entry import (
+    NO_OFFSET,
+    TransactionEntry,
+    TransactionFacts,
+)
 from kraftsim.core.transactions.transaction_records import facts_record, tombstone
 from kraftsim.core.transactions.transaction_rules import TransactionRules
 from kraftsim.core.transactions.transaction_shard import TransactionShard
@@ -44,7 +50,10 @@ MAPPED_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 
 class CoordinatedTransactions:
-    """The transactional ids of one partition. While `is_loading`, requests fail with COORDINATOR_LOAD_IN_PROGRESS."""
+    """The transactional ids of one partition.
+
+    While `is_loading`, requests fail with COORDINATOR_LOAD_IN_PROGRESS.
+    """
 
     def __init__(
         self,
@@ -60,7 +69,9 @@ class CoordinatedTransactions:
         self.coordinator_epoch = hosted.replica.leader_epoch
         self.is_loading = True
         self.is_over = False
-        """The partition is unloaded: another broker is its coordinator, or this one is with a later epoch."""
+        """The partition is unloaded: another broker is its coordinator, or this one is with a later
+        epoch.
+        """
         self._world = world
         self._log = log
         self._rules = rules
@@ -72,7 +83,9 @@ class CoordinatedTransactions:
         return self.hosted.partition
 
     def store(self, entry: TransactionEntry, facts: TransactionFacts, on_stored: OnStored) -> None:
-        """Write a state transition, and complete it once the record is replicated; on an error it is dropped."""
+        """Write a state transition, and complete it once the record is replicated; on an error it
+        is dropped.
+        """
         entry.begin(facts)
         record = facts_record(entry.transactional_id, facts, self._value_version())
 
@@ -99,11 +112,18 @@ class CoordinatedTransactions:
                     self.shard.forget(entry.transactional_id)
                     self._emit_expiry(entry, offset + index)
                 else:
-                    self._emit_given_up(entry, offset if offset == NO_OFFSET else offset + index, error)
+                    self._emit_given_up(
+                        entry, offset if offset == NO_OFFSET else offset + index, error
+                    )
 
         self._append([tombstone(entry.transactional_id) for entry in entries], timeout_ms, on_end)
 
-    def _append(self, rows: list[tuple[bytes, bytes | None]], timeout_ms: int, on_end: Callable[[ErrorCode, int], None]) -> None:
+    def _append(
+        self,
+        rows: list[tuple[bytes, bytes | None]],
+        timeout_ms: int,
+        on_end: Callable[[ErrorCode, int], None],
+    ) -> None:
         """Append records in one batch; `on_end` receives the result and the offset of the first."""
         timestamp = self._world.clock.wall_ms()
         records = [Record(timestamp=timestamp, key=key, value=value) for key, value in rows]
@@ -117,9 +137,12 @@ class CoordinatedTransactions:
             mapped = ErrorCode.NOT_COORDINATOR if self.is_over else MAPPED_ERRORS.get(error, error)
             on_end(mapped, first_offset)
 
-        self._log.when_replicated(self.hosted, outcome.last_offset + 1, on_replicated, timeout_ms=timeout_ms)
+        self._log.when_replicated(
+            self.hosted, outcome.last_offset + 1, on_replicated, timeout_ms=timeout_ms
+        )
 
-    # Events --------------------------------------------------------------------------------------------------------------------------------
+    # Events
+    # ----------------------------------------------------------------------------------------------
 
     def emit_loaded(self, next_offset: int) -> None:
         """Loading is complete: emit the state of each transactional id."""

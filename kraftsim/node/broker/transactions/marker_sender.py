@@ -1,4 +1,5 @@
-"""Sends WriteTxnMarkers to the leaders of a transaction's partitions: one request at a time to each broker.
+"""Sends WriteTxnMarkers to the leaders of a transaction's partitions: one request at a time to each
+broker.
 
 This broker itself is one of them and has no special path.
 Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
@@ -8,7 +9,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
-from kraftsim.core.transactions.marker_queue import Complete, Effect, Marker, MarkerErrors, MarkerQueue, PreparedTransaction, RetryLater, SendMarkers
+from kraftsim.core.transactions.marker_queue import (
+    Complete,
+    Effect,
+    Marker,
+    MarkerErrors,
+    MarkerQueue,
+    PreparedTransaction,
+    RetryLater,
+    SendMarkers,
+)
 from kraftsim.core.transactions.transaction_entry import TopicPartition
 from kraftsim.node.broker.transactions.broker_connections import AddressOf, BrokerConnections
 from kraftsim.node.outbound import VersionRange
@@ -27,7 +37,10 @@ KNOWN: Final = {int(code): code for code in ErrorCode}
 
 
 class MarkerSender:
-    """Executes the effects of the marker queue. `complete` writes the completion of a transaction."""
+    """Executes the effects of the marker queue.
+
+    `complete` writes the completion of a transaction.
+    """
 
     def __init__(
         self,
@@ -41,7 +54,9 @@ class MarkerSender:
         self.queue = queue
         self.shell = shell
         self._complete = complete
-        self._connections = BrokerConnections(shell, "txn-marker-sender", address_of=address_of, own_versions=own_versions)
+        self._connections = BrokerConnections(
+            shell, "txn-marker-sender", address_of=address_of, own_versions=own_versions
+        )
         self._alarm: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._pump: Pump[Effect] = Pump(queue.take_effects, self._carry_out)
@@ -75,12 +90,16 @@ class MarkerSender:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case SendMarkers():
-                self.shell.tasks.spawn(self._exchange(effect), f"markers to broker {effect.broker_id}")
+                self.shell.tasks.spawn(
+                    self._exchange(effect), f"markers to broker {effect.broker_id}"
+                )
             case Complete():
                 self._complete(effect.ended)
             case RetryLater():
                 if self._alarm is None:
-                    self._alarm = asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._on_alarm)
+                    self._alarm = asyncio.get_running_loop().call_later(
+                        RETRY_MS / 1000, self._on_alarm
+                    )
             case _:
                 assert_never(effect)
 
@@ -104,7 +123,9 @@ class MarkerSender:
         await self.take(effect.broker_id, errors_of(answer))
 
     async def take(self, broker_id: int, errors: MarkerErrors) -> None:
-        """Process a response; transactions that it completes are completed before any other task runs (KAFKA-10080)."""
+        """Process a response; transactions that it completes are completed before any other task
+        runs (KAFKA-10080).
+        """
         self.queue.on_answer(broker_id, errors)
         self.settle()
 
@@ -115,20 +136,27 @@ def request_of(markers: tuple[Marker, ...]) -> WriteTxnMarkersRequest:
 
 
 def errors_of(answer: WriteTxnMarkersResponse) -> MarkerErrors:
-    """Return the result of each partition. Two markers of one producer may share a row or have one each."""
+    """Return the result of each partition.
+
+    Two markers of one producer may share a row or have one each.
+    """
     found: dict[int, dict[TopicPartition, ErrorCode]] = {}
     for row in answer.markers:
         theirs = found.setdefault(row.producer_id, {})
         for topic in row.topics:
             for partition in topic.partitions:
-                theirs[topic.name, partition.partition_index] = KNOWN.get(partition.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
+                theirs[topic.name, partition.partition_index] = KNOWN.get(
+                    partition.error_code, ErrorCode.UNKNOWN_SERVER_ERROR
+                )
     return found
 
 
 def _row(marker: Marker) -> WritableTxnMarker:
     topics: dict[str, WritableTxnMarkerTopic] = {}
     for topic, number in marker.partitions:
-        topics.setdefault(topic, WritableTxnMarkerTopic(name=topic)).partition_indexes.append(number)
+        topics.setdefault(topic, WritableTxnMarkerTopic(name=topic)).partition_indexes.append(
+            number
+        )
     ended = marker.ended
     return WritableTxnMarker(
         producer_id=ended.producer_id,

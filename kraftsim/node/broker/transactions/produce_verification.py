@@ -1,9 +1,12 @@
-"""Verification of a transactional Produce request: which partitions the coordinator must verify, and the errors of those that fail.
+"""Verification of a transactional Produce request: which partitions the coordinator must verify,
+and the errors of those that fail.
 
-There is one verification for all partitions of a request, and only for those without an open transaction of the producer. Since Produce 12
-the coordinator adds the partitions, so that the producer need not send AddPartitionsToTxn (KIP-890 part 2).
+There is one verification for all partitions of a request, and only for those without an open
+transaction of the producer. Since Produce 12 the coordinator adds the partitions, so that the
+producer need not send AddPartitionsToTxn (KIP-890 part 2).
 
-Source: KIP-890, kafka.server.ReplicaManager.{handleProduceAppend, maybeSendPartitionsToTransactionCoordinator}.
+Source: KIP-890, kafka.server.ReplicaManager.{handleProduceAppend,
+maybeSendPartitionsToTransactionCoordinator}.
 """
 
 import asyncio
@@ -24,7 +27,9 @@ FIRST_VERSION_WITH_ABORTABLE: Final = 11
 """The first version of Produce with TRANSACTION_ABORTABLE."""
 FIRST_VERSION_THAT_ADDS: Final = 12
 NOT_ADDED: Final = "Partition was not added to the transaction"
-NOT_VERIFIED: Final = "Unable to verify the partition has been added to the transaction. Underlying error: "
+NOT_VERIFIED: Final = (
+    "Unable to verify the partition has been added to the transaction. Underlying error: "
+)
 WORTH_A_RETRY: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -37,14 +42,19 @@ WORTH_A_RETRY: Final = frozenset(
 
 @dataclass(slots=True)
 class Verified:
-    """The verification result of a request: the guards of the verified partitions, and the errors of the others."""
+    """The verification result of a request: the guards of the verified partitions, and the errors
+    of the others.
+    """
 
     guards: dict[PartitionKey, int] = field(default_factory=dict)
     refused: dict[PartitionKey, Refusal] = field(default_factory=dict)
 
 
 class ProduceVerification:
-    """One request of a transactional producer. `run` calls back, at once if no verification is required."""
+    """One request of a transactional producer.
+
+    `run` calls back, at once if no verification is required.
+    """
 
     def __init__(
         self,
@@ -66,12 +76,15 @@ class ProduceVerification:
         self._adds = version >= FIRST_VERSION_THAT_ADDS
         self._verified = Verified()
         self._retry_ms = config.add_partitions_to_txn_retry_backoff_ms
-        self._retry_until_ms = clock.monotonic_ms() + min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
+        self._retry_until_ms = clock.monotonic_ms() + min(
+            config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms
+        )
 
     def run(self, batches: Mapping[PartitionKey, RecordBatch]) -> None:
         """Verify the partitions of these batches, which are all of one producer.
 
-        Retried while the previous transaction is being completed, each time with new guards: its marker invalidates the earlier ones.
+        Retried while the previous transaction is being completed, each time with new guards: its
+        marker invalidates the earlier ones.
         """
         now_ms = self._clock.wall_ms()
         verified = self._verified = Verified()
@@ -79,7 +92,13 @@ class ProduceVerification:
             hosted = self._partitions.find(*key)
             if hosted is None:
                 continue  # the append returns the error
-            guard = hosted.begin_verification(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms, adds=self._adds)
+            guard = hosted.begin_verification(
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                now_ms,
+                adds=self._adds,
+            )
             if isinstance(guard, Refusal):
                 verified.refused[key] = guard
             elif guard is not None:
@@ -96,7 +115,14 @@ class ProduceVerification:
                 return
             self._take(errors)
 
-        self._verifier.ask(self._transactional_id, batch.producer_id, batch.producer_epoch, tuple(verified.guards), on_answer, adds=self._adds)
+        self._verifier.ask(
+            self._transactional_id,
+            batch.producer_id,
+            batch.producer_epoch,
+            tuple(verified.guards),
+            on_answer,
+            adds=self._adds,
+        )
 
     def _take(self, errors: VerificationErrors) -> None:
         for key, error in errors.items():
@@ -108,7 +134,8 @@ class ProduceVerification:
 def produce_refusal(error: ErrorCode, version: int) -> Refusal:
     """Map an error of the coordinator to one that a client of this version of Produce can handle.
 
-    NOT_ENOUGH_REPLICAS stands for transient errors, because clients retry it without refreshing their metadata.
+    NOT_ENOUGH_REPLICAS stands for transient errors, because clients retry it without refreshing
+    their metadata.
     """
     if error is ErrorCode.PRODUCER_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -117,4 +144,8 @@ def produce_refusal(error: ErrorCode, version: int) -> Refusal:
     if error is ErrorCode.INVALID_TXN_STATE:
         return Refusal(error, NOT_ADDED)
     is_soon_over = error is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_VERSION_THAT_ADDS
-    return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, NOT_VERIFIED + error.name) if is_soon_over or error in WORTH_A_RETRY else Refusal(error)
+    return (
+        Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, NOT_VERIFIED + error.name)
+        if is_soon_over or error in WORTH_A_RETRY
+        else Refusal(error)
+    )

@@ -1,8 +1,10 @@
-"""The transaction coordinator of a broker: processes the requests for its transactional ids, and completes each transaction.
+"""The transaction coordinator of a broker: processes the requests for its transactional ids, and
+completes each transaction.
 
-The rules decide every transition; it is appended to the log, and the response is sent once all in-sync replicas have it. EndTxn is
-answered when the prepare state is written; the markers follow.
-Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator, TransactionStateManager; KIP-98, KIP-360, KIP-890.
+The rules decide every transition; it is appended to the log, and the response is sent once all
+in-sync replicas have it. EndTxn is answered when the prepare state is written; the markers follow.
+Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator, TransactionStateManager;
+KIP-98, KIP-360, KIP-890.
 """
 
 import asyncio
@@ -13,8 +15,18 @@ from typing import Final
 from kraftsim.core.decision import Refusal
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.transactions.marker_queue import NoLeader, PreparedTransaction
-from kraftsim.core.transactions.transaction_entry import TopicPartition, TransactionEntry, TransactionFacts
-from kraftsim.core.transactions.transaction_rules import Already, EndTxnInput, Expected, MustAbort, NeedsProducerId
+from kraftsim.core.transactions.transaction_entry import (
+    TopicPartition,
+    TransactionEntry,
+    TransactionFacts,
+)
+from kraftsim.core.transactions.transaction_rules import (
+    Already,
+    EndTxnInput,
+    Expected,
+    MustAbort,
+    NeedsProducerId,
+)
 from kraftsim.core.transactions.transaction_state import ONGOING
 from kraftsim.events.transactions import TransactionAbortForced
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
@@ -34,7 +46,10 @@ from protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The producer id and epoch to continue with. `is_fresh`: the id was not returned to any client before."""
+    """The producer id and epoch to continue with.
+
+    `is_fresh`: the id was not returned to any client before.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -44,8 +59,12 @@ class Identity:
 OnIdentity = Callable[[Identity | Refusal], None]
 OnEnd = Callable[[ErrorCode], None]
 OnProducerId = Callable[[int | Refusal], None]
-BUSY: Final = Refusal(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction of the previous producer is being aborted")
-UNKNOWN_ID: Final = Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional id is not initialized")
+BUSY: Final = Refusal(
+    ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction of the previous producer is being aborted"
+)
+UNKNOWN_ID: Final = Refusal(
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional id is not initialized"
+)
 
 
 class TransactionCoordinator:
@@ -70,9 +89,20 @@ class TransactionCoordinator:
         self._image = image
         self._producer_ids = producer_ids
         self._transaction_version = transaction_version
-        self._absent = ErrorCode.TRANSACTION_ABORTABLE if parts.verification_is_abortable else ErrorCode.INVALID_TXN_STATE
+        self._absent = (
+            ErrorCode.TRANSACTION_ABORTABLE
+            if parts.verification_is_abortable
+            else ErrorCode.INVALID_TXN_STATE
+        )
         self.rules = parts.transaction_rules()
-        log = CoordinatorLog(hosted, produces, fetches, shell.world.clock, timeout_ms=config.request_timeout_ms, compression=Compression.NONE)
+        log = CoordinatorLog(
+            hosted,
+            produces,
+            fetches,
+            shell.world.clock,
+            timeout_ms=config.request_timeout_ms,
+            compression=Compression.NONE,
+        )
         self.partitions = TransactionPartitions(
             shell,
             image,
@@ -85,7 +115,13 @@ class TransactionCoordinator:
             on_left=self._on_left,
         )
         queue = parts.marker_queue(self._leader_of)
-        self.markers = parts.marker_sender(shell, queue, address_of=self._address_of, own_versions=own_versions, complete=self.complete)
+        self.markers = parts.marker_sender(
+            shell,
+            queue,
+            address_of=self._address_of,
+            own_versions=own_versions,
+            complete=self.complete,
+        )
 
     def on_partition_changed(self, key: PartitionKey) -> None:
         """Load or unload a partition if this broker became or ceased to be its leader."""
@@ -104,9 +140,12 @@ class TransactionCoordinator:
         """Close every connection at once, like a killed process."""
         self.markers.abort()
 
-    # InitProducerId ------------------------------------------------------------------------------------------------------------------------
+    # InitProducerId
+    # ----------------------------------------------------------------------------------------------
 
-    def init(self, transactional_id: str, timeout_ms: int, expected: Expected | None, on_end: OnIdentity) -> None:
+    def init(
+        self, transactional_id: str, timeout_ms: int, expected: Expected | None, on_end: OnIdentity
+    ) -> None:
         """Initialize a transactional id, which fences its previous producer."""
         led = self.partitions.coordinated(transactional_id)
         if isinstance(led, ErrorCode):
@@ -137,28 +176,57 @@ class TransactionCoordinator:
         on_end: OnIdentity,
         fresh_producer_id: int | None = None,
     ) -> None:
-        outcome = self.rules.decide_init(entry, expected, timeout_ms, self._now_ms(), fresh_producer_id)
+        outcome = self.rules.decide_init(
+            entry, expected, timeout_ms, self._now_ms(), fresh_producer_id
+        )
         match outcome:
             case Refusal():
                 on_end(outcome)
             case NeedsProducerId():
-                self._claim_for(led, lambda fresh: self._init(led, entry, expected, timeout_ms, on_end, fresh), on_end)
+                self._claim_for(
+                    led,
+                    lambda fresh: self._init(led, entry, expected, timeout_ms, on_end, fresh),
+                    on_end,
+                )
             case MustAbort():
-                self.force_abort(led, entry, "initialised", lambda error: on_end(BUSY if error is ErrorCode.NONE else Refusal(error)))
+                self.force_abort(
+                    led,
+                    entry,
+                    "initialised",
+                    lambda error: on_end(BUSY if error is ErrorCode.NONE else Refusal(error)),
+                )
             case TransactionFacts():
-                given = Identity(outcome.producer_id, outcome.producer_epoch, is_first_of_its_id(entry.facts, outcome))
-                led.store(entry, outcome, lambda error: on_end(given if error is ErrorCode.NONE else Refusal(error)))
+                given = Identity(
+                    outcome.producer_id,
+                    outcome.producer_epoch,
+                    is_first_of_its_id(entry.facts, outcome),
+                )
+                led.store(
+                    entry,
+                    outcome,
+                    lambda error: on_end(given if error is ErrorCode.NONE else Refusal(error)),
+                )
 
-    # AddPartitionsToTxn, AddOffsetsToTxn ---------------------------------------------------------------------------------------------------
+    # AddPartitionsToTxn, AddOffsetsToTxn
+    # ----------------------------------------------------------------------------------------------
 
-    def add(self, transactional_id: str, producer: Expected, partitions: Sequence[TopicPartition], transaction_version: int, on_end: OnEnd) -> None:
+    def add(
+        self,
+        transactional_id: str,
+        producer: Expected,
+        partitions: Sequence[TopicPartition],
+        transaction_version: int,
+        on_end: OnEnd,
+    ) -> None:
         """Add partitions to a transaction: all of them, or none."""
         found = self._known(transactional_id)
         if isinstance(found, Refusal):
             on_end(found.error)
             return
         led, entry = found
-        outcome = self.rules.decide_add(entry, producer, partitions, transaction_version, self._now_ms())
+        outcome = self.rules.decide_add(
+            entry, producer, partitions, transaction_version, self._now_ms()
+        )
         match outcome:
             case Refusal():
                 on_end(outcome.error)
@@ -167,17 +235,29 @@ class TransactionCoordinator:
             case TransactionFacts():
                 led.store(entry, outcome, on_end)
 
-    def verify(self, transactional_id: str, producer: Expected, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    def verify(
+        self, transactional_id: str, producer: Expected, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
         """Return for each partition whether it is in the transaction. Nothing is written."""
         found = self._known(transactional_id)
         if isinstance(found, Refusal):
             return dict.fromkeys(partitions, found.error)
         entry = found[1]
-        return {each: self.rules.verify(entry, producer, each, absent=self._absent) for each in partitions}
+        return {
+            each: self.rules.verify(entry, producer, each, absent=self._absent)
+            for each in partitions
+        }
 
-    # EndTxn --------------------------------------------------------------------------------------------------------------------------------
+    # EndTxn
+    # ----------------------------------------------------------------------------------------------
 
-    def end(self, transactional_id: str, asked: EndTxnInput, on_end: OnIdentity, fresh_producer_id: int | None = None) -> None:
+    def end(
+        self,
+        transactional_id: str,
+        asked: EndTxnInput,
+        on_end: OnIdentity,
+        fresh_producer_id: int | None = None,
+    ) -> None:
         """Commit or abort; `on_end` is called once the prepare state is written."""
         found = self._known(transactional_id)
         if isinstance(found, Refusal):
@@ -191,11 +271,19 @@ class TransactionCoordinator:
             case Already():
                 on_end(Identity(outcome.producer_id, outcome.producer_epoch))
             case NeedsProducerId():
-                self._claim_for(led, lambda fresh: self.end(transactional_id, asked, on_end, fresh), on_end)
+                self._claim_for(
+                    led, lambda fresh: self.end(transactional_id, asked, on_end, fresh), on_end
+                )
             case TransactionFacts():
                 self._decide(led, entry, outcome, on_end)
 
-    def _decide(self, led: CoordinatedTransactions, entry: TransactionEntry, facts: TransactionFacts, on_end: OnIdentity) -> None:
+    def _decide(
+        self,
+        led: CoordinatedTransactions,
+        entry: TransactionEntry,
+        facts: TransactionFacts,
+        on_end: OnIdentity,
+    ) -> None:
         def on_stored(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 on_end(Refusal(error))
@@ -206,15 +294,26 @@ class TransactionCoordinator:
         led.store(entry, facts, on_stored)
 
     def force_abort(
-        self, led: CoordinatedTransactions, entry: TransactionEntry, reason: str, on_end: OnEnd, fresh_producer_id: int | None = None
+        self,
+        led: CoordinatedTransactions,
+        entry: TransactionEntry,
+        reason: str,
+        on_end: OnEnd,
+        fresh_producer_id: int | None = None,
     ) -> None:
         """Abort a transaction without its producer, which is fenced."""
         if entry.pending is not None or entry.facts.state is not ONGOING:
             on_end(ErrorCode.CONCURRENT_TRANSACTIONS)
             return
-        facts = self.rules.decide_forced_abort(entry, self._transaction_version(), self._now_ms(), fresh_producer_id)
+        facts = self.rules.decide_forced_abort(
+            entry, self._transaction_version(), self._now_ms(), fresh_producer_id
+        )
         if isinstance(facts, NeedsProducerId):
-            self._claim_for(led, lambda fresh: self.force_abort(led, entry, reason, on_end, fresh), lambda refused: on_end(_error_of(refused)))
+            self._claim_for(
+                led,
+                lambda fresh: self.force_abort(led, entry, reason, on_end, fresh),
+                lambda refused: on_end(_error_of(refused)),
+            )
             return
         if isinstance(facts, Refusal):
             on_end(facts.error)
@@ -237,14 +336,18 @@ class TransactionCoordinator:
 
         led.store(entry, facts, on_stored)
 
-    # Markers -------------------------------------------------------------------------------------------------------------------------------
+    # Markers
+    # ----------------------------------------------------------------------------------------------
 
     def _send_markers(self, led: CoordinatedTransactions, entry: TransactionEntry) -> None:
         completion = self.rules.completed(entry, self._now_ms())
         self.markers.add(PreparedTransaction(entry, completion, led.number, led.coordinator_epoch))
 
     def complete(self, ended: PreparedTransaction) -> None:
-        """All markers are written: write the completion. If the partition was unloaded or reloaded since, its new coordinator does so."""
+        """All markers are written: write the completion.
+
+        If the partition was unloaded or reloaded since, its new coordinator does so.
+        """
         led = self.partitions.find(ended.shard_number)
         if led is None or led.is_loading or led.coordinator_epoch != ended.coordinator_epoch:
             return
@@ -260,7 +363,9 @@ class TransactionCoordinator:
         registered = self._image().partition(*partition)
         if registered is None:
             return NoLeader.GONE
-        return NoLeader.UNKNOWN if self._address_of(registered.leader) is None else registered.leader
+        return (
+            NoLeader.UNKNOWN if self._address_of(registered.leader) is None else registered.leader
+        )
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
         registered = self._image().broker(broker_id)
@@ -269,7 +374,8 @@ class TransactionCoordinator:
         found = registered.listener(self._config.inter_broker_listener_name)
         return None if found is None else (found.host, found.port)
 
-    # Loading and unloading -----------------------------------------------------------------------------------------------------------------
+    # Loading and unloading
+    # ----------------------------------------------------------------------------------------------
 
     def _on_loaded(self, led: CoordinatedTransactions) -> None:
         """Continue after the previous coordinator: complete all transactions in a prepare state."""
@@ -279,29 +385,42 @@ class TransactionCoordinator:
     def _on_left(self, led: CoordinatedTransactions) -> None:
         self.markers.queue.forget_shard(led.number)
 
-    # Timeouts and expiration ---------------------------------------------------------------------------------------------------------------
+    # Timeouts and expiration
+    # ----------------------------------------------------------------------------------------------
 
     async def _abort_timed_out(self) -> None:
         while True:
-            await asyncio.sleep(self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000)
+            await asyncio.sleep(
+                self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000
+            )
             for led in list(self.partitions.all()):
                 for entry in led.shard.timed_out(self._now_ms()) if not led.is_loading else ():
                     await self._world.yield_point("timed out, and not aborted")
-                    if self.partitions.is_current(led) and led.shard.entries.get(entry.transactional_id) is entry:
+                    if (
+                        self.partitions.is_current(led)
+                        and led.shard.entries.get(entry.transactional_id) is entry
+                    ):
                         self.force_abort(led, entry, "timeout", lambda error: None)
 
     async def _expire(self) -> None:
         while True:
-            await asyncio.sleep(self._config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000)
+            await asyncio.sleep(
+                self._config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000
+            )
             for led in list(self.partitions.all()):
                 if led.is_loading:
                     continue
-                for expired in led.shard.expired(self._now_ms(), self._config.transactional_id_expiration_ms):
+                for expired in led.shard.expired(
+                    self._now_ms(), self._config.transactional_id_expiration_ms
+                ):
                     led.store_tombstones(expired, self._config.request_timeout_ms)
 
-    # Look-up -------------------------------------------------------------------------------------------------------------------------------
+    # Look-up
+    # ----------------------------------------------------------------------------------------------
 
-    def _known(self, transactional_id: str) -> tuple[CoordinatedTransactions, TransactionEntry] | Refusal:
+    def _known(
+        self, transactional_id: str
+    ) -> tuple[CoordinatedTransactions, TransactionEntry] | Refusal:
         if not transactional_id:
             return Refusal(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         led = self.partitions.coordinated(transactional_id)
@@ -318,8 +437,15 @@ class TransactionCoordinator:
         else:
             on_claimed(claimed)
 
-    def _claim_for(self, led: CoordinatedTransactions, on_id: Callable[[int], None], on_refused: Callable[[Refusal], None]) -> None:
-        """Allocate a producer id, and continue if the partition is still loaded with the same epoch."""
+    def _claim_for(
+        self,
+        led: CoordinatedTransactions,
+        on_id: Callable[[int], None],
+        on_refused: Callable[[Refusal], None],
+    ) -> None:
+        """Allocate a producer id, and continue if the partition is still loaded with the same
+        epoch.
+        """
 
         def on_claimed(claimed: int | Refusal) -> None:
             if isinstance(claimed, Refusal):
@@ -336,12 +462,19 @@ class TransactionCoordinator:
 
 
 def is_first_of_its_id(before: TransactionFacts, given: TransactionFacts) -> bool:
-    """Return whether the result is the first epoch of a producer id, and not a retry whose response was lost."""
-    return given.producer_epoch == 0 and (before.producer_id, before.producer_epoch) != (given.producer_id, 0)
+    """Return whether the result is the first epoch of a producer id, and not a retry whose response
+    was lost.
+    """
+    return given.producer_epoch == 0 and (before.producer_id, before.producer_epoch) != (
+        given.producer_id,
+        0,
+    )
 
 
 def identity_after(facts: TransactionFacts) -> Identity:
-    """Return the producer id and epoch to continue with after EndTxn: a new id if the epochs are exhausted (KAFKA-18660)."""
+    """Return the producer id and epoch to continue with after EndTxn: a new id if the epochs are
+    exhausted (KAFKA-18660).
+    """
     if facts.next_producer_id != NO_PRODUCER_ID:
         return Identity(facts.next_producer_id, 0)
     return Identity(facts.producer_id, facts.producer_epoch)

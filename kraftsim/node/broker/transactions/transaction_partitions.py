@@ -1,6 +1,8 @@
-"""The partitions of `__transaction_state` that this broker leads: loaded on becoming leader, unloaded on resignation.
+"""The partitions of `__transaction_state` that this broker leads: loaded on becoming leader,
+unloaded on resignation.
 
-Source: TransactionStateManager.{loadTransactionsForTxnTopicPartition, removeTransactionsForTxnTopicPartition}, BrokerMetadataPublisher.
+Source: TransactionStateManager.{loadTransactionsForTxnTopicPartition,
+removeTransactionsForTxnTopicPartition}, BrokerMetadataPublisher.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +25,10 @@ OnPartition = Callable[[CoordinatedTransactions], None]
 
 
 class TransactionPartitions:
-    """Partitions by number. `on_loaded` and `on_left` are called for each one that is loaded and unloaded."""
+    """Partitions by number.
+
+    `on_loaded` and `on_left` are called for each one that is loaded and unloaded.
+    """
 
     def __init__(
         self,
@@ -53,11 +58,17 @@ class TransactionPartitions:
     def partition_of(self, transactional_id: str) -> int:
         """Return the partition of `__transaction_state` that a transactional id belongs to."""
         topic = self._image().topic(TRANSACTION_STATE)
-        count = self._shell.config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)
+        count = (
+            self._shell.config.transaction_state_log_num_partitions
+            if topic is None
+            else len(topic.partitions)
+        )
         return partition_of(transactional_id, count)
 
     def coordinated(self, transactional_id: str) -> CoordinatedTransactions | ErrorCode:
-        """Return the partition of a transactional id, or NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        """Return the partition of a transactional id, or NOT_COORDINATOR or
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
         found = self._led.get(self.partition_of(transactional_id))
         if found is None:
             return ErrorCode.NOT_COORDINATOR
@@ -84,24 +95,39 @@ class TransactionPartitions:
         hosted = self._hosted.find(topic, number)
         leads = hosted is not None and hosted.replica.is_leader
         known = self._led.get(number)
-        if known is not None and not (hosted is known.hosted and leads and known.coordinator_epoch == known.hosted.replica.leader_epoch):
+        if known is not None and not (
+            hosted is known.hosted
+            and leads
+            and known.coordinator_epoch == known.hosted.replica.leader_epoch
+        ):
             self._unload(known)
             known = None
         if known is None and hosted is not None and leads:
             led = CoordinatedTransactions(
-                self._world, hosted, self._new_shard(), self._log, self._rules, lambda: value_version(self._transaction_version())
+                self._world,
+                hosted,
+                self._new_shard(),
+                self._log,
+                self._rules,
+                lambda: value_version(self._transaction_version()),
             )
             self._led[number] = led
-            self._shell.tasks.spawn(self._load(led), f"transactions of {TRANSACTION_STATE}-{number}")
+            self._shell.tasks.spawn(
+                self._load(led), f"transactions of {TRANSACTION_STATE}-{number}"
+            )
 
     def _unload(self, led: CoordinatedTransactions) -> None:
         del self._led[led.number]
         led.is_over = True
         self._on_left(led)
-        self._world.emit(TransactionsUnloaded(partition=led.number, coordinator_epoch=led.coordinator_epoch))
+        self._world.emit(
+            TransactionsUnloaded(partition=led.number, coordinator_epoch=led.coordinator_epoch)
+        )
 
     async def _load(self, led: CoordinatedTransactions) -> None:
-        """Read the log to its end, beyond the high watermark, too: those records may be committed, and no other broker writes them any more."""
+        """Read the log to its end, beyond the high watermark, too: those records may be committed,
+        and no other broker writes them any more.
+        """
         log = led.hosted.log
         try:
             next_offset = await read_back(

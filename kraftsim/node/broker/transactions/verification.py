@@ -1,6 +1,8 @@
-"""Verifies with transaction coordinators that partitions are in a transaction, before its first records are appended here.
+"""Verifies with transaction coordinators that partitions are in a transaction, before its first
+records are appended here.
 
-The request is AddPartitionsToTxn, also to this broker itself; coordinators serve it to brokers since 3.5.
+The request is AddPartitionsToTxn, also to this broker itself; coordinators serve it to brokers
+since 3.5.
 
 Source: KIP-890, kafka.server.AddPartitionsToTxnManager.
 """
@@ -12,7 +14,14 @@ from typing import Final, assert_never
 from kraftsim.core.groups.placement import partition_of
 from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.transactions.transaction_entry import TopicPartition
-from kraftsim.core.transactions.verification_queue import Ask, Effect, Question, VerificationErrors, VerificationQueue, VerificationResult
+from kraftsim.core.transactions.verification_queue import (
+    Ask,
+    Effect,
+    Question,
+    VerificationErrors,
+    VerificationQueue,
+    VerificationResult,
+)
 from kraftsim.events.partition_transactions import TransactionVerified
 from kraftsim.node.broker.internal_topics import TRANSACTION_STATE
 from kraftsim.node.broker.transactions.broker_connections import BrokerConnections
@@ -28,24 +37,42 @@ from protocol.messages.k24_add_partitions_to_txn import (
 )
 
 FIRST_VERSION_OF_BROKERS: Final = 4
-"""The first version of AddPartitionsToTxn for brokers; in earlier ones a producer adds partitions to its own transaction."""
+"""The first version of AddPartitionsToTxn for brokers; in earlier ones a producer adds partitions
+to its own transaction.
+"""
 NO_LEADER: Final = -1
 OnVerified = Callable[[VerificationErrors], None]
 
 
 class Verifier:
-    """Returns an error code for each partition: the coordinator's, COORDINATOR_NOT_AVAILABLE, or NETWORK_EXCEPTION."""
+    """Returns an error code for each partition: the coordinator's, COORDINATOR_NOT_AVAILABLE, or
+    NETWORK_EXCEPTION.
+    """
 
-    def __init__(self, shell: NodeShell, image: Callable[[], MetadataImage], *, own_versions: Mapping[int, VersionRange]) -> None:
+    def __init__(
+        self,
+        shell: NodeShell,
+        image: Callable[[], MetadataImage],
+        *,
+        own_versions: Mapping[int, VersionRange],
+    ) -> None:
         self._shell = shell
         self._image = image
         self._queue = VerificationQueue()
         self._waiters: dict[int, OnVerified] = {}
         self._next_waiter = 0
-        self._connections = BrokerConnections(shell, "add-partitions-to-txn", address_of=self._address_of, own_versions=own_versions)
+        self._connections = BrokerConnections(
+            shell, "add-partitions-to-txn", address_of=self._address_of, own_versions=own_versions
+        )
 
     async def verify(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition], *, adds: bool = False
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool = False,
     ) -> VerificationErrors:
         """Wait until every partition is verified; with `adds`, until it is added."""
         answered: asyncio.Future[VerificationErrors] = asyncio.get_running_loop().create_future()
@@ -93,7 +120,8 @@ class Verifier:
         """Close every connection at once, like a killed process."""
         self._connections.abort()
 
-    # Look-up -------------------------------------------------------------------------------------------------------------------------------
+    # Look-up
+    # ----------------------------------------------------------------------------------------------
 
     def _coordinator_of(self, transactional_id: str) -> int:
         """Return the coordinator of a transactional id; -1 if there is none."""
@@ -101,7 +129,9 @@ class Verifier:
         topic = image.topic(TRANSACTION_STATE)
         if topic is None:
             return NO_LEADER
-        registered = image.partition(TRANSACTION_STATE, partition_of(transactional_id, len(topic.partitions)))
+        registered = image.partition(
+            TRANSACTION_STATE, partition_of(transactional_id, len(topic.partitions))
+        )
         return NO_LEADER if registered is None else registered.leader
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
@@ -111,13 +141,16 @@ class Verifier:
         found = registered.listener(self._shell.config.inter_broker_listener_name)
         return None if found is None else (found.host, found.port)
 
-    # Requests ------------------------------------------------------------------------------------------------------------------------------
+    # Requests
+    # ----------------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Ask():
-                    self._shell.tasks.spawn(self._exchange(effect), f"verification by broker {effect.coordinator_id}")
+                    self._shell.tasks.spawn(
+                        self._exchange(effect), f"verification by broker {effect.coordinator_id}"
+                    )
                 case VerificationResult():
                     self._complete(effect)
                 case _:
@@ -131,7 +164,9 @@ class Verifier:
                 transactional_id=verification.transactional_id,
                 producer_id=verification.producer_id,
                 producer_epoch=verification.producer_epoch,
-                partitions=",".join(f"{topic}-{number}" for topic, number in verification.partitions),
+                partitions=",".join(
+                    f"{topic}-{number}" for topic, number in verification.partitions
+                ),
                 adds=verification.adds,
                 error_code=errors[0] if errors else 0,
             )
@@ -143,7 +178,9 @@ class Verifier:
         try:
             answer = await self._answer_of(ask)
         except NoCommonVersion:
-            effects = self._queue.on_answer(ask.coordinator_id, {})  # the coordinator is too old to verify
+            effects = self._queue.on_answer(
+                ask.coordinator_id, {}
+            )  # the coordinator is too old to verify
         except OSError:
             self._connections.leave(ask.coordinator_id)
             effects = self._queue.on_error(ask.coordinator_id, ErrorCode.NETWORK_EXCEPTION)
@@ -156,14 +193,21 @@ class Verifier:
         error = ErrorCode(answer.error_code)
         if error is ErrorCode.NONE:
             return self._queue.on_answer(ask.coordinator_id, errors_of(answer))
-        is_ours = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # concerns this broker's principal, and is no error that a producer handles
-        return self._queue.on_error(ask.coordinator_id, ErrorCode.INVALID_TXN_STATE if is_ours else error)
+        is_ours = (
+            error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        )  # concerns this broker's principal, and is no error that a producer handles
+        return self._queue.on_error(
+            ask.coordinator_id, ErrorCode.INVALID_TXN_STATE if is_ours else error
+        )
 
     async def _answer_of(self, ask: Ask) -> AddPartitionsToTxnResponse:
         connection = await self._connections.to(ask.coordinator_id)
         version = connection.version_for(ApiKey.ADD_PARTITIONS_TO_TXN)
         if version < FIRST_VERSION_OF_BROKERS:
-            raise NoCommonVersion(f"broker {ask.coordinator_id} does not support verification of transaction partitions")
+            raise NoCommonVersion(
+                f"broker {ask.coordinator_id} does not support verification of transaction "
+                "partitions"
+            )
         answer = await connection.request(request_of(ask.questions), api_version=version)
         assert isinstance(answer, AddPartitionsToTxnResponse), "the response of AddPartitionsToTxn"
         return answer
@@ -171,7 +215,9 @@ class Verifier:
 
 def request_of(questions: Sequence[Question]) -> AddPartitionsToTxnRequest:
     """Build the request for these verifications."""
-    return AddPartitionsToTxnRequest(transactions=[_row(verification) for verification in questions])
+    return AddPartitionsToTxnRequest(
+        transactions=[_row(verification) for verification in questions]
+    )
 
 
 def errors_of(answer: AddPartitionsToTxnResponse) -> dict[str, dict[TopicPartition, ErrorCode]]:

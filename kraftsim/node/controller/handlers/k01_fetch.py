@@ -1,5 +1,6 @@
-"""Fetch (1) on a controller: voters and observers of the quorum fetch the metadata log.   Source: KIP-595,
-KafkaRaftClient.handleFetchRequest."""
+"""Fetch (1) on a controller: voters and observers of the quorum fetch the metadata log.
+Source: KIP-595, KafkaRaftClient.handleFetchRequest.
+"""
 
 from typing import TYPE_CHECKING
 

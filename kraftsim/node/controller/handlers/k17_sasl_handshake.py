@@ -1,4 +1,7 @@
-"""SaslHandshake (17): illegal here, except for a re-authentication.   Source: KIP-152, KIP-368, kafka.server.KafkaApis."""
+"""SaslHandshake (17): illegal here, except for a re-authentication.
+
+Source: KIP-152, KIP-368, kafka.server.KafkaApis.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -9,4 +12,6 @@ from protocol.api_keys import ApiKey
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.SASL_HANDSHAKE, handle=serve_handshake, refuse=refuse_handshake)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.SASL_HANDSHAKE, handle=serve_handshake, refuse=refuse_handshake
+)

@@ -1,5 +1,6 @@
-"""ApiVersions (18) on a controller: supported API versions, and the finalized features.   Source: KIP-35,
-KIP-584, kafka.server.ControllerApis."""
+"""ApiVersions (18) on a controller: supported API versions, and the finalized features.
+Source: KIP-35, KIP-584, kafka.server.ControllerApis.
+"""
 
 from typing import TYPE_CHECKING
 

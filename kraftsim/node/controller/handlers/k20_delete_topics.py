@@ -1,7 +1,8 @@
-"""DeleteTopics (20): deletes topics by name or by id; answered when that is committed. Brokers delete the
-logs when they replay the records.
+"""DeleteTopics (20): deletes topics by name or by id; answered when that is committed. Brokers
+delete the logs when they replay the records.
 
-Source: KIP-4, KIP-516, kafka.server.ControllerApis.deleteTopics, ReplicationControlManager.deleteTopics.
+Source: KIP-4, KIP-516, kafka.server.ControllerApis.deleteTopics,
+ReplicationControlManager.deleteTopics.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +14,11 @@ from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.k20_delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -32,23 +37,39 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
     if not controller.config.delete_topic_enable:
-        return _refuse(call, ErrorCode.TOPIC_DELETION_DISABLED if call.api_version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST)
+        return _refuse(
+            call,
+            ErrorCode.TOPIC_DELETION_DISABLED
+            if call.api_version >= DISABLED_SINCE
+            else ErrorCode.INVALID_REQUEST,
+        )
     if request.timeout_ms <= 0:
         return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
     replication = controller.metadata_writer.state.replication
     allowance = controller.mutations.allowance(call, is_strict=call.api_version >= STRICT_SINCE)
     asked = _asked(request, call.api_version)
-    admitted = [topic for topic in asked if allowance.admits(_partition_count(replication.topics, topic))]
+    admitted = [
+        topic for topic in asked if allowance.admits(_partition_count(replication.topics, topic))
+    ]
     exceeded = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)
     over: list[DeletedTopic] = []
     if len(admitted) < len(asked):
         kept = frozenset(admitted)
-        over = [DeletedTopic(name=topic.name, topic_id=topic.topic_id, refusal=exceeded) for topic in asked if topic not in kept]
+        over = [
+            DeletedTopic(name=topic.name, topic_id=topic.topic_id, refusal=exceeded)
+            for topic in asked
+            if topic not in kept
+        ]
     decision = replication.decide_delete_topics(admitted)
     if isinstance(decision, Refusal):
         return _refuse(call, decision.error)
     results = [_result(result) for result in [*decision.result, *over]]
-    return controller.metadata_writer.commit(decision, lambda offsets: DeleteTopicsResponse(throttle_time_ms=allowance.pause_ms, responses=results))
+    return controller.metadata_writer.commit(
+        decision,
+        lambda offsets: DeleteTopicsResponse(
+            throttle_time_ms=allowance.pause_ms, responses=results
+        ),
+    )
 
 
 def _partition_count(topics: TopicTable, asked: TopicToDelete) -> int:
@@ -75,7 +96,12 @@ def _result(result: DeletedTopic) -> DeletableTopicResult:
 def _refuse(call: Call, error: ErrorCode) -> Answer:
     assert isinstance(call.body, DeleteTopicsRequest), "dispatch decodes by API key"
     asked = _asked(call.body, call.api_version)
-    return DeleteTopicsResponse(responses=[DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error) for topic in asked])
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error)
+            for topic in asked
+        ]
+    )
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DELETE_TOPICS, handle=handle, refuse=_refuse)

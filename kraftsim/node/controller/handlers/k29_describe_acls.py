@@ -1,4 +1,7 @@
-"""DescribeAcls (29): returns ACLs, if an authorizer is configured.   Source: KIP-140, kafka.server.AclApis."""
+"""DescribeAcls (29): returns ACLs, if an authorizer is configured.
+
+Source: KIP-140, kafka.server.AclApis.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +16,13 @@ if TYPE_CHECKING:
 
 def handle(controller: "Controller", call: Call) -> Answer:
     """Answer immediately."""
-    return describe_acls(call) if controller.shell.security.authorizer is None else describe_rules(controller.metadata_writer.state.registries, call)
+    return (
+        describe_acls(call)
+        if controller.shell.security.authorizer is None
+        else describe_rules(controller.metadata_writer.state.registries, call)
+    )
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DESCRIBE_ACLS, handle=handle, refuse=describe_acls)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.DESCRIBE_ACLS, handle=handle, refuse=describe_acls
+)

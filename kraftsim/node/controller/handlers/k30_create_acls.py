@@ -1,4 +1,7 @@
-"""CreateAcls (30): creates ACLs, if an authorizer is configured.   Source: KIP-140, kafka.server.AclApis."""
+"""CreateAcls (30): creates ACLs, if an authorizer is configured.
+
+Source: KIP-140, kafka.server.AclApis.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""DeleteAcls (31): deletes ACLs, if an authorizer is configured.   Source: KIP-140, kafka.server.AclApis."""
+"""DeleteAcls (31): deletes ACLs, if an authorizer is configured.
+
+Source: KIP-140, kafka.server.AclApis.
+"""
 
 from typing import TYPE_CHECKING
 

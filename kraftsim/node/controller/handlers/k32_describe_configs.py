@@ -4,7 +4,12 @@ kafka.server.ControllerApis.handleDescribeConfigsRequest."""
 from typing import TYPE_CHECKING
 
 from kraftsim.node.call import Answer, Call, Handler
-from kraftsim.node.describe_configs import SLICES, KnownConfigs, describe_configs, refuse_describe_configs
+from kraftsim.node.describe_configs import (
+    SLICES,
+    KnownConfigs,
+    describe_configs,
+    refuse_describe_configs,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest
@@ -32,4 +37,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return refuse_describe_configs(call.body, error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse, slices=SLICES)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse, slices=SLICES
+)

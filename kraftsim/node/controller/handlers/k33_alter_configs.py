@@ -1,4 +1,5 @@
-"""AlterConfigs (33): replaces the configs of resources by those named; answered once that is committed.
+"""AlterConfigs (33): replaces the configs of resources by those named; answered once that is
+committed.
 
 Source: KIP-133, kafka.server.ControllerApis.handleLegacyAlterConfigs.
 """
@@ -12,7 +13,11 @@ from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from protocol.messages.k33_alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -26,15 +31,27 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     def carry_out(decision: Decision[Results] | Refusal) -> Answer | Deferred:
         if isinstance(decision, Refusal):
             return _refuse(call, decision.error)
-        responses = [row_of(AlterConfigsResourceResponse, *resource, refusal) for resource, refusal in decision.result]
-        return controller.metadata_writer.commit(decision, lambda offsets: AlterConfigsResponse(responses=responses))
+        responses = [
+            row_of(AlterConfigsResourceResponse, *resource, refusal)
+            for resource, refusal in decision.result
+        ]
+        return controller.metadata_writer.commit(
+            decision, lambda offsets: AlterConfigsResponse(responses=responses)
+        )
 
-    return decide(controller, call, lambda: replace_configs_steps(controller.metadata_writer.state.config_view(), request), carry_out)
+    return decide(
+        controller,
+        call,
+        lambda: replace_configs_steps(controller.metadata_writer.state.config_view(), request),
+        carry_out,
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
     assert isinstance(call.body, AlterConfigsRequest), "dispatch decodes by API key"
-    return AlterConfigsResponse(responses=refused_rows(AlterConfigsResourceResponse, call.body.resources, error))
+    return AlterConfigsResponse(
+        responses=refused_rows(AlterConfigsResourceResponse, call.body.resources, error)
+    )
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALTER_CONFIGS, handle=handle, refuse=_refuse)

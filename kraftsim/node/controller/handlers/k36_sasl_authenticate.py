@@ -1,4 +1,7 @@
-"""SaslAuthenticate (36): illegal here, except for a re-authentication.   Source: KIP-152, KIP-368, KafkaApis."""
+"""SaslAuthenticate (36): illegal here, except for a re-authentication.
+
+Source: KIP-152, KIP-368, KafkaApis.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -9,4 +12,6 @@ from protocol.api_keys import ApiKey
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.SASL_AUTHENTICATE, handle=serve_authentication, refuse=refuse_authentication)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.SASL_AUTHENTICATE, handle=serve_authentication, refuse=refuse_authentication
+)

@@ -1,7 +1,8 @@
-"""CreatePartitions (37): adds partitions to topics, independently of each other, in one batch of the metadata
-log; answered when it is committed.
+"""CreatePartitions (37): adds partitions to topics, independently of each other, in one batch of
+the metadata log; answered when it is committed.
 
-Source: KIP-195, kafka.server.ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
+Source: KIP-195, kafka.server.ControllerApis.createPartitions,
+ReplicationControlManager.createPartitions.
 """
 
 from copy import copy
@@ -41,7 +42,13 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     allowed = copy(request)
     allowed.topics = [topic for topic in request.topics if allowance.admits(added[topic.name])]
     kept = {topic.name for topic in allowed.topics}
-    over = [ExpandedTopic(name=name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)) for name in added if name not in kept]
+    over = [
+        ExpandedTopic(
+            name=name, refusal=Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)
+        )
+        for name in added
+        if name not in kept
+    ]
 
     def carry_out(decision: Decision[list[ExpandedTopic]]) -> Answer | Deferred:
         for result in decision.result:
@@ -49,11 +56,19 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
                 allowance.give_back(added[result.name])
         results = [_result(result) for result in [*decision.result, *over]]
         return controller.metadata_writer.commit(
-            decision, lambda offsets: CreatePartitionsResponse(throttle_time_ms=allowance.pause_ms, results=results)
+            decision,
+            lambda offsets: CreatePartitionsResponse(
+                throttle_time_ms=allowance.pause_ms, results=results
+            ),
         )
 
     rng = controller.world.random("topics")
-    return decide(controller, call, lambda: controller.metadata_writer.state.replication.create_partitions_steps(allowed, rng), carry_out)
+    return decide(
+        controller,
+        call,
+        lambda: controller.metadata_writer.state.replication.create_partitions_steps(allowed, rng),
+        carry_out,
+    )
 
 
 def _added_count(topics: TopicTable, asked: CreatePartitionsTopic) -> int:
@@ -63,12 +78,21 @@ def _added_count(topics: TopicTable, asked: CreatePartitionsTopic) -> int:
 
 def _result(result: ExpandedTopic) -> CreatePartitionsTopicResult:
     refusal = Refusal(ErrorCode.NONE) if result.refusal is None else result.refusal
-    return CreatePartitionsTopicResult(name=result.name, error_code=refusal.error, error_message=refusal.message)
+    return CreatePartitionsTopicResult(
+        name=result.name, error_code=refusal.error, error_message=refusal.message
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
     assert isinstance(call.body, CreatePartitionsRequest), "dispatch decodes by API key"
-    return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name=topic.name, error_code=error) for topic in call.body.topics])
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=topic.name, error_code=error)
+            for topic in call.body.topics
+        ]
+    )
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.CREATE_PARTITIONS, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.CREATE_PARTITIONS, handle=handle, refuse=_refuse
+)

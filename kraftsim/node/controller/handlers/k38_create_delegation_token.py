@@ -1,4 +1,7 @@
-"""CreateDelegationToken (38): refused, because clients are not authenticated.   Source: KIP-48, allowTokenRequests."""
+"""CreateDelegationToken (38): refused, because clients are not authenticated.
+
+Source: KIP-48, allowTokenRequests.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -15,4 +18,6 @@ def handle(controller: "Controller", call: Call) -> Answer:
     return create_delegation_token(call)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.CREATE_DELEGATION_TOKEN, handle=handle, refuse=create_delegation_token)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.CREATE_DELEGATION_TOKEN, handle=handle, refuse=create_delegation_token
+)

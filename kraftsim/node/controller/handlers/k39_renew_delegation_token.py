@@ -1,4 +1,7 @@
-"""RenewDelegationToken (39): refused, because clients are not authenticated.   Source: KIP-48, allowTokenRequests."""
+"""RenewDelegationToken (39): refused, because clients are not authenticated.
+
+Source: KIP-48, allowTokenRequests.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -15,4 +18,6 @@ def handle(controller: "Controller", call: Call) -> Answer:
     return renew_delegation_token(call)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.RENEW_DELEGATION_TOKEN, handle=handle, refuse=renew_delegation_token)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.RENEW_DELEGATION_TOKEN, handle=handle, refuse=renew_delegation_token
+)

@@ -1,4 +1,7 @@
-"""ExpireDelegationToken (40): refused, because clients are not authenticated.   Source: KIP-48, allowTokenRequests."""
+"""ExpireDelegationToken (40): refused, because clients are not authenticated.
+
+Source: KIP-48, allowTokenRequests.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -15,4 +18,6 @@ def handle(controller: "Controller", call: Call) -> Answer:
     return expire_delegation_token(call)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.EXPIRE_DELEGATION_TOKEN, handle=handle, refuse=expire_delegation_token)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.EXPIRE_DELEGATION_TOKEN, handle=handle, refuse=expire_delegation_token
+)

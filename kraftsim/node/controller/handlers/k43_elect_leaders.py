@@ -12,7 +12,12 @@ from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from protocol.messages.k43_elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -22,7 +27,10 @@ TOP_ERROR_SINCE = 1
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer per partition, once the elections are committed. An empty list of partitions means none, null means all."""
+    """Answer per partition, once the elections are committed.
+
+    An empty list of partitions means none, null means all.
+    """
     request = call.body
     assert isinstance(request, ElectLeadersRequest), "dispatch decodes by API key"
     if request.topic_partitions == []:
@@ -34,27 +42,46 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         if isinstance(decision, Refusal):
             return _refused_whole(call, decision)
         results = [
-            ReplicaElectionResult(topic=topic.topic, partition_result=[_result(result) for result in topic.partitions]) for topic in decision.result
+            ReplicaElectionResult(
+                topic=topic.topic, partition_result=[_result(result) for result in topic.partitions]
+            )
+            for topic in decision.result
         ]
-        return controller.metadata_writer.commit(decision, lambda offsets: ElectLeadersResponse(replica_election_results=results), is_atomic=False)
+        return controller.metadata_writer.commit(
+            decision,
+            lambda offsets: ElectLeadersResponse(replica_election_results=results),
+            is_atomic=False,
+        )
 
-    return decide(controller, call, lambda: controller.metadata_writer.state.replication.elect_leaders_steps(request), carry_out)
+    return decide(
+        controller,
+        call,
+        lambda: controller.metadata_writer.state.replication.elect_leaders_steps(request),
+        carry_out,
+    )
 
 
 def _result(result: ElectedPartition) -> PartitionResult:
     refusal = Refusal(ErrorCode.NONE) if result.refusal is None else result.refusal
-    return PartitionResult(partition_id=result.partition, error_code=refusal.error, error_message=refusal.message)
+    return PartitionResult(
+        partition_id=result.partition, error_code=refusal.error, error_message=refusal.message
+    )
 
 
 def _refused_whole(call: Call, refusal: Refusal) -> ElectLeadersResponse:
-    """Return the error for every requested partition, and at the top level if the version has it."""
+    """Return the error for every requested partition, and at the top level if the version has
+    it.
+    """
     request = call.body
     assert isinstance(request, ElectLeadersRequest), "dispatch decodes by API key"
     results = [
         ReplicaElectionResult(
             topic=topic.topic,
             partition_result=[
-                PartitionResult(partition_id=partition, error_code=refusal.error, error_message=refusal.message) for partition in topic.partitions
+                PartitionResult(
+                    partition_id=partition, error_code=refusal.error, error_message=refusal.message
+                )
+                for partition in topic.partitions
             ],
         )
         for topic in request.topic_partitions or []

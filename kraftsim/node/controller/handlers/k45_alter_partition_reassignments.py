@@ -1,4 +1,5 @@
-"""AlterPartitionReassignments (45): starts or cancels partition reassignments; answered when that is committed.
+"""AlterPartitionReassignments (45): starts or cancels partition reassignments; answered when that
+is committed.
 
 Source: KIP-455, ReplicationControlManager.alterPartitionReassignments,
 org.apache.kafka.common.requests.AlterPartitionReassignmentsRequest.
@@ -36,18 +37,32 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         return _refuse(call, ErrorCode.REQUEST_TIMED_OUT)
 
     def carry_out(decision: Decision[list[MovedTopic]]) -> Answer | Deferred:
-        rows = [ReassignableTopicResponse(name=topic.topic, partitions=[_result(result) for result in topic.partitions]) for topic in decision.result]
+        rows = [
+            ReassignableTopicResponse(
+                name=topic.topic, partitions=[_result(result) for result in topic.partitions]
+            )
+            for topic in decision.result
+        ]
         response = AlterPartitionReassignmentsResponse(
-            error_message=None, responses=rows, allow_replication_factor_change=request.allow_replication_factor_change
+            error_message=None,
+            responses=rows,
+            allow_replication_factor_change=request.allow_replication_factor_change,
         )
         return controller.metadata_writer.commit(decision, lambda offsets: response)
 
-    return decide(controller, call, lambda: controller.metadata_writer.state.replication.reassignment_steps(request), carry_out)
+    return decide(
+        controller,
+        call,
+        lambda: controller.metadata_writer.state.replication.reassignment_steps(request),
+        carry_out,
+    )
 
 
 def _result(result: MovedPartition) -> ReassignablePartitionResponse:
     refusal = Refusal(ErrorCode.NONE) if result.refusal is None else result.refusal
-    return ReassignablePartitionResponse(partition_index=result.partition, error_code=refusal.error, error_message=refusal.message)
+    return ReassignablePartitionResponse(
+        partition_index=result.partition, error_code=refusal.error, error_message=refusal.message
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
@@ -56,7 +71,9 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
         ReassignableTopicResponse(
             name=topic.name,
             partitions=[
-                ReassignablePartitionResponse(partition_index=partition.partition_index, error_code=error, error_message=None)
+                ReassignablePartitionResponse(
+                    partition_index=partition.partition_index, error_code=error, error_message=None
+                )
                 for partition in topic.partitions
             ],
         )
@@ -65,4 +82,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return AlterPartitionReassignmentsResponse(error_code=error, error_message=None, responses=rows)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, handle=handle, refuse=_refuse
+)

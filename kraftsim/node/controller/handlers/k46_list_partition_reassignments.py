@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Answer once everything in the response is committed; Apache Kafka returns what was committed when the request arrived."""
+    """Answer once everything in the response is committed; Apache Kafka returns what was committed
+    when the request arrived.
+    """
     request = call.body
     assert isinstance(request, ListPartitionReassignmentsRequest), "dispatch decodes by API key"
     topics = [
@@ -41,7 +43,8 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         for moves in controller.metadata_writer.state.replication.ongoing_moves(request.topics)
     ]
     return controller.metadata_writer.commit(
-        Decision([], None), lambda offsets: ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+        Decision([], None),
+        lambda offsets: ListPartitionReassignmentsResponse(error_message=None, topics=topics),
     )
 
 
@@ -49,11 +52,17 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     assert isinstance(call.body, ListPartitionReassignmentsRequest), "dispatch decodes by API key"
     topics = [
         OngoingTopicReassignment(
-            name=topic.name, partitions=[OngoingPartitionReassignment(partition_index=number) for number in topic.partition_indexes]
+            name=topic.name,
+            partitions=[
+                OngoingPartitionReassignment(partition_index=number)
+                for number in topic.partition_indexes
+            ],
         )
         for topic in call.body.topics or []
     ]
     return ListPartitionReassignmentsResponse(error_code=error, error_message=None, topics=topics)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.LIST_PARTITION_REASSIGNMENTS, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.LIST_PARTITION_REASSIGNMENTS, handle=handle, refuse=_refuse
+)

@@ -1,4 +1,5 @@
-"""AlterClientQuotas (49): changes quotas of users, client ids and IP addresses; answered once that is committed.
+"""AlterClientQuotas (49): changes quotas of users, client ids and IP addresses; answered once that
+is committed.
 
 Source: KIP-546, kafka.server.ControllerApis.handleAlterClientQuotas.
 """
@@ -11,7 +12,12 @@ from kraftsim.core.metadata.registries import QuotaEntity
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import UNEXPECTED, ErrorCode
-from protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, QuotaAlterationResult
+from protocol.messages.k49_alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    QuotaAlterationResult,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -23,7 +29,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     assert isinstance(request, AlterClientQuotasRequest), "dispatch decodes by API key"
     decision = decide_alter_quotas(controller.metadata_writer.state.registries, request)
     entries = [_result(*result) for result in decision.result]
-    return controller.metadata_writer.commit(decision, lambda offsets: AlterClientQuotasResponse(entries=entries))
+    return controller.metadata_writer.commit(
+        decision, lambda offsets: AlterClientQuotasResponse(entries=entries)
+    )
 
 
 def _result(entity: QuotaEntity, refusal: Refusal | None) -> QuotaAlterationResult:
@@ -38,8 +46,13 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     request = call.body
     assert isinstance(request, AlterClientQuotasRequest), "dispatch decodes by API key"
     text = UNEXPECTED if error is ErrorCode.UNKNOWN_SERVER_ERROR else None
-    entries = [QuotaAlterationResult(error_code=error, error_message=text, entity=each.entity) for each in request.entries]
+    entries = [
+        QuotaAlterationResult(error_code=error, error_message=text, entity=each.entity)
+        for each in request.entries
+    ]
     return AlterClientQuotasResponse(entries=entries)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALTER_CLIENT_QUOTAS, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.ALTER_CLIENT_QUOTAS, handle=handle, refuse=_refuse
+)

@@ -1,4 +1,5 @@
-"""AlterUserScramCredentials (51): upserts or deletes SCRAM credentials of users; answered once that is committed.
+"""AlterUserScramCredentials (51): upserts or deletes SCRAM credentials of users; answered once that
+is committed.
 
 Source: KIP-554, KIP-900, kafka.server.ControllerApis.handleAlterUserScramCredentials.
 """
@@ -32,7 +33,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
 
     def carry_out(decision: Decision[Results]) -> Answer | Deferred:
         results = [_result(*result) for result in decision.result]
-        return controller.metadata_writer.commit(decision, lambda offsets: AlterUserScramCredentialsResponse(results=results))
+        return controller.metadata_writer.commit(
+            decision, lambda offsets: AlterUserScramCredentialsResponse(results=results)
+        )
 
     return decide(controller, call, look, carry_out)
 
@@ -40,14 +43,22 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
 def _result(user: str, refusal: Refusal | None) -> AlterUserScramCredentialsResult:
     if refusal is None:
         return AlterUserScramCredentialsResult(user=user, error_message=None)
-    return AlterUserScramCredentialsResult(user=user, error_code=refusal.error, error_message=refusal.message)
+    return AlterUserScramCredentialsResult(
+        user=user, error_code=refusal.error, error_message=refusal.message
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
     request = call.body
     assert isinstance(request, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
-    users = dict.fromkeys([*(each.name for each in request.deletions), *(each.name for each in request.upsertions)])
-    return AlterUserScramCredentialsResponse(results=[_result(user, Refusal(error)) for user in users])
+    users = dict.fromkeys(
+        [*(each.name for each in request.deletions), *(each.name for each in request.upsertions)]
+    )
+    return AlterUserScramCredentialsResponse(
+        results=[_result(user, Refusal(error)) for user in users]
+    )
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, handle=handle, refuse=_refuse
+)

@@ -24,4 +24,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return BeginQuorumEpochResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.BEGIN_QUORUM_EPOCH, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.BEGIN_QUORUM_EPOCH, handle=handle, refuse=_refuse
+)

@@ -1,6 +1,7 @@
 """DescribeQuorum (55): voters and observers of the quorum, and their log end offsets.
 
-Source: KIP-595, KIP-836, KIP-853, org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest.
+Source: KIP-595, KIP-836, KIP-853,
+org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest.
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +22,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, DescribeQuorumRequest), "dispatch decodes by API key"
     raft = controller.raft
-    return fitted_response(describe_quorum(raft.quorum, request, raft.now_ms(), raft.wall_ms()), call.api_version)
+    return fitted_response(
+        describe_quorum(raft.quorum, request, raft.now_ms(), raft.wall_ms()), call.api_version
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

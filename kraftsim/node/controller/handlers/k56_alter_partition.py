@@ -1,4 +1,5 @@
-"""AlterPartition (56): the leader of a partition requests another ISR; answered when that is committed.
+"""AlterPartition (56): the leader of a partition requests another ISR; answered when that is
+committed.
 
 Source: KIP-497, kafka.server.ControllerApis.handleAlterPartitionRequest,
 ReplicationControlManager.alterPartition.
@@ -23,23 +24,35 @@ if TYPE_CHECKING:
 
 
 def handle(controller: "Controller", call: Call) -> Answer | Deferred:
-    """Refuse the whole request immediately, or answer per partition when the accepted changes are committed."""
+    """Refuse the whole request immediately, or answer per partition when the accepted changes are
+    committed.
+    """
     request = call.body
     assert isinstance(request, AlterPartitionRequest), "dispatch decodes by API key"
-    decision = controller.metadata_writer.state.replication.decide_alter_partition(request, call.api_version)
+    decision = controller.metadata_writer.state.replication.decide_alter_partition(
+        request, call.api_version
+    )
     if isinstance(decision, Refusal):
         return AlterPartitionResponse(error_code=decision.error)
     topics = [
-        AlterPartitionTopicResult(topic_name=topic.topic, topic_id=topic.topic_id, partitions=[_result(result) for result in topic.partitions])
+        AlterPartitionTopicResult(
+            topic_name=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[_result(result) for result in topic.partitions],
+        )
         for topic in decision.result
     ]
-    return controller.metadata_writer.commit(decision, lambda offsets: AlterPartitionResponse(topics=topics), is_atomic=False)
+    return controller.metadata_writer.commit(
+        decision, lambda offsets: AlterPartitionResponse(topics=topics), is_atomic=False
+    )
 
 
 def _result(result: AlteredPartition) -> AlterPartitionDataResult:
     if result.state is None:
         assert result.refusal is not None, "a partition has a state or was refused"
-        return AlterPartitionDataResult(partition_index=result.partition, error_code=result.refusal.error)
+        return AlterPartitionDataResult(
+            partition_index=result.partition, error_code=result.refusal.error
+        )
     return AlterPartitionDataResult(
         partition_index=result.partition,
         leader_id=result.state.leader,

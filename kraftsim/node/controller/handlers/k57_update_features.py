@@ -1,4 +1,5 @@
-"""UpdateFeatures (57): changes finalized feature levels of the cluster; answered once they are committed.
+"""UpdateFeatures (57): changes finalized feature levels of the cluster; answered once they are
+committed.
 
 Source: KIP-584, KIP-778, KIP-1022, org.apache.kafka.controller.QuorumController.updateFeatures.
 """
@@ -11,7 +12,11 @@ from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k57_update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+from protocol.messages.k57_update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -28,27 +33,42 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     def carry_out(decision: Decision[Results] | Refusal) -> Answer | Deferred:
         if isinstance(decision, Refusal):
             return UpdateFeaturesResponse(error_code=decision.error, error_message=decision.message)
-        results = [] if call.api_version > ONE_RESULT_UNTIL else [_result(*result) for result in decision.result]
+        results = (
+            []
+            if call.api_version > ONE_RESULT_UNTIL
+            else [_result(*result) for result in decision.result]
+        )
         response = UpdateFeaturesResponse(results=results)
         if controller.metadata_writer.state.node.updates_features_atomically:
             response.error_message = None
             for result in results:
-                result.error_message = ErrorCode.NONE.name  # what 4.x returns on success in earlier versions
+                result.error_message = (
+                    ErrorCode.NONE.name
+                )  # what 4.x returns on success in earlier versions
         return controller.metadata_writer.commit(decision, lambda offsets: response)
 
     return decide(
-        controller, call, lambda: update_features_steps(controller.metadata_writer.state.feature_view(), request, call.api_version), carry_out
+        controller,
+        call,
+        lambda: update_features_steps(
+            controller.metadata_writer.state.feature_view(), request, call.api_version
+        ),
+        carry_out,
     )
 
 
 def _result(feature: str, refusal: Refusal | None) -> UpdatableFeatureResult:
     if refusal is None:
         return UpdatableFeatureResult(feature=feature, error_message=None)
-    return UpdatableFeatureResult(feature=feature, error_code=refusal.error, error_message=refusal.message)
+    return UpdatableFeatureResult(
+        feature=feature, error_code=refusal.error, error_message=refusal.message
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
-    return UpdateFeaturesResponse(error_code=error, error_message=None if error is ErrorCode.UNKNOWN_SERVER_ERROR else "")
+    return UpdateFeaturesResponse(
+        error_code=error, error_message=None if error is ErrorCode.UNKNOWN_SERVER_ERROR else ""
+    )
 
 
 HANDLER: "Handler[Controller]" = Handler(key=ApiKey.UPDATE_FEATURES, handle=handle, refuse=_refuse)

@@ -1,11 +1,12 @@
 """Envelope (58): a client request that a broker forwards to the active controller.
 
-The enclosed request is complete, with its own header and version; so is the response, which the broker passes
-to its client unchanged. Errors are checked in Kafka's order: the principal, the client address, the header,
-whether the API may be forwarded, the body. An enclosed request that cannot be parsed is answered with
-UNSUPPORTED_VERSION, so that the broker closes its client's connection; other errors concern the broker
-itself.
-Source: KIP-590, kafka.server.EnvelopeUtils, kafka.server.ControllerApis, kafka.network.RequestChannel.
+The enclosed request is complete, with its own header and version; so is the response, which the
+broker passes to its client unchanged. Errors are checked in Kafka's order: the principal, the
+client address, the header, whether the API may be forwarded, the body. An enclosed request that
+cannot be parsed is answered with UNSUPPORTED_VERSION, so that the broker closes its client's
+connection; other errors concern the broker itself.
+Source: KIP-590, kafka.server.EnvelopeUtils, kafka.server.ControllerApis,
+kafka.network.RequestChannel.
 """
 
 from ipaddress import ip_address
@@ -13,7 +14,17 @@ from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from kraftsim.core.security.principal import Principal
-from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, Handler, NoAnswer, reason_of
+from kraftsim.node.call import (
+    Answer,
+    Call,
+    Closing,
+    Deferred,
+    Encoded,
+    Failed,
+    Handler,
+    NoAnswer,
+    reason_of,
+)
 from kraftsim.node.controller.active_only import behind_gate
 from kraftsim.node.failed_answers import ANSWERED, emit_failed, encoding_failed
 from kraftsim.node.large_requests import encoded
@@ -22,7 +33,13 @@ from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.principal_data import parse_principal
-from protocol.requests import RequestHead, UnsupportedApi, decode_request, read_request_head, response_chunks
+from protocol.requests import (
+    RequestHead,
+    UnsupportedApi,
+    decode_request,
+    read_request_head,
+    response_chunks,
+)
 from protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -56,11 +73,22 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     except (UnsupportedApi, MalformedMessage):
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     answer = _carried_out(controller, handler, inner)
-    return _wrapped_later(handler, inner, answer) if isinstance(answer, Deferred) else _wrapped(handler, inner, answer)
+    return (
+        _wrapped_later(handler, inner, answer)
+        if isinstance(answer, Deferred)
+        else _wrapped(handler, inner, answer)
+    )
 
 
-def _in_turns(controller: "Controller", call: Call, handler: "Handler[Controller]", head: RequestHead, frame: bytes) -> Deferred:
-    """The same for a request that takes long to decode, or whose response takes long to encode: both are done in several turns.
+def _in_turns(
+    controller: "Controller",
+    call: Call,
+    handler: "Handler[Controller]",
+    head: RequestHead,
+    frame: bytes,
+) -> Deferred:
+    """The same for a request that takes long to decode, or whose response takes long to encode:
+    both are done in several turns.
 
     The decision itself takes one turn, as Kafka's controller handles one event at a time.
     """
@@ -74,7 +102,9 @@ def _in_turns(controller: "Controller", call: Call, handler: "Handler[Controller
             return
         await controller.shell.turns.next()
         inner = LargeEnvelopedCall(head, body, call)
-        serve = behind_gate(lambda controller, _: _carried_out(controller, handler, inner), _refuse, waits=False)
+        serve = behind_gate(
+            lambda controller, _: _carried_out(controller, handler, inner), _refuse, waits=False
+        )
         answer = serve(controller, call)
         if not isinstance(answer, Deferred):
             await wrap(inner, answer)
@@ -100,12 +130,15 @@ def _in_turns(controller: "Controller", call: Call, handler: "Handler[Controller
     return outer
 
 
-def _carried_out(controller: "Controller", handler: "Handler[Controller]", inner: "EnvelopedCall") -> Answer | Deferred:
+def _carried_out(
+    controller: "Controller", handler: "Handler[Controller]", inner: "EnvelopedCall"
+) -> Answer | Deferred:
     try:
         return handler.handle(controller, inner)
     except AssertionError:
         raise
-    except Exception as failure:  # top-level handler: closing the broker's connection would make it retry the request
+    # top-level handler: closing the broker's connection would make it retry the request
+    except Exception as failure:
         return Failed(f"the handler failed: {reason_of(failure)}")
 
 
@@ -147,13 +180,17 @@ def _principal(request: EnvelopeRequest) -> Principal:
 def _refuse_sender(request: EnvelopeRequest) -> ErrorCode | None:
     """Return the error for an undecodable principal or address of the client."""
     try:
-        parse_principal(b"" if request.request_principal is None else bytes(request.request_principal))
+        parse_principal(
+            b"" if request.request_principal is None else bytes(request.request_principal)
+        )
     except MalformedMessage:
         return ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
     return None if len(request.client_host_address) in ADDRESS_BYTES else ErrorCode.INVALID_REQUEST
 
 
-def _wrapped_later(handler: "Handler[Controller]", call: EnvelopedCall, inner: Deferred) -> Answer | Deferred:
+def _wrapped_later(
+    handler: "Handler[Controller]", call: EnvelopedCall, inner: Deferred
+) -> Answer | Deferred:
     if inner.answer is not None:
         return _wrapped(handler, call, inner.answer)
     outer = Deferred()
@@ -168,26 +205,33 @@ def _wrapped_later(handler: "Handler[Controller]", call: EnvelopedCall, inner: D
 
 
 def _wrapped(handler: "Handler[Controller]", call: EnvelopedCall, answer: Answer) -> Answer:
-    """Return the answer inside an Envelope. One that cannot be encoded becomes UNKNOWN_SERVER_ERROR: the
-    broker accepts that as an answer and does not retry.
+    """Return the answer inside an Envelope. One that cannot be encoded becomes
+    UNKNOWN_SERVER_ERROR: the broker accepts that as an answer and does not retry.
     """
     if isinstance(answer, EnvelopeResponse):
         return answer  # leadership was lost: the broker must find the new controller
     if isinstance(answer, Closing):
-        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)  # upon which the broker closes its client's connection
+        return EnvelopeResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION
+        )  # upon which the broker closes its client's connection
     assert not isinstance(answer, NoAnswer), "what can be forwarded is answered with a message"
     if isinstance(answer, Encoded):
         return EnvelopeResponse(response_data=CORRELATION_ID(call.correlation_id) + answer.rest)
     if not isinstance(answer, Failed):
         try:
             return _envelope_of(call, answer)
-        except Exception as failure:  # a value that the protocol cannot carry, as a string of more than 32,767 bytes
+        # a value that the protocol cannot carry, as a string of more than 32,767 bytes
+        except Exception as failure:
             answer = encoding_failed(failure)
     emit_failed(answer, call, call.connection, ANSWERED)
     try:
-        refused = None if handler.refuse is None else handler.refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+        refused = (
+            None if handler.refuse is None else handler.refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+        )
         return _envelope_of(call, cast(Message, refused))
-    except Exception:  # the refusal cannot be encoded either: the broker builds its own refusal, or closes the connection
+    # the refusal cannot be encoded either: the broker builds its own refusal, or closes the
+    # connection
+    except Exception:
         return EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

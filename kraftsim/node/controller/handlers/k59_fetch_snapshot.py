@@ -1,4 +1,5 @@
-"""FetchSnapshot (59): a replica whose log end offset is below this log's start offset fetches a snapshot in chunks.
+"""FetchSnapshot (59): a replica whose log end offset is below this log's start offset fetches a
+snapshot in chunks.
 
 Source: KIP-630, org.apache.kafka.raft.KafkaRaftClient.handleFetchSnapshotRequest.
 """
@@ -21,7 +22,11 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, FetchSnapshotRequest), "dispatch decodes by API key"
     later = Deferred()
-    controller.raft.when_durable(lambda: later.complete_with(lambda: fitted_response(_answer(controller, request), call.api_version)))
+    controller.raft.when_durable(
+        lambda: later.complete_with(
+            lambda: fitted_response(_answer(controller, request), call.api_version)
+        )
+    )
     return later if later.answer is None else later.answer
 
 
@@ -34,7 +39,11 @@ def _answer(controller: "Controller", request: FetchSnapshotRequest) -> FetchSna
     size = snapshots.size_bytes(outcome.snapshot)
     if outcome.position >= size:
         return serving.refused_snapshot()
-    records = snapshots.read_piece(outcome.snapshot, outcome.position, min(max(outcome.max_bytes, 0), raft.quorum.settings.fetch_snapshot_max_bytes))
+    records = snapshots.read_piece(
+        outcome.snapshot,
+        outcome.position,
+        min(max(outcome.max_bytes, 0), raft.quorum.settings.fetch_snapshot_max_bytes),
+    )
     return serving.snapshot_response(raft.quorum, outcome, size=size, records=records)
 
 

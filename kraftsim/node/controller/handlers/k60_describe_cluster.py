@@ -1,4 +1,5 @@
-"""DescribeCluster (60) on a controller: the registered controllers, with their addresses on the listener of the request.
+"""DescribeCluster (60) on a controller: the registered controllers, with their addresses on the
+listener of the request.
 
 Every controller answers, from committed metadata.   Source: KIP-919,
 kafka.server.ControllerApis.handleDescribeCluster.
@@ -11,7 +12,12 @@ from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.describe_cluster import describe_cluster, refuse_endpoint
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k60_describe_cluster import CONTROLLERS, NO_CONTROLLER, DescribeClusterBroker, DescribeClusterResponse
+from protocol.messages.k60_describe_cluster import (
+    CONTROLLERS,
+    NO_CONTROLLER,
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -23,7 +29,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Answer once everything in the response is committed."""
     state = controller.metadata_writer.state
     if not state.features.metadata_level.has_controller_registrations:
-        return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=TOO_OLD)
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=TOO_OLD
+        )
     refused = refuse_endpoint(call, CONTROLLERS)
     if refused is not None:
         return refused
@@ -33,14 +41,22 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
         CONTROLLERS,
         cluster_id=controller.config.cluster_id,
         nodes=[
-            DescribeClusterBroker(broker_id=registered.controller_id, host=end_point.host, port=end_point.port)
-            for registered in sorted(state.registries.controllers.records(), key=lambda record: record.controller_id)
+            DescribeClusterBroker(
+                broker_id=registered.controller_id, host=end_point.host, port=end_point.port
+            )
+            for registered in sorted(
+                state.registries.controllers.records(), key=lambda record: record.controller_id
+            )
             for end_point in registered.end_points
             if end_point.name == call.listener
         ],
         controller_id=NO_CONTROLLER if leader_id is None else leader_id,
     )
-    return controller.metadata_writer.commit(Decision([], None), lambda offsets: answer) if controller.is_active else answer
+    return (
+        controller.metadata_writer.commit(Decision([], None), lambda offsets: answer)
+        if controller.is_active
+        else answer
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

@@ -1,7 +1,8 @@
-"""BrokerHeartbeat (63): a broker reports its liveness, its metadata offset and the state it wants; the
-response contains the state it is granted.
+"""BrokerHeartbeat (63): a broker reports its liveness, its metadata offset and the state it wants;
+the response contains the state it is granted.
 
-Most heartbeats change nothing and write nothing; one that does is answered when the change is committed.
+Most heartbeats change nothing and write nothing; one that does is answered when the change is
+committed.
 Source: KIP-631, org.apache.kafka.controller.BrokerHeartbeatManager.
 """
 
@@ -21,13 +22,19 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     """Refuse immediately, or answer when the change of the heartbeat is committed."""
     request = call.body
     assert isinstance(request, BrokerHeartbeatRequest), "dispatch decodes by API key"
-    decision = controller.metadata_writer.state.decide_heartbeat(request, controller.metadata_writer.next_offset, controller.now_ms())
+    decision = controller.metadata_writer.state.decide_heartbeat(
+        request, controller.metadata_writer.next_offset, controller.now_ms()
+    )
     if isinstance(decision, Refusal):
         return BrokerHeartbeatResponse(error_code=decision.error)
     reply = decision.result
     return controller.metadata_writer.commit(
         decision,
-        lambda offsets: BrokerHeartbeatResponse(is_caught_up=reply.is_caught_up, is_fenced=reply.is_fenced, should_shut_down=reply.should_shut_down),
+        lambda offsets: BrokerHeartbeatResponse(
+            is_caught_up=reply.is_caught_up,
+            is_fenced=reply.is_fenced,
+            should_shut_down=reply.should_shut_down,
+        ),
         is_atomic=False,
     )
 

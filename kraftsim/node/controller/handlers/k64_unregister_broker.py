@@ -1,4 +1,7 @@
-"""UnregisterBroker (64): removes a broker registration; answered once that is committed.   Source: KIP-631, kafka.server.ControllerApis."""
+"""UnregisterBroker (64): removes a broker registration; answered once that is committed.
+
+Source: KIP-631, kafka.server.ControllerApis.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +9,10 @@ from kraftsim.core.decision import Refusal
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from protocol.messages.k64_unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -19,12 +25,18 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     decision = controller.metadata_writer.state.decide_unregister(request.broker_id)
     if isinstance(decision, Refusal):
         explains = controller.metadata_writer.state.node.explains_unregistration
-        return UnregisterBrokerResponse(error_code=decision.error, error_message=decision.message if explains else "")
-    return controller.metadata_writer.commit(decision, lambda offsets: UnregisterBrokerResponse(), is_atomic=False)
+        return UnregisterBrokerResponse(
+            error_code=decision.error, error_message=decision.message if explains else ""
+        )
+    return controller.metadata_writer.commit(
+        decision, lambda offsets: UnregisterBrokerResponse(), is_atomic=False
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
     return UnregisterBrokerResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.UNREGISTER_BROKER, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.UNREGISTER_BROKER, handle=handle, refuse=_refuse
+)

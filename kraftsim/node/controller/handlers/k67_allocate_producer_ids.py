@@ -1,7 +1,8 @@
-"""AllocateProducerIds (67): allocates the next block of producer ids to a broker, once its record is committed.
+"""AllocateProducerIds (67): allocates the next block of producer ids to a broker, once its record
+is committed.
 
-A block whose response was lost is never allocated again: a retry gets the next one. Fenced brokers are
-served, too. A broker above its request_percentage is served, and then throttled.
+A block whose response was lost is never allocated again: a retry gets the next one. Fenced brokers
+are served, too. A broker above its request_percentage is served, and then throttled.
 Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest.
 """
 
@@ -14,7 +15,10 @@ from kraftsim.node.controller.metadata_writer import AppendedOffsets
 from kraftsim.producer_ids.rules_blocks import number_of
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.k67_allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -26,10 +30,14 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     assert isinstance(request, AllocateProducerIdsRequest), "dispatch decodes by API key"
     pause_ms = controller.block_limits.pause_ms(request.broker_id)
     if pause_ms:
-        return AllocateProducerIdsResponse(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, throttle_time_ms=pause_ms)
+        return AllocateProducerIdsResponse(
+            error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, throttle_time_ms=pause_ms
+        )
     clock = controller.world.clock
     began_ns = clock.monotonic_ns()
-    decision = controller.metadata_writer.state.producer_ids.decide_allocate(request.broker_id, request.broker_epoch, number_of(request))
+    decision = controller.metadata_writer.state.producer_ids.decide_allocate(
+        request.broker_id, request.broker_epoch, number_of(request)
+    )
     if isinstance(decision, Refusal):
         return AllocateProducerIdsResponse(error_code=decision.error)
     block = decision.result
@@ -46,9 +54,15 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
                     offset=offsets.first_offset,
                 )
             )
-        spent_ns = took_ns if took_ns is not None else clock.monotonic_ns() - began_ns  # excludes the time to commit
+        spent_ns = (
+            took_ns if took_ns is not None else clock.monotonic_ns() - began_ns
+        )  # excludes the time to commit
         pause_ms = controller.request_quotas.charge(call, spent_ns)
-        return AllocateProducerIdsResponse(throttle_time_ms=pause_ms, producer_id_start=block.first_producer_id, producer_id_len=block.size)
+        return AllocateProducerIdsResponse(
+            throttle_time_ms=pause_ms,
+            producer_id_start=block.first_producer_id,
+            producer_id_len=block.size,
+        )
 
     committed = controller.metadata_writer.commit(decision, answer)
     took_ns = clock.monotonic_ns() - began_ns
@@ -59,4 +73,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return AllocateProducerIdsResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALLOCATE_PRODUCER_IDS, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.ALLOCATE_PRODUCER_IDS, handle=handle, refuse=_refuse
+)

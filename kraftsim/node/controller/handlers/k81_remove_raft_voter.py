@@ -24,4 +24,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return RemoveRaftVoterResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.REMOVE_RAFT_VOTER, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.REMOVE_RAFT_VOTER, handle=handle, refuse=_refuse
+)

@@ -24,4 +24,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return UpdateRaftVoterResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.UPDATE_RAFT_VOTER, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.UPDATE_RAFT_VOTER, handle=handle, refuse=_refuse
+)

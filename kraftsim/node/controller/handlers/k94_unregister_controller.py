@@ -1,7 +1,8 @@
-"""UnregisterController (94): removes the registration of a controller that is permanently gone; answered once that is committed.
+"""UnregisterController (94): removes the registration of a controller that is permanently gone;
+answered once that is committed.
 
-Source: org.apache.kafka.controller.{QuorumController, ClusterControlManager}.unregisterController (4.4),
-kafka.server.ControllerApis.
+Source: org.apache.kafka.controller.{QuorumController, ClusterControlManager}.unregisterController
+(4.4), kafka.server.ControllerApis.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +11,10 @@ from kraftsim.core.decision import Refusal
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.k94_unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
+from protocol.messages.k94_unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
 
 if TYPE_CHECKING:
     from kraftsim.node.controller.controller import Controller
@@ -22,12 +26,18 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     assert isinstance(request, UnregisterControllerRequest), "dispatch decodes by API key"
     decision = controller.metadata_writer.state.decide_unregister_controller(request.controller_id)
     if isinstance(decision, Refusal):
-        return UnregisterControllerResponse(error_code=decision.error, error_message=decision.message)
-    return controller.metadata_writer.commit(decision, lambda offsets: UnregisterControllerResponse())
+        return UnregisterControllerResponse(
+            error_code=decision.error, error_message=decision.message
+        )
+    return controller.metadata_writer.commit(
+        decision, lambda offsets: UnregisterControllerResponse()
+    )
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:
     return UnregisterControllerResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.UNREGISTER_CONTROLLER, handle=handle, refuse=_refuse)
+HANDLER: "Handler[Controller]" = Handler(
+    key=ApiKey.UNREGISTER_CONTROLLER, handle=handle, refuse=_refuse
+)

@@ -1,6 +1,8 @@
-"""The committed metadata image on a controller: the migration driver compares ZooKeeper with it, and sends it to brokers.
+"""The committed metadata image on a controller: the migration driver compares ZooKeeper with it,
+and sends it to brokers.
 
-Read from the log itself, whichever controller wrote it, so it contains nothing that could be reverted.
+Read from the log itself, whichever controller wrote it, so it contains nothing that could be
+reverted.
 Source: org.apache.kafka.image.loader.MetadataLoader.
 """
 
@@ -32,7 +34,9 @@ REGISTRATIONS = (
 
 
 class CommittedImage:
-    """`advance` applies what was committed since; `touched` and `changes` describe that until they are taken."""
+    """`advance` applies what was committed since; `touched` and `changes` describe that until they
+    are taken.
+    """
 
     def __init__(self, raft: RaftNode, new_image: Callable[[], MetadataImage]) -> None:
         self._raft = raft
@@ -41,7 +45,9 @@ class CommittedImage:
         self.epoch = 0
         """The epoch of the last visible record."""
         self.offset = -1
-        """The offset of the last visible record: records of an open metadata transaction are not visible."""
+        """The offset of the last visible record: records of an open metadata transaction are not
+        visible.
+        """
         self.touched = Touched()
         self.is_snapshot = False
         """Whether a snapshot has replaced the image since the changes were taken."""
@@ -59,12 +65,18 @@ class CommittedImage:
         log = self._raft.quorum.log
         latest = log.latest_snapshot
         following = self.image.highest_offset + 1
-        if latest is not None and following < latest.end_offset and (following < log.start_offset or following == 0):
+        if (
+            latest is not None
+            and following < latest.end_offset
+            and (following < log.start_offset or following == 0)
+        ):
             self._load(latest)
             following = latest.end_offset
         if following >= committed:
             return False
-        while following < committed and (data := self._raft.store.read(following, READ_BYTES, committed)):
+        while following < committed and (
+            data := self._raft.store.read(following, READ_BYTES, committed)
+        ):
             for batch in split_batches(data):
                 self._replay(batch)
                 following = batch.next_offset

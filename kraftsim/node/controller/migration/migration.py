@@ -1,7 +1,8 @@
-"""Runs the migration driver of a controller: one event at a time, with all effects of an event done before the next one.
+"""Runs the migration driver of a controller: one event at a time, with all effects of an event done
+before the next one.
 
-Source: org.apache.kafka.metadata.migration.KRaftMigrationDriver, kafka.migration.MigrationPropagator,
-KIP-866.
+Source: org.apache.kafka.metadata.migration.KRaftMigrationDriver,
+kafka.migration.MigrationPropagator, KIP-866.
 """
 
 import asyncio
@@ -22,11 +23,21 @@ from kraftsim.core.zookeeper_mode.request_batch import ControlRequest, Sender, T
 from kraftsim.core.zookeeper_mode.request_versions import request_versions
 from kraftsim.core.zookeeper_mode.znode_syncing import sync_operations
 from kraftsim.core.zookeeper_mode.znode_writing import ZnodeOperation, operations_of
-from kraftsim.events.migration import BrokersNotified, MigrationWaits, ProducerIdBlockMirrored, ZnodesMirrored, ZookeeperControllerClaimed
+from kraftsim.events.migration import (
+    BrokersNotified,
+    MigrationWaits,
+    ProducerIdBlockMirrored,
+    ZnodesMirrored,
+    ZookeeperControllerClaimed,
+)
 from kraftsim.node.controller.migration.committed_image import CommittedImage
 from kraftsim.node.controller.migration.zookeeper_copy import CopyAborted
 from kraftsim.node.controller.migration.zookeeper_side import REFUSALS
-from kraftsim.node.zookeeper_mode.propagator import BrokerChannelEndpoint, ControllerChannelManager, ControlResponse
+from kraftsim.node.zookeeper_mode.propagator import (
+    BrokerChannelEndpoint,
+    ControllerChannelManager,
+    ControlResponse,
+)
 from kraftsim.releases.traits import REGISTERS_MIGRATION_READINESS
 from protocol.zookeeper.kafka_znodes import PRODUCER_ID_BLOCK, ProducerIdBlockZnode
 
@@ -65,13 +76,17 @@ class Migration:
 
     @property
     def mirrored(self) -> tuple[int, MetadataImage] | None:
-        """Return an offset and the image up to it, if this controller is in dual-write mode and ZooKeeper is
-        in sync with its committed metadata."""
+        """Return an offset and the image up to it, if this controller is in dual-write mode and
+        ZooKeeper is in sync with its committed metadata.
+        """
         in_step = self.driver.claim.znode.kraft_metadata_offset
-        is_settled = self.driver.state is DriverState.DUAL_WRITE and in_step == self.committed.offset
+        is_settled = (
+            self.driver.state is DriverState.DUAL_WRITE and in_step == self.committed.offset
+        )
         return (in_step, self.committed.image) if is_settled else None
 
-    # Callbacks of the quorum --------------------------------------------------------------------------------------------------------------------
+    # Callbacks of the quorum
+    # ----------------------------------------------------------------------------------------------
 
     def on_grown(self) -> None:
         """More records are committed."""
@@ -107,7 +122,8 @@ class Migration:
         self._queue.append(event)
         self._has_work.set()
 
-    # Effects ------------------------------------------------------------------------------------------------------------------------------------
+    # Effects
+    # ----------------------------------------------------------------------------------------------
 
     async def _take(self, event: do.DriverEvent | _Grown) -> None:
         """Process an event and the results of its effects, before any other event."""
@@ -118,7 +134,10 @@ class Migration:
             todo.append(news)
         else:
             todo.append(event)
-            if isinstance(event, do.LeaderChanged) and event.leader_id != self._controller.config.node_id:
+            if (
+                isinstance(event, do.LeaderChanged)
+                and event.leader_id != self._controller.config.node_id
+            ):
                 self._propagation = None
                 self._propagator.set_brokers({})
         while todo:
@@ -130,18 +149,27 @@ class Migration:
     def _advance(self) -> do.Published | None:
         committed = self.committed
         changed = committed.image.is_in_transaction
-        if not committed.advance() or not committed.has_metadata or (changed and committed.image.is_in_transaction):
+        if (
+            not committed.advance()
+            or not committed.has_metadata
+            or (changed and committed.image.is_in_transaction)
+        ):
             return None
         return self._published()
 
     def _published(self) -> do.Published:
         committed, image = self.committed, self.committed.image
-        has_changed, self._registrations_seen = committed.registration_count != self._registrations_seen, committed.registration_count
+        has_changed, self._registrations_seen = (
+            committed.registration_count != self._registrations_seen,
+            committed.registration_count,
+        )
         return do.Published(
             offset=committed.offset,
             epoch=committed.epoch,
             migration_state=image.registries.migration_state.zk_migration_state,
-            migrating_brokers=frozenset(broker.broker_id for broker in image.brokers() if broker.is_migrating_zk_broker),
+            migrating_brokers=frozenset(
+                broker.broker_id for broker in image.brokers() if broker.is_migrating_zk_broker
+            ),
             has_brokers=any(True for _ in image.brokers()),
             why_not_ready=self._why_not_ready(image),
             brokers_changed=has_changed,
@@ -152,7 +180,11 @@ class Migration:
         raft = self._controller.raft
         if self._controller.parts.release.has(REGISTERS_MIGRATION_READINESS):
             return why_not_ready(image, raft.quorum.voter_set.ids)
-        others = [voter_id for voter_id in raft.quorum.voter_set.ids if voter_id != self._controller.config.node_id]
+        others = [
+            voter_id
+            for voter_id in raft.quorum.voter_set.ids
+            if voter_id != self._controller.config.node_id
+        ]
         return why_not_asked_ready(image, others, raft.is_migration_ready)
 
     async def _carry_out(self, effect: do.DriverEffect) -> do.DriverEvent | None:
@@ -178,7 +210,9 @@ class Migration:
             case do.LookForBrokers(migrating):
                 registered = await self._zookeeper.broker_ids()
                 is_worth_it = registered and registered <= migrating
-                return do.BrokersSeen(registered, await self._zookeeper.assigned_ids() if is_worth_it else None)
+                return do.BrokersSeen(
+                    registered, await self._zookeeper.assigned_ids() if is_worth_it else None
+                )
             case do.ClaimController(claim):
                 return await self._claim(claim)
             case do.CopyToLog(claim):
@@ -196,21 +230,31 @@ class Migration:
     async def _claim(self, claim: Claim) -> do.Claimed:
         taken = await self._zookeeper.claim(claim)
         kraft_epoch = taken.znode.kraft_controller_epoch
-        self._shell.world.emit(ZookeeperControllerClaimed(controller_epoch=taken.controller_epoch, kraft_controller_epoch=kraft_epoch))
+        self._shell.world.emit(
+            ZookeeperControllerClaimed(
+                controller_epoch=taken.controller_epoch, kraft_controller_epoch=kraft_epoch
+            )
+        )
         return do.Claimed(taken)
 
     async def _copy_to_log(self, claim: Claim) -> do.Copied:
-        """Copy, and record the copy in ZooKeeper; if that fails, the sync that follows records it. What is in
-        the log is never copied again."""
+        """Copy, and record the copy in ZooKeeper; if that fails, the sync that follows records it.
+        What is in the log is never copied again.
+        """
         written = await self._copy.run(claim, await self._zookeeper.metadata())
         try:
             return do.Copied(await self._zookeeper.move(written))
         except REFUSALS as refused:
-            self._shell.world.emit(MigrationWaits(state=self.driver.state.value, reason=str(refused)))
+            self._shell.world.emit(
+                MigrationWaits(state=self.driver.state.value, reason=str(refused))
+            )
             return do.Copied(written)
 
     async def _sync(self, claim: Claim) -> do.InStep:
-        """Compare everything. The comparison includes all changes until now; brokers receive the full metadata afterwards."""
+        """Compare everything.
+
+        The comparison includes all changes until now; brokers receive the full metadata afterwards.
+        """
         self.committed.take()
         return do.InStep(await self._write_all(claim))
 
@@ -226,16 +270,24 @@ class Migration:
             moved = await self._write(claim, operations, is_full=False)
         if self._propagation is not None:
             self._set_brokers()
-            requests = self._propagation.begin(committed.image) if sends_all else self._propagation.changed(committed.image, changes)
+            requests = (
+                self._propagation.begin(committed.image)
+                if sends_all
+                else self._propagation.changed(committed.image, changes)
+            )
             self._send(requests, moved, is_full=sends_all)
         self._owes_everything = False
         return do.InStep(moved)
 
     async def _write_all(self, claim: Claim) -> Claim:
         znodes = await self._zookeeper.everything()
-        return await self._write(claim, sync_operations(znodes, self.committed.image, self.committed.epoch), is_full=True)
+        return await self._write(
+            claim, sync_operations(znodes, self.committed.image, self.committed.epoch), is_full=True
+        )
 
-    async def _write(self, claim: Claim, operations: Sequence[ZnodeOperation], *, is_full: bool) -> Claim:
+    async def _write(
+        self, claim: Claim, operations: Sequence[ZnodeOperation], *, is_full: bool
+    ) -> Claim:
         """Write, then record the offset up to which ZooKeeper is in sync."""
         committed = self.committed
         claim = await self._zookeeper.write(claim, operations)
@@ -249,12 +301,30 @@ class Migration:
         if operations or is_full:
             names = ",".join(operation.name for operation in operations)
             count = sum(len(operation.writes) for operation in operations)
-            world.emit(ZnodesMirrored(last_offset=self.committed.offset, is_full=is_full, operations=names, znode_count=count))
-        for write in (write for operation in operations for write in operation.writes if write.path == PRODUCER_ID_BLOCK):
+            world.emit(
+                ZnodesMirrored(
+                    last_offset=self.committed.offset,
+                    is_full=is_full,
+                    operations=names,
+                    znode_count=count,
+                )
+            )
+        for write in (
+            write
+            for operation in operations
+            for write in operation.writes
+            if write.path == PRODUCER_ID_BLOCK
+        ):
             block = ProducerIdBlockZnode.parse(write.data or b"")
-            world.emit(ProducerIdBlockMirrored(first_producer_id=block.first_producer_id, last_producer_id=block.last_producer_id))
+            world.emit(
+                ProducerIdBlockMirrored(
+                    first_producer_id=block.first_producer_id,
+                    last_producer_id=block.last_producer_id,
+                )
+            )
 
-    # Brokers ------------------------------------------------------------------------------------------------------------------------------------
+    # Brokers
+    # ----------------------------------------------------------------------------------------------
 
     def _send_everything(self, claim: Claim) -> None:
         committed = self.committed
@@ -276,7 +346,13 @@ class Migration:
     def _send(self, requests: list[ToBroker], claim: Claim, *, is_full: bool) -> None:
         if requests:
             self._propagator.send(requests)
-            self._shell.world.emit(BrokersNotified(controller_epoch=claim.controller_epoch, is_full=is_full, request_count=len(requests)))
+            self._shell.world.emit(
+                BrokersNotified(
+                    controller_epoch=claim.controller_epoch,
+                    is_full=is_full,
+                    request_count=len(requests),
+                )
+            )
 
     def _set_brokers(self) -> None:
         listener = self._controller.config.inter_broker_listener_name or "PLAINTEXT"
@@ -284,13 +360,20 @@ class Migration:
         for broker_id, broker in migrating_brokers(self.committed.image).items():
             endpoint = broker.listener(listener)
             if endpoint is not None:
-                found[broker_id] = BrokerChannelEndpoint(Address(endpoint.host, endpoint.port), broker.broker_epoch)
+                found[broker_id] = BrokerChannelEndpoint(
+                    Address(endpoint.host, endpoint.port), broker.broker_epoch
+                )
         self._propagator.set_brokers(found)
 
-    def _on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
-        """Responses of brokers change nothing: failed log directories are reported by other means."""
+    def _on_response(
+        self, broker_id: int, request: ControlRequest, response: ControlResponse
+    ) -> None:
+        """Responses of brokers change nothing: failed log directories are reported by other
+        means.
+        """
 
-    # Timer --------------------------------------------------------------------------------------------------------------------------------------
+    # Timer
+    # ----------------------------------------------------------------------------------------------
 
     def _arm(self, delay_ms: float) -> None:
         self._disarm()

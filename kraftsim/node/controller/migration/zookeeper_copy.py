@@ -1,7 +1,8 @@
-"""Copies ZooKeeper metadata into the metadata log, as one metadata transaction: brokers see all of it or nothing.
+"""Copies ZooKeeper metadata into the metadata log, as one metadata transaction: brokers see all of
+it or nothing.
 
-Below 3.6-IV1 there are no metadata transactions, and a controller failure during the copy leaves a partial
-copy.
+Below 3.6-IV1 there are no metadata transactions, and a controller failure during the copy leaves a
+partial copy.
 Source: org.apache.kafka.controller.QuorumController.MigrationRecordConsumer,
 org.apache.kafka.metadata.migration.BufferingBatchConsumer, KIP-866.
 """
@@ -12,7 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.migration.driver import Claim
 from kraftsim.core.zookeeper_mode.znode_reading import Znodes, records_of_znodes
-from kraftsim.events.migration import MigrationPieceCopied, MigrationStateChanged, ZookeeperMetadataCopied
+from kraftsim.events.migration import (
+    MigrationPieceCopied,
+    MigrationStateChanged,
+    ZookeeperMetadataCopied,
+)
 from kraftsim.node.controller.metadata_writer import AppendedOffsets
 from kraftsim.node.identity import random_uuid
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
@@ -41,17 +46,31 @@ class ZookeeperCopy:
         self._controller = controller
 
     def next_producer_id(self, block: ProducerIdBlock) -> int:
-        """Return the first id that ZooKeeper has not allocated. The whole last block has been allocated (KAFKA-15552)."""
+        """Return the first id that ZooKeeper has not allocated.
+
+        The whole last block has been allocated (KAFKA-15552).
+        """
         return block.next_producer_id
 
     def is_one(self) -> bool:
-        """Return whether the copy is atomic: it is where the log supports transactions (KAFKA-17457)."""
+        """Return whether the copy is atomic: it is where the log supports transactions
+        (KAFKA-17457).
+        """
         return self._controller.metadata_writer.state.features.metadata_level.has_transactions
 
     async def run(self, claim: Claim, znodes: Znodes) -> Claim:
-        """Write the copy and return the claim as of its last record. Raises CopyAborted; MalformedMessage before anything is written."""
+        """Write the copy and return the claim as of its last record.
+
+        Raises CopyAborted; MalformedMessage before anything is written.
+        """
         controller, has_transactions = self._controller, self.is_one()
-        pieces = list(records_of_znodes(znodes, lambda: random_uuid(controller.world, "access rule id"), next_id=self.next_producer_id))
+        pieces = list(
+            records_of_znodes(
+                znodes,
+                lambda: random_uuid(controller.world, "access rule id"),
+                next_id=self.next_producer_id,
+            )
+        )
         if has_transactions:
             await self._write([BeginTransactionRecord(name=TRANSACTION)])
         batch: list[Message] = []
@@ -71,18 +90,32 @@ class ZookeeperCopy:
 
     async def _write_piece(self, records: Sequence[Message]) -> None:
         offsets = await self._write(records)
-        self._controller.world.emit(MigrationPieceCopied(record_count=len(records), last_offset=offsets.last_offset))
+        self._controller.world.emit(
+            MigrationPieceCopied(record_count=len(records), last_offset=offsets.last_offset)
+        )
 
     def _emit_copied(self, pieces: Sequence[Sequence[Message]], last_offset: int) -> None:
-        blocks = [record.next_producer_id for piece in pieces for record in piece if isinstance(record, ProducerIdsRecord)]
+        blocks = [
+            record.next_producer_id
+            for piece in pieces
+            for record in piece
+            if isinstance(record, ProducerIdsRecord)
+        ]
         world = self._controller.world
         world.emit(MigrationStateChanged(migration_state=MIGRATION))
         world.emit(
-            ZookeeperMetadataCopied(record_count=sum(map(len, pieces)), last_offset=last_offset, next_producer_id=blocks[0] if blocks else None)
+            ZookeeperMetadataCopied(
+                record_count=sum(map(len, pieces)),
+                last_offset=last_offset,
+                next_producer_id=blocks[0] if blocks else None,
+            )
         )
 
     async def _write(self, records: Sequence[Message]) -> AppendedOffsets:
-        """Write records in their lowest versions, and return their offsets once they are committed. Raises CopyAborted."""
+        """Write records in their lowest versions, and return their offsets once they are committed.
+
+        Raises CopyAborted.
+        """
         controller = self._controller
         if not controller.is_active:
             raise CopyAborted
@@ -97,7 +130,9 @@ class ZookeeperCopy:
             if not written.done():
                 written.set_exception(CopyAborted())
 
-        controller.metadata_writer.write(records, on_committed=settle, on_given_up=give_up, record_version=lambda record: 0)
+        controller.metadata_writer.write(
+            records, on_committed=settle, on_given_up=give_up, record_version=lambda record: 0
+        )
         offsets = await written
         await controller.world.yield_point("a piece of the copy is committed")
         return offsets

@@ -1,9 +1,10 @@
-"""ZooKeeper operations of a migrating controller: /migration, the claim of /controller, registered brokers, reads and writes of metadata.
+"""ZooKeeper operations of a migrating controller: /migration, the claim of /controller, registered
+brokers, reads and writes of metadata.
 
-Every write is conditional on the versions of /controller_epoch and /migration, so that a deposed controller
-writes nothing.
-Source: kafka.zk.{ZkMigrationClient, KafkaZkClient.tryRegisterKRaftControllerAsActiveController}, KIP-866,
-KAFKA-16171, KAFKA-16667.
+Every write is conditional on the versions of /controller_epoch and /migration, so that a deposed
+controller writes nothing.
+Source: kafka.zk.{ZkMigrationClient, KafkaZkClient.tryRegisterKRaftControllerAsActiveController},
+KIP-866, KAFKA-16171, KAFKA-16667.
 """
 
 from collections.abc import Sequence
@@ -48,7 +49,10 @@ REFUSALS: Final = (ZookeeperRefused, ControllerMoved, MigrationConflict, Malform
 
 
 class ZookeeperSide:
-    """The session of one controller, replaced by a new one when it has expired. All methods raise REFUSALS."""
+    """The session of one controller, replaced by a new one when it has expired.
+
+    All methods raise REFUSALS.
+    """
 
     def __init__(self, shell: NodeShell) -> None:
         self._shell = shell
@@ -57,7 +61,10 @@ class ZookeeperSide:
     @property
     def client(self) -> ZookeeperClient:
         """The current session."""
-        if self._client is None or self._client.state in (SessionState.EXPIRED, SessionState.CLOSED):
+        if self._client is None or self._client.state in (
+            SessionState.EXPIRED,
+            SessionState.CLOSED,
+        ):
             config = self._shell.config
             self._client = ZookeeperClient(
                 self._shell.world,
@@ -88,16 +95,24 @@ class ZookeeperSide:
                 raise
             await self._create_migration()
             data, stat = await self.client.get(MIGRATION)
-        return replace(claim, znode=MigrationZnode.parse(data or b""), migration_version=stat.version)
+        return replace(
+            claim, znode=MigrationZnode.parse(data or b""), migration_version=stat.version
+        )
 
     async def claim(self, claim: Claim) -> Claim:
-        """Claim /controller permanently with the next controller epoch; then learn the version of /migration
-        by writing it unconditionally."""
+        """Claim /controller permanently with the next controller epoch; then learn the version of
+        /migration by writing it unconditionally.
+        """
         epoch_data, epoch_stat = await self.client.get(CONTROLLER_EPOCH)
         epoch, kraft_epoch = parse_controller_epoch(epoch_data), claim.znode.kraft_controller_epoch
         found = await self._present_controller()
-        if found is not None and (found[0].broker_id, found[0].kraft_epoch) == (claim.znode.kraft_controller_id, kraft_epoch):
-            taken = replace(claim, controller_epoch=epoch, controller_epoch_version=epoch_stat.version)  # the response to the claim was lost
+        if found is not None and (found[0].broker_id, found[0].kraft_epoch) == (
+            claim.znode.kraft_controller_id,
+            kraft_epoch,
+        ):
+            taken = replace(
+                claim, controller_epoch=epoch, controller_epoch_version=epoch_stat.version
+            )  # the response to the claim was lost
         else:
             taken = await self._take(claim, found, epoch, epoch_stat.version)
         stat = await self.client.set(MIGRATION, taken.znode.build())
@@ -130,7 +145,11 @@ class ZookeeperSide:
         """Execute operations; each increments the version of /migration."""
         if not operations:
             return claim
-        writer = MigrationWriter(self.client, epoch_version=claim.controller_epoch_version, migration_version=claim.migration_version)
+        writer = MigrationWriter(
+            self.client,
+            epoch_version=claim.controller_epoch_version,
+            migration_version=claim.migration_version,
+        )
         for operation in operations:
             await writer.carry_out(operation, claim.znode.build())
         return replace(claim, migration_version=writer.migration_version)
@@ -152,10 +171,14 @@ class ZookeeperSide:
         return replace(claim, migration_version=stat.stat.version)
 
     async def _moved_after_all(self, claim: Claim) -> Claim:
-        """Return the claim if the write succeeded but its response was lost; raise if another controller has written."""
+        """Return the claim if the write succeeded but its response was lost; raise if another
+        controller has written.
+        """
         data, stat = await self.client.get(MIGRATION)
         if data != claim.znode.build():
-            raise MigrationConflict(f"{MIGRATION} is at version {stat.version}, and another controller wrote it")
+            raise MigrationConflict(
+                f"{MIGRATION} is at version {stat.version}, and another controller wrote it"
+            )
         return replace(claim, migration_version=stat.version)
 
     async def _create_migration(self) -> None:
@@ -174,11 +197,24 @@ class ZookeeperSide:
             return None
         return ControllerZnode.parse(data or b""), stat.version
 
-    async def _take(self, claim: Claim, found: tuple[ControllerZnode, int] | None, epoch: int, epoch_version: int) -> Claim:
+    async def _take(
+        self,
+        claim: Claim,
+        found: tuple[ControllerZnode, int] | None,
+        epoch: int,
+        epoch_version: int,
+    ) -> Claim:
         kraft_id, kraft_epoch = claim.znode.kraft_controller_id, claim.znode.kraft_controller_epoch
         if found is not None and (found[0].kraft_epoch or NO_KRAFT_EPOCH) >= kraft_epoch:
-            raise ControllerMoved(f"controller {found[0].broker_id} has epoch {found[0].kraft_epoch} of KRaft, this one has {kraft_epoch}")
-        own = ControllerZnode(broker_id=kraft_id, timestamp_ms=self._shell.world.clock.wall_ms(), kraft_epoch=kraft_epoch)
+            raise ControllerMoved(
+                f"controller {found[0].broker_id} has epoch {found[0].kraft_epoch} of KRaft, "
+                f"this one has {kraft_epoch}"
+            )
+        own = ControllerZnode(
+            broker_id=kraft_id,
+            timestamp_ms=self._shell.world.clock.wall_ms(),
+            kraft_epoch=kraft_epoch,
+        )
         asked: list[Asked] = [set_request(CONTROLLER_EPOCH, str(epoch + 1).encode(), epoch_version)]
         if found is not None:
             asked.append((OpCode.DELETE, VersionedPath(path=CONTROLLER, version=found[1])))
@@ -186,4 +222,6 @@ class ZookeeperSide:
         results = await self.client.multi(asked)
         stat = results[0][1]
         assert isinstance(stat, StatResponse), "a setData request returns a Stat"
-        return replace(claim, controller_epoch=epoch + 1, controller_epoch_version=stat.stat.version)
+        return replace(
+            claim, controller_epoch=epoch + 1, controller_epoch_version=stat.stat.version
+        )

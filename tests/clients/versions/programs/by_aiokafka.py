@@ -11,7 +11,12 @@ from lines import EACH, TRANSACTIONS, Failed, serve
 
 BOOTSTRAP, NAME = sys.argv[1], sys.argv[2]
 PATIENCE_SECONDS = int(sys.argv[3]) / 1000
-BOTH = {"bootstrap_servers": BOOTSTRAP, "client_id": NAME, "retry_backoff_ms": 50, "request_timeout_ms": 10_000}
+BOTH = {
+    "bootstrap_servers": BOOTSTRAP,
+    "client_id": NAME,
+    "retry_backoff_ms": 50,
+    "request_timeout_ms": 10_000,
+}
 
 
 @asynccontextmanager
@@ -26,9 +31,15 @@ async def producer(identity: str | None = None) -> AsyncIterator[aiokafka.AIOKaf
 
 
 @asynccontextmanager
-async def consumer(*topics: str, group: str | None = None) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
+async def consumer(
+    *topics: str, group: str | None = None
+) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
     """A consumer that has started."""
-    own = {"isolation_level": "read_committed", "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    own = {
+        "isolation_level": "read_committed",
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+    }
     reader = aiokafka.AIOKafkaConsumer(*topics, **BOTH, **own, group_id=group)
     try:
         await reader.start()
@@ -44,8 +55,14 @@ async def take(reader: aiokafka.AIOKafkaConsumer, count: int) -> list:  # type: 
     while len(found) < count:
         if time.monotonic() > give_up_at:
             raise Failed("KafkaTimeoutError", f"{len(found)} of {count} records were read")
-        found += [record for records in (await reader.getmany(timeout_ms=100)).values() for record in records]
-    return found + [record for records in (await reader.getmany(timeout_ms=300)).values() for record in records]
+        found += [
+            record
+            for records in (await reader.getmany(timeout_ms=100)).values()
+            for record in records
+        ]
+    return found + [
+        record for records in (await reader.getmany(timeout_ms=300)).values() for record in records
+    ]
 
 
 def values(found: list) -> str:  # type: ignore[type-arg]
@@ -61,7 +78,9 @@ def next_offsets(found: list) -> dict:  # type: ignore[type-arg]
 async def produce(topic: str, partitions: str, count: str) -> None:
     async with producer() as writer:
         for number in range(int(count)):
-            await writer.send(topic, b"value-%d" % number, b"key-%d" % number, number % int(partitions))
+            await writer.send(
+                topic, b"value-%d" % number, b"key-%d" % number, number % int(partitions)
+            )
         await writer.flush()
 
 
@@ -70,8 +89,15 @@ async def transact(topic: str, partitions: str, identity: str) -> None:
         for name in TRANSACTIONS:
             await writer.begin_transaction()
             for number in range(EACH):
-                await writer.send_and_wait(topic, b"%s%d" % (name.encode(), number), b"key-%d" % number, number % int(partitions))
-            await (writer.abort_transaction() if name == "aborted-" else writer.commit_transaction())
+                await writer.send_and_wait(
+                    topic,
+                    b"%s%d" % (name.encode(), number),
+                    b"key-%d" % number,
+                    number % int(partitions),
+                )
+            await (
+                writer.abort_transaction() if name == "aborted-" else writer.commit_transaction()
+            )
 
 
 async def read(topic: str, partitions: str, count: str) -> str:

@@ -1,4 +1,7 @@
-"""kafka-python of any release: `by_kafka_python.py BOOTSTRAP NAME PATIENCE_MS`. Before 2.1 it has neither idempotence nor transactions."""
+"""kafka-python of any release: `by_kafka_python.py BOOTSTRAP NAME PATIENCE_MS`.
+
+Before 2.1 it has neither idempotence nor transactions.
+"""
 
 import sys
 import time
@@ -10,7 +13,12 @@ from lines import EACH, TRANSACTIONS, Failed, serve
 
 BOOTSTRAP, NAME = sys.argv[1].split(","), sys.argv[2]
 PATIENCE_MS = int(sys.argv[3])
-BOTH = {"bootstrap_servers": BOOTSTRAP, "client_id": NAME, "retry_backoff_ms": 50, "reconnect_backoff_ms": 50}
+BOTH = {
+    "bootstrap_servers": BOOTSTRAP,
+    "client_id": NAME,
+    "retry_backoff_ms": 50,
+    "reconnect_backoff_ms": 50,
+}
 CONFIG = kafka.KafkaProducer.DEFAULT_CONFIG
 HAS_IDEMPOTENCE, HAS_TRANSACTIONS = "enable_idempotence" in CONFIG, "transactional_id" in CONFIG
 HAS_ISOLATION = "isolation_level" in kafka.KafkaConsumer.DEFAULT_CONFIG
@@ -29,7 +37,14 @@ def producer(identity: str = "") -> kafka.KafkaProducer:
 def consumer(*topics: str, group: str | None = None) -> kafka.KafkaConsumer:
     """Return a new consumer, read_committed if the release supports it."""
     own = {"isolation_level": "read_committed"} if HAS_ISOLATION else {}
-    return kafka.KafkaConsumer(*topics, **BOTH, **own, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest")
+    return kafka.KafkaConsumer(
+        *topics,
+        **BOTH,
+        **own,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
 
 
 def take(reader: kafka.KafkaConsumer, count: int) -> list:  # type: ignore[type-arg]
@@ -51,13 +66,21 @@ def values(found: list) -> str:  # type: ignore[type-arg]
 def next_offsets(found: list) -> dict:  # type: ignore[type-arg]
     """Return the next offsets in the form of the release: the leader epoch was added in 2.1."""
     more = (-1,) if "leader_epoch" in OffsetAndMetadata._fields else ()
-    return {TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset + 1, "", *more) for each in found}
+    return {
+        TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset + 1, "", *more)
+        for each in found
+    }
 
 
 def produce(topic: str, partitions: str, count: str) -> None:
     writer = producer()
     try:
-        sent = [writer.send(topic, b"value-%d" % number, b"key-%d" % number, partition=number % int(partitions)) for number in range(int(count))]
+        sent = [
+            writer.send(
+                topic, b"value-%d" % number, b"key-%d" % number, partition=number % int(partitions)
+            )
+            for number in range(int(count))
+        ]
         for each in sent:
             each.get(PATIENCE_MS / 1000)
     finally:
@@ -70,7 +93,15 @@ def transact(topic: str, partitions: str, identity: str) -> None:
         writer.init_transactions()
         for name in TRANSACTIONS:
             writer.begin_transaction()
-            sent = [writer.send(topic, b"%s%d" % (name.encode(), each), b"key-%d" % each, partition=each % int(partitions)) for each in range(EACH)]
+            sent = [
+                writer.send(
+                    topic,
+                    b"%s%d" % (name.encode(), each),
+                    b"key-%d" % each,
+                    partition=each % int(partitions),
+                )
+                for each in range(EACH)
+            ]
             for each in sent:
                 each.get(PATIENCE_MS / 1000)
             if name == "aborted-":
@@ -110,7 +141,10 @@ def copy(source: str, sink: str, name: str, identity: str, count: str) -> None:
         found = take(reader, int(count))
         for is_committed in (False, True):
             writer.begin_transaction()
-            sent = [writer.send(sink, record.value, record.key, partition=record.partition) for record in found]
+            sent = [
+                writer.send(sink, record.value, record.key, partition=record.partition)
+                for record in found
+            ]
             for each in sent:  # 2.2 hangs when it aborts records that are not sent yet
                 each.get(PATIENCE_MS / 1000)
             member = reader.group_metadata() if hasattr(reader, "group_metadata") else name
@@ -124,7 +158,10 @@ def copy(source: str, sink: str, name: str, identity: str, count: str) -> None:
         writer.close(1)
 
 
-VERBS: dict[str, Callable[..., object]] = {"produce" if HAS_IDEMPOTENCE else "plain": produce, "group": group}
+VERBS: dict[str, Callable[..., object]] = {
+    "produce" if HAS_IDEMPOTENCE else "plain": produce,
+    "group": group,
+}
 if HAS_ISOLATION:
     VERBS["read"] = read
 if HAS_TRANSACTIONS:

@@ -1,4 +1,6 @@
-"""librdkafka of any release: `by_librdkafka.py DIRECTORY BOOTSTRAP NAME PATIENCE_MS`, with the directory of its shared library."""
+"""librdkafka of any release: `by_librdkafka.py DIRECTORY BOOTSTRAP NAME PATIENCE_MS`, with the
+directory of its shared library.
+"""
 
 import sys
 import time
@@ -7,7 +9,17 @@ from contextlib import contextmanager
 from ctypes import string_at
 from pathlib import Path
 
-from librdkafka import ANY_OFFSET, BEGINNING, CONSUMER, COPY_PAYLOAD, DELIVERED, PRODUCER, Library, Record, Refused
+from librdkafka import (
+    ANY_OFFSET,
+    BEGINNING,
+    CONSUMER,
+    COPY_PAYLOAD,
+    DELIVERED,
+    PRODUCER,
+    Library,
+    Record,
+    Refused,
+)
 from lines import EACH, TRANSACTIONS, Failed, is_stop_requested, say, serve
 
 SHORT_MS = 100
@@ -22,7 +34,11 @@ class Client:
     """A producer or a consumer, to be closed."""
 
     def __init__(
-        self, library: Library, kind: int, settings: dict[str, str], on_delivery: Callable[[bytes, int, int, str], None] | None = None
+        self,
+        library: Library,
+        kind: int,
+        settings: dict[str, str],
+        on_delivery: Callable[[bytes, int, int, str], None] | None = None,
     ) -> None:
         self.library = library
         self.c = library.c
@@ -38,12 +54,18 @@ class Client:
             self.c.rd_kafka_topic_destroy(topic)
         self.c.rd_kafka_destroy(self.handle)
 
-    # Producing -----------------------------------------------------------------------------------------------------------------------------
+    # Producing
+    # ----------------------------------------------------------------------------------------------
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        """Produce one record. A starting broker in ZooKeeper mode has no topic metadata yet: then it is retried."""
+        """Produce one record.
+
+        A starting broker in ZooKeeper mode has no topic metadata yet: then it is retried.
+        """
         give_up_at = time.monotonic() + CALL_MS / 1000
-        while self.c.rd_kafka_produce(self._topic(topic), partition, COPY_PAYLOAD, value, len(value), key, len(key), None):
+        while self.c.rd_kafka_produce(
+            self._topic(topic), partition, COPY_PAYLOAD, value, len(value), key, len(key), None
+        ):
             name = self.library.name_of(self.c.rd_kafka_last_error())
             if name not in UNKNOWN_FOR_A_MOMENT or time.monotonic() > give_up_at:
                 raise Failed(name)
@@ -71,9 +93,14 @@ class Client:
                     raise
                 say("trouble", refused.name, "retriable")
 
-    def send_offsets(self, consumer: "Client", rows: Sequence[tuple[str, int, int]], milliseconds: int) -> None:
+    def send_offsets(
+        self, consumer: "Client", rows: Sequence[tuple[str, int, int]], milliseconds: int
+    ) -> None:
         """Add offsets of a group to the transaction."""
-        places, member = self.library.places(rows), self.c.rd_kafka_consumer_group_metadata(consumer.handle)
+        places, member = (
+            self.library.places(rows),
+            self.c.rd_kafka_consumer_group_metadata(consumer.handle),
+        )
         try:
             self.transact("send_offsets_to_transaction", places, member, milliseconds)
         finally:
@@ -98,7 +125,8 @@ class Client:
             self._topics[topic] = self.c.rd_kafka_topic_new(self.handle, topic.encode(), None)
         return self._topics[topic]
 
-    # Consuming -----------------------------------------------------------------------------------------------------------------------------
+    # Consuming
+    # ----------------------------------------------------------------------------------------------
 
     def subscribe(self, topic: str) -> None:
         """Join the group."""
@@ -126,11 +154,19 @@ class Client:
             if row.err:
                 return None
             topic = self.c.rd_kafka_topic_name(row.topic).decode()
-            return Record(topic, row.partition, row.offset, string_at(row.key, row.key_size), string_at(row.payload, row.size))
+            return Record(
+                topic,
+                row.partition,
+                row.offset,
+                string_at(row.key, row.key_size),
+                string_at(row.payload, row.size),
+            )
         finally:
             self.c.rd_kafka_message_destroy(message)
 
-    def _with(self, function: Callable[..., int], rows: Sequence[tuple[str, int, int]], *words: object) -> None:
+    def _with(
+        self, function: Callable[..., int], rows: Sequence[tuple[str, int, int]], *words: object
+    ) -> None:
         places = self.library.places(rows)
         try:
             self.library.require(function(self.handle, places, *words))
@@ -158,7 +194,11 @@ class Program:
 
     def verbs(self) -> dict[str, Callable[..., object]]:
         """Return the supported commands."""
-        found: dict[str, Callable[..., object]] = {"produce": self.produce, "group": self.group, "write": self.write}
+        found: dict[str, Callable[..., object]] = {
+            "produce": self.produce,
+            "group": self.group,
+            "write": self.write,
+        }
         if self.library.has_isolation:
             found["read"] = self.read
         if self.library.has_transactions:
@@ -168,7 +208,9 @@ class Program:
     def produce(self, topic: str, partitions: str, count: str) -> None:
         with self._producer() as producer:
             for number in range(int(count)):
-                producer.produce(topic, number % int(partitions), b"key-%d" % number, b"value-%d" % number)
+                producer.produce(
+                    topic, number % int(partitions), b"key-%d" % number, b"value-%d" % number
+                )
             producer.flush(self.patience_ms + 1000)
 
     def transact(self, topic: str, partitions: str, identity: str) -> None:
@@ -177,9 +219,17 @@ class Program:
             for name in TRANSACTIONS:
                 producer.transact("begin_transaction")
                 for number in range(EACH):
-                    producer.produce(topic, number % int(partitions), b"key-%d" % number, b"%s%d" % (name.encode(), number))
+                    producer.produce(
+                        topic,
+                        number % int(partitions),
+                        b"key-%d" % number,
+                        b"%s%d" % (name.encode(), number),
+                    )
                 producer.flush(self.patience_ms + 1000)
-                producer.transact("abort_transaction" if name == "aborted-" else "commit_transaction", self.patience_ms)
+                producer.transact(
+                    "abort_transaction" if name == "aborted-" else "commit_transaction",
+                    self.patience_ms,
+                )
 
     def read(self, topic: str, partitions: str, count: str) -> str:
         with self._consumer("unused") as consumer:
@@ -204,20 +254,36 @@ class Program:
                 for record in found:
                     producer.produce(sink, record.partition, record.key, record.value)
                 producer.send_offsets(consumer, nexts(found), self.patience_ms)
-                producer.transact("commit_transaction" if is_committed else "abort_transaction", self.patience_ms)
+                producer.transact(
+                    "commit_transaction" if is_committed else "abort_transaction", self.patience_ms
+                )
 
     def write(self, topic: str, partitions: str, pause_ms: str) -> int:
         def on_delivery(key: bytes, partition: int, offset: int, trouble: str) -> None:
-            say(*(("lost", key.decode(), partition, trouble, "abortable") if trouble else ("sent", key.decode(), partition, offset)))
+            say(
+                *(
+                    ("lost", key.decode(), partition, trouble, "abortable")
+                    if trouble
+                    else ("sent", key.decode(), partition, offset)
+                )
+            )
 
         number = 0
         with self._producer(on_delivery=on_delivery) as producer:
             while not is_stop_requested():
                 key = f"{self.name}.{number}"
                 try:
-                    producer.produce(topic, number % int(partitions), key.encode(), b"value of %s" % key.encode())
+                    producer.produce(
+                        topic, number % int(partitions), key.encode(), b"value of %s" % key.encode()
+                    )
                 except Failed as trouble:
-                    say("lost", key, number % int(partitions), producer.fatal_error() or trouble.name, "fatal")
+                    say(
+                        "lost",
+                        key,
+                        number % int(partitions),
+                        producer.fatal_error() or trouble.name,
+                        "fatal",
+                    )
                 number += 1
                 producer.poll(int(pause_ms))
             producer.flush(self.patience_ms)
@@ -256,10 +322,20 @@ class Program:
                 consumer.seek(record)
 
     @contextmanager
-    def _producer(self, identity: str = "", on_delivery: Callable[[bytes, int, int, str], None] | None = None) -> Iterator[Client]:
-        own = {"enable.idempotence": "true", "linger.ms": "5", "message.timeout.ms": str(self.patience_ms), "retry.backoff.ms": "50"}
+    def _producer(
+        self, identity: str = "", on_delivery: Callable[[bytes, int, int, str], None] | None = None
+    ) -> Iterator[Client]:
+        own = {
+            "enable.idempotence": "true",
+            "linger.ms": "5",
+            "message.timeout.ms": str(self.patience_ms),
+            "retry.backoff.ms": "50",
+        }
         if identity:
-            own |= {"transactional.id": identity, "transaction.timeout.ms": str(max(self.patience_ms, 60_000))}
+            own |= {
+                "transactional.id": identity,
+                "transaction.timeout.ms": str(max(self.patience_ms, 60_000)),
+            }
         client = Client(self.library, PRODUCER, {**self._both, **own}, on_delivery)
         try:
             yield client
@@ -270,7 +346,9 @@ class Program:
     def _consumer(self, group: str) -> Iterator[Client]:
         own = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "earliest"}
         own |= {"isolation.level": "read_committed"} if self.library.has_isolation else {}
-        client = Client(self.library, CONSUMER, {**self._both, **own, "session.timeout.ms": "10000"})
+        client = Client(
+            self.library, CONSUMER, {**self._both, **own, "session.timeout.ms": "10000"}
+        )
         client.c.rd_kafka_poll_set_consumer(client.handle)
         try:
             yield client
@@ -290,7 +368,10 @@ class Program:
 
     def _batch(self, consumer: Client) -> list[Record]:
         found: list[Record] = []
-        while len(found) < BATCH and (record := consumer.read(SHORT_MS if not found else 0)) is not None:
+        while (
+            len(found) < BATCH
+            and (record := consumer.read(SHORT_MS if not found else 0)) is not None
+        ):
             found.append(record)
         return found
 

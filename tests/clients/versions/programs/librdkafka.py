@@ -1,6 +1,9 @@
-"""ctypes bindings of the functions of librdkafka that by_librdkafka.py uses: one program for every release, independent of the Python of its wheel.
+"""ctypes bindings of the functions of librdkafka that by_librdkafka.py uses: one program for every
+release, independent of the Python of its wheel.
 
-Structures and functions are unchanged since 1.0; isolation levels were added in 1.2, transactions in 1.4.   Source: librdkafka's rdkafka.h.
+Structures and functions are unchanged since 1.0; isolation levels were added in 1.2, transactions
+in 1.4.
+Source: librdkafka's rdkafka.h.
 """
 
 import ctypes
@@ -69,7 +72,10 @@ _FUNCTIONS = {
     "rd_kafka_topic_new": (c_void_p, [c_void_p, c_char_p, c_void_p]),
     "rd_kafka_topic_destroy": (None, [c_void_p]),
     "rd_kafka_topic_name": (c_char_p, [c_void_p]),
-    "rd_kafka_produce": (c_int, [c_void_p, c_int32, c_int, c_char_p, c_size_t, c_char_p, c_size_t, c_void_p]),
+    "rd_kafka_produce": (
+        c_int,
+        [c_void_p, c_int32, c_int, c_char_p, c_size_t, c_char_p, c_size_t, c_void_p],
+    ),
     "rd_kafka_poll": (c_int, [c_void_p, c_int]),
     "rd_kafka_flush": (c_int, [c_void_p, c_int]),
     "rd_kafka_fatal_error": (c_int, [c_void_p, c_char_p, c_size_t]),
@@ -89,7 +95,10 @@ _FUNCTIONS = {
 _OF_TRANSACTIONS = {
     "rd_kafka_init_transactions": (c_void_p, [c_void_p, c_int]),
     "rd_kafka_begin_transaction": (c_void_p, [c_void_p]),
-    "rd_kafka_send_offsets_to_transaction": (c_void_p, [c_void_p, POINTER(Places), c_void_p, c_int]),
+    "rd_kafka_send_offsets_to_transaction": (
+        c_void_p,
+        [c_void_p, POINTER(Places), c_void_p, c_int],
+    ),
     "rd_kafka_commit_transaction": (c_void_p, [c_void_p, c_int]),
     "rd_kafka_abort_transaction": (c_void_p, [c_void_p, c_int]),
     "rd_kafka_consumer_group_metadata": (c_void_p, [c_void_p]),
@@ -125,7 +134,11 @@ class Library:
     """librdkafka from the directory of a wheel, with its bundled libraries."""
 
     def __init__(self, directory: Path) -> None:
-        others = [file for file in directory.iterdir() if ".so" in file.name and not file.name.startswith(("librdkafka", "monitoring"))]
+        others = [
+            file
+            for file in directory.iterdir()
+            if ".so" in file.name and not file.name.startswith(("librdkafka", "monitoring"))
+        ]
         for _ in others:  # each may depend on another one: repeat as often as there are libraries
             for file in others:
                 try:
@@ -135,7 +148,10 @@ class Library:
         (file,) = directory.glob("librdkafka*.so*")
         self.c = ctypes.CDLL(str(file))
         self.has_transactions = hasattr(self.c, "rd_kafka_init_transactions")
-        for name, (result, arguments) in {**_FUNCTIONS, **(_OF_TRANSACTIONS if self.has_transactions else {})}.items():
+        for name, (result, arguments) in {
+            **_FUNCTIONS,
+            **(_OF_TRANSACTIONS if self.has_transactions else {}),
+        }.items():
             function = getattr(self.c, name)
             function.restype, function.argtypes = result, arguments
         self.has_isolation = self._knows("isolation.level", "read_committed")
@@ -178,7 +194,9 @@ class Library:
         """Return a list of topic, partition, offset, which has to be destroyed."""
         made = self.c.rd_kafka_topic_partition_list_new(4)
         for topic, partition, offset in rows:
-            self.c.rd_kafka_topic_partition_list_add(made, topic.encode(), partition).contents.offset = offset
+            self.c.rd_kafka_topic_partition_list_add(
+                made, topic.encode(), partition
+            ).contents.offset = offset
         return made  # type: ignore[no-any-return]
 
     def require_done(self, error: int | None) -> None:

@@ -1,6 +1,8 @@
-"""The command loop of the client programs in Python: one line per command and reply, as described in tests/clients/versions/program.py.
+"""The command loop of the client programs in Python: one line per command and reply, as described
+in tests/clients/versions/program.py.
 
-It and the programs in this directory run with the client library on their path, so they import nothing of kraftsim.
+It and the programs in this directory run with the client library on their path, so they import
+nothing of kraftsim.
 """
 
 import sys
@@ -41,7 +43,10 @@ def is_stop_requested() -> bool:
 
 
 def serve(library: str, version: str, verbs: Mapping[str, Callable[..., object]]) -> None:
-    """Execute commands until `stop`; `verbs` maps names to functions. A command that the library does not support is answered with `lacks`."""
+    """Execute commands until `stop`; `verbs` maps names to functions.
+
+    A command that the library does not support is answered with `lacks`.
+    """
     threading.Thread(target=_listen, daemon=True).start()
     say("ready", library, version)
     while (line := _COMMANDS.get()) != STOP:
