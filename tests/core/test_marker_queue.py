@@ -9,7 +9,7 @@ import pytest
 
 from kraftsim.core.transactions.marker_queue import (
     Complete,
-    Effect,
+    MarkerEffect,
     MarkerQueue,
     NoLeader,
     PreparedTransaction,
@@ -74,7 +74,7 @@ class Leaders:
         return self.effects()
 
 
-def _text(effect: Effect) -> str:
+def _text(effect: MarkerEffect) -> str:
     match effect:
         case SendMarkers():
             rows = (

@@ -16,7 +16,6 @@ from protocol.coordinator.registry import build_record
 from protocol.errors import ErrorCode
 from protocol.schema import Message
 
-NO_OFFSET: Final = -1
 OF_EVERY_STORE: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

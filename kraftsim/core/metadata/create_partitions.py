@@ -60,7 +60,7 @@ def create_partitions_steps(
             yield
         if counts[topic.name] > 1:
             continue
-        made = _decide_topic(view, topic, rng, RECORDS_PER_OPERATION_MAX - len(records))
+        made = _decide_new_partitions(view, topic, rng, RECORDS_PER_OPERATION_MAX - len(records))
         if isinstance(made, Refusal):
             results.append(ExpandedTopic(name=topic.name, refusal=made))
         else:
@@ -73,7 +73,7 @@ def create_partitions_steps(
     )
 
 
-def _decide_topic(
+def _decide_new_partitions(
     view: ReplicationView, asked: CreatePartitionsTopic, rng: RandomSource, records_max: int
 ) -> list[Message] | Refusal:
     topic = view.topics.topic_named(asked.name)

@@ -60,7 +60,7 @@ LOCAL, WHOLE = "log.local.retention.", "log.retention."
 UNLIMITED, AS_WHOLE = -1, -2
 CLEANER_THREADS, DEDUPE_BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
 MEGABYTE: Final = 1024 * 1024
-Value = Callable[[str], str | None]
+SettingLookup = Callable[[str], str | None]
 
 
 def complaint_about_number(name: str, text: str) -> str | None:
@@ -87,7 +87,7 @@ def complaint_about_number(name: str, text: str) -> str | None:
 
 
 def complaint_about_change(
-    changed: Mapping[str, str], present: Value, *, is_advertised_dynamic: bool = False
+    changed: Mapping[str, str], present: SettingLookup, *, is_advertised_dynamic: bool = False
 ) -> str | None:
     """Return why changes are rejected on top of the `present` values, or None.
 
@@ -137,7 +137,7 @@ def complaint_about_change(
     )
 
 
-def _complaint_about_local_retention(changed: Mapping[str, str], then: Value) -> str | None:
+def _complaint_about_local_retention(changed: Mapping[str, str], then: SettingLookup) -> str | None:
     """Return why local retention would exceed the retention of the whole log, or None."""
     if not any(name.startswith((LOCAL, WHOLE)) for name in changed):
         return None
@@ -166,7 +166,11 @@ def _complaint_about_local_retention(changed: Mapping[str, str], then: Value) ->
 
 
 def _complaint_about_listeners(
-    changed: Mapping[str, str], present: Value, then: Value, *, is_advertised_dynamic: bool
+    changed: Mapping[str, str],
+    present: SettingLookup,
+    then: SettingLookup,
+    *,
+    is_advertised_dynamic: bool,
 ) -> str | None:
     """Return why the listeners are invalid, or None."""
     if not changed.keys() & {ADVERTISED, LISTENERS, PROTOCOL_MAP}:

@@ -29,7 +29,7 @@ def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:
         configs=_differing(dict(before.configs()), dict(after.configs())),
         features=before.finalized_features != after.finalized_features,
         registries=any(
-            one != other for one, other in zip(_registries(before), _registries(after), strict=True)
+            one != other for one, other in zip(_compared(before), _compared(after), strict=True)
         ),
     )
 
@@ -48,7 +48,7 @@ def _partitions(image: MetadataImage) -> dict[tuple[bytes, int], PartitionRegist
     }
 
 
-def _registries(image: MetadataImage) -> list[object]:
+def _compared(image: MetadataImage) -> list[object]:
     held = image.registries
     kinds = (
         held.controllers,

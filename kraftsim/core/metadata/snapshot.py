@@ -29,7 +29,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[Message]:
     """
     assert not image.is_in_transaction, "no snapshot in a metadata transaction"
     return chain(
-        _features(image), _cluster(image), _topics(image), _configs(image), _registries(image)
+        _features(image), _cluster(image), _topics(image), _configs(image), _registry_records(image)
     )
 
 
@@ -67,7 +67,7 @@ def _configs(image: MetadataImage) -> Iterator[Message]:
             )
 
 
-def _registries(image: MetadataImage) -> Iterator[Message]:
+def _registry_records(image: MetadataImage) -> Iterator[Message]:
     registries = image.registries
     yield from registries.quotas.records()
     if image.next_producer_id is not None:

@@ -8,6 +8,7 @@ from kraftsim.core.raft import elections, fetch_messages, messages
 from kraftsim.core.raft.effects import (
     FinishSnapshot,
     Flush,
+    Reply,
     Truncate,
     WriteFetched,
     WriteSnapshotPiece,
@@ -41,6 +42,7 @@ from protocol.control_records import (
 )
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchResponse
+from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
 from protocol.messages.k82_update_raft_voter import UpdateRaftVoterResponse
 from protocol.schema import Message
@@ -85,6 +87,25 @@ def poll_bootstrap(quorum: Quorum, now_ms: int) -> int:
         quorum.peers.send(chosen, addresses[chosen], fetch_messages.fetch_request(quorum))
     )
     return NEVER
+
+
+def on_end_epoch_request(
+    quorum: Quorum, request: EndQuorumEpochRequest, ticket: object, now_ms: int
+) -> None:
+    """Handle EndQuorumEpoch: start an election, the most complete log first."""
+    answer = messages.refuse_end_epoch(quorum, request)
+    if answer is None:
+        ended = messages.parse_end_epoch(request)
+        error = ErrorCode.NONE
+        if ended.epoch < quorum.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        elif ended.leader_id < 0:
+            error = ErrorCode.INVALID_REQUEST
+        else:
+            quorum.see_epoch(ended.epoch, ended.leader_id, ended.endpoints, now_ms)
+            on_leader_resigned(quorum, ended.leader_id, ended.successors, now_ms)
+        answer = messages.end_epoch_response(quorum, error)
+    quorum.effects.append(Reply(ticket, answer))
 
 
 def on_leader_resigned(

@@ -30,7 +30,7 @@ from protocol.messages.k53_begin_quorum_epoch import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
 )
-from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochResponse
 
 FORMATTED_OFFSET = -1
 """The offset of the voters from formatting: before the log."""
@@ -237,27 +237,6 @@ def on_begin_epoch_response(
         for progress in quorum.role.leadership.followers:
             if progress.key.id == voter_id:
                 progress.has_acknowledged = True
-
-
-def on_end_epoch_request(
-    quorum: Quorum, request: EndQuorumEpochRequest, ticket: object, now_ms: int
-) -> None:
-    """Handle EndQuorumEpoch: start an election, the most complete log first."""
-    from kraftsim.core.raft import following
-
-    answer = messages.refuse_end_epoch(quorum, request)
-    if answer is None:
-        ended = messages.parse_end_epoch(request)
-        error = ErrorCode.NONE
-        if ended.epoch < quorum.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
-        elif ended.leader_id < 0:
-            error = ErrorCode.INVALID_REQUEST
-        else:
-            quorum.see_epoch(ended.epoch, ended.leader_id, ended.endpoints, now_ms)
-            following.on_leader_resigned(quorum, ended.leader_id, ended.successors, now_ms)
-        answer = messages.end_epoch_response(quorum, error)
-    quorum.effects.append(Reply(ticket, answer))
 
 
 def on_end_epoch_response(

@@ -108,7 +108,7 @@ class RaftReplica:
             case BeginQuorumEpochRequest():
                 leading.on_begin_epoch_request(self.quorum, request, ticket, now_ms)
             case EndQuorumEpochRequest():
-                leading.on_end_epoch_request(self.quorum, request, ticket, now_ms)
+                following.on_end_epoch_request(self.quorum, request, ticket, now_ms)
             case AddRaftVoterRequest():
                 self.changes.on_add(request, ticket, now_ms)
             case RemoveRaftVoterRequest():

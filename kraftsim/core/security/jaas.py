@@ -8,13 +8,13 @@ import re
 from dataclasses import dataclass, field
 
 USER_PREFIX = "user_"
-_VALUE = r"\"(?:[^\"\\]|\\.)*\"|[^\s;\"]+"
+_OPTION_VALUE = r"\"(?:[^\"\\]|\\.)*\"|[^\s;\"]+"
 _ENTRY = re.compile(
-    rf"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)((?:\s+[\w.\-]+\s*=\s*(?:{_VALUE}"
+    rf"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)((?:\s+[\w.\-]+\s*=\s*(?:{_OPTION_VALUE}"
     r"))*)\s*;\s*",
     re.IGNORECASE,
 )
-_OPTION = re.compile(rf"([\w.\-]+)\s*=\s*({_VALUE})")
+_OPTION = re.compile(rf"([\w.\-]+)\s*=\s*({_OPTION_VALUE})")
 _ESCAPED = re.compile(r"\\(.)")
 
 

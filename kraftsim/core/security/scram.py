@@ -20,16 +20,16 @@ ITERATIONS_MIN: Final = 4096
 NONCE_BITS: Final = 130
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
-_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
+_ATTRIBUTE_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
-_EXTENSIONS = rf"(?:,[A-Za-z]+={_VALUE})*"
+_EXTENSIONS = rf"(?:,[A-Za-z]+={_ATTRIBUTE_VALUE})*"
 _CLIENT_FIRST = re.compile(
-    rf"n,(?:a=(?P<authorization>{_SASL_NAME}))?,(?:m={_VALUE},)?n=(?P<name>{_SASL_NAME}),"
+    rf"n,(?:a=(?P<authorization>{_SASL_NAME}))?,(?:m={_ATTRIBUTE_VALUE},)?n=(?P<name>{_SASL_NAME}),"
     rf"r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS})"
 )
 _SERVER_FIRST = re.compile(
-    rf"(?:m={_VALUE},)?r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]+)"
+    rf"(?:m={_ATTRIBUTE_VALUE},)?r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]+)"
     rf"{_EXTENSIONS}"
 )
 _CLIENT_FINAL = re.compile(

@@ -98,7 +98,7 @@ class RetryLater(Struct, frozen=True):
     """Call `retry` after the backoff, or when the metadata has changed."""
 
 
-Effect = SendMarkers | Complete | RetryLater
+MarkerEffect = SendMarkers | Complete | RetryLater
 MarkerErrors = Mapping[int, Mapping[TopicPartition, ErrorCode]]
 """producer id -> partition -> error."""
 
@@ -131,7 +131,7 @@ class MarkerQueue:
 
     def __init__(self, leader_of: LeaderOf) -> None:
         self._leader_of = leader_of
-        self._effects: list[Effect] = []
+        self._effects: list[MarkerEffect] = []
         self.pending: dict[str, PreparedTransaction] = {}
         """The prepared transactions that are not completed, by transactional id."""
         self._gathered: dict[int, list[Marker]] = {}
@@ -141,7 +141,7 @@ class MarkerQueue:
         self._to_complete: list[PreparedTransaction] = []
         """Transactions whose completion could not be appended."""
 
-    def take_effects(self) -> list[Effect]:
+    def take_effects(self) -> list[MarkerEffect]:
         """Return the effects that are due."""
         for broker_id in list(self._gathered):
             if broker_id not in self._in_flight:

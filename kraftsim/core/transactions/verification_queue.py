@@ -53,7 +53,7 @@ class VerificationResult:
     errors: VerificationErrors
 
 
-Effect = Ask | VerificationResult
+VerificationEffect = Ask | VerificationResult
 FENCED: Final = ErrorCode.INVALID_PRODUCER_EPOCH
 RETRY: Final = ErrorCode.NETWORK_EXCEPTION
 
@@ -65,13 +65,13 @@ class VerificationQueue:
         self._waiting: dict[int, dict[str, Question]] = {}
         self._under_way: dict[int, tuple[Question, ...]] = {}
 
-    def add(self, coordinator_id: int, question: Question) -> list[Effect]:
+    def add(self, coordinator_id: int, question: Question) -> list[VerificationEffect]:
         """Add a verification."""
         waiting = self._waiting.setdefault(coordinator_id, {})
         known = waiting.get(question.transactional_id)
         if known is not None and known.producer_epoch > question.producer_epoch:
             return [VerificationResult(question, question.all_with(FENCED))]
-        effects: list[Effect] = []
+        effects: list[VerificationEffect] = []
         if known is not None:
             error = FENCED if known.producer_epoch < question.producer_epoch else RETRY
             effects.append(
@@ -82,7 +82,7 @@ class VerificationQueue:
 
     def on_answer(
         self, coordinator_id: int, answers: Mapping[str, VerificationErrors]
-    ) -> list[Effect]:
+    ) -> list[VerificationEffect]:
         """Handle a coordinator's response by transactional id; partitions without an error are in
         the transaction.
         """
@@ -98,7 +98,7 @@ class VerificationQueue:
             },
         )
 
-    def on_error(self, coordinator_id: int, error: ErrorCode) -> list[Effect]:
+    def on_error(self, coordinator_id: int, error: ErrorCode) -> list[VerificationEffect]:
         """The whole request failed, or was not answered."""
         return self._over(
             coordinator_id,
@@ -111,12 +111,16 @@ class VerificationQueue:
         )
         return self._under_way[coordinator_id]
 
-    def _over(self, coordinator_id: int, errors: Mapping[int, VerificationErrors]) -> list[Effect]:
+    def _over(
+        self, coordinator_id: int, errors: Mapping[int, VerificationErrors]
+    ) -> list[VerificationEffect]:
         asked = self._under_way.pop(coordinator_id)
-        results: list[Effect] = [VerificationResult(each, errors[each.waiter]) for each in asked]
+        results: list[VerificationEffect] = [
+            VerificationResult(each, errors[each.waiter]) for each in asked
+        ]
         return [*self._next(coordinator_id), *results]
 
-    def _next(self, coordinator_id: int) -> list[Effect]:
+    def _next(self, coordinator_id: int) -> list[VerificationEffect]:
         """Send the waiting requests, if none is in flight."""
         waiting = self._waiting.get(coordinator_id)
         if coordinator_id in self._under_way or not waiting:

@@ -14,7 +14,8 @@ from kraftsim.core.decision import Refusal
 from kraftsim.core.groups.answers import GroupAnswer
 from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.outbox import NO_OFFSET, Append, Effect, Reply, Stored
+from kraftsim.core.groups.offset_events import NO_OFFSET
+from kraftsim.core.groups.outbox import Append, Effect, Reply, Stored
 from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog

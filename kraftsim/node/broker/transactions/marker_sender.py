@@ -11,8 +11,8 @@ from typing import Final, assert_never
 
 from kraftsim.core.transactions.marker_queue import (
     Complete,
-    Effect,
     Marker,
+    MarkerEffect,
     MarkerErrors,
     MarkerQueue,
     PreparedTransaction,
@@ -59,7 +59,7 @@ class MarkerSender:
         )
         self._alarm: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self._pump: Pump[Effect] = Pump(queue.take_effects, self._carry_out)
+        self._pump: Pump[MarkerEffect] = Pump(queue.take_effects, self._carry_out)
 
     def add(self, ended: PreparedTransaction) -> None:
         """Enqueue the markers of a transaction."""
@@ -87,7 +87,7 @@ class MarkerSender:
             self._alarm.cancel()
             self._alarm = None
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: MarkerEffect) -> None:
         match effect:
             case SendMarkers():
                 self.shell.tasks.spawn(

@@ -16,8 +16,8 @@ from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.core.transactions.transaction_entry import TopicPartition
 from kraftsim.core.transactions.verification_queue import (
     Ask,
-    Effect,
     Question,
+    VerificationEffect,
     VerificationErrors,
     VerificationQueue,
     VerificationResult,
@@ -144,7 +144,7 @@ class Verifier:
     # Requests
     # ----------------------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: Sequence[Effect]) -> None:
+    def _carry_out(self, effects: Sequence[VerificationEffect]) -> None:
         for effect in effects:
             match effect:
                 case Ask():
@@ -189,7 +189,7 @@ class Verifier:
             effects = self._process(ask, answer)
         self._carry_out(effects)
 
-    def _process(self, ask: Ask, answer: AddPartitionsToTxnResponse) -> list[Effect]:
+    def _process(self, ask: Ask, answer: AddPartitionsToTxnResponse) -> list[VerificationEffect]:
         error = ErrorCode(answer.error_code)
         if error is ErrorCode.NONE:
             return self._queue.on_answer(ask.coordinator_id, errors_of(answer))
