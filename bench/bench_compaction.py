@@ -16,12 +16,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from kraftsim.core.partitions.cleaning import CleaningRules, LogExtent, OffsetMap, cleanable
-from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.node.broker.log_cleaner import WITHOUT_LIMIT, CleaningPace
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.log_cleaning import CleanedLog, LogToClean, clean_log
 from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.partitions.rules_cleaning import CleaningRules, LogExtent, OffsetMap, cleanable
+from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.batches import RecordBatch, build_batch
 from protocol.records import Record

@@ -12,9 +12,14 @@ import argparse
 import json
 import time
 
-from kraftsim.core.lease_pid.lease_snapshot import snapshot_of
-from kraftsim.core.lease_pid.leased_partition import NEXT, LeasedPartition, Repeated
-from kraftsim.core.lease_pid.readings import Readings, SequenceOfLease
+from kraftsim.lease_pid.rules_broker import (
+    NEXT,
+    LeasedPartition,
+    Readings,
+    Repeated,
+    SequenceOfLease,
+    snapshot_of,
+)
 from protocol.lease_pid.reading import FoundMessage
 from protocol.lease_pid.stored import SIZE_AND_CHECKSUM, StoredMessage, build_stored
 from protocol.lease_pid.writing import LeasedMessage

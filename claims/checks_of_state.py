@@ -15,7 +15,7 @@ from kraftsim.campaign.comparison import compare, rows_of, run_one
 from kraftsim.cluster.comparison.memory import bytes_per_producer
 from kraftsim.cluster.snapshot_boundary import SEGMENTS
 from kraftsim.conformance.selection import all_requirements
-from kraftsim.core.lease_pid.readings import SequenceOfLease
+from kraftsim.lease_pid.rules_broker import SequenceOfLease
 
 SEED, PRODUCERS, BATCHES = 1, 1000, 50
 VARIANTS = "make bench ARGS=variants"

@@ -9,8 +9,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from kraftsim.core.metadata.feature_levels import default_levels
-from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
+from kraftsim.metadata.rules_versions import METADATA_VERSIONS, default_levels
 from kraftsim.releases import traits
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, releases
 from kraftsim.releases.release import Release

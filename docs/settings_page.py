@@ -6,8 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from docs.own_settings import MEANINGS, SINCE
-from kraftsim.core.metadata.broker_config_table import DYNAMIC_ONLY
-from kraftsim.core.metadata.config_releases import BROKER_GONE, BROKER_ROWS, LINES, Rows, rows_until
+from kraftsim.metadata.rules_config_definitions import DYNAMIC_ONLY
+from kraftsim.metadata.rules_config_releases import (
+    BROKER_GONE,
+    BROKER_ROWS,
+    LINES,
+    Rows,
+    rows_until,
+)
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import DEFAULT_KEY, NAME_KEY
 from kraftsim.node.config_meanings import meaning_of

@@ -5,7 +5,7 @@ snapshot to make its retry a duplicate.
 from collections.abc import Sequence
 from functools import cache
 
-from kraftsim.core.tiered_storage.boundary_window import (
+from kraftsim.tiered_storage.rules_boundary_window import (
     Setting,
     duplicate_probability,
     least_harmful_silence_ms,

@@ -4,22 +4,22 @@ from collections.abc import Mapping
 from typing import Final
 
 EQUIVALENT: Final[Mapping[str, str]] = {
-    "raft_log.RaftLog.delete_before/bound-3": (
+    "rules_log.RaftLog.delete_before/bound-3": (
         "the entry that is omitted here is added by the next lines: its epoch starts where the "
         "log does"
     ),
-    "raft_log.RaftLog.delete_before/bound-4": "an epoch that starts where the log does is there twice, and every lookup finds the same",
-    "raft_log.RaftLog.delete_before/either-1": (
+    "rules_log.RaftLog.delete_before/bound-4": "an epoch that starts where the log does is there twice, and every lookup finds the same",
+    "rules_log.RaftLog.delete_before/either-1": (
         "as bound-4 and bound-5: there are records between two snapshots, so that the epoch is "
         "always known"
     ),
-    "raft_log.RaftLog.delete_before/bound-5": "at the start of a log without records, its snapshot has the same epoch",
-    "following._learn_high_watermark/bound-1": "the quorum ignores an unchanged high watermark",
-    "following._append/left-out-6": (
+    "rules_log.RaftLog.delete_before/bound-5": "at the start of a log without records, its snapshot has the same epoch",
+    "rules_following._learn_high_watermark/bound-1": "the quorum ignores an unchanged high watermark",
+    "rules_following._append/left-out-6": (
         "only brokers need not flush, and the flushed end matters only for leaders and nodes "
         "that must flush"
     ),
-    "following._truncate/both-1": (
+    "rules_following._truncate/both-1": (
         "the log asserts the same two conditions one line below: a truncation of committed "
         "records fails in either case"
     ),

@@ -47,15 +47,15 @@ class Field:
 
 
 FIELDS: Final = (
-    Field("raft", "kraftsim.core.raft.elections", ("poll_candidate",)),
+    Field("raft", "kraftsim.raft.rules_elections", ("poll_candidate",)),
     Field(
         "raft",
-        "kraftsim.core.raft.leadership",
+        "kraftsim.raft.rules_roles",
         ("Leadership.high_watermark", "Leadership._covers_own_epoch"),
     ),
-    Field("raft", "kraftsim.core.raft.raft_log", ("RaftLog.truncate_to", "RaftLog.delete_before")),
+    Field("raft", "kraftsim.raft.rules_log", ("RaftLog.truncate_to", "RaftLog.delete_before")),
     Field(
-        "raft", "kraftsim.core.raft.following", ("_append", "_truncate", "_learn_high_watermark")
+        "raft", "kraftsim.raft.rules_following", ("_append", "_truncate", "_learn_high_watermark")
     ),
     Field(
         "producer ids",

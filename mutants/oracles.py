@@ -5,16 +5,16 @@ detected otherwise.
 """
 
 import importlib
+import re
 import sys
 from types import ModuleType
 
-import kraftsim
 from kraftsim.explore import virtual
 
-ROOM = "kraftsim.core"
+RULES = re.compile(r"kraftsim\.(core(\.\w+)*|\w+\.rules\w*)")
 ORACLES = {
-    "kraftsim.core.metadata.final_metadata": "final_metadata_events",
-    "kraftsim.core.partitions.final_log": "final_log_events",
+    "kraftsim.metadata.rules_image": "final_metadata_events",
+    "kraftsim.partitions.rules_final_log": "final_log_events",
 }
 
 
@@ -25,15 +25,17 @@ def isolate_oracles() -> None:
     """
     shared = _taken_out()
     try:
-        for module, name in ORACLES.items():
-            assert hasattr(virtual, name), f"a simulated run is checked by {name}"
-            setattr(virtual, name, getattr(importlib.import_module(module), name))
+        for oracle, function in ORACLES.items():
+            assert hasattr(virtual, function), f"a simulated run is checked by {function}"
+            setattr(virtual, function, getattr(importlib.import_module(oracle), function))
     finally:
         _taken_out()
         sys.modules.update(shared)
-        kraftsim.core = shared[ROOM]  # type: ignore[attr-defined]
+        for name, module in shared.items():
+            package, _, attribute = name.rpartition(".")
+            setattr(sys.modules[package], attribute, module)
 
 
 def _taken_out() -> dict[str, ModuleType]:
-    names = [name for name in sys.modules if name == ROOM or name.startswith(f"{ROOM}.")]
+    names = [name for name in sys.modules if RULES.fullmatch(name)]
     return {name: sys.modules.pop(name) for name in names}

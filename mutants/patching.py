@@ -9,12 +9,18 @@ code object: its identity is unchanged, so that modules that imported it are mut
 import ast
 import importlib
 import inspect
+import itertools
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
 from types import CodeType, FunctionType, ModuleType
 
 from mutants.mutant import Mutant
+
+TOKEN = re.compile(r"\w+|\S")
+WORD = re.compile(r"\w")
+CLOSING = frozenset(")]}")
 
 
 class PatchMissed(ValueError):
@@ -48,9 +54,13 @@ def function_of(mutant: Mutant) -> FunctionType:
 
 
 def source_of(mutant: Mutant) -> str:
-    """Return the source of the function before the change. Raises PatchMissed."""
-    source, node = _parsed(mutant)
-    return "".join(source.splitlines(keepends=True)[node.lineno - 1 : node.end_lineno])
+    """Return the source of the function before the change, without its layout and docstring.
+
+    Raises PatchMissed.
+    """
+    _, node = _parsed(mutant)
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return "\n".join(map(ast.unparse, body))
 
 
 def mutated_code(mutant: Mutant) -> CodeType:
@@ -68,14 +78,16 @@ def mutated_code(mutant: Mutant) -> CodeType:
             lines[node.end_lineno :],
         )
     )
-    times = own.count(mutant.old)
-    if times != 1 or mutant.old == mutant.new:
+    found = list(_pattern(mutant.old).finditer(own))
+    if len(found) != 1 or mutant.old == mutant.new:
         raise PatchMissed(
-            f"{mutant.name}: {mutant.old!r} occurs {times} times in {mutant.place}, expected once"
+            f"{mutant.name}: {mutant.old!r} occurs {len(found)} times in {mutant.place}, expected "
+            "once"
         )
+    start, end = found[0].span()
     function = function_of(mutant)
     module = compile(
-        before + own.replace(mutant.old, mutant.new) + behind,
+        before + own[:start] + mutant.new.strip() + own[end:] + behind,
         function.__code__.co_filename,
         "exec",
         dont_inherit=True,
@@ -91,6 +103,20 @@ def mutated_code(mutant: Mutant) -> CodeType:
             "after the change"
         )
     return code
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """An expression for code in any layout: the formatter may break a line after any token, and
+    ends the last of several lines in brackets with a comma.
+    """
+    tokens = TOKEN.findall(text)
+    parts = [re.escape(tokens[0])]
+    for before, token in itertools.pairwise(tokens):
+        between = r"\s+" if WORD.match(before[-1]) and WORD.match(token[0]) else r"\s*"
+        parts.append((r",?\s*" if token in CLOSING else between) + re.escape(token))
+    start, end = (r"\b" if WORD.match(each) else "" for each in (tokens[0][0], tokens[-1][-1]))
+    return re.compile(start + "".join(parts) + end)
 
 
 def _module_of(mutant: Mutant) -> ModuleType:

@@ -10,16 +10,31 @@ import ast
 import importlib.util
 import re
 import sys
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
+CONCERNS = "concerns"
+CORE = "kraftsim.core"
+RULES = re.compile(r"(kraftsim\.\w+)\.rules\w*")
+
+
+def _packages(names: Iterable[str], graph: ImportGraph) -> list[str]:
+    concerns = {CORE} | {found[1] for name in graph.modules if (found := RULES.fullmatch(name))}
+    return [
+        package for name in names for package in (sorted(concerns) if name == CONCERNS else [name])
+    ]
+
 
 class PackageContract(Contract):
     """`room` may import itself, the packages in `may_import` with their subpackages (a root package
     alone means its `__init__`), and the standard library except for `without_stdlib`.
+
+    The word `concerns` stands for all folders of one concern: packages that have a rules module,
+    and kraftsim.core. As a room they are checked together.
     """
 
     type_name = "room"
@@ -32,16 +47,18 @@ class PackageContract(Contract):
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Collect every import that the contract does not allow."""
-        room = str(self.room)
-        if room not in graph.modules:
-            return ContractCheck(
-                kept=True, warnings=[f"the package {room} does not exist"], metadata={"broken": []}
-            )
+        rooms = _packages([str(self.room)], graph)
+        missing = [room for room in rooms if room not in graph.modules]
+        if missing:
+            warnings = [f"the package {room} does not exist" for room in missing]
+            return ContractCheck(kept=True, warnings=warnings, metadata={"broken": []})
+        allowed = _packages(self.may_import, graph)
         broken = [
             f"{importer} -> {imported} (line {_lines(graph, importer, imported)})"
+            for room in rooms
             for importer in sorted({room, *graph.find_descendants(room)})
             for imported in sorted(graph.find_modules_directly_imported_by(importer))
-            if not self._is_open(imported)
+            if not self._is_open(imported, rooms, allowed)
         ]
         return ContractCheck(kept=not broken, metadata={"broken": broken})
 
@@ -54,12 +71,12 @@ class PackageContract(Contract):
             "docs/architecture.md gives the reasons for them."
         )
 
-    def _is_open(self, imported: str) -> bool:
-        if _is_within(imported, str(self.room)):
+    def _is_open(self, imported: str, rooms: Sequence[str], allowed: Sequence[str]) -> bool:
+        if any(_is_within(imported, room) for room in rooms):
             return True
         if any(
-            _is_within(imported, allowed) and (allowed != "kraftsim" or imported == allowed)
-            for allowed in self.may_import
+            _is_within(imported, package) and (package != "kraftsim" or imported == package)
+            for package in allowed
         ):
             return True
         return (
@@ -95,7 +112,7 @@ class RulesContract(Contract):
             for node in ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))):
                 broken += [
                     f"{module} -> {imported} (line {getattr(node, 'lineno', 0)})"
-                    for imported in _imported(node)
+                    for imported in _imported(node, graph.modules)
                     if not self._is_allowed(imported, pattern)
                 ]
         return ContractCheck(kept=not broken, metadata={"broken": broken})
@@ -118,12 +135,17 @@ class RulesContract(Contract):
         return first in sys.stdlib_module_names and first not in self.without_stdlib
 
 
-def _imported(node: ast.AST) -> list[str]:
-    """Return the modules that a node of a syntax tree imports."""
+def _imported(node: ast.AST, modules: Container[str]) -> list[str]:
+    """Return the modules that a node of a syntax tree imports: of a package that is imported from,
+    each name that is a module of it.
+    """
     match node:
         case ast.Import(names=names):
             return [each.name for each in names]
-        case ast.ImportFrom(module=str(module)):
+        case ast.ImportFrom(module=str(module), names=names):
+            within = [f"{module}.{each.name}" for each in names]
+            if all(each in modules for each in within):
+                return within
             return [module]
         case ast.Call(
             func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module")

@@ -10,6 +10,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TypeVar
 
+from kraftsim.clients.rules_group_member import GroupSettings
+from kraftsim.clients.rules_producer_steps import ProducerSettings
+from kraftsim.clients.rules_transaction_steps import TransactionalSettings
+from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
@@ -22,10 +26,6 @@ from kraftsim.cluster.transform_worker import (
     TransformWorker,
     Variant,
 )
-from kraftsim.core.clients.membership_steps import GroupSettings
-from kraftsim.core.clients.producer_steps import ProducerSettings
-from kraftsim.core.clients.transaction_steps import TransactionalSettings
-from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from kraftsim.events.clients import RecordRead
 from kraftsim.events.event import Event
 from kraftsim.node.clients import ProducerClient, ReaderClient

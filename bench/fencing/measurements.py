@@ -14,8 +14,8 @@ from bench.fencing.harness import (
     Member,
     MemberParameters,
 )
+from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.cluster.transform_worker import Point, Variant
-from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.events.transactional_clients import (
     MembershipLost,
     MemberStable,

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.fencing.harness import FencingHarness, Member, MemberParameters
+from kraftsim.clients.rules_group_member import OF_TASKS, OF_THREADS
 from kraftsim.cluster.transform_worker import Variant
-from kraftsim.core.clients.version_probing import OF_TASKS, OF_THREADS
 from kraftsim.events.transactional_clients import (
     MemberStable,
     TransactionBegun,

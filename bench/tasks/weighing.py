@@ -21,10 +21,13 @@ from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_client import find_transaction_coordinator
 from kraftsim.conformance.transactional_id import topics_of
-from kraftsim.core.transactions.transaction_entry import TransactionFacts
-from kraftsim.core.transactions.transaction_shard import TransactionShard
-from kraftsim.core.transactions.transaction_state import COMPLETE_COMMIT, ONGOING
 from kraftsim.producer_state.rules_manager import ProducerStateManager
+from kraftsim.transactions.rules_state import (
+    COMPLETE_COMMIT,
+    ONGOING,
+    TransactionFacts,
+    TransactionShard,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse

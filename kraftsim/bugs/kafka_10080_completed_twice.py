@@ -8,16 +8,19 @@ Source: KAFKA-10080, fixed by letting only the thread that removes the transacti
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.transactions.marker_queue import (
+from kraftsim.node.broker.transactions.marker_sender import MarkerSender
+from kraftsim.transactions.rules_markers import (
     Complete,
     MarkerErrors,
     MarkerQueue,
     PreparedTransaction,
 )
-from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
-from kraftsim.core.transactions.transaction_shard import TransactionShard
-from kraftsim.core.transactions.transaction_state import COMPLETED
-from kraftsim.node.broker.transactions.marker_sender import MarkerSender
+from kraftsim.transactions.rules_state import (
+    COMPLETED,
+    TransactionEntry,
+    TransactionFacts,
+    TransactionShard,
+)
 
 COMPLETIONS = tuple(COMPLETED.values())
 

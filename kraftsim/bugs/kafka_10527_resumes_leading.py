@@ -10,8 +10,8 @@ Source: KAFKA-10527, fixed by starting as a resigned leader, which needs a new e
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.raft.quorum import Quorum
-from kraftsim.core.raft.roles import Candidate, Role
+from kraftsim.raft.rules_quorum import Quorum
+from kraftsim.raft.rules_roles import Candidate, Role
 
 
 class ResumesLeading(Quorum):

@@ -9,8 +9,8 @@ Source: KAFKA-10533, fixed by flushing before the high watermark advances
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.raft.leadership import Leadership
-from kraftsim.core.raft.raft_log import RaftLog
+from kraftsim.raft.rules_log import RaftLog
+from kraftsim.raft.rules_roles import Leadership
 
 
 class CountsUnflushed(Leadership):

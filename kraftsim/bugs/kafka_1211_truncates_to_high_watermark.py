@@ -8,9 +8,9 @@ Source: KAFKA-1211, fixed by leader epochs in the log (KIP-101); KIP-279.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.partitions.following import FetchWish, Following, OffsetWish, TruncateTo
-from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
-from kraftsim.core.partitions.partition_replica import PartitionReplica
+from kraftsim.partitions.rules_follower import FetchWish, Following, OffsetWish, TruncateTo
+from kraftsim.partitions.rules_log import NO_LEADER_EPOCH
+from kraftsim.partitions.rules_replica import PartitionReplica
 
 
 class TruncatesToHighWatermark(Following):

@@ -10,7 +10,7 @@ Source: KAFKA-12619, fixed by requiring the LeaderChange record of the epoch its
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.raft.leadership import Leadership
+from kraftsim.raft.rules_roles import Leadership
 
 
 class CountsFormerEpochs(Leadership):

@@ -8,8 +8,8 @@ ProducerIdsRecord.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.record_kinds import MetadataRecord
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.metadata.rules_registries import MetadataRecord
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 
 

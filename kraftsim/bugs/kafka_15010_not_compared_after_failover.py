@@ -8,7 +8,7 @@ SYNC_KRAFT_TO_ZK.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.migration.driver import DriverEffect, InStep, MigrationDriver
+from kraftsim.migration.rules_driver import DriverEffect, InStep, MigrationDriver
 
 
 class ComparesNothing(MigrationDriver):

@@ -8,7 +8,7 @@ Source: KAFKA-15109, kafka.server.ReplicaManager.becomeLeaderOrFollower.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata
+from kraftsim.zookeeper.rules_received_metadata import ReceivedMetadata
 
 
 class WantsAnotherEpoch(ReceivedMetadata):

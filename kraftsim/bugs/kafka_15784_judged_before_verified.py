@@ -11,13 +11,13 @@ Source: KAFKA-15784, fixed by validating and appending in one step after the ver
 from typing import TYPE_CHECKING
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.groups.group_offsets import OffsetHolder
-from kraftsim.core.groups.group_shard import GroupShard
-from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.transactional_committing import (
+from kraftsim.groups.rules_committing import (
     TransactionalCommitInput,
     TransactionalCommitting,
 )
+from kraftsim.groups.rules_offsets import OffsetHolder
+from kraftsim.groups.rules_shard import GroupShard
+from kraftsim.groups.rules_timing import Moment
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
 from protocol.errors import ErrorCode
 

@@ -11,7 +11,7 @@ Source: KAFKA-16352, fixed by removing the very entry
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.transactions.marker_queue import MarkerErrors, MarkerQueue, PreparedTransaction
+from kraftsim.transactions.rules_markers import MarkerErrors, MarkerQueue, PreparedTransaction
 
 
 class ClearsByName(MarkerQueue):

@@ -12,8 +12,8 @@ Source: KAFKA-17754, fixed by KIP-890 part 2; Jepsen's report on Bufstream 0.1.0
 from dataclasses import replace
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.clients.transaction_steps import TransactionalSettings
-from kraftsim.core.clients.transactional_producer import TransactionalProducer
+from kraftsim.clients.rules_transaction_steps import TransactionalSettings
+from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 
 
 class EndsWithoutEpoch(TransactionalProducer):

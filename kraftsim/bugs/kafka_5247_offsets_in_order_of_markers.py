@@ -8,8 +8,8 @@ Source: KAFKA-5247, fixed by comparing the log positions of the commits
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets, TopicPartition
-from kraftsim.core.groups.group_shard import GroupShard
+from kraftsim.groups.rules_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from kraftsim.groups.rules_shard import GroupShard
 
 
 class LatestMarkerWins(GroupOffsets):

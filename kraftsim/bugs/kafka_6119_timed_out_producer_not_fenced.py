@@ -10,12 +10,12 @@ Source: KAFKA-6119, fixed by raising the epoch with the abort
 
 from kraftsim.bugs.bug import Bug
 from kraftsim.core.decision import Refusal
-from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
-from kraftsim.core.transactions.transaction_rules import (
+from kraftsim.transactions.rules_coordinator import (
     EPOCH_BUMPING_VERSION,
     NeedsProducerId,
     TransactionRules,
 )
+from kraftsim.transactions.rules_state import TransactionEntry, TransactionFacts
 
 
 class AbortsWithoutFence(TransactionRules):

@@ -12,8 +12,8 @@ Source: KAFKA-6683, fixed by copying the producer's entry for an append
 
 from kraftsim.bugs.bug import Bug
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.partition_replica import PartitionReplica
+from kraftsim.partitions.rules_append import AppendDecision
+from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_entries import Duplicate
 from protocol.batches import RecordBatch
 

@@ -10,8 +10,8 @@ Source: KAFKA-7128, fixed by comparing with the leader epoch's start offset, too
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.partitions.leader_state import LeaderState
-from kraftsim.core.partitions.partition_replica import PartitionReplica
+from kraftsim.partitions.rules_leader import LeaderState
+from kraftsim.partitions.rules_replica import PartitionReplica
 
 
 class JoinsAtHighWatermark(LeaderState):

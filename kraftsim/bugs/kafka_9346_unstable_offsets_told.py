@@ -8,8 +8,8 @@ Source: KAFKA-9346, what KIP-447 added: UNSTABLE_OFFSET_COMMIT (GroupMetadataMan
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.groups.group_offsets import OffsetHolder, TopicPartition
-from kraftsim.core.groups.group_shard import GroupShard
+from kraftsim.groups.rules_offsets import OffsetHolder, TopicPartition
+from kraftsim.groups.rules_shard import GroupShard
 
 
 class ReturnsUnstableOffsets(GroupShard):

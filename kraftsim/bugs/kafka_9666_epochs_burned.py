@@ -8,8 +8,8 @@ Source: KAFKA-9666, fixed by recording the failed attempt (TransactionMetadata.h
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.transactions.transaction_entry import TransactionEntry
-from kraftsim.core.transactions.transaction_rules import TransactionRules
+from kraftsim.transactions.rules_coordinator import TransactionRules
+from kraftsim.transactions.rules_state import TransactionEntry
 
 
 class IgnoresFailedFences(TransactionRules):

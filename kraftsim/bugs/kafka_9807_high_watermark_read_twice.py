@@ -8,7 +8,7 @@ Source: KAFKA-9807, fixed by reading once (UnifiedLog.fetchLastStableOffsetMetad
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.partitions.partition_replica import PartitionReplica
+from kraftsim.partitions.rules_replica import PartitionReplica
 
 
 class ReadsTwice(PartitionReplica):

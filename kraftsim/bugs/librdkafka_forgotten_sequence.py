@@ -9,8 +9,8 @@ Source: the release notes of librdkafka 1.9.0; a client bug, injected into kraft
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.core.clients.idempotent_producer import IdempotentProducer
-from kraftsim.core.clients.producer_steps import MetadataArrived, ProducerEffect, ProducerInput
+from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
+from kraftsim.clients.rules_producer_steps import MetadataArrived, ProducerEffect, ProducerInput
 
 
 class DropsSequences(IdempotentProducer):

@@ -148,7 +148,7 @@ async def _write(
     known_id: int | None,
     patience: float,
 ) -> int:
-    from kraftsim.core.lease_pid.producer_steps import LeasingSettings
+    from kraftsim.lease_pid.rules_producer import LeasingSettings
     from kraftsim.node.lease_pid.client import LeasingProducerClient, read_all
 
     known = ((0, known_id),) if known_id is not None else ()

@@ -186,7 +186,7 @@ def _named(failure: BaseException) -> str:
     """Return why a node failed; the message of a quorum configuration error is sufficient by
     itself.
     """
-    from kraftsim.core.raft.quorum import FatalQuorumError
+    from kraftsim.raft.rules_quorum import FatalQuorumError
 
     return str(failure) if isinstance(failure, FatalQuorumError) else repr(failure)
 
@@ -197,7 +197,7 @@ def _print_source(failure: BaseException) -> None:
     """
     import traceback
 
-    from kraftsim.core.raft.quorum import FatalQuorumError
+    from kraftsim.raft.rules_quorum import FatalQuorumError
 
     if not isinstance(failure, OSError | FatalQuorumError):
         traceback.print_exception(failure)

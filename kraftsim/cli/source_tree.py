@@ -23,7 +23,7 @@ MODULES: Final[Mapping[str, str]] = {
     "producer_id_events_module": "kraftsim.events.producer_ids",
     "scenario_module": "kraftsim.cluster.scenario",
     "injection_module": "kraftsim.faults.injection",
-    "transaction_rules_module": "kraftsim.core.transactions.transaction_rules",
+    "transaction_rules_module": "kraftsim.transactions.rules_coordinator",
     "trigger_module": "kraftsim.faults.trigger",
     "verdict_module": "kraftsim.invariants.verdict",
 }

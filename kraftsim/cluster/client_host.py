@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from kraftsim.core.clients.membership_steps import GroupSettings
-from kraftsim.core.clients.transaction_steps import TransactionalSettings
+from kraftsim.clients.rules_group_member import GroupSettings
+from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.events.event import Event
 from kraftsim.node.clients import GroupConsumerClient, TransactionalClient
 from kraftsim.node.parts import Parts

@@ -9,7 +9,7 @@ Source: KIP-98, KIP-890.
 import asyncio
 from typing import Final
 
-from kraftsim.core.clients.transaction_steps import CoordinatorKind
+from kraftsim.clients.rules_transaction_steps import CoordinatorKind
 from kraftsim.node.clients.cluster_connections import ClusterConnections
 from kraftsim.node.clients.coordinators import find_coordinator
 from protocol.errors import ErrorCode

@@ -9,10 +9,10 @@ Source: KIP-98, KAFKA-5247.
 import asyncio
 from dataclasses import dataclass
 
+from kraftsim.clients.rules_group_member import GroupSettings
+from kraftsim.clients.rules_producer_steps import TopicPartition
+from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.cluster.scenario import ScenarioEnvironment
-from kraftsim.core.clients.membership_steps import GroupSettings
-from kraftsim.core.clients.producer_steps import TopicPartition
-from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.node.clients import AbortNeeded, GroupConsumerClient, TransactionalClient
 from protocol.errors import ErrorCode
 

@@ -10,13 +10,13 @@ Source: KIP-98.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.phases import transactions_settle
 from kraftsim.cluster.scenario import ProducerSettings, ScenarioEnvironment
 from kraftsim.cluster.transform_app import OFFSETS_TOPIC as OFFSETS_TOPIC
 from kraftsim.cluster.transform_app import PATIENT
 from kraftsim.cluster.transform_app import SETTINGS as SETTINGS
-from kraftsim.core.clients.transaction_steps import TransactionalSettings
 from kraftsim.events.transactional_clients import CopyRead
 from kraftsim.node.clients import AbortNeeded, ProducerFailed, TransactionalClient
 

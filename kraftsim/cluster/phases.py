@@ -11,8 +11,8 @@ Source: TigerBeetle's liveness mode; the bounds are far above what Kafka's time-
 import asyncio
 from collections.abc import Awaitable, Sequence
 
+from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment
-from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.runs import PhaseBegan, Settled
 
 LEADER_SECONDS = 10.0

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from kraftsim import former_names
 from kraftsim.catalogue import Catalogue
+from kraftsim.clients.rules_producer_steps import ProducerSettings as ProducerSettings
 from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.exact_client import ExactClient
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.stable_ends import TransactionQueries
 from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
-from kraftsim.core.clients.producer_steps import ProducerSettings as ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.fault_space import FaultSpace

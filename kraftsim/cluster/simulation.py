@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.exact_client import ExactClient
@@ -25,13 +26,11 @@ from kraftsim.cluster.voters import change_voter, voters_of
 from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
 from kraftsim.cluster.zookeeper_mirror import compare
 from kraftsim.cluster.zookeeper_queries import take_back
-from kraftsim.core.clients.producer_steps import ProducerSettings
-from kraftsim.core.metadata.activation import ActivationRefused
-from kraftsim.core.zookeeper_mode.znode_reading import Znodes
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import NodeFailed
 from kraftsim.faults.schedule import FaultSchedule
 from kraftsim.faults.zookeeper_servers import Found, make_known
+from kraftsim.metadata.rules_features import ActivationRefused
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.clients import InitProducerIdClient, ProducerClient, ReaderClient, ReadRecord
 from kraftsim.node.config_keys import ConfigError
@@ -40,6 +39,7 @@ from kraftsim.node.controller.migration.migration import Migration
 from kraftsim.node.node import Node
 from kraftsim.node.zookeeper.server import ZookeeperServer
 from kraftsim.world.simulated import Host, Simulation
+from kraftsim.zookeeper.rules_znodes import Znodes
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

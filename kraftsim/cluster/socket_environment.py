@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.client_host import ClientHost, here
 from kraftsim.cluster.cluster_fault_driver import RealCluster
 from kraftsim.cluster.directories import RunDirectory
@@ -28,7 +29,6 @@ from kraftsim.cluster.topics import (
 from kraftsim.cluster.voters import change_voter, voters_of
 from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
 from kraftsim.cluster.zookeeper_queries import compared_from_outside, migrated_until, take_back
-from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
 from kraftsim.node.clients import InitProducerIdClient, ProducerClient

@@ -8,8 +8,8 @@ Source: KIP-98 (ListOffsets by isolation level), KIP-447 (RequireStable).
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from kraftsim.core.clients.producer_steps import TopicPartition
-from kraftsim.core.clients.transaction_steps import CoordinatorKind
+from kraftsim.clients.rules_producer_steps import TopicPartition
+from kraftsim.clients.rules_transaction_steps import CoordinatorKind
 from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.node.clients.coordinators import find_coordinator
 from kraftsim.node.clients.group_offsets import fetch_offsets

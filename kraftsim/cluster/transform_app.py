@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from kraftsim.clients.rules_group_member import COOPERATIVE_STICKY, RANGE, GroupSettings
+from kraftsim.clients.rules_transaction_steps import TransactionalSettings
 from kraftsim.cluster.phases import CALLS_SECONDS, transactions_settle
 from kraftsim.cluster.scenario import (
     LivenessLost,
@@ -24,9 +26,6 @@ from kraftsim.cluster.transform_worker import (
     TransformWorker,
     Variant,
 )
-from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, RANGE
-from kraftsim.core.clients.membership_steps import GroupSettings
-from kraftsim.core.clients.transaction_steps import TransactionalSettings
 from kraftsim.events.transactional_clients import CopiesCounted, CopyExpected, CopyRead
 
 __all__ = [

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from kraftsim.clients.rules_group_member import OF_THREADS, GroupSettings
+from kraftsim.clients.rules_producer_steps import TopicPartition
+from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.cluster.client_host import ClientHost
-from kraftsim.core.clients.membership_steps import GroupSettings
-from kraftsim.core.clients.producer_steps import TopicPartition
-from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
-from kraftsim.core.clients.version_probing import OF_THREADS
 from kraftsim.node.clients import (
     AbortNeeded,
     GroupConsumerClient,

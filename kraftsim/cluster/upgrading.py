@@ -21,10 +21,8 @@ from kraftsim.cluster.phases import (
 )
 from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment, ScenarioFailed, within
 from kraftsim.cluster.transform_app import TransformApp
-from kraftsim.core.metadata.feature_levels import default_levels
-from kraftsim.core.metadata.metadata_level import FEATURE
-from kraftsim.core.metadata.metadata_versions import is_lossless
 from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
+from kraftsim.metadata.rules_versions import FEATURE, default_levels, is_lossless
 from kraftsim.releases.catalogue import release, releases
 from kraftsim.releases.release import Release
 

@@ -10,11 +10,10 @@ Source: KIP-866.
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.image_difference import difference
-from kraftsim.core.zookeeper_mode.znode_reading import Znodes, records_of_znodes
 from kraftsim.events.migration import ZookeeperCompared
+from kraftsim.metadata.rules_image import MetadataImage, difference
 from kraftsim.producer_ids.rules_blocks import BLOCK_SIZE
+from kraftsim.zookeeper.rules_znodes import Znodes, records_of_znodes
 from protocol.zookeeper.kafka_znodes import DELETE_TOPICS, MIGRATION, TOPICS, MigrationZnode
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kraftsim.cluster.zookeeper_mirror import differences
-from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.events.migration import ZookeeperCompared
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_reader import read_all
 from kraftsim.world.interface import World

@@ -19,8 +19,6 @@ from kraftsim.cluster.scenario import Mode, ScenarioFailed
 from kraftsim.cluster.socket_environment import SocketEnvironment
 from kraftsim.cluster.socket_fault_schedule import can_inject, follows_frames, wants_proxy
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.core.metadata.final_metadata import final_metadata_events
-from kraftsim.core.partitions.final_log import final_log_events
 from kraftsim.events.catalogue import KINDS
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.events.runs import FaultInjected, FaultTookEffect, RunEnded, RunStarted
@@ -31,6 +29,8 @@ from kraftsim.explore.result import RunResult
 from kraftsim.faults.fault import Fault
 from kraftsim.invariants.oracle import Envelope, Oracle
 from kraftsim.invariants.verdict import Verdict
+from kraftsim.metadata.rules_image import final_metadata_events
+from kraftsim.partitions.rules_final_log import final_log_events
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.world import real_world
 

@@ -10,8 +10,6 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed
 from kraftsim.cluster.simulation import SimulatedCluster, SimulatedEnvironment
 from kraftsim.cluster.topics import TopicFailed
-from kraftsim.core.metadata.final_metadata import final_metadata_events
-from kraftsim.core.partitions.final_log import final_log_events
 from kraftsim.events.event import Event
 from kraftsim.events.runs import RunEnded, RunStarted
 from kraftsim.explore.conclude import Ending, conclude
@@ -20,6 +18,8 @@ from kraftsim.explore.result import RunResult
 from kraftsim.faults.schedule import FaultSchedule
 from kraftsim.invariants.oracle import Envelope, Oracle
 from kraftsim.invariants.verdict import Verdict, Violation, verdict_of
+from kraftsim.metadata.rules_image import final_metadata_events
+from kraftsim.partitions.rules_final_log import final_log_events
 from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped, collected_after
 
 PORT = 9092

@@ -8,13 +8,13 @@ of a session's time-out its client closes the connection, and reconnects with th
 from collections.abc import Callable
 from typing import Final
 
-from kraftsim.core.zookeeper.server_state import Step
 from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
 from kraftsim.faults.field import SERVER_PREFIX, Condition, SocketInjection, links_of
 from kraftsim.faults.injection import Injection
 from kraftsim.faults.zookeeper_servers import intercept, later
 from kraftsim.node.zookeeper.connection import ZookeeperConnection
 from kraftsim.node.zookeeper.server import ZookeeperServer
+from kraftsim.zookeeper.rules_keeper import Step
 
 MS_PER_SECOND: Final = 1000
 

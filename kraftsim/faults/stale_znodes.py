@@ -12,13 +12,12 @@ cross-client views" is the one it does not give).
 from collections.abc import Callable
 from typing import Final
 
-from kraftsim.core.zookeeper.replica import Replica
-from kraftsim.core.zookeeper.server_state import Step
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.injection import Injection
 from kraftsim.faults.zookeeper_servers import intercept, later
 from kraftsim.node.zookeeper.connection import ZookeeperConnection
 from kraftsim.node.zookeeper.server import ZookeeperServer
+from kraftsim.zookeeper.rules_keeper import Replica, Step
 from protocol.message_codec import compiled
 from protocol.zookeeper.op_codes import OpCode
 from protocol.zookeeper.sessions import ZookeeperRequestHeader

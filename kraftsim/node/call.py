@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from msgspec import Struct
 
-from kraftsim.core.security.principal import Principal
 from kraftsim.node.slices import Slices
+from kraftsim.server.rules_authentication import Principal
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.requests import RequestHead

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from posixpath import normpath
 from typing import cast
 
-from kraftsim.core.metadata.topic_configs import COMPRESSIONS
-from kraftsim.core.partitions.nearest_replica import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+from kraftsim.metadata.rules_config_definitions import COMPRESSIONS
 from kraftsim.node.config_keys import (
     INT64_MAX,
     NAME_KEY,
@@ -83,6 +82,7 @@ from kraftsim.node.variant_names import (
     UNKNOWN_PRODUCERS,
 )
 from kraftsim.node.zookeeper_mode.settings import check_zookeeper, with_node_id
+from kraftsim.partitions.rules_leader import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from kraftsim.producer_state.rules_entries import SEQUENCES_BEHIND_DEFAULT, SEQUENCES_BEHIND_MAX
 
 DEFAULT_CLUSTER_ID = "a3JhZnRzaW0tY2x1c3RlcQ"

@@ -12,9 +12,9 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from kraftsim.core.metadata.config_definitions import ConfigDefinition
-from kraftsim.core.metadata.config_releases import DEFAULT_LINE, LINES, config_tables
-from kraftsim.core.metadata.starting_rules import complaint_at_start
+from kraftsim.metadata.rules_config_definitions import ConfigDefinition
+from kraftsim.metadata.rules_config_releases import DEFAULT_LINE, LINES, config_tables
+from kraftsim.metadata.rules_starting_configs import complaint_at_start
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.security.listener_settings import base_key, closest_listener_key
 

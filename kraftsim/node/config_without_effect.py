@@ -2,10 +2,10 @@
 
 They are the settings of all releases that no field of `NodeConfig` and no listener declares;
 reference/settings.md lists them.
-Source: the generated rows of kraftsim/core/metadata/config_facts.
+Source: the generated rows of kraftsim/metadata/config_facts.
 """
 
-from kraftsim.core.metadata.config_releases import all_broker_settings
+from kraftsim.metadata.rules_config_releases import all_broker_settings
 
 KEYS_WITHOUT_EFFECT = all_broker_settings()
 """Callers remove the declared ones."""

@@ -20,7 +20,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, cast
 
-from kraftsim.core.security.principal import ANONYMOUS
 from kraftsim.events.connections import (
     ConnectionClosed,
     ConnectionOpened,
@@ -46,6 +45,7 @@ from kraftsim.node.frame_server import FrameServer
 from kraftsim.node.inbox import Buffer, Inbox
 from kraftsim.node.large_frames import LargeFrames
 from kraftsim.node.security.tls import principal_of
+from kraftsim.server.rules_authentication import ANONYMOUS
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.malformed import MalformedMessage

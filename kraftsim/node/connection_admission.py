@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from kraftsim.core.quotas.connection_limits import ConnectionLimits
 from kraftsim.node.connection import ServerConnection
+from kraftsim.server.rules_quotas import ConnectionLimits
 from kraftsim.world.interface import Clock
 
 REASON_TOO_MANY = "too many connections"

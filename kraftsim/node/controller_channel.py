@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kraftsim.core.raft.voter_set import Address
 from kraftsim.node.outbound import (
     CONNECT_TIMEOUT_MS,
     NoCommonVersion,
@@ -24,6 +23,7 @@ from kraftsim.node.outbound import (
     api_key_of,
 )
 from kraftsim.node.shell import NodeShell
+from kraftsim.raft.rules_log import Address
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreateTopicsResponse
 from protocol.schema import Message

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.metadata.described_configs import (
+from kraftsim.metadata.rules_described_configs import (
+    BrokerSettings,
     DescribedConfig,
     describe_all_brokers,
     describe_broker,
     describe_client_metrics,
     describe_topic,
 )
-from kraftsim.core.metadata.topic_names import why_name_is_invalid
+from kraftsim.metadata.rules_registrations import why_name_is_invalid
 from kraftsim.node.call import Call
 from kraftsim.node.slices import Slices
 from protocol.config_resources import NO_CONFIG_SOURCE, ConfigResourceType

@@ -6,16 +6,16 @@ Source: kafka.network.SocketServer (Acceptor).
 import asyncio
 from collections.abc import Iterable
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
-from kraftsim.core.quotas.connection_limits import ConnectionLimits, connection_settings
 from kraftsim.events.connections import TlsHandshakeFailed
 from kraftsim.events.nodes import ListenerOpened
+from kraftsim.metadata.rules_described_configs import BrokerSettings, static_settings
 from kraftsim.node.connection import REASON_STOPPING, ServerConnection
 from kraftsim.node.connection_admission import ConnectionAdmission
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.security.sasl_gate import GuardedServer
 from kraftsim.node.security.tls import report_handshakes
 from kraftsim.node.shell import NodeShell
+from kraftsim.server.rules_quotas import ConnectionLimits, connection_settings
 from protocol.metadata.m14_client_quota import ClientQuotaRecord
 
 

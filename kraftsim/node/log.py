@@ -11,14 +11,20 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog, LocalLog, LogLoader.
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from kraftsim.core.partitions.retention import Expired, RetentionRules, expired
-from kraftsim.core.partitions.segments import RELATIVE_OFFSET_MAX, Segment, SegmentSettings
 from kraftsim.events.nodes import LogRecovered
 from kraftsim.node.log_reading import UNKNOWN_READ, LogReader
 from kraftsim.node.segment_extent import segment_extent
 from kraftsim.node.segment_files import PendingIndex
 from kraftsim.node.segment_scan import SegmentScan
 from kraftsim.node.segment_swap import CleanedSegment, remove_originals, rename_segment
+from kraftsim.partitions.rules_log import (
+    RELATIVE_OFFSET_MAX,
+    Expired,
+    RetentionRules,
+    Segment,
+    SegmentSettings,
+    expired,
+)
 from kraftsim.world.interface import Chunk, File, World
 from protocol.batches import RecordBatch
 from protocol.disk.file_names import CLEANED, LOG, SWAP

@@ -11,24 +11,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from kraftsim.core.partitions.cleaned_batches import (
-    BatchCleaner,
-    CleaningCounts,
-    KeyScan,
-    RetainedOfProducer,
-)
-from kraftsim.core.partitions.cleaning import (
-    Cleanable,
-    CleaningRules,
-    OffsetMap,
-    groups,
-    segments_between,
-)
-from kraftsim.core.partitions.segments import Segment
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
 from kraftsim.node.segment_scan import SegmentScan
 from kraftsim.node.segment_swap import CleanedSegment
+from kraftsim.partitions.rules_cleaning import (
+    BatchCleaner,
+    Cleanable,
+    CleaningCounts,
+    CleaningRules,
+    KeyScan,
+    OffsetMap,
+    RetainedOfProducer,
+    groups,
+    segments_between,
+)
+from kraftsim.partitions.rules_log import Segment
 from protocol.batches import RecordBatch
 
 WRITTEN_BYTES_MIN = 256 * 1024

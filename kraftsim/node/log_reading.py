@@ -11,13 +11,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from struct import Struct
 
-from kraftsim.core.partitions.segments import Segment, SegmentList, SegmentSettings
 from kraftsim.node.found_record import Candidate, Search
 from kraftsim.node.log_gate import LogGate
 from kraftsim.node.partition_directory import PartitionDirectory
 from kraftsim.node.segment_files import SegmentFiles
 from kraftsim.node.segment_scan import SegmentScan, whole_batches
 from kraftsim.node.transaction_indexes import TransactionIndexes
+from kraftsim.partitions.rules_log import Segment, SegmentList, SegmentSettings
 from kraftsim.world.interface import Chunk, File, FileSlice, World
 from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch
 from protocol.disk.transaction_index import AbortedTransaction

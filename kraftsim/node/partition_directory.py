@@ -5,9 +5,9 @@ Source: PartitionMetadataFile (KIP-516), LeaderEpochCheckpointFile (KIP-101).
 
 from itertools import pairwise
 
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
-from kraftsim.core.zookeeper_mode.topic_ids import is_derived
+from kraftsim.partitions.rules_log import LeaderEpochs
 from kraftsim.world.interface import World
+from kraftsim.zookeeper.rules_control_requests import is_derived
 from protocol.disk.file_names import LEADER_EPOCHS, PARTITION_METADATA, partition_directory_name
 from protocol.disk.leader_epoch_checkpoint import (
     EpochStart,

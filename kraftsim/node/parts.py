@@ -9,37 +9,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
-from kraftsim.core.clients.idempotent_producer import IdempotentProducer
-from kraftsim.core.clients.transactional_producer import TransactionalProducer
-from kraftsim.core.groups.fencing_variants import FENCINGS
-from kraftsim.core.groups.group_shard import GroupShard
-from kraftsim.core.metadata.activation import MigrationBehavior, MigrationStatePolicy
-from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
-from kraftsim.core.metadata.config_releases import config_tables
-from kraftsim.core.metadata.config_tables import ConfigTables
-from kraftsim.core.metadata.controller_node import (
+from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
+from kraftsim.clients.rules_transactional_producer import TransactionalProducer
+from kraftsim.events.event import Event
+from kraftsim.groups.rules_fencing_variants import FENCINGS
+from kraftsim.groups.rules_shard import GroupShard
+from kraftsim.metadata.rules_config_releases import ConfigTables, config_tables
+from kraftsim.metadata.rules_controller_state import ControllerState, ProducerIdControlFactory
+from kraftsim.metadata.rules_described_configs import (
     BEFORE_CLIENT_METRICS,
+    BrokerSettings,
     ControllerNode,
     ReplicationBehavior,
+    static_settings,
 )
-from kraftsim.core.metadata.controller_state import ControllerState, ProducerIdControlFactory
-from kraftsim.core.metadata.image import ImageWithoutZooKeeper, MetadataImage
-from kraftsim.core.migration.driver import MigrationDriver
-from kraftsim.core.partitions.partition_replica import PartitionReplica
-from kraftsim.core.raft.leadership import Leadership
-from kraftsim.core.raft.quorum import Quorum
-from kraftsim.core.security.access_rules import KnownRights
-from kraftsim.core.tiered_storage.remedies import REMEDIES, ChecksSnapshotFirst, SnapshotRemedy
-from kraftsim.core.transactions.marker_queue import MarkerQueue
-from kraftsim.core.transactions.transaction_rules import TransactionRules
-from kraftsim.core.transactions.transaction_rules_4_0 import (
-    TransactionRulesSince40,
-    TransactionRulesSince41,
-)
-from kraftsim.core.transactions.transaction_shard import TransactionShard
-from kraftsim.core.zookeeper_mode.propagation import KraftPropagation
-from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata
-from kraftsim.events.event import Event
+from kraftsim.metadata.rules_features import MigrationBehavior, MigrationStatePolicy
+from kraftsim.metadata.rules_image import ImageWithoutZooKeeper, MetadataImage
+from kraftsim.migration.rules_driver import MigrationDriver
 from kraftsim.node.bounded_replay import BoundedReplay
 from kraftsim.node.broker.aborted_lists import AbortedLists
 from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
@@ -68,6 +54,7 @@ from kraftsim.node.variant_names import (
     RESIZABLE,
     UNKNOWN_PRODUCERS,
 )
+from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_ids.rules_allocation import (
     LastIdProducerIdControl,
     ProducerIdControl,
@@ -89,6 +76,8 @@ from kraftsim.producer_state.rules_manager import (
     LatestBatchStateManager,
     ProducerStateManager,
 )
+from kraftsim.raft.rules_quorum import Quorum
+from kraftsim.raft.rules_roles import Leadership
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import (
     ABORTABLE_VERIFICATION,
@@ -128,6 +117,17 @@ from kraftsim.releases.traits import (
     VERIFIED_TRANSACTIONS,
     WITHOUT_ZOOKEEPER,
 )
+from kraftsim.server.rules_authorization import KnownRights
+from kraftsim.tiered_storage.rules_copying import REMEDIES, ChecksSnapshotFirst, SnapshotRemedy
+from kraftsim.transactions.rules_coordinator import (
+    TransactionRules,
+    TransactionRulesSince40,
+    TransactionRulesSince41,
+)
+from kraftsim.transactions.rules_markers import MarkerQueue
+from kraftsim.transactions.rules_state import TransactionShard
+from kraftsim.zookeeper.rules_propagation import KraftPropagation
+from kraftsim.zookeeper.rules_received_metadata import ReceivedMetadata
 from protocol.config_resources import ConfigResourceType
 from protocol.metadata.m21_zk_migration_state import MIGRATION, PRE_MIGRATION
 

@@ -6,8 +6,8 @@ org.apache.kafka.server.common.MetadataVersionValidator.
 
 from collections.abc import Callable
 
-from kraftsim.core.metadata.protocol_versions import ProtocolVersion, UnknownProtocolVersion
 from kraftsim.events.event import Event
+from kraftsim.metadata.rules_versions import ProtocolVersion, UnknownProtocolVersion
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.parts import Parts

@@ -8,8 +8,8 @@ TimeIndex.sanityCheck}.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kraftsim.core.partitions.segments import NO_TIMESTAMP
 from kraftsim.node.segment_files import SegmentFiles
+from kraftsim.partitions.rules_log import NO_TIMESTAMP
 from kraftsim.world.interface import File
 from protocol.batches import HEADER, HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC
 from protocol.disk.malformed_file import MalformedFile

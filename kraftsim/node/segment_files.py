@@ -7,7 +7,7 @@ and they are rebuilt from the log.
 Source: org.apache.kafka.storage.internals.log.LogSegment, OffsetIndex, TimeIndex.
 """
 
-from kraftsim.core.partitions.segments import IndexEntries
+from kraftsim.partitions.rules_log import IndexEntries
 from kraftsim.world.interface import Disk, File
 from protocol.disk.file_names import (
     LOG,

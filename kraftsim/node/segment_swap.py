@@ -11,9 +11,9 @@ Source: LocalLog.replaceSegments, LogLoader.{removeTempFilesAndCollectSwapFiles,
 
 from collections.abc import Iterable
 
-from kraftsim.core.partitions.segments import Segment
 from kraftsim.node.segment_files import PendingIndex
 from kraftsim.node.segment_scan import SegmentScan
+from kraftsim.partitions.rules_log import Segment
 from kraftsim.world.interface import Chunk, Disk
 from protocol.disk.file_names import (
     CLEANED,

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Final
 
-from kraftsim.core.metadata.broker_configs import SYNONYMS
-from kraftsim.core.metadata.config_releases import LINES, config_tables
+from kraftsim.metadata.rules_config_releases import LINES, config_tables
+from kraftsim.metadata.rules_described_configs import SYNONYMS
 from kraftsim.node.broker.quorum_source import CORDONED
 from kraftsim.node.broker.topic_settings import settings_of
 from kraftsim.node.config import declared_keys

@@ -6,17 +6,17 @@ Source: KIP-140, KIP-290, kafka.server.AclApis, AclControlManager.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security.access_rules import (
+from kraftsim.metadata.rules_registries import Registries
+from kraftsim.node.call import Answer, Call, Deferred
+from kraftsim.node.identity import random_uuid
+from kraftsim.node.without_security import create_acls
+from kraftsim.server.rules_authorization import (
+    Rule,
+    RuleSearch,
     decide_create_rules,
     decide_delete_rules,
     holds_filters,
 )
-from kraftsim.core.security.authorizer import Rule
-from kraftsim.core.security.rule_search import RuleSearch
-from kraftsim.node.call import Answer, Call, Deferred
-from kraftsim.node.identity import random_uuid
-from kraftsim.node.without_security import create_acls
 from protocol.errors import ErrorCode
 from protocol.messages.k29_describe_acls import (
     AclDescription,

@@ -9,9 +9,9 @@ Apache Kafka 3.9.1 and 4.4.0.
 
 from typing import Final
 
-from kraftsim.core.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
-from kraftsim.core.security.principal import Principal
 from kraftsim.node.call import Answer, Call
+from kraftsim.server.rules_authentication import ANONYMOUS as ANONYMOUS_PRINCIPAL
+from kraftsim.server.rules_authentication import Principal
 from protocol.errors import ErrorCode
 from protocol.messages.k29_describe_acls import DescribeAclsResponse
 from protocol.messages.k30_create_acls import (

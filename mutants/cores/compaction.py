@@ -5,8 +5,8 @@ that was never committed.
 from mutants.mutant import Core, Mutator
 
 COORDINATORS = ("coordinator_load_from_compacted_log",)
-_batches = Mutator("compaction", "kraftsim.core.partitions.cleaned_batches")
-_cleaning = Mutator("compaction", "kraftsim.core.partitions.cleaning")
+_batches = Mutator("compaction", "kraftsim.partitions.rules_cleaning")
+_cleaning = Mutator("compaction", "kraftsim.partitions.rules_cleaning")
 _cleaner = Mutator("compaction", "kraftsim.node.broker.log_cleaner")
 _log = Mutator("compaction", "kraftsim.node.log")
 _loading = Mutator("compaction", "kraftsim.node.broker.coordinator_loading")

@@ -5,7 +5,7 @@ rejected.
 from mutants.mutant import Core, Mutator
 
 EXPELLED = ("member_expelled_during_fetch",)
-_member = Mutator("groups", "kraftsim.core.clients.group_member")
+_member = Mutator("groups", "kraftsim.clients.rules_group_member")
 _consumer = Mutator("groups", "kraftsim.node.clients.group_consumer")
 
 CORE = Core(

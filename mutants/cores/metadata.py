@@ -4,13 +4,13 @@ that are lost.
 
 from mutants.mutant import Core, Mutator
 
-_snapshot = Mutator("metadata", "kraftsim.core.metadata.snapshot")
-_image = Mutator("metadata", "kraftsim.core.metadata.image")
-_cluster = Mutator("metadata", "kraftsim.core.metadata.cluster_control")
-_heartbeat = Mutator("metadata", "kraftsim.core.metadata.broker_heartbeat")
-_registration = Mutator("metadata", "kraftsim.core.metadata.broker_registration")
-_sessions = Mutator("metadata", "kraftsim.core.metadata.broker_sessions")
-_state = Mutator("metadata", "kraftsim.core.metadata.controller_state")
+_snapshot = Mutator("metadata", "kraftsim.metadata.rules_image")
+_image = Mutator("metadata", "kraftsim.metadata.rules_image")
+_cluster = Mutator("metadata", "kraftsim.metadata.rules_brokers")
+_heartbeat = Mutator("metadata", "kraftsim.metadata.rules_brokers")
+_registration = Mutator("metadata", "kraftsim.metadata.rules_registrations")
+_sessions = Mutator("metadata", "kraftsim.metadata.rules_brokers")
+_state = Mutator("metadata", "kraftsim.metadata.rules_controller_state")
 ADMINISTRATORS = "admin_requests_during_controller_failover"
 TWO_MACHINES = "duplicate_broker_id"
 
@@ -19,7 +19,7 @@ CORE = Core(
         _snapshot.mutant(
             "snapshot-without-producer-ids",
             "snapshot_records",
-            "_registries(image)",
+            "_registry_records(image)",
             "()",
             "a node that starts from a snapshot lacks controllers and producer ids",
         ),

@@ -5,10 +5,10 @@ from mutants.mutant import Core, Mutator
 _manager = Mutator("producer state", "kraftsim.producer_state.rules_manager")
 _entry = Mutator("producer state", "kraftsim.producer_state.rules_entries")
 _sequence = Mutator("producer state", "kraftsim.producer_state.rules_entries")
-_replica = Mutator("partitions", "kraftsim.core.partitions.partition_replica")
-_segments = Mutator("partitions", "kraftsim.core.partitions.segments")
-_queue = Mutator("clients", "kraftsim.core.clients.partition_queue")
-_producer = Mutator("clients", "kraftsim.core.clients.idempotent_producer")
+_replica = Mutator("partitions", "kraftsim.partitions.rules_replica")
+_segments = Mutator("partitions", "kraftsim.partitions.rules_log")
+_queue = Mutator("clients", "kraftsim.clients.rules_producer_steps")
+_producer = Mutator("clients", "kraftsim.clients.rules_idempotent_producer")
 
 CORE = Core(
     mutants=(

@@ -2,10 +2,10 @@
 
 from mutants.mutant import Core, Mutator
 
-_elections = Mutator("raft", "kraftsim.core.raft.elections")
-_quorum = Mutator("raft", "kraftsim.core.raft.quorum")
-_replica = Mutator("raft", "kraftsim.core.raft.replica")
-_answers = Mutator("raft", "kraftsim.core.raft.epoch_answers")
+_elections = Mutator("raft", "kraftsim.raft.rules_elections")
+_quorum = Mutator("raft", "kraftsim.raft.rules_quorum")
+_replica = Mutator("raft", "kraftsim.raft.rules_replica")
+_answers = Mutator("raft", "kraftsim.raft.rules_messages")
 
 CORE = Core(
     mutants=(
@@ -95,9 +95,8 @@ CORE = Core(
         _quorum.mutant(
             "reads-no-vote",
             "Quorum.begin",
-            "voted = ReplicaKey(state.voted_id, state.voted_directory_id) if state.voted_id != "
-            "NOT_VOTED else None",
-            "voted = None",
+            "if state.voted_id != NOT_VOTED else None",
+            "if False else None",
             "a restart loses a vote",
         ),
         _quorum.mutant(

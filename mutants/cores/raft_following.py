@@ -4,9 +4,9 @@ in a snapshot.
 
 from mutants.mutant import Core, Mutator
 
-_following = Mutator("raft", "kraftsim.core.raft.following")
-_log = Mutator("raft", "kraftsim.core.raft.raft_log")
-_epochs = Mutator("raft", "kraftsim.core.partitions.leader_epochs")
+_following = Mutator("raft", "kraftsim.raft.rules_following")
+_log = Mutator("raft", "kraftsim.raft.rules_log")
+_epochs = Mutator("raft", "kraftsim.partitions.rules_log")
 
 CORE = Core(
     mutants=(
@@ -71,8 +71,8 @@ CORE = Core(
         _following.mutant(
             "never-gives-a-leader-up",
             "poll_follower",
-            "if now_ms >= role.fetch_until_ms:\n            elections",
-            "if False:\n            elections",
+            "if now_ms >= role.fetch_until_ms:\n            rules_elections",
+            "if False:\n            rules_elections",
             "a failed leader is followed forever",
         ),
         _following.mutant(
@@ -129,9 +129,8 @@ CORE = Core(
         _log.mutant(
             "agrees-with-everybody",
             "RaftLog.agreement_with",
-            "return found if found.epoch != last_fetched_epoch or found.end_offset < "
-            "fetch_offset else None",
-            "return None",
+            "found if found.epoch != last_fetched_epoch or found.end_offset < fetch_offset else None",
+            "None",
             "a follower keeps records that the leader does not have",
         ),
         _log.mutant(

@@ -2,9 +2,9 @@
 
 from mutants.mutant import Core, Mutator
 
-_leadership = Mutator("raft", "kraftsim.core.raft.leadership")
-_leading = Mutator("raft", "kraftsim.core.raft.leading")
-_serving = Mutator("raft", "kraftsim.core.raft.serving")
+_leadership = Mutator("raft", "kraftsim.raft.rules_roles")
+_leading = Mutator("raft", "kraftsim.raft.rules_leading")
+_serving = Mutator("raft", "kraftsim.raft.rules_serving")
 
 TOO_SHORT = ("election_timeouts_too_short",)
 
@@ -62,9 +62,8 @@ CORE = Core(
         _leadership.mutant(
             "never-resigns",
             "Leadership.resigns_at_ms",
-            "return None if self._voters.is_only_voter(self.own) else self._majority_contact_ms "
-            "+ check_quorum_ms",
-            "return None",
+            "else self._majority_contact_ms + check_quorum_ms",
+            "else None",
             "a leader without fetches from voters does not resign",
         ),
         _leadership.mutant(
@@ -101,7 +100,7 @@ CORE = Core(
         _leading.mutant(
             "tells-the-voters-nothing",
             "_notify_voters",
-            "quorum.send_to(voter, messages.begin_epoch_request(quorum, voter))",
+            "quorum.send_to(voter, rules_messages.begin_epoch_request(quorum, voter))",
             "pass",
             "no replica follows the leader",
         ),

@@ -7,16 +7,16 @@ from mutants.mutant import Core, Mutator
 READERS = ("consumers_below_high_watermark",)
 LEADERS = ("partition_leader_failover_idempotent",)
 ZOMBIES = ("zombie_fenced_by_generation",)
-_leader_state = Mutator("partitions", "kraftsim.core.partitions.leader_state")
-_following = Mutator("partitions", "kraftsim.core.partitions.following")
-_in_sync = Mutator("partitions", "kraftsim.core.partitions.in_sync_replicas")
-_replica = Mutator("partitions", "kraftsim.core.partitions.partition_replica")
-_reading = Mutator("partitions", "kraftsim.core.partitions.reading")
-_committing = Mutator("groups", "kraftsim.core.groups.transactional_committing")
-_elections = Mutator("raft", "kraftsim.core.raft.elections")
-_serving = Mutator("raft", "kraftsim.core.raft.serving")
-_retention = Mutator("tiered storage", "kraftsim.core.tiered_storage.remote_retention")
-_rules = Mutator("transactions", "kraftsim.core.transactions.transaction_rules")
+_leader_state = Mutator("partitions", "kraftsim.partitions.rules_leader")
+_following = Mutator("partitions", "kraftsim.partitions.rules_follower")
+_in_sync = Mutator("partitions", "kraftsim.partitions.rules_leader")
+_replica = Mutator("partitions", "kraftsim.partitions.rules_replica")
+_reading = Mutator("partitions", "kraftsim.partitions.rules_reading")
+_committing = Mutator("groups", "kraftsim.groups.rules_committing")
+_elections = Mutator("raft", "kraftsim.raft.rules_elections")
+_serving = Mutator("raft", "kraftsim.raft.rules_serving")
+_retention = Mutator("tiered storage", "kraftsim.tiered_storage.rules_copying")
+_rules = Mutator("transactions", "kraftsim.transactions.rules_coordinator")
 
 CORE = Core(
     mutants=(
@@ -68,10 +68,8 @@ CORE = Core(
         _reading.mutant(
             "reads-past-the-high-watermark",
             "decide_read",
-            "replica.last_stable_offset if reads_committed else replica.high_watermark\n    "
-            "return ReadBounds",
-            "replica.last_stable_offset if reads_committed else replica.log_end_offset\n    "
-            "return ReadBounds",
+            "replica.last_stable_offset if reads_committed else replica.high_watermark",
+            "replica.last_stable_offset if reads_committed else replica.log_end_offset",
             "a consumer returns records that may be truncated",
             scenarios=READERS,
         ),

@@ -4,9 +4,9 @@ failover.
 
 from mutants.mutant import Core, Mutator
 
-_rules = Mutator("transactions", "kraftsim.core.transactions.transaction_rules")
-_queue = Mutator("transactions", "kraftsim.core.transactions.marker_queue")
-_records = Mutator("transactions", "kraftsim.core.transactions.transaction_records")
+_rules = Mutator("transactions", "kraftsim.transactions.rules_coordinator")
+_queue = Mutator("transactions", "kraftsim.transactions.rules_markers")
+_records = Mutator("transactions", "kraftsim.transactions.rules_state")
 _coordinator = Mutator("transactions", "kraftsim.node.broker.transactions.transaction_coordinator")
 
 CORE = Core(

@@ -4,8 +4,8 @@ to the first that is not.
 
 import pytest
 
-from kraftsim.core.partitions.final_log import final_log_events
 from kraftsim.events.partitions import FinalBatch, FinalLog, FinalRecord
+from kraftsim.partitions.rules_final_log import final_log_events
 from protocol.batches import build_batch
 from protocol.records import Record
 

@@ -1,4 +1,4 @@
-"""Writes kraftsim/core/metadata/config_facts/ from the jars of every release line: `python -m
+"""Writes kraftsim/metadata/config_facts/ from the jars of every release line: `python -m
 tests.apache_kafka.config_facts`.
 
 Names, types, defaults, update modes and valid values are read from the classes (ConfigFacts.java);
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from kraftsim.core.metadata.config_facts import topics
-from kraftsim.core.metadata.config_releases import BROKER_GONE, BROKER_ROWS, rows_until
+from kraftsim.metadata.config_facts import topics
+from kraftsim.metadata.rules_config_releases import BROKER_GONE, BROKER_ROWS, rows_until
 from tests.apache_kafka.class_path import (
     DEFAULT_RELEASE,
     NEWEST_RELEASE,
@@ -27,7 +27,7 @@ RELEASES: Final = (
     DEFAULT_RELEASE, "4.0.2", "4.1.2", "4.2.2", "4.3.1", NEWEST_RELEASE,
 )  # fmt: skip
 """The newest patch of each release line that kraftsim emulates."""
-FOLDER: Final = PROJECT_ROOT / "kraftsim" / "core" / "metadata" / "config_facts"
+FOLDER: Final = PROJECT_ROOT / "kraftsim" / "metadata" / "config_facts"
 BROKER, INTERNAL, TOPIC, INTERNAL_TOPIC = "broker", "internal", "topic", "internal-topic"
 FILES: Final = {"brokers_2": "2.", "brokers_3": "3.", "brokers_4": "4.", "topics": ""}
 WIDTH: Final = 100

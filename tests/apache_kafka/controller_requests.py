@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kraftsim.conformance.peer import Peer
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.partition_registration import PartitionRegistration
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.metadata.rules_registrations import PartitionRegistration
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.message_json import message_to_json

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.core.metadata.config_releases import config_tables
-from kraftsim.core.metadata.config_tables import ConfigTables
-from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
+from kraftsim.metadata.rules_config_releases import ConfigTables, config_tables
+from kraftsim.metadata.rules_versions import METADATA_VERSIONS
 from kraftsim.releases.catalogue import release
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, class_path, java
 

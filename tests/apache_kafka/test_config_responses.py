@@ -15,7 +15,7 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
-from kraftsim.core.metadata.config_releases import config_tables
+from kraftsim.metadata.rules_config_releases import config_tables
 from protocol.config_resources import ConfigResourceType, ConfigSource
 from protocol.messages.k32_describe_configs import (
     DescribeConfigsRequest,

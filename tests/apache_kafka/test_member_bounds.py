@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from kraftsim.core.metadata.config_releases import config_tables
+from kraftsim.metadata.rules_config_releases import config_tables
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.config_values import MEMBER_KINDS, check_values
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, class_path, java

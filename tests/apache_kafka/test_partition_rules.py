@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.ports import free_port_range
-from kraftsim.core.metadata.controller_state import FIRST_WITH_PREVIOUS_EPOCH
-from kraftsim.core.metadata.feature_levels import ELIGIBLE_LEADER_REPLICAS_VERSION
+from kraftsim.metadata.rules_controller_state import FIRST_WITH_PREVIOUS_EPOCH
+from kraftsim.metadata.rules_versions import ELIGIBLE_LEADER_REPLICAS_VERSION
 from kraftsim.releases.catalogue import release
 from protocol.config_resources import ConfigResourceType
 from protocol.messages.k19_create_topics import (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.broker_registration import BrokerRegistration
-from kraftsim.core.metadata.replica_placement import place_replicas
+from kraftsim.metadata.rules_registrations import BrokerRegistration
+from kraftsim.metadata.rules_topic_table import place_replicas
 from tests.apache_kafka.class_path import class_path, java
 
 pytestmark = pytest.mark.interop

@@ -11,7 +11,7 @@ import pytest
 from kraftsim.conformance.consumer_group_client import ConsumerGroupClient, ConsumerMember
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, Topic
-from kraftsim.core.groups.consumer.server_assignors import uuid_hash
+from kraftsim.groups.rules_assignors import uuid_hash
 from protocol.messages.k69_consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from kraftsim.core.metadata.config_releases import config_tables
+from kraftsim.metadata.rules_config_releases import config_tables
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from protocol.config_resources import ConfigType

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kraftsim.core.partitions.segments import SegmentSettings
+from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.batches import COMPRESSION_MASK, RecordBatch, split_batches
 from protocol.disk.offset_checkpoint import parse_offset_checkpoint

@@ -17,9 +17,8 @@ from kraftsim.conformance.k28_txn_offset_commit import fetched_offset, settles
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_client import TransactionClient
-from kraftsim.core.groups.group_settings import GroupSettings
-from kraftsim.core.groups.group_shard import GroupShard
-from kraftsim.core.groups.moment import Moment
+from kraftsim.groups.rules_shard import GroupShard
+from kraftsim.groups.rules_timing import GroupSettings, Moment
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchResponse

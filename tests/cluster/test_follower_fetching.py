@@ -9,7 +9,7 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.batches import batch, produce
 from kraftsim.conformance.peer import Peer
-from kraftsim.core.partitions.nearest_replica import RACK_AWARE_SELECTOR
+from kraftsim.partitions.rules_leader import RACK_AWARE_SELECTOR
 from protocol.messages.k01_fetch import (
     FetchPartition,
     FetchRequest,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed
 from kraftsim.cluster.topics import create_topic
-from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.node.clients import ProducerClient, ReaderClient
 from kraftsim.world.real.world import real_world
 from protocol.errors import ErrorCode

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, NoProxy
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
@@ -33,7 +34,6 @@ from kraftsim.cluster.socket_fault_schedule import (
 )
 from kraftsim.cluster.spec import HAS_OUTGOING_NETWORK, LOOPBACK, ClusterSpec
 from kraftsim.cluster.topics import create_topic
-from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.runs import FaultTookEffect
 from kraftsim.faults.fault import FAULTS, Fault
 from kraftsim.faults.field import CLIENTS, Condition, links_of

@@ -2,12 +2,11 @@
 that can be replayed.
 """
 
-from kraftsim.core.groups.answers import HeartbeatAnswer
-from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
-from kraftsim.core.groups.consumer.consumer_groups import HeartbeatInput
-from kraftsim.core.groups.consumer.server_assignors import Shares
-from kraftsim.core.groups.group_shard import GroupShard
-from kraftsim.core.groups.member import Protocols
+from kraftsim.groups.rules_assignors import Shares
+from kraftsim.groups.rules_consumer_group import ConsumerGroup
+from kraftsim.groups.rules_consumer_groups import HeartbeatInput
+from kraftsim.groups.rules_shard import GroupShard
+from kraftsim.groups.rules_timing import HeartbeatAnswer, Protocols
 from protocol.errors import ErrorCode
 from tests.core.groups_harness import GROUP, GroupsHarness
 

@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from kraftsim.core.clients.producer_steps import Identity, TopicPartition
+from kraftsim.clients.rules_producer_steps import Identity, TopicPartition
 
 
 def spelt(value: object) -> str:

@@ -2,17 +2,23 @@
 replicated on command.
 """
 
-from kraftsim.core.groups.answers import GroupAnswer, JoinAnswer, SyncAnswer
-from kraftsim.core.groups.committing import OffsetCommitInput, OffsetToCommit
-from kraftsim.core.groups.group_settings import GroupSettings
-from kraftsim.core.groups.group_shard import GroupShard
-from kraftsim.core.groups.joining import JoinInput
-from kraftsim.core.groups.member import Protocols
-from kraftsim.core.groups.membership import SyncInput
-from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.outbox import Append, CoordinatorRecord, Reply, Stored, WritingProducer
-from kraftsim.core.groups.transactional_committing import TransactionalCommitInput
 from kraftsim.events.event import Event
+from kraftsim.groups.rules_committing import (
+    OffsetCommitInput,
+    OffsetToCommit,
+    TransactionalCommitInput,
+)
+from kraftsim.groups.rules_offsets import Append, CoordinatorRecord, Reply, Stored, WritingProducer
+from kraftsim.groups.rules_rebalance import JoinInput, SyncInput
+from kraftsim.groups.rules_shard import GroupShard
+from kraftsim.groups.rules_timing import (
+    GroupAnswer,
+    GroupSettings,
+    JoinAnswer,
+    Moment,
+    Protocols,
+    SyncAnswer,
+)
 from protocol.batches import RecordBatch, build_batch
 from protocol.control_records import build_transaction_marker
 from protocol.errors import ErrorCode

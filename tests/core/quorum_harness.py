@@ -10,17 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
-from kraftsim.core.raft import effects as do
-from kraftsim.core.raft import serving
-from kraftsim.core.raft.following import take_control_records
-from kraftsim.core.raft.quorum import Quorum
-from kraftsim.core.raft.raft_log import RaftLog, SnapshotId
-from kraftsim.core.raft.replica import RaftReplica
-from kraftsim.core.raft.roles import Leader
-from kraftsim.core.raft.settings import RaftSettings
-from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterHistory, VoterNode, VoterSet
 from kraftsim.events.event import Event
+from kraftsim.partitions.rules_log import LeaderEpochs
+from kraftsim.raft import rules_log as do
+from kraftsim.raft import rules_serving
+from kraftsim.raft.rules_following import take_control_records
+from kraftsim.raft.rules_log import (
+    Address,
+    RaftLog,
+    RaftSettings,
+    ReplicaKey,
+    SnapshotId,
+    VoterHistory,
+    VoterNode,
+    VoterSet,
+)
+from kraftsim.raft.rules_quorum import Quorum
+from kraftsim.raft.rules_replica import RaftReplica
+from kraftsim.raft.rules_roles import Leader
 from protocol.batches import build_batch, split_batches
 from protocol.control_records import (
     ControlType,
@@ -163,11 +170,11 @@ class HarnessNode:
             case FetchRequest():
                 self._fetch(request, answer, park=True)
             case FetchSnapshotRequest():
-                outcome = serving.snapshot_outcome(quorum, request, self.harness.now_ms)
-                if isinstance(outcome, serving.SnapshotPiece):
+                outcome = rules_serving.snapshot_outcome(quorum, request, self.harness.now_ms)
+                if isinstance(outcome, rules_serving.SnapshotPiece):
                     content = self.disk.snapshots[outcome.snapshot]
                     piece = content[outcome.position : outcome.position + 40]
-                    outcome = serving.snapshot_response(
+                    outcome = rules_serving.snapshot_response(
                         quorum, outcome, size=len(content), records=piece
                     )
                 answer(outcome)
@@ -231,7 +238,7 @@ class HarnessNode:
     ) -> None:
         assert self.replica is not None, "only a running node serves"
         quorum = self.replica.quorum
-        refused = serving.refuse_fetch(quorum, request) or serving.fetch_outcome(
+        refused = rules_serving.refuse_fetch(quorum, request) or rules_serving.fetch_outcome(
             quorum, request, self.harness.now_ms, self.harness.now_ms
         )
         if refused is not None:
@@ -245,7 +252,7 @@ class HarnessNode:
             self.parked.append((request, answer, self.harness.now_ms + request.max_wait_ms))
             self.harness.at(self.harness.now_ms + request.max_wait_ms, self._expire_parked)
             return
-        response = serving.fetch_response(quorum, ErrorCode.NONE)
+        response = rules_serving.fetch_response(quorum, ErrorCode.NONE)
         response.responses[0].partitions[0].records = records
         answer(response)
 

@@ -7,9 +7,6 @@ Disks are fast unless made slow. Each replica's decisions and messages are print
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kraftsim.core.raft import effects as do
-from kraftsim.core.raft import fetch_messages, messages
-from kraftsim.core.raft.settings import RaftSettings
 from kraftsim.events.event import Event
 from kraftsim.events.raft import (
     HighWatermarkMoved,
@@ -19,6 +16,9 @@ from kraftsim.events.raft import (
     VoteAnswered,
     VotersChanged,
 )
+from kraftsim.raft import rules_log as do
+from kraftsim.raft import rules_messages
+from kraftsim.raft.rules_log import RaftSettings
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest, FetchResponse
@@ -241,16 +241,16 @@ def request_fields(body: Message) -> str:
     """Return the contents of a request."""
     match body:
         case VoteRequest():
-            asked = messages.parse_vote(body)
+            asked = rules_messages.parse_vote(body)
             return (
                 f"epoch {asked.epoch} log "
                 f"{asked.log_end.offset}@{asked.log_end.epoch}"
                 f"{' pre-vote' if asked.is_pre_vote else ''}"
             )
         case BeginQuorumEpochRequest():
-            return f"epoch {messages.parse_begin_epoch(body).epoch}"
+            return f"epoch {rules_messages.parse_begin_epoch(body).epoch}"
         case EndQuorumEpochRequest():
-            fields = messages.parse_end_epoch(body)
+            fields = rules_messages.parse_end_epoch(body)
             return f"epoch {fields.epoch} successors {[key.id for key in fields.successors]}"
         case FetchRequest():
             wanted = body.topics[0].partitions[0]
@@ -277,18 +277,18 @@ def response_fields(message: PendingMessage) -> str:
         return "to a node that is down"
     match body:
         case VoteResponse():
-            vote = messages.vote_answer(quorum, body)
+            vote = rules_messages.vote_answer(quorum, body)
             return (
                 f"{_error(vote.error)}epoch {vote.leader_epoch}{_leader(vote.leader_id)} "
                 f"{'granted' if vote.is_granted else 'refused'}"
             )
         case BeginQuorumEpochResponse():
-            answer = messages.begin_epoch_answer(quorum, body)
+            answer = rules_messages.begin_epoch_answer(quorum, body)
             return f"{_error(answer.error)}epoch {answer.leader_epoch}{_leader(answer.leader_id)}"
         case FetchResponse():
             return _fetched(body, quorum)
         case FetchSnapshotResponse():
-            piece = fetch_messages.fetch_snapshot_answer(quorum, body)
+            piece = rules_messages.fetch_snapshot_answer(quorum, body)
             return (
                 "nothing"
                 if piece is None
@@ -302,7 +302,7 @@ def response_fields(message: PendingMessage) -> str:
 
 
 def _fetched(body: FetchResponse, quorum: object) -> str:
-    answer = fetch_messages.fetch_answer(quorum, body)  # type: ignore[arg-type]
+    answer = rules_messages.fetch_answer(quorum, body)  # type: ignore[arg-type]
     if answer is None:
         return ErrorCode(body.error_code).name
     words = [f"{_error(answer.error)}epoch {answer.leader_epoch}{_leader(answer.leader_id)}"]

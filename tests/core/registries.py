@@ -3,9 +3,9 @@
 from typing import Any
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.controller_node import ControllerNode
-from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.replication_view import TopicDefaults
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_described_configs import ControllerNode
+from kraftsim.metadata.rules_partitions import TopicDefaults
 from protocol.metadata.m00_register_broker import BrokerFeature, RegisterBrokerRecord
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord

@@ -5,16 +5,16 @@ Apache Kafka 3.9.1 and 4.4.0.
 import pytest
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.alter_configs import decide_alter_configs, decide_replace_configs
-from kraftsim.core.metadata.config_releases import KAFKA_3_9
-from kraftsim.core.metadata.preprocess_configs import (
+from kraftsim.events.metadata import ConfigChanged
+from kraftsim.metadata.rules_config_releases import KAFKA_3_9
+from kraftsim.metadata.rules_configs import decide_alter_configs, decide_replace_configs
+from kraftsim.metadata.rules_described_configs import (
     count_resources,
     refuse_altered_broker,
     refuse_common,
     refuse_replaced_broker,
     refuse_type,
 )
-from kraftsim.events.metadata import ConfigChanged
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages import k33_alter_configs as k33

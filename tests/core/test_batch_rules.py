@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.batch_rules import (
+from kraftsim.partitions.rules_append import (
     AppendRules,
     client_batch,
     refuse_acks,

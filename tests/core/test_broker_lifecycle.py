@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.activation import bootstrap_at, bootstrap_records
-from kraftsim.core.metadata.broker_heartbeat import (
+from kraftsim.events.event import Event
+from kraftsim.events.metadata import PartitionChanged
+from kraftsim.metadata.rules_brokers import (
     BrokerControlState,
     HeartbeatTransition,
     next_state,
 )
-from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.replication_view import TopicDefaults
-from kraftsim.events.event import Event
-from kraftsim.events.metadata import PartitionChanged
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_features import bootstrap_at, bootstrap_records
+from kraftsim.metadata.rules_partitions import TopicDefaults
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener

@@ -6,14 +6,18 @@ Source: kafka.log.{LogCleanerManagerTest, LogCleanerTest}, KIP-58 (min.compactio
 
 import pytest
 
-from kraftsim.core.partitions.cleaned_batches import (
+from kraftsim.partitions.rules_cleaning import (
     BatchCleaner,
+    CleaningRules,
     KeyScan,
+    LogExtent,
+    OffsetMap,
     RetainedOfProducer,
     Retention,
+    cleanable,
+    groups,
 )
-from kraftsim.core.partitions.cleaning import CleaningRules, LogExtent, OffsetMap, cleanable, groups
-from kraftsim.core.partitions.segments import Segment
+from kraftsim.partitions.rules_log import Segment
 from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
 from protocol.malformed_batches import MalformedRecord
 from protocol.records import Record

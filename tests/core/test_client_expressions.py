@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from kraftsim.core.client_expressions import InvalidExpression, client_expression, tokens
+from kraftsim.core.expressions import InvalidExpression, client_expression, tokens
 from tests.apache_kafka.class_path import NEWEST_RELEASE, class_path, java
 
 TEXTS: Final = ("", "a", "aa", "ab", "b", "A", "é", "日", "aaa", ".", "-", "a-b", "a.b", "orders-1")

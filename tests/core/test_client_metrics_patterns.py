@@ -4,8 +4,7 @@ ClientMetricsConfigs.validate of 3.9.1, 4.0.2 and 4.4.0.
 
 import pytest
 
-from kraftsim.core.metadata.client_metrics import refuse_client_metrics
-from kraftsim.core.metadata.config_releases import config_tables
+from kraftsim.metadata.rules_config_releases import config_tables, refuse_client_metrics
 from protocol.errors import ErrorCode
 
 LINES = ("3.9", "4.0", "4.4")

@@ -4,9 +4,7 @@ which client (KIP-13, KIP-55, KIP-219).
 
 import pytest
 
-from kraftsim.core.quotas.client_limits import ClientLimits, Limit
-from kraftsim.core.quotas.token_bucket import TokenBucket
-from kraftsim.core.quotas.windowed_rate import WindowedRate
+from kraftsim.server.rules_quotas import ClientLimits, Limit, TokenBucket, WindowedRate
 from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 
 KEY = "producer_byte_rate"

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftsim.core.clients.idempotent_producer import IdempotentProducer
-from kraftsim.core.clients.producer_steps import (
+from kraftsim.clients.rules_consumer import ReaderPositions
+from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
+from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
     IdentityTaken,
     MetadataArrived,
@@ -35,11 +36,9 @@ from kraftsim.core.clients.producer_steps import (
     TopicPartition,
     WindowAnnounced,
 )
-from kraftsim.core.clients.reader_positions import ReaderPositions
-from kraftsim.core.clients.windowed_producer import WindowedProducer
-from kraftsim.core.lease_pid.leasing import Lease
-from kraftsim.core.lease_pid.leasing_producer import LeasingProducer
-from kraftsim.core.lease_pid.producer_steps import (
+from kraftsim.clients.rules_producer_variants import WindowedProducer
+from kraftsim.lease_pid.rules_broker import Lease
+from kraftsim.lease_pid.rules_producer import (
     Acknowledged,
     FencedInPartition,
     GivenUp,
@@ -48,6 +47,7 @@ from kraftsim.core.lease_pid.producer_steps import (
     LeaseTaken,
     LeasingEffect,
     LeasingInput,
+    LeasingProducer,
     LeasingSettings,
     MessageQueued,
     SendLeaseRequest,

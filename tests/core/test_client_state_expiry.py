@@ -8,12 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.quotas.expiring_map import IDLE_MS, TIDY_MIN, ExpiringMap
-from kraftsim.core.quotas.token_bucket import TokenBucket
-from kraftsim.core.quotas.windowed_rate import WindowedRate
+from kraftsim.metadata.rules_registries import Registries
 from kraftsim.node.controller.controller import RequestQuotas
 from kraftsim.node.controller.mutation_quotas import MutationQuotas
+from kraftsim.server.rules_quotas import IDLE_MS, TIDY_MIN, ExpiringMap, TokenBucket, WindowedRate
 from kraftsim.world.interface import Clock
 from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 

@@ -4,9 +4,9 @@ and its topics.
 
 import pytest
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.metadata.config_definitions import shown_value
-from kraftsim.core.metadata.config_releases import KAFKA_3_9, LINES, config_tables
+from kraftsim.metadata.rules_config_definitions import shown_value
+from kraftsim.metadata.rules_config_releases import KAFKA_3_9, LINES, config_tables
+from kraftsim.metadata.rules_described_configs import BrokerSettings
 
 
 @pytest.mark.parametrize(

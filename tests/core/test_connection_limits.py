@@ -4,8 +4,8 @@
 
 import pytest
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.quotas.connection_limits import (
+from kraftsim.metadata.rules_described_configs import BrokerSettings
+from kraftsim.server.rules_quotas import (
     AcceptorLimits,
     ConnectionLimits,
     ConnectionSettings,

@@ -6,9 +6,12 @@ import time
 
 import pytest
 
-from kraftsim.core.groups.consumer.consumer_group import ConsumerGroupState
-from kraftsim.core.groups.consumer.consumer_member import ConsumerMember, MemberState
-from kraftsim.core.groups.consumer.reconciliation import reconciled
+from kraftsim.groups.rules_consumer_group import (
+    ConsumerGroupState,
+    ConsumerMember,
+    MemberState,
+    reconciled,
+)
 from protocol.errors import ErrorCode
 from tests.core.consumers_harness import REBALANCE_MS, ConsumersHarness, MadeTopics, id_of, state_of
 from tests.core.groups_harness import GROUP

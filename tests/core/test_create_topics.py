@@ -6,16 +6,16 @@ Source: ReplicationControlManager, Topic.
 import pytest
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.config_control import ConfigControl
-from kraftsim.core.metadata.config_releases import KAFKA_3_9
-from kraftsim.core.metadata.controller_node import ControllerNode
-from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic, is_proper_topic_id
-from kraftsim.core.metadata.replication_view import TopicDefaults
-from kraftsim.core.partitions.batch_rules import AppendRules
-from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.partitions.topic_rules import append_rules, segment_settings
 from kraftsim.core.timeline import Journal
+from kraftsim.metadata.rules_config_releases import KAFKA_3_9
+from kraftsim.metadata.rules_configs import ConfigControl
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_described_configs import ControllerNode
+from kraftsim.metadata.rules_partitions import TopicDefaults
+from kraftsim.metadata.rules_topics import NewTopic, RefusedTopic, is_proper_topic_id
+from kraftsim.partitions.rules_append import AppendRules
+from kraftsim.partitions.rules_log import SegmentSettings
+from kraftsim.partitions.rules_topic_names import append_rules, segment_settings
 from protocol.config_resources import ConfigSource
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import (

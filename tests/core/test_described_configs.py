@@ -4,13 +4,14 @@
 
 import pytest
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
-from kraftsim.core.metadata.config_releases import KAFKA_3_9
-from kraftsim.core.metadata.described_configs import (
+from kraftsim.metadata.rules_config_releases import KAFKA_3_9
+from kraftsim.metadata.rules_described_configs import (
+    BrokerSettings,
     DescribedConfig,
     describe_all_brokers,
     describe_broker,
     describe_topic,
+    static_settings,
 )
 
 STATIC = static_settings(

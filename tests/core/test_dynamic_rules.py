@@ -4,8 +4,8 @@ verified with validate_only.
 
 import pytest
 
-from kraftsim.core.metadata.config_releases import KAFKA_3_9, config_tables
-from kraftsim.core.metadata.preprocess_configs import refuse_altered_broker
+from kraftsim.metadata.rules_config_releases import KAFKA_3_9, config_tables
+from kraftsim.metadata.rules_described_configs import refuse_altered_broker
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k44_incremental_alter_configs import (

@@ -5,11 +5,11 @@ Source: KIP-595, KIP-996.
 
 import pytest
 
-from kraftsim.core.raft import effects as do
-from kraftsim.core.raft import elections
-from kraftsim.core.raft.quorum import Quorum
-from kraftsim.core.raft.roles import Candidate, Leader, Prospective
-from kraftsim.core.raft.settings import RaftSettings
+from kraftsim.raft import rules_elections
+from kraftsim.raft import rules_log as do
+from kraftsim.raft.rules_log import RaftSettings
+from kraftsim.raft.rules_quorum import Quorum
+from kraftsim.raft.rules_roles import Candidate, Leader, Prospective
 from tests.core.quorum_harness import Harness
 
 OWN, OTHER, THIRD = 2, 1, 3
@@ -47,16 +47,16 @@ def test_unanswered_voters_are_asked_until_a_majority_has_granted() -> None:
     """
     quorum, role = candidate()
     assert role.election_at_ms > REQUEST_MS
-    assert elections.poll_candidate(quorum, role, 0) == REQUEST_MS
+    assert rules_elections.poll_candidate(quorum, role, 0) == REQUEST_MS
     assert asked(quorum) == [OTHER, THIRD]
-    assert elections.poll_candidate(quorum, role, 1) == 1 + REQUEST_MS
+    assert rules_elections.poll_candidate(quorum, role, 1) == 1 + REQUEST_MS
     assert asked(quorum) == []
     late_ms = role.election_at_ms - 1
-    assert elections.poll_candidate(quorum, role, late_ms) == role.election_at_ms, (
+    assert rules_elections.poll_candidate(quorum, role, late_ms) == role.election_at_ms, (
         "it waits for no voter longer than that"
     )
     role.canvass.grant(THIRD)
-    elections.poll_candidate(quorum, role, late_ms)
+    rules_elections.poll_candidate(quorum, role, late_ms)
     assert isinstance(quorum.role, Leader)
 
 
@@ -73,11 +73,11 @@ def test_lost_election_is_followed_by_exponential_backoff(
     if is_refused:
         role.canvass.reject(OTHER)
         role.canvass.reject(THIRD)
-    assert elections.poll_candidate(quorum, role, now_ms) == now_ms + pause_ms
+    assert rules_elections.poll_candidate(quorum, role, now_ms) == now_ms + pause_ms
     assert asked(quorum) == []
-    assert elections.poll_candidate(quorum, role, now_ms + pause_ms - 1) == now_ms + pause_ms
+    assert rules_elections.poll_candidate(quorum, role, now_ms + pause_ms - 1) == now_ms + pause_ms
     assert quorum.role is role, "it backs off"
-    elections.poll_candidate(quorum, role, now_ms + pause_ms)
+    rules_elections.poll_candidate(quorum, role, now_ms + pause_ms)
     assert isinstance(quorum.role, Candidate)
     assert (quorum.role.epoch, quorum.role.retries) == (role.epoch + 1, retries + 1)
 
@@ -85,7 +85,7 @@ def test_lost_election_is_followed_by_exponential_backoff(
 def test_with_pre_vote_a_lost_election_is_followed_by_a_pre_vote() -> None:
     """It checks whether another election could be won without raising the epoch (KIP-996)."""
     quorum, role = candidate(has_pre_vote=True)
-    pause_ends_ms = elections.poll_candidate(quorum, role, role.election_at_ms)
-    elections.poll_candidate(quorum, role, pause_ends_ms)
+    pause_ends_ms = rules_elections.poll_candidate(quorum, role, role.election_at_ms)
+    rules_elections.poll_candidate(quorum, role, pause_ends_ms)
     assert isinstance(quorum.role, Prospective)
     assert quorum.role.epoch == role.epoch

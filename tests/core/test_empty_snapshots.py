@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
+from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision
 from kraftsim.producer_state.rules_entries import (
     APPEND,
     CheckResult,

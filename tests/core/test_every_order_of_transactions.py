@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from kraftsim.core.transactions.marker_queue import Complete, MarkerQueue, PreparedTransaction
-from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
-from kraftsim.core.transactions.transaction_rules import TransactionRules
+from kraftsim.transactions.rules_coordinator import TransactionRules
+from kraftsim.transactions.rules_markers import Complete, MarkerQueue, PreparedTransaction
+from kraftsim.transactions.rules_state import TransactionEntry, TransactionFacts
 from tests.core.every_order.search import Broken, search
 from tests.core.every_order.transactions import Endings
 

@@ -5,7 +5,7 @@ QuorumFeatures); verified with 3.9.1 and 4.4.0.
 import pytest
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.feature_updates import decide_update_features
+from kraftsim.metadata.rules_feature_updates import decide_update_features
 from protocol.errors import ErrorCode
 from protocol.messages.k57_update_features import (
     SAFE_DOWNGRADE,

@@ -6,8 +6,8 @@ Source: KIP-447.
 
 import pytest
 
-from kraftsim.core.clients.document_producer import DesignDocumentProducer
-from kraftsim.core.clients.transaction_steps import (
+from kraftsim.clients.rules_producer_variants import DesignDocumentProducer
+from kraftsim.clients.rules_transaction_steps import (
     Answered,
     BeginAsked,
     CommitOffsets,
@@ -15,9 +15,9 @@ from kraftsim.core.clients.transaction_steps import (
     OffsetsGiven,
     ProducerState,
 )
-from kraftsim.core.groups.answers import CommitAnswer
-from kraftsim.core.groups.fencing_variants import FENCINGS, DelayedAssignment
-from kraftsim.core.groups.group_shard import GroupShard
+from kraftsim.groups.rules_fencing_variants import FENCINGS, DelayedAssignment
+from kraftsim.groups.rules_shard import GroupShard
+from kraftsim.groups.rules_timing import CommitAnswer
 from protocol.errors import ErrorCode
 from tests.core.groups_harness import GroupsHarness
 from tests.core.test_transactional_producer import HERE, Script

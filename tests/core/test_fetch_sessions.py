@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.partitions.fetch_session_client import FetchSessionClient
-from kraftsim.core.partitions.fetch_sessions import (
+from kraftsim.partitions.rules_fetch_sessions import (
     EVICTABLE_AFTER_MS,
     INT32_MAX,
     FetchContext,
+    FetchSessionClient,
     FetchSessions,
     joined,
     next_session_epoch,

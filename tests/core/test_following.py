@@ -7,16 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from kraftsim.core.raft import effects as do
-from kraftsim.core.raft import following, leading, serving
-from kraftsim.core.raft.fetch_messages import fetch_request
-from kraftsim.core.raft.quorum import FatalQuorumError, Quorum
-from kraftsim.core.raft.raft_log import SnapshotId
-from kraftsim.core.raft.replica import RaftReplica
-from kraftsim.core.raft.roles import Follower, Leader, Resigned
-from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, ReplicaKey
 from kraftsim.events.event import Event
 from kraftsim.events.raft import MetadataReplicated, VotersChanged
+from kraftsim.raft import rules_following, rules_leading, rules_serving
+from kraftsim.raft import rules_log as do
+from kraftsim.raft.rules_log import DYNAMIC_VOTERS, ReplicaKey, SnapshotId
+from kraftsim.raft.rules_messages import fetch_request
+from kraftsim.raft.rules_quorum import FatalQuorumError, Quorum
+from kraftsim.raft.rules_replica import RaftReplica
+from kraftsim.raft.rules_roles import Follower, Leader, Resigned
 from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
@@ -86,7 +85,7 @@ def answer(
 
 def receive(quorum: Quorum, response: fetch.FetchResponse) -> list[do.Effect]:
     """Deliver a response of the leader."""
-    following.on_fetch_response(quorum, LEADER, fetch_request(quorum), response, 0)
+    rules_following.on_fetch_response(quorum, LEADER, fetch_request(quorum), response, 0)
     effects, quorum.effects = quorum.effects, []
     return effects
 
@@ -182,7 +181,7 @@ def test_log_is_truncated_once_for_two_responses() -> None:
     quorum = follower(1, 1, 1, 2, 2)
     asked = fetch_request(quorum)
     for cut in ([do.Truncate(2)], []):
-        following.on_fetch_response(quorum, LEADER, asked, answer(diverging=(1, 2)), 0)
+        rules_following.on_fetch_response(quorum, LEADER, asked, answer(diverging=(1, 2)), 0)
         assert quorum.effects == cut
         quorum.effects.clear()
 
@@ -278,12 +277,12 @@ def test_snapshot_is_complete_with_its_last_chunk() -> None:
         response = snapshots.FetchSnapshotResponse(
             topics=[snapshots.TopicSnapshot(partitions=[piece])]
         )
-        following.on_fetch_snapshot_response(quorum, LEADER, response, 0)
+        rules_following.on_fetch_snapshot_response(quorum, LEADER, response, 0)
         effects, quorum.effects = quorum.effects, []
         assert [type(effect) for effect in effects] == [do.WriteSnapshotPiece] + [
             do.FinishSnapshot
         ] * (position == 80)
-    following.on_snapshot_installed(quorum, SnapshotId(7, 2), None, 0)
+    rules_following.on_snapshot_installed(quorum, SnapshotId(7, 2), None, 0)
     assert (
         quorum.log.start_offset,
         quorum.log.end,
@@ -298,10 +297,10 @@ def test_snapshot_with_another_voter_set_is_reported() -> None:
     emitted: list[Event] = []
     quorum.emit = emitted.append
     all_three = quorum.voters.latest
-    following.on_snapshot_installed(
+    rules_following.on_snapshot_installed(
         quorum, SnapshotId(7, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS
     )
-    following.on_snapshot_installed(
+    rules_following.on_snapshot_installed(
         quorum, SnapshotId(8, 2), all_three.without_voter(ReplicaKey(3)), DYNAMIC_VOTERS
     )
     changes = [event for event in emitted if isinstance(event, VotersChanged)]
@@ -316,7 +315,7 @@ def leader() -> Quorum:
     """A leader whose first record is not replicated yet."""
     quorum = replica().quorum
     quorum.become_candidate(0, retries=0)
-    leading.lead(quorum, 0)
+    rules_leading.lead(quorum, 0)
     quorum.effects.clear()
     return quorum
 
@@ -336,7 +335,7 @@ def test_leader_serves_only_replicas_that_know_its_epoch(ahead: int, error: Erro
         replica_state=fetch.ReplicaState(replica_id=LEADER),
         topics=[fetch.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
-    refused = serving.refuse_fetch(quorum, request)
+    refused = rules_serving.refuse_fetch(quorum, request)
     assert (
         ErrorCode.NONE
         if refused is None
@@ -357,9 +356,9 @@ def test_only_voter_fetches_prevent_a_leader_from_resigning(
     quorum = leader()
     late_ms = quorum.settings.check_quorum_ms
     for node_id in asks:
-        leading.on_fetch(quorum, ReplicaKey(node_id), 0, 0, late_ms - 1, 0)
+        rules_leading.on_fetch(quorum, ReplicaKey(node_id), 0, 0, late_ms - 1, 0)
     assert isinstance(quorum.role, Leader)
-    leading.poll_leader(quorum, quorum.role, late_ms)
+    rules_leading.poll_leader(quorum, quorum.role, late_ms)
     assert isinstance(quorum.role, Leader if leads else Resigned)
 
 
@@ -367,11 +366,11 @@ def test_leader_becomes_active_when_the_first_record_of_its_epoch_is_committed()
     """Before that it cannot know which records of former epochs are committed."""
     quorum = replica().quorum
     quorum.become_candidate(0, retries=0)
-    leading.lead(quorum, 0)
+    rules_leading.lead(quorum, 0)
     quorum.log.flushed_end_offset = quorum.log.end_offset
-    leading.on_flushed(quorum)
+    rules_leading.on_flushed(quorum)
     assert not any(isinstance(effect, do.Lead) for effect in quorum.effects)
-    leading.on_fetch(quorum, ReplicaKey(LEADER), quorum.log.end_offset, quorum.epoch, 0, 0)
+    rules_leading.on_fetch(quorum, ReplicaKey(LEADER), quorum.log.end_offset, quorum.epoch, 0, 0)
     assert sum(isinstance(effect, do.Lead) for effect in quorum.effects) == 1
-    leading.on_fetch(quorum, ReplicaKey(3), quorum.log.end_offset, quorum.epoch, 0, 0)
+    rules_leading.on_fetch(quorum, ReplicaKey(3), quorum.log.end_offset, quorum.epoch, 0, 0)
     assert sum(isinstance(effect, do.Lead) for effect in quorum.effects) == 1

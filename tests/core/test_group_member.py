@@ -4,11 +4,12 @@ response of a coordinator.
 
 import pytest
 
-from kraftsim.core.clients.assignors import COOPERATIVE_STICKY, RANGE, Subscriber
-from kraftsim.core.clients.group_member import GroupMember
-from kraftsim.core.clients.membership_steps import (
+from kraftsim.clients.rules_group_member import (
+    COOPERATIVE_STICKY,
+    RANGE,
     AssignmentChanged,
     CountPartitions,
+    GroupMember,
     GroupSettings,
     HeartbeatAnswered,
     Join,
@@ -27,11 +28,12 @@ from kraftsim.core.clients.membership_steps import (
     Released,
     ReleaseWanted,
     SendMemberRequest,
+    Subscriber,
     Sync,
     Synced,
 )
-from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
-from kraftsim.core.clients.transaction_steps import (
+from kraftsim.clients.rules_producer_steps import TimePassed, TopicPartition
+from kraftsim.clients.rules_transaction_steps import (
     CoordinatorFound,
     CoordinatorKind,
     CoordinatorLost,

@@ -5,7 +5,7 @@ Source: KIP-98, KIP-211, KIP-447, KIP-496.
 
 import pytest
 
-from kraftsim.core.groups.answers import CommitAnswer
+from kraftsim.groups.rules_timing import CommitAnswer
 from protocol.errors import ErrorCode
 from tests.core.groups_harness import GROUP, GroupsHarness
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftsim.core.clients.assignors import RANGE, Subscriber
-from kraftsim.core.clients.group_member import GroupMember
-from kraftsim.core.clients.membership_steps import (
+from kraftsim.clients.rules_group_member import (
+    RANGE,
     AssignmentChanged,
     CountPartitions,
+    GroupMember,
     GroupSettings,
     HeartbeatAnswered,
     Joined,
@@ -25,16 +25,17 @@ from kraftsim.core.clients.membership_steps import (
     Released,
     ReleaseWanted,
     SendMemberRequest,
+    Subscriber,
     Synced,
 )
-from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
-from kraftsim.core.clients.transaction_steps import (
+from kraftsim.clients.rules_producer_steps import TimePassed, TopicPartition
+from kraftsim.clients.rules_transaction_steps import (
     CoordinatorFound,
     CoordinatorKind,
     CoordinatorLost,
     FindCoordinator,
 )
-from kraftsim.core.groups.answers import (
+from kraftsim.groups.rules_timing import (
     CommitAnswer,
     GroupAnswer,
     HeartbeatAnswer,

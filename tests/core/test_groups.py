@@ -5,9 +5,8 @@ Source: KIP-62, KIP-134, KIP-345, KIP-389, KIP-394, KIP-814.
 
 import pytest
 
-from kraftsim.core.groups.classic_group import GroupState
-from kraftsim.core.groups.placement import java_hash, partition_of
-from kraftsim.core.groups.timers import TimerKey, TimerKind, Timers
+from kraftsim.groups.rules_classic_group import GroupState
+from kraftsim.groups.rules_timing import TimerKey, TimerKind, Timers, java_hash, partition_of
 from protocol.errors import ErrorCode
 from tests.core.groups_harness import GROUP, REBALANCE_MS, SESSION_MS, GroupsHarness
 

@@ -7,8 +7,8 @@ tests cover timeouts, and what the next coordinator loads from the log.
 
 import pytest
 
-from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
-from kraftsim.core.groups.consumer.consumer_member import MemberState
+from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
+from kraftsim.groups.rules_consumer_group import MemberState
 from protocol.consumer_protocol import (
     AssignedPartitions,
     ConsumerProtocolAssignment,

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from kraftsim.core.clients.idempotent_producer import IdempotentProducer
-from kraftsim.core.clients.producer_steps import (
+from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
+from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
     Identity,
     IdentityTaken,

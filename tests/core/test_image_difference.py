@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from kraftsim.core.metadata.image import ImageChanges, MetadataImage
-from kraftsim.core.metadata.image_difference import difference
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, difference
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m09_remove_topic import RemoveTopicRecord
 from tests.core.test_snapshot import FIRST_TOPIC, SECOND_TOPIC, a_long_history, partition, replayed

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from kraftsim.core.java_expressions import is_java_expression
-from kraftsim.core.metadata.client_metrics import DEFINITIONS, refuse_client_metrics
+from kraftsim.core.expressions import is_java_expression
+from kraftsim.metadata.rules_config_releases import DEFINITIONS, refuse_client_metrics
 from protocol.errors import ErrorCode
 
 TAKEN = (

@@ -7,14 +7,18 @@ handleAlterPartitionUpdate, checkEnoughReplicasReachOffset}.
 
 import pytest
 
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, AppendRules
-from kraftsim.core.partitions.in_sync_replicas import After, InSyncReplicas
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
-from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules, LeaderState
-from kraftsim.core.partitions.partition_replica import AgreedIsr, PartitionReplica
-from kraftsim.core.partitions.read_bounds import ReadBounds
-from kraftsim.core.partitions.reading import decide_read
+from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision, AppendRules
+from kraftsim.partitions.rules_follower import ReadBounds
+from kraftsim.partitions.rules_leader import (
+    After,
+    InSyncReplicas,
+    LeaderAndIsrState,
+    LeaderRules,
+    LeaderState,
+)
+from kraftsim.partitions.rules_log import LeaderEpochs
+from kraftsim.partitions.rules_reading import decide_read
+from kraftsim.partitions.rules_replica import AgreedIsr, PartitionReplica
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.errors import ErrorCode

@@ -6,8 +6,8 @@ Source: KIP-758.
 
 import pytest
 
-from kraftsim.core.clients.idempotent_producer import IdempotentProducer
-from kraftsim.core.clients.producer_steps import (
+from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
+from kraftsim.clients.rules_producer_steps import (
     MetadataArrived,
     OutgoingRecord,
     PartitionAnswer,

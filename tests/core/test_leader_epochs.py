@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
+from kraftsim.partitions.rules_log import LeaderEpochs
 from protocol.disk.leader_epoch_checkpoint import EpochStart
 
 LOG_END = 50

@@ -10,29 +10,30 @@ from typing import Any
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.lease_pid.id_blocks import IdReserve, NumberBlock, id_of
-from kraftsim.core.lease_pid.lease_snapshot import restore, snapshot_of
-from kraftsim.core.lease_pid.lease_tables import (
-    LeasedProducerEntry,
-    LiteralList,
-    RepairedList,
-    Table,
-)
-from kraftsim.core.lease_pid.leased_partition import (
+from kraftsim.lease_pid.rules_broker import (
+    NEEDS_IDS,
     NEXT,
-    LeasedPartition,
-    Repeated,
-    generation_after,
-)
-from kraftsim.core.lease_pid.leasing import NEEDS_IDS, Lease, decide_lease
-from kraftsim.core.lease_pid.readings import (
     AnswerToRepeat,
     AnswerToUnknown,
     AskedExpiry,
     CountsFrom,
+    IdReserve,
+    Lease,
+    LeasedPartition,
+    LeasedProducerEntry,
+    LiteralList,
     Lookup,
     NextGeneration,
+    NumberBlock,
     Readings,
+    RepairedList,
+    Repeated,
+    Table,
+    decide_lease,
+    generation_after,
+    id_of,
+    restore,
+    snapshot_of,
 )
 from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
 from protocol.errors import ErrorCode

@@ -7,20 +7,27 @@ Source: the lease_pid draft.
 import pytest
 
 from bench.bench_leases import REPEATED, TAKEN, collisions, snapshot_bytes
-from kraftsim.core.lease_pid.id_blocks import IdReserve, NumberBlock
-from kraftsim.core.lease_pid.leased_partition import NEXT, LeasedPartition
-from kraftsim.core.lease_pid.leasing import Lease, decide_lease
-from kraftsim.core.lease_pid.leasing_producer import LeasingProducer
-from kraftsim.core.lease_pid.producer_steps import (
+from kraftsim.lease_pid.rules_broker import (
+    NEXT,
+    IdReserve,
+    Lease,
+    LeasedPartition,
+    NextGeneration,
+    NumberBlock,
+    Readings,
+    SequenceOfLease,
+    decide_lease,
+)
+from kraftsim.lease_pid.rules_producer import (
     Acknowledged,
     Leased,
+    LeasingProducer,
     LeasingSettings,
     MessageQueued,
     SendLeaseRequest,
     SendMessages,
     Written,
 )
-from kraftsim.core.lease_pid.readings import NextGeneration, Readings, SequenceOfLease
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE
 from protocol.lease_pid.writing import LeasedMessage

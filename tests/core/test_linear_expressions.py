@@ -10,11 +10,11 @@ import re
 import time
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 
 import pytest
 
-import kraftsim.core
-import kraftsim.node
+import kraftsim
 import protocol
 
 TEXT_CHARACTERS = 16_000
@@ -23,7 +23,13 @@ SECONDS_MAX = 0.03
 """A linear expression takes less than 5 ms of CPU time, one that backtracks per character 70 ms,
 and one with nested repetitions never ends.
 """
-ROOMS = (kraftsim.core, kraftsim.node, protocol)
+PRODUCT = Path(kraftsim.__file__).parent
+NODE_PACKAGES = (
+    "core",
+    "node",
+    *sorted({each.parent.name for each in PRODUCT.glob("*/rules*.py")}),
+)
+ROOMS = (*(importlib.import_module(f"kraftsim.{name}") for name in NODE_PACKAGES), protocol)
 HEADS = (
     "",
     "a",

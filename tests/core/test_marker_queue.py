@@ -7,7 +7,8 @@ KAFKA-16352.
 
 import pytest
 
-from kraftsim.core.transactions.marker_queue import (
+from kraftsim.transactions.rules_coordinator import TransactionRules
+from kraftsim.transactions.rules_markers import (
     Complete,
     MarkerEffect,
     MarkerQueue,
@@ -16,13 +17,12 @@ from kraftsim.core.transactions.marker_queue import (
     RetryLater,
     SendMarkers,
 )
-from kraftsim.core.transactions.transaction_entry import (
+from kraftsim.transactions.rules_state import (
+    PREPARE_COMMIT,
     TopicPartition,
     TransactionEntry,
     TransactionFacts,
 )
-from kraftsim.core.transactions.transaction_rules import TransactionRules
-from kraftsim.core.transactions.transaction_state import PREPARE_COMMIT
 from protocol.errors import ErrorCode
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.activation import (
+from kraftsim.metadata.rules_controller_state import ControllerState, kinds_of
+from kraftsim.metadata.rules_features import (
     MigrationStatePolicy,
     bootstrap_at,
     bootstrap_records,
     takeover_records,
 )
-from kraftsim.core.metadata.controller_state import ControllerState, kinds_of
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.metadata_level import MetadataLevel
-from kraftsim.core.metadata.replication_view import TopicDefaults
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.metadata.rules_partitions import TopicDefaults
+from kraftsim.metadata.rules_versions import MetadataLevel
 from protocol.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

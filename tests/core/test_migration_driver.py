@@ -10,12 +10,17 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.migration import driver as do
-from kraftsim.core.migration.driver import Claim, MigrationDriver, Published
-from kraftsim.core.migration.readiness import why_not_asked_ready
-from kraftsim.core.migration.states import NEXT, DriverState
 from kraftsim.events.migration import MigrationWaits
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.migration import rules_driver as do
+from kraftsim.migration.rules_driver import (
+    NEXT,
+    Claim,
+    DriverState,
+    MigrationDriver,
+    Published,
+    why_not_asked_ready,
+)
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION
 from protocol.zookeeper.kafka_znodes import MigrationZnode

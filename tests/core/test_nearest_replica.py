@@ -2,8 +2,12 @@
 
 import pytest
 
-from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules, LeaderState
-from kraftsim.core.partitions.nearest_replica import nearest_replica
+from kraftsim.partitions.rules_leader import (
+    LeaderAndIsrState,
+    LeaderRules,
+    LeaderState,
+    nearest_replica,
+)
 
 RACKS = {1: "a", 2: "b", 3: "b", 4: "c", 5: "b"}
 

@@ -3,20 +3,6 @@
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.batch_rules import AppendRules
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
-from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
-from kraftsim.core.partitions.partition_replica import PartitionReplica
-from kraftsim.core.partitions.read_bounds import (
-    NOTHING_FOUND,
-    Diverging,
-    OffsetAnswer,
-    ReadBounds,
-    SearchMaxTimestamp,
-    SearchTimestamp,
-)
-from kraftsim.core.partitions.reading import decide_list_offset, decide_read
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import (
     BatchAppended,
@@ -27,6 +13,19 @@ from kraftsim.events.partitions import (
     ProduceRefused,
     ProducerStateExpired,
 )
+from kraftsim.partitions.rules_append import AppendDecision, AppendRules
+from kraftsim.partitions.rules_follower import (
+    NOTHING_FOUND,
+    Diverging,
+    OffsetAnswer,
+    ReadBounds,
+    SearchMaxTimestamp,
+    SearchTimestamp,
+)
+from kraftsim.partitions.rules_leader import LeaderAndIsrState, LeaderRules
+from kraftsim.partitions.rules_log import LeaderEpochs
+from kraftsim.partitions.rules_reading import decide_list_offset, decide_read
+from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_entries import DAY_MS, Duplicate, ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch, TimestampType

@@ -14,24 +14,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.broker_registration import BrokerRegistration
-from kraftsim.core.metadata.eligible_leaders import EligibleLeaderRules
-from kraftsim.core.metadata.metadata_level import MetadataLevel
-from kraftsim.core.metadata.partition_change import (
+from kraftsim.core.timeline import Journal
+from kraftsim.metadata.rules_partition_changes import (
     ChangeRules,
     Election,
+    EligibleLeaderRules,
     PartitionTarget,
     changed_partition,
+    reassignment_to,
+    reverted,
 )
-from kraftsim.core.metadata.partition_registration import (
+from kraftsim.metadata.rules_registrations import (
+    BrokerRegistration,
     PartitionRegistration,
     partition_of,
     partition_record,
 )
-from kraftsim.core.metadata.reassignment import reassignment_to, reverted
-from kraftsim.core.metadata.replica_placement import place_replicas
-from kraftsim.core.metadata.topic_table import TopicTable
-from kraftsim.core.timeline import Journal
+from kraftsim.metadata.rules_topic_table import TopicTable, place_replicas
+from kraftsim.metadata.rules_versions import MetadataLevel
 from protocol.errors import ErrorCode
 from protocol.metadata.m05_partition_change import PartitionChangeRecord
 

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.zookeeper_mode.propagation import KraftPropagation, ZookeeperPropagation
-from kraftsim.core.zookeeper_mode.request_batch import Sender, ToBroker
-from kraftsim.core.zookeeper_mode.request_versions import RequestVersions, request_versions
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.zookeeper.rules_control_requests import (
+    RequestVersions,
+    Sender,
+    ToBroker,
+    request_versions,
+)
+from kraftsim.zookeeper.rules_propagation import KraftPropagation, ZookeeperPropagation
 from protocol.message_codec import compiled
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.k05_stop_replica import StopReplicaRequest

@@ -5,7 +5,7 @@ Source: MetadataVersion (3.9), ApiVersion (2.8).
 
 import pytest
 
-from kraftsim.core.metadata.protocol_versions import (
+from kraftsim.metadata.rules_versions import (
     LEVELS_BY_NAME,
     ProtocolVersion,
     UnknownProtocolVersion,

@@ -4,12 +4,9 @@ seed.
 
 import pytest
 
-from kraftsim.core.raft.leadership import Leadership
-from kraftsim.core.raft.raft_log import RaftLog
-from kraftsim.core.raft.roles import Follower, Leader
-from kraftsim.core.raft.settings import RaftSettings
-from kraftsim.core.raft.voter_set import ReplicaKey, VoterNode, VoterSet
 from kraftsim.events.raft import CheckQuorumFailed
+from kraftsim.raft.rules_log import RaftLog, RaftSettings, ReplicaKey, VoterNode, VoterSet
+from kraftsim.raft.rules_roles import Follower, Leader, Leadership
 from tests.core.quorum_harness import Harness
 
 

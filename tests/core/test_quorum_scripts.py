@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftsim.core.raft.settings import RaftSettings
+from kraftsim.raft.rules_log import RaftSettings
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener

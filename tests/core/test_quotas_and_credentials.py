@@ -6,15 +6,15 @@ import hmac
 import pytest
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.client_quotas import decide_alter_quotas, describe_quotas
-from kraftsim.core.metadata.controller_registration import decide_register_controller
-from kraftsim.core.metadata.metadata_level import MetadataLevel
-from kraftsim.core.metadata.scram_credentials import (
+from kraftsim.events.metadata import BrokerUnregistered
+from kraftsim.metadata.rules_client_quotas import decide_alter_quotas, describe_quotas
+from kraftsim.metadata.rules_registrations import decide_register_controller
+from kraftsim.metadata.rules_registries import (
     DescribedCredentials,
     decide_alter_credentials,
     describe_credentials,
 )
-from kraftsim.events.metadata import BrokerUnregistered
+from kraftsim.metadata.rules_versions import MetadataLevel
 from protocol.errors import ErrorCode
 from protocol.messages import k48_describe_client_quotas as k48
 from protocol.messages import k50_describe_user_scram_credentials as k50

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.raft.raft_log import Diverging, LogEnd, RaftLog, SnapshotId
+from kraftsim.raft.rules_log import Diverging, LogEnd, RaftLog, SnapshotId
 
 
 class Plain:

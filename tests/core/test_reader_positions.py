@@ -1,7 +1,7 @@
 """A reader's positions, and when it is complete."""
 
-from kraftsim.core.clients.producer_steps import TopicPartition
-from kraftsim.core.clients.reader_positions import ReaderPositions
+from kraftsim.clients.rules_consumer import ReaderPositions
+from kraftsim.clients.rules_producer_steps import TopicPartition
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 LEADERS = {HERE: 1, THERE: 2}

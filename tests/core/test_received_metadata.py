@@ -7,17 +7,16 @@ from collections.abc import Iterable
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.zookeeper_mode.access_entities import access_changes, resource_of_path
-from kraftsim.core.zookeeper_mode.config_entities import entity_changes
-from kraftsim.core.zookeeper_mode.received_metadata import (
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.zookeeper.rules_control_requests import derived_topic_id, reported_topic_id
+from kraftsim.zookeeper.rules_received_metadata import (
     FULL,
     LocalPartition,
     MetadataUpdate,
     ReceivedMetadata,
     refuse_broker_epoch,
 )
-from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id, reported_topic_id
+from kraftsim.zookeeper.rules_znodes import access_changes, entity_changes, resource_of_path
 from protocol.acls import AclPatternType, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage

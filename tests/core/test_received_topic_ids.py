@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.replication_view import TopicDefaults
-from kraftsim.core.metadata.snapshot import snapshot_records
-from kraftsim.core.zookeeper_mode.received_metadata import FULL, LocalPartition, ReceivedMetadata
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
+from kraftsim.metadata.rules_partitions import TopicDefaults
+from kraftsim.zookeeper.rules_received_metadata import FULL, LocalPartition, ReceivedMetadata
 from protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

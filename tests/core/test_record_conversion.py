@@ -6,11 +6,10 @@ Source: UnifiedLog.append, LogValidator; verified with Apache Kafka 3.5.2 and 3.
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.batch_rules import AppendRules
-from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import BatchAppended, ProduceRefused
+from kraftsim.partitions.rules_append import AppendDecision, AppendRules
+from kraftsim.partitions.rules_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.producer_state.rules_entries import Duplicate
 from protocol.batches import RecordBatch, TimestampType, build_batch
 from protocol.compression import Compression

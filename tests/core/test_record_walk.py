@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.partitions.record_walk import why_records_do_not_add_up
+from kraftsim.partitions.rules_append import why_records_do_not_add_up
 from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
 from protocol.malformed_batches import MalformedRecord
 from protocol.records import Record

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.partitions.record_walk import why_records_do_not_add_up
+from kraftsim.partitions.rules_append import why_records_do_not_add_up
 from protocol import compressed_blocks
 from protocol.batches import CRC, HEADER_SIZE_BYTES, RecordBatch, build_batch, checksum_of
 from protocol.compression import Compression, estimated_plain_bytes

@@ -5,11 +5,10 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.registries import Registries, quota_entity
 from kraftsim.core.timeline import Journal, TimelineDict
-from kraftsim.core.zookeeper_mode.access_entities import access_changes
-from kraftsim.core.zookeeper_mode.znode_texts import acl_text
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.metadata.rules_registries import Registries, quota_entity
+from kraftsim.zookeeper.rules_znodes import access_changes, acl_text
 from protocol.acls import AclPatternType, AclResourceType
 from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
 from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord

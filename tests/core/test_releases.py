@@ -4,9 +4,8 @@ tests/apache_kafka with running brokers.
 
 import pytest
 
-from kraftsim.core.metadata.activation import bootstrap_at
-from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
-from kraftsim.core.metadata.protocol_versions import ProtocolVersion
+from kraftsim.metadata.rules_features import bootstrap_at
+from kraftsim.metadata.rules_versions import METADATA_VERSIONS, ProtocolVersion
 from kraftsim.releases import traits
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, release, releases
 from kraftsim.releases.release import WITHOUT_NUMBER, Release

@@ -9,24 +9,22 @@ from collections.abc import Callable
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, AppendRules
-from kraftsim.core.partitions.following import (
+from kraftsim.events.event import Event
+from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision, AppendRules
+from kraftsim.partitions.rules_follower import (
     Accept,
     BackOff,
+    Diverging,
     FetchWish,
     Following,
     OffsetWish,
     RestartAt,
     TruncateTo,
 )
-from kraftsim.core.partitions.in_sync_replicas import IsrProposal
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
-from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
-from kraftsim.core.partitions.partition_replica import AgreedIsr, PartitionReplica
-from kraftsim.core.partitions.read_bounds import Diverging
-from kraftsim.core.partitions.reading import decide_read
-from kraftsim.events.event import Event
+from kraftsim.partitions.rules_leader import IsrProposal, LeaderAndIsrState, LeaderRules
+from kraftsim.partitions.rules_log import LeaderEpochs
+from kraftsim.partitions.rules_reading import decide_read
+from kraftsim.partitions.rules_replica import AgreedIsr, PartitionReplica
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch

@@ -5,9 +5,15 @@ Source: UnifiedLog.deleteOldSegments.
 
 import pytest
 
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
-from kraftsim.core.partitions.retention import Expired, Reason, RetentionRules, expired
-from kraftsim.core.partitions.segments import SegmentList, SegmentSettings
+from kraftsim.partitions.rules_log import (
+    Expired,
+    LeaderEpochs,
+    Reason,
+    RetentionRules,
+    SegmentList,
+    SegmentSettings,
+    expired,
+)
 from protocol.disk.leader_epoch_checkpoint import EpochStart
 
 NOW_MS = 100_000

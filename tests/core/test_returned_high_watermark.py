@@ -4,9 +4,9 @@ otherwise it returns none.
 
 import pytest
 
-from kraftsim.core.raft import following
-from kraftsim.core.raft.quorum import Quorum
-from kraftsim.core.raft.settings import RaftSettings
+from kraftsim.raft import rules_following
+from kraftsim.raft.rules_log import RaftSettings
+from kraftsim.raft.rules_quorum import Quorum
 from tests.core.quorum_harness import Harness
 
 
@@ -17,7 +17,7 @@ def test_new_leader_never_publishes_a_lower_high_watermark_than_a_follower_has(
     """A new leader may know less than its followers; Apache Kafka's replicas then fail with
     "Non-monotonic update of high watermark".
     """
-    learn, seen = following._learn_high_watermark, 0
+    learn, seen = rules_following._learn_high_watermark, 0
 
     def learn_if_monotone(quorum: Quorum, leaders: int) -> None:
         nonlocal seen
@@ -27,7 +27,7 @@ def test_new_leader_never_publishes_a_lower_high_watermark_than_a_follower_has(
         )
         learn(quorum, leaders)
 
-    monkeypatch.setattr(following, "_learn_high_watermark", learn_if_monotone)
+    monkeypatch.setattr(rules_following, "_learn_high_watermark", learn_if_monotone)
     harness = Harness(seed, size=5, settings=RaftSettings(has_pre_vote=seed % 2 == 1))
     for node in harness.nodes.values():
         node.start()

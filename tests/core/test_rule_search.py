@@ -8,15 +8,16 @@ from random import Random
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security.access_rules import (
+from kraftsim.metadata.rules_registries import Registries
+from kraftsim.server.rules_authorization import (
     FOUND_MAX,
+    WILDCARD,
     KnownRights,
+    Rule,
+    RuleSearch,
     decide_create_rules,
     decide_delete_rules,
 )
-from kraftsim.core.security.authorizer import WILDCARD, Rule
-from kraftsim.core.security.rule_search import RuleSearch
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k30_create_acls import AclCreation

@@ -5,11 +5,10 @@ import re
 from pathlib import Path
 
 PRODUCT = Path(__file__).parents[2] / "kraftsim"
-CORE = PRODUCT / "core"
 TESTS = Path(__file__).parent
 STEPS = {"step", "take_effects"}
-CONVERSATIONS = {"security"}
-"""Packages whose steps are the messages of a login, which KIPs and RFCs define in tables."""
+CONVERSATIONS = {"rules_authentication"}
+"""Modules whose steps are the messages of a login, which KIPs and RFCs define in tables."""
 
 PARTS_OF_A_SHARD = {"Outbox", "ConsumerGroups"}
 
@@ -17,8 +16,8 @@ PARTS_OF_A_SHARD = {"Outbox", "ConsumerGroups"}
 def steppers() -> set[str]:
     """The classes that process one input at a time and return effects."""
     found = set()
-    for path in (*CORE.rglob("*.py"), *PRODUCT.glob("*/rules*.py")):
-        if path.is_relative_to(CORE) and path.relative_to(CORE).parts[0] in CONVERSATIONS:
+    for path in PRODUCT.glob("*/rules*.py"):
+        if path.stem in CONVERSATIONS:
             continue
         for node in ast.parse(path.read_text()).body:
             is_plan = isinstance(node, ast.ClassDef) and any(

@@ -9,14 +9,18 @@ import itertools
 
 import pytest
 
-from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security import authorizer as security_authorizer
-from kraftsim.core.security.authorizer import Authorizer, Verdicts
-from kraftsim.core.security.jaas import parse_jaas
-from kraftsim.core.security.plain import PlainServer
-from kraftsim.core.security.principal import Principal
-from kraftsim.core.security.sasl import SaslRefused
-from kraftsim.core.security.scram import ScramClient, ScramServer, draw_nonce
+from kraftsim.metadata.rules_registries import Registries
+from kraftsim.server import rules_authorization as security_authorizer
+from kraftsim.server.rules_authentication import (
+    PlainServer,
+    Principal,
+    SaslRefused,
+    ScramClient,
+    ScramServer,
+    draw_nonce,
+    parse_jaas,
+)
+from kraftsim.server.rules_authorization import Authorizer, Verdicts
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
 from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftsim.core.partitions.segments import SegmentList, SegmentSettings
+from kraftsim.partitions.rules_log import SegmentList, SegmentSettings
 from protocol.disk.segment_indexes import OffsetEntry, TimeEntry
 
 SETTINGS = SegmentSettings(segment_bytes=1000, segment_ms=5000, index_interval_bytes=100)

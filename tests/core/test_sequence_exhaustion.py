@@ -13,13 +13,8 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.clients.ending_producer import (
-    EndingProducer,
-    EndingQueue,
-    EndingTransactionalProducer,
-)
-from kraftsim.core.clients.idempotent_producer import IdempotentProducer
-from kraftsim.core.clients.producer_steps import (
+from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
+from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
     Identity,
     IdentityTaken,
@@ -35,7 +30,12 @@ from kraftsim.core.clients.producer_steps import (
     Started,
     TopicPartition,
 )
-from kraftsim.core.clients.transaction_steps import (
+from kraftsim.clients.rules_producer_variants import (
+    EndingProducer,
+    EndingQueue,
+    EndingTransactionalProducer,
+)
+from kraftsim.clients.rules_transaction_steps import (
     AbortAsked,
     Answered,
     BeginAsked,

@@ -6,10 +6,9 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.core.timeline import Journal, TimelineDict
+from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
+from kraftsim.metadata.rules_registries import Registries
 from protocol.declaration import snake_case
 from protocol.metadata import registry
 from protocol.metadata.m00_register_broker import (

@@ -4,8 +4,8 @@ Apache Kafka.
 
 import pytest
 
-from kraftsim.core.metadata.config_releases import config_tables
-from kraftsim.core.metadata.starting_rules import complaint_at_start
+from kraftsim.metadata.rules_config_releases import config_tables
+from kraftsim.metadata.rules_starting_configs import complaint_at_start
 
 BROKER = {"listeners": "PLAINTEXT://h:1", "controller.listener.names": "CONTROLLER"}
 

@@ -4,7 +4,7 @@ Source: KIP-98; TransactionStateManager.partitionFor.
 
 from random import Random
 
-from kraftsim.core.groups.placement import partition_of
+from kraftsim.groups.rules_timing import partition_of
 
 PARTITIONS, IDS = 50, 2000
 KNOWN = {"": 0, "a": 47, "copier-1": 26, "\u00e9": 33}

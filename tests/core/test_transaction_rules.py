@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.transactions.transaction_entry import NO_TIME, TransactionEntry, TransactionFacts
-from kraftsim.core.transactions.transaction_records import facts_record, read_facts, tombstone
-from kraftsim.core.transactions.transaction_rules import (
+from kraftsim.transactions.rules_coordinator import (
     FENCING_EPOCH,
     LAST_GIVEN_EPOCH,
     MUST_ABORT,
@@ -19,23 +17,27 @@ from kraftsim.core.transactions.transaction_rules import (
     Already,
     EndTxnInput,
     TransactionRules,
-)
-from kraftsim.core.transactions.transaction_rules_4_0 import (
     TransactionRulesSince40,
     TransactionRulesSince41,
 )
-from kraftsim.core.transactions.transaction_shard import TransactionShard
-from kraftsim.core.transactions.transaction_state import (
+from kraftsim.transactions.rules_state import (
     AT_REST,
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
     ENTERED_FROM,
+    NO_TIME,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
     PREPARED,
+    TransactionEntry,
+    TransactionFacts,
+    TransactionShard,
     TransactionState,
+    facts_record,
+    read_facts,
+    tombstone,
 )
 from protocol.batches import RecordBatch, build_batch
 from protocol.coordinator.registry import CoordinatorTopic, parse_record

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from kraftsim.core.clients.producer_steps import (
+from kraftsim.clients.rules_producer_steps import (
     Identity,
     IdentityTaken,
     MetadataArrived,
@@ -25,7 +25,7 @@ from kraftsim.core.clients.producer_steps import (
     TimePassed,
     TopicPartition,
 )
-from kraftsim.core.clients.transaction_steps import (
+from kraftsim.clients.rules_transaction_steps import (
     AbortAsked,
     Answered,
     BeginAsked,
@@ -47,22 +47,9 @@ from kraftsim.core.clients.transaction_steps import (
     TransactionalSettings,
     TransactionSettled,
 )
-from kraftsim.core.clients.transactional_producer import TransactionalProducer
+from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from kraftsim.core.decision import Refusal
-from kraftsim.core.transactions.marker_queue import (
-    Complete,
-    MarkerQueue,
-    NoLeader,
-    PreparedTransaction,
-    RetryLater,
-    SendMarkers,
-)
-from kraftsim.core.transactions.transaction_entry import (
-    TransactionEntry,
-    TransactionFacts,
-    first_facts,
-)
-from kraftsim.core.transactions.transaction_rules import (
+from kraftsim.transactions.rules_coordinator import (
     NEEDS_PRODUCER_ID,
     Already,
     EndTxnInput,
@@ -70,11 +57,22 @@ from kraftsim.core.transactions.transaction_rules import (
     NeedsProducerId,
     TransactionRules,
 )
-from kraftsim.core.transactions.verification_queue import (
+from kraftsim.transactions.rules_markers import (
     Ask,
+    Complete,
+    MarkerQueue,
+    NoLeader,
+    PreparedTransaction,
     Question,
+    RetryLater,
+    SendMarkers,
     VerificationQueue,
     VerificationResult,
+)
+from kraftsim.transactions.rules_state import (
+    TransactionEntry,
+    TransactionFacts,
+    first_facts,
 )
 from protocol.errors import ErrorCode
 from tests.core.effect_format import spelt

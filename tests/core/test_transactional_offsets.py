@@ -5,9 +5,6 @@ Source: KIP-98, KIP-447.
 
 import pytest
 
-from kraftsim.core.groups.answers import CommitAnswer
-from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets
-from kraftsim.core.groups.group_shard import GroupShard
 from kraftsim.events.groups import (
     OffsetCommitted,
     OffsetLoaded,
@@ -15,6 +12,9 @@ from kraftsim.events.groups import (
     PendingOffsetAdded,
     PendingOffsetDropped,
 )
+from kraftsim.groups.rules_offsets import CommittedOffset, GroupOffsets
+from kraftsim.groups.rules_shard import GroupShard
+from kraftsim.groups.rules_timing import CommitAnswer
 from protocol.errors import ErrorCode
 from tests.core.groups_harness import GROUP, PRODUCER_ID, GroupsHarness
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraftsim.core.clients.producer_steps import (
+from kraftsim.clients.rules_producer_steps import (
     Identity,
     IdentityTaken,
     MetadataArrived,
@@ -16,7 +16,7 @@ from kraftsim.core.clients.producer_steps import (
     TimePassed,
     TopicPartition,
 )
-from kraftsim.core.clients.transaction_steps import (
+from kraftsim.clients.rules_transaction_steps import (
     AbortAsked,
     AddOffsets,
     AddPartitions,
@@ -42,7 +42,7 @@ from kraftsim.core.clients.transaction_steps import (
     TransactionalSettings,
     TransactionSettled,
 )
-from kraftsim.core.clients.transactional_producer import TransactionalProducer
+from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from protocol.errors import ErrorCode
 
 HERE = TopicPartition("t", 0)

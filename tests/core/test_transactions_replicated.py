@@ -7,7 +7,7 @@ Source: KIP-98, KIP-890; KAFKA-9807, KAFKA-14402, KAFKA-14884.
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.partition_replica import PartitionReplica
+from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from tests.core.transactions_harness import TransactionsHarness

@@ -5,7 +5,7 @@ Source: KIP-268, StreamsPartitionAssignor.
 
 import pytest
 
-from kraftsim.core.clients.version_probing import VersionProbing, Versions
+from kraftsim.clients.rules_group_member import VersionProbing, Versions
 
 
 @pytest.mark.parametrize(

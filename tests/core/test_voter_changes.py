@@ -2,8 +2,8 @@
 
 import pytest
 
-from kraftsim.core.raft.effects import Reply, Send
-from kraftsim.core.raft.roles import Follower, Leader
+from kraftsim.raft.rules_log import Reply, Send
+from kraftsim.raft.rules_roles import Follower, Leader
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import (
     ApiVersionsRequest,

@@ -5,10 +5,9 @@ Source: KIP-595, KIP-630, KafkaRaftClient.
 
 import pytest
 
-from kraftsim.core.raft import elections, serving
-from kraftsim.core.raft.effects import Reply
-from kraftsim.core.raft.quorum import Quorum
-from kraftsim.core.raft.raft_log import FORMAT_SNAPSHOT, SnapshotId
+from kraftsim.raft import rules_elections, rules_serving
+from kraftsim.raft.rules_log import FORMAT_SNAPSHOT, Reply, SnapshotId
+from kraftsim.raft.rules_quorum import Quorum
 from protocol.errors import ErrorCode
 from protocol.messages.k52_vote import VotePartition, VoteRequest, VoteResponse, VoteTopic
 from protocol.messages.k59_fetch_snapshot import (
@@ -57,7 +56,7 @@ def test_voter_that_knows_the_leader_of_an_epoch_rejects_its_vote_requests(
         voter_id=OWN,
         topics=[VoteTopic(topic_name=METADATA, partitions=[row])],
     )
-    elections.on_vote_request(quorum, asked, None, 0)
+    rules_elections.on_vote_request(quorum, asked, None, 0)
     replies = [effect.body for effect in quorum.effects if isinstance(effect, Reply)]
     assert len(replies) == 1 and isinstance(replies[0], VoteResponse)
     answer = replies[0].topics[0].partitions[0]
@@ -102,9 +101,9 @@ def test_leader_serves_only_an_existing_snapshot(
         max_bytes=100,
         topics=[FetchTopicSnapshot(name=METADATA, partitions=[row])],
     )
-    outcome = serving.snapshot_outcome(quorum, asked, 0)
+    outcome = rules_serving.snapshot_outcome(quorum, asked, 0)
     if is_given:
-        assert outcome == serving.SnapshotPiece(SNAPSHOT, position, 100)
+        assert outcome == rules_serving.SnapshotPiece(SNAPSHOT, position, 100)
     else:
         assert (
             isinstance(outcome, FetchSnapshotResponse)

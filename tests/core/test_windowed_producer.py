@@ -4,7 +4,7 @@ five requests otherwise.
 
 import pytest
 
-from kraftsim.core.clients.producer_steps import (
+from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
     MetadataArrived,
     OutgoingBatch,
@@ -23,7 +23,7 @@ from kraftsim.core.clients.producer_steps import (
     TopicPartition,
     WindowAnnounced,
 )
-from kraftsim.core.clients.windowed_producer import (
+from kraftsim.clients.rules_producer_variants import (
     LiteralProducer,
     UncheckedProducer,
     WindowedProducer,

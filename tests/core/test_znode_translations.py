@@ -6,19 +6,18 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.metadata.snapshot import snapshot_records
-from kraftsim.core.zookeeper.tree import ZnodeTree
-from kraftsim.core.zookeeper_mode.znode_reading import Znodes, records_of_znodes
-from kraftsim.core.zookeeper_mode.znode_syncing import sync_operations
-from kraftsim.core.zookeeper_mode.znode_writing import (
+from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
+from kraftsim.metadata.rules_registries import Registries
+from kraftsim.zookeeper.rules_tree import ZnodeTree
+from kraftsim.zookeeper.rules_znode_writes import (
     Touched,
     WriteKind,
     ZnodeOperation,
     ZnodeWrite,
     operations_of,
+    sync_operations,
 )
+from kraftsim.zookeeper.rules_znodes import Znodes, records_of_znodes
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord

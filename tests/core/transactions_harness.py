@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.end_marker import EndMarker, end_marker_of
-from kraftsim.core.partitions.partition_replica import PartitionReplica
+from kraftsim.partitions.rules_append import AppendDecision, EndMarker, end_marker_of
+from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch

@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import Final
 
 PROJECT_ROOT = Path(__file__).parents[2]
-ROOMS = ("kraftsim/node", "kraftsim/core", "kraftsim/producer_ids", "kraftsim/producer_state")
+ROOMS = (
+    "kraftsim/node",
+    "kraftsim/core",
+    *sorted({f"kraftsim/{each.parent.name}" for each in PROJECT_ROOT.glob("kraftsim/*/rules*.py")}),
+)
 LINEAR: Final = "literal patterns without ambiguous matches"
 OF_OPERATORS: Final = "literal patterns, for properties of the operator"
 ALLOWED: Final = {
-    "kraftsim/core/metadata/client_quotas.py": LINEAR,
-    "kraftsim/core/metadata/config_definitions.py": LINEAR,
-    "kraftsim/core/metadata/config_releases.py": LINEAR,
-    "kraftsim/core/metadata/final_metadata.py": "names of files of a run that is over",
-    "kraftsim/core/metadata/topic_names.py": LINEAR,
-    "kraftsim/core/partitions/final_log.py": "names of files of a run that is over",
-    "kraftsim/core/security/jaas.py": OF_OPERATORS,
-    "kraftsim/core/security/scram.py": LINEAR,
+    "kraftsim/metadata/rules_client_quotas.py": LINEAR,
+    "kraftsim/metadata/rules_config_definitions.py": LINEAR,
+    "kraftsim/metadata/rules_config_releases.py": LINEAR,
+    "kraftsim/metadata/rules_image.py": "names of files of a run that is over",
+    "kraftsim/metadata/rules_registrations.py": LINEAR,
+    "kraftsim/partitions/rules_final_log.py": "names of files of a run that is over",
+    "kraftsim/server/rules_authentication.py": OF_OPERATORS,
     "kraftsim/node/api_offer.py": LINEAR,
     "kraftsim/node/endpoints.py": OF_OPERATORS,
     "kraftsim/node/security/listener_settings.py": OF_OPERATORS,

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.core.metadata.metadata_level import MetadataLevel
-from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
-from kraftsim.core.metadata.protocol_versions import LEVELS_BY_NAME, ProtocolVersion
-from kraftsim.core.zookeeper_mode.request_versions import SINCE
+from kraftsim.metadata.rules_versions import (
+    LEVELS_BY_NAME,
+    METADATA_VERSIONS,
+    MetadataLevel,
+    ProtocolVersion,
+)
 from kraftsim.releases import traits
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import Trait
+from kraftsim.zookeeper.rules_control_requests import SINCE
 
 PROJECT_ROOT = Path(__file__).parents[2]
 NODES = [

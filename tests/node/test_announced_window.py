@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
+from kraftsim.clients.rules_producer_steps import ProducerSettings
+from kraftsim.clients.rules_producer_variants import WindowedProducer
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
-from kraftsim.core.clients.idempotent_producer import IdempotentProducer
-from kraftsim.core.clients.producer_steps import ProducerSettings
-from kraftsim.core.clients.windowed_producer import WindowedProducer
 from kraftsim.events.connections import FrameReceived, FrameSent
 from kraftsim.events.event import Event
 from kraftsim.node.clients import ProducerClient, ReaderClient

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.core.security.authorizer import Authorizer
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.call import NO_ANSWER, Handler
 from kraftsim.node.security.broker_guards import BROKER_TABLE
@@ -15,6 +14,7 @@ from kraftsim.node.security.controller_guards import CONTROLLER_TABLE
 from kraftsim.node.security.exempt import IN_ENVELOPE
 from kraftsim.node.security.rights import GuardTable, guarded
 from kraftsim.node.security.zookeeper_guards import ZOOKEEPER_TABLE
+from kraftsim.server.rules_authorization import Authorizer
 from protocol.api_keys import ApiKey
 
 

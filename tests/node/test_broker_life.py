@@ -4,10 +4,6 @@ import asyncio
 
 import pytest
 
-from kraftsim.core.metadata.image import ImageChanges, MetadataImage
-from kraftsim.core.metadata.snapshot import snapshot_records
-from kraftsim.core.raft.leadership import Leadership
-from kraftsim.core.raft.raft_log import RaftLog
 from kraftsim.events.metadata import (
     BrokerEpochReceived,
     BrokerFenced,
@@ -17,9 +13,12 @@ from kraftsim.events.metadata import (
 from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
 from kraftsim.events.partitions import LeaderElected, LeadershipLost
 from kraftsim.events.raft import MetadataTruncated, OtherClusterAnswered
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, snapshot_records
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.lifecycle import RegistrationTimedOut
 from kraftsim.node.identity import ForeignDirectory
+from kraftsim.raft.rules_log import RaftLog
+from kraftsim.raft.rules_roles import Leadership
 from kraftsim.world.simulated import FileClass, Simulation
 from kraftsim.world.simulated.disk_faults import FlushRefusal, Full
 from protocol.batches import split_batches

@@ -6,10 +6,10 @@ import pytest
 
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.core.metadata.snapshot import snapshot_records
 from kraftsim.events.metadata import BrokerEpochReceived, ControllerElected, MetadataApplied
 from kraftsim.events.nodes import LogRecovered, NodeFailed, NodeReady
 from kraftsim.events.raft import SnapshotLoaded, SnapshotWritten
+from kraftsim.metadata.rules_image import snapshot_records
 from kraftsim.node.clients import InitProducerIdClient
 from kraftsim.world.simulated import Simulation
 from protocol.batches import split_batches

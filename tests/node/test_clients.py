@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kraftsim.catalogue import Catalogue
+from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.launch import build_node
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.core.clients.producer_steps import ProducerSettings
 from kraftsim.events.clients import RecordAcknowledged, RecordFailed
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import DuplicateAnswered

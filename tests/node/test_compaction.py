@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import pytest
 
-from kraftsim.core.partitions.cleaning import OffsetMap
 from kraftsim.node.found_record import searched
 from kraftsim.node.log_cleaning import CleaningCancelled, UncleanableLog
+from kraftsim.partitions.rules_cleaning import OffsetMap
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch
 from tests.node.compaction_harness import KeyedLog, Observed, Unhurried, observed, opened

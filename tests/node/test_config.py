@@ -4,7 +4,7 @@ key.
 
 import pytest
 
-from kraftsim.core.metadata.config_releases import all_broker_settings
+from kraftsim.metadata.rules_config_releases import all_broker_settings
 from kraftsim.node.config import NodeConfig, unknown_keys
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.endpoints import Endpoint, Voter

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from docs.settings_page import SECURED
-from kraftsim.core.metadata.config_releases import LINES, config_tables
+from kraftsim.metadata.rules_config_releases import LINES, config_tables
 from kraftsim.node.config import NodeConfig, declared_keys
 from kraftsim.node.config_meanings import TABLE, meaning_of
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource

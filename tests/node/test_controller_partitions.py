@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kraftsim.core.metadata.partition_registration import PartitionRegistration
 from kraftsim.events.metadata import PartitionChanged, TopicDeleted
+from kraftsim.metadata.rules_registrations import PartitionRegistration
 from kraftsim.node.controller.controller import Controller
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import (

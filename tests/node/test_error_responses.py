@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.core.security.principal import ANONYMOUS
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.call import Call, Closing, Encoded, Handler, NoAnswer
 from kraftsim.releases.catalogue import release
+from kraftsim.server.rules_authentication import ANONYMOUS
 from protocol import request_class
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

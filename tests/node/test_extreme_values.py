@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from kraftsim.core.metadata.broker_config_table import UpdateMode
-from kraftsim.core.metadata.config_releases import config_tables
 from kraftsim.events.nodes import NodeFailed
+from kraftsim.metadata.rules_config_definitions import UpdateMode
+from kraftsim.metadata.rules_config_releases import config_tables
 from protocol.config_resources import ConfigType
 from protocol.errors import ErrorCode
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from kraftsim.core.raft import effects as do
 from kraftsim.events.connections import FrameReceived, MessageFailed, RequestRefused
 from kraftsim.events.nodes import NodeFailed
 from kraftsim.node.call import Answer, Call, Closing, Deferred
 from kraftsim.node.outbound import NotEncodable
+from kraftsim.raft import rules_log as do
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic

@@ -5,10 +5,10 @@ effects of an expired session.
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 
-from kraftsim.core.partitions.in_sync_replicas import After, IsrProposal
-from kraftsim.core.partitions.partition_replica import AgreedIsr
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.isr_znodes import IsrZnodes
+from kraftsim.partitions.rules_leader import After, IsrProposal
+from kraftsim.partitions.rules_replica import AgreedIsr
 from protocol.errors import ErrorCode
 from protocol.zookeeper.op_codes import ZookeeperError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.core.partitions.segments import SegmentSettings
+from kraftsim.partitions.rules_log import SegmentSettings
 from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import dump_log
 from tests.node.conftest import MakeWorld, data_batch

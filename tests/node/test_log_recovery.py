@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id
 from kraftsim.node.found_record import searched
 from kraftsim.node.log import PartitionLog
+from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
+from kraftsim.zookeeper.rules_control_requests import derived_topic_id
 from protocol.batches import split_batches
 from tests.node.conftest import MakeWorld
 from tests.node.test_log import T, filled, offsets

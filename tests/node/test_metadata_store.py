@@ -14,8 +14,6 @@ from random import Random
 
 import pytest
 
-from kraftsim.core.raft.raft_log import SnapshotId
-from kraftsim.core.raft.voter_set import VoterSet
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.raft.metadata_store import MetadataStore, Recovered
@@ -25,6 +23,7 @@ from kraftsim.node.raft.snapshot_files import (
     path_of,
     snapshot_batches,
 )
+from kraftsim.raft.rules_log import SnapshotId, VoterSet
 from kraftsim.world.interface import File
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch, build_batch, split_batches

@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.events.metadata import MetadataReverted
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_partitions import TopicDefaults
 from kraftsim.node.controller.metadata_writer import MetadataWriter
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.world.simulated import Simulation

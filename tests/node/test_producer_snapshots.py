@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.partition_recovery import recover_partition
+from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World

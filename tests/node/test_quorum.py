@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.core.raft.quorum import FatalQuorumError
-from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.events.metadata import ControllerElected, ControllerResigned, MetadataReverted
 from kraftsim.events.nodes import DiskFailed, NodeReady
 from kraftsim.events.raft import MetadataTruncated, SnapshotLoaded
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.controller.controller import Controller
+from kraftsim.raft.rules_log import SnapshotId
+from kraftsim.raft.rules_quorum import FatalQuorumError
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest

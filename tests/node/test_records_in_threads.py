@@ -13,17 +13,17 @@ from typing import Any, TypeVar, cast
 import pytest
 
 import protocol.compressed_blocks as blocks
-from kraftsim.core.partitions.record_work import (
+from kraftsim.events.nodes import CleaningFailed, LogCleaned
+from kraftsim.node.broker.log_cleaner import CleaningPace
+from kraftsim.node.broker.record_validation import WALKED_BYTES_MAX
+from kraftsim.node.log_gate import LogGate
+from kraftsim.partitions.rules_conversion import (
     BELIEVED_BYTES_MAX,
     LOOKED_THROUGH_BYTES_MAX,
     batch_work,
     produced_work,
     takes_long,
 )
-from kraftsim.events.nodes import CleaningFailed, LogCleaned
-from kraftsim.node.broker.log_cleaner import CleaningPace
-from kraftsim.node.broker.record_validation import WALKED_BYTES_MAX
-from kraftsim.node.log_gate import LogGate
 from kraftsim.world.simulated.world import SimulatedWorld
 from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, TimestampType, build_batch
 from protocol.compression import Compression

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraftsim.core.metadata.config_releases import LINES, config_tables
+from kraftsim.metadata.rules_config_releases import LINES, config_tables
 from kraftsim.node.broker.groups.group_configuration import group_settings, may_serve_consumers
 from kraftsim.node.config import NodeConfig, declared_keys
 from kraftsim.node.config_keys import ConfigError

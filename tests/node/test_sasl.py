@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from kraftsim.core.security.plain import PlainClient
 from kraftsim.events.connections import AuthenticationRefused
 from kraftsim.node.outbound import Disconnected, PeerConnection
 from kraftsim.node.security.login import AuthenticationFailed, LinkSecurity
+from kraftsim.server.rules_authentication import PlainClient
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest
 from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest

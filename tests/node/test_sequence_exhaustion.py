@@ -13,16 +13,16 @@ from functools import cache
 
 import pytest
 
-from kraftsim.cluster.simulation import SimulatedCluster
-from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic
-from kraftsim.core.clients.ending_producer import (
+from kraftsim.clients.rules_producer_steps import Identity, ProducerSettings
+from kraftsim.clients.rules_producer_variants import (
     EndingQueue,
     EndingSender,
     EndingTransactionalProducer,
 )
-from kraftsim.core.clients.producer_steps import Identity, ProducerSettings
-from kraftsim.core.clients.transaction_steps import InitProducerId, TransactionalSettings
+from kraftsim.clients.rules_transaction_steps import InitProducerId, TransactionalSettings
+from kraftsim.cluster.simulation import SimulatedCluster
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.cluster.topics import create_topic
 from kraftsim.node.clients.producer_requests import request_of
 from kraftsim.node.clients.transactional_producer import (
     AbortNeeded,

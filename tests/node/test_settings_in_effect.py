@@ -23,11 +23,11 @@ from kraftsim.node.settings_in_effect import (
 
 SOURCE = Path(__file__).parents[2] / "kraftsim"
 CHECKED_OR_DESCRIBED = (
-    "core/metadata/config_facts/",
-    "core/metadata/dynamic_rules.py",
-    "core/metadata/starting_rules.py",
-    "core/metadata/config_tables.py",
-    "core/metadata/broker_configs.py",
+    "metadata/config_facts/",
+    "metadata/rules_config_definitions.py",
+    "metadata/rules_starting_configs.py",
+    "metadata/rules_config_releases.py",
+    "metadata/rules_described_configs.py",
     "node/config_meanings.py",
     "conformance/",
 )

@@ -13,18 +13,16 @@ from typing import Any, Final
 import pytest
 
 from bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_array
-from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
-from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
-from kraftsim.core.groups.consumer.consumer_member import ConsumerMember
-from kraftsim.core.groups.group_offsets import CommittedOffset
-from kraftsim.core.groups.member import Member
-from kraftsim.core.metadata.client_quotas import USER
-from kraftsim.core.transactions.transaction_entry import TransactionEntry, TransactionFacts
-from kraftsim.core.transactions.transaction_state import ONGOING
+from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
+from kraftsim.groups.rules_consumer_group import ConsumerGroup, ConsumerMember
+from kraftsim.groups.rules_offsets import CommittedOffset
+from kraftsim.groups.rules_timing import Member
+from kraftsim.metadata.rules_client_quotas import USER
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.slices import LARGE_REQUEST_BYTES
 from kraftsim.producer_state.rules_entries import ProducerStateEntry
+from kraftsim.transactions.rules_state import ONGOING, TransactionEntry, TransactionFacts
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,

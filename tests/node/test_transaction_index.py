@@ -10,18 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.core.partitions.batch_rules import AppendRules
-from kraftsim.core.partitions.following import Accept
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
-from kraftsim.core.partitions.partition_replica import PartitionReplica
-from kraftsim.core.partitions.retention import RetentionRules
-from kraftsim.core.partitions.segments import SegmentSettings
 from kraftsim.events.event import Event
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.partition_recovery import recover_partition
+from kraftsim.partitions.rules_append import AppendRules
+from kraftsim.partitions.rules_follower import Accept
+from kraftsim.partitions.rules_log import LeaderEpochs, RetentionRules, SegmentSettings
+from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy, snapshot_rows
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World

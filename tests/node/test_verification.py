@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kraftsim.core.partitions.end_marker import EndMarker
 from kraftsim.events.partition_transactions import TransactionVerified
 from kraftsim.events.partitions import ProduceRefused
+from kraftsim.partitions.rules_append import EndMarker
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.core.raft.voter_set import ReplicaKey
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import ControllerElected, MetadataReverted
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
@@ -22,6 +21,7 @@ from kraftsim.events.raft import (
 from kraftsim.node.clients import InitProducerIdClient
 from kraftsim.node.controller.controller import Controller
 from kraftsim.node.outbound import PeerConnection
+from kraftsim.raft.rules_log import ReplicaKey
 from kraftsim.world.simulated import Simulation
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode

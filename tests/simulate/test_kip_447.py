@@ -23,11 +23,11 @@ from bench.fencing.measurements import (
     takeover,
     zombie_effects,
 )
+from kraftsim.clients.rules_producer_steps import TopicPartition
+from kraftsim.clients.rules_producer_variants import DesignDocumentProducer
+from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
+from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from kraftsim.cluster.transform_worker import Point, Variant
-from kraftsim.core.clients.document_producer import DesignDocumentProducer
-from kraftsim.core.clients.producer_steps import TopicPartition
-from kraftsim.core.clients.transaction_steps import GroupIdentity, TransactionalSettings
-from kraftsim.core.clients.transactional_producer import TransactionalProducer
 from kraftsim.events.clients import ClientStarted
 from kraftsim.node.clients import TransactionalClient
 from kraftsim.node.clients.generic_consumer import (

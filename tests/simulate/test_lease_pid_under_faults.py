@@ -14,7 +14,7 @@ from typing import TypeVar
 import pytest
 
 from kraftsim.cluster.lease_cluster import ZOOKEEPER, LeaseCluster
-from kraftsim.core.lease_pid.producer_steps import LeasingSettings
+from kraftsim.lease_pid.rules_producer import LeasingSettings
 from kraftsim.node.lease_pid.client import LeasingProducerClient, read_all
 from kraftsim.node.lease_pid.links import ClientLink
 from kraftsim.world.simulated import Host, Simulation

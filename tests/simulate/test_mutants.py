@@ -8,8 +8,8 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from kraftsim.core.raft import elections
-from kraftsim.core.raft.leadership import Leadership
+from kraftsim.raft import rules_elections
+from kraftsim.raft.rules_roles import Leadership
 from mutants.campaign import Budget, failing_controls, is_open, run_mutants, unclean_controls
 from mutants.catalogue import mutant_named, mutants
 from mutants.mutant import BY_HAND, Mutant
@@ -53,7 +53,7 @@ def test_patch_that_does_not_apply_fails_loudly(wrong):
     missing.
     """
     right = {
-        "module": "kraftsim.core.raft.leadership",
+        "module": "kraftsim.raft.rules_roles",
         "function": "Leadership.high_watermark",
         "old": "ends[len(ends) // 2]",
         "new": "ends[0]",
@@ -65,9 +65,9 @@ def test_patch_that_does_not_apply_fails_loudly(wrong):
 def test_mutant_applies_for_all_importers_and_leaves_no_trace():
     """The function keeps its identity; its code is exchanged and restored."""
     mutant = mutant_named("counts-refusals")
-    known_before, right = elections._count, elections._count.__code__
+    known_before, right = rules_elections._count, rules_elections._count.__code__
     with applied(mutant):
-        assert elections._count is known_before
+        assert rules_elections._count is known_before
         assert known_before.__code__ is not right
     assert known_before.__code__ is right
 

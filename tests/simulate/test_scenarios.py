@@ -13,8 +13,8 @@ import pytest
 from kraftsim.campaign.campaign_job import Terms
 from kraftsim.campaign.sweep import sweep
 from kraftsim.cluster.scenario import scenarios
-from kraftsim.core.raft.raft_log import RaftLog
 from kraftsim.explore.run import run_scenario
+from kraftsim.raft.rules_log import RaftLog
 
 NAME = "producer_ids_survive_failover"
 ONE_RUN = (

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from kraftsim.core.groups.group_offsets import CommittedOffset, GroupOffsets, TopicPartition
-from kraftsim.core.transactions import transaction_shard
-from kraftsim.core.transactions.transaction_entry import NO_OFFSET, TransactionFacts
-from kraftsim.core.transactions.transaction_records import read_facts
-from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.explore.run import run_scenario
+from kraftsim.groups.rules_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from kraftsim.transactions import rules_state
+from kraftsim.transactions.rules_state import (
+    NO_OFFSET,
+    TransactionFacts,
+    TransactionShard,
+    read_facts,
+)
 from tests.simulate.findings import finds, is_clean
 
 FINDINGS = [
@@ -90,7 +93,7 @@ def test_coordinator_that_loads_an_old_record_is_found_at_load(monkeypatch):
 
 def test_coordinator_that_loads_half_of_a_record_is_found_at_load(monkeypatch):
     monkeypatch.setattr(
-        transaction_shard, "read_facts", lambda value: replace(read_facts(value), partitions=())
+        rules_state, "read_facts", lambda value: replace(read_facts(value), partitions=())
     )
     result = run_scenario("coordinator_failover_every_state", seed=4)
     assert result.invariants_violated == ("coordinator-transactions-equal-log",)

@@ -11,10 +11,10 @@ import pytest
 
 from kraftsim.cluster.features import update_features
 from kraftsim.cluster.launch import parts_of
-from kraftsim.core.metadata.metadata_level import FEATURE
 from kraftsim.events.connections import RequestRefused
 from kraftsim.events.metadata import BrokerRegistrationRefused
 from kraftsim.events.nodes import NodeFailed
+from kraftsim.metadata.rules_versions import FEATURE
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.world.simulated.inode import Inode

@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.core.tiered_storage.metadata_records import (
-    metadata_partition,
-    parse_metadata,
-    segment_record,
-    update_record,
-)
-from kraftsim.core.tiered_storage.remote_segment import (
+from kraftsim.tiered_storage.rules_segments import (
     RemoteSegment,
     SegmentState,
     SegmentUpdate,
     TopicIdPartition,
+    metadata_partition,
+    parse_metadata,
+    segment_record,
+    update_record,
 )
 from protocol.batches import build_batch, split_batches
 from protocol.disk.leader_epoch_checkpoint import EpochStart, parse_leader_epoch_checkpoint

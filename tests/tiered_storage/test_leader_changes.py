@@ -7,12 +7,12 @@ Kafka, which cannot be stopped at this point.
 
 import pytest
 
-from kraftsim.core.tiered_storage.remote_retention import UNREFERENCED_EPOCHS
 from kraftsim.events.tiered_storage import (
     RemoteCopyFinished,
     RemoteCopyStarted,
     RemoteSegmentDeleted,
 )
+from kraftsim.tiered_storage.rules_copying import UNREFERENCED_EPOCHS
 from kraftsim.world.simulated.objects import StoreFault
 from tests.tiered_storage.harness import TieredHarness
 

@@ -4,23 +4,26 @@ import base64
 
 import pytest
 
-from kraftsim.core.metadata.config_releases import KAFKA_3_9
-from kraftsim.core.partitions.retention import RetentionRules
-from kraftsim.core.tiered_storage.metadata_records import (
+from kraftsim.metadata.rules_config_releases import KAFKA_3_9
+from kraftsim.partitions.rules_log import RetentionRules
+from kraftsim.tiered_storage.rules_copying import (
+    UNREFERENCED_EPOCHS,
+    epochs_within,
+    expired_remotely,
+    highest_remote_offset,
+)
+from kraftsim.tiered_storage.rules_segments import (
+    RemoteSegment,
+    SegmentCatalogue,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+    is_within,
     metadata_partition,
     parse_metadata,
     segment_record,
     update_record,
 )
-from kraftsim.core.tiered_storage.remote_retention import UNREFERENCED_EPOCHS, expired_remotely
-from kraftsim.core.tiered_storage.remote_segment import (
-    RemoteSegment,
-    SegmentState,
-    SegmentUpdate,
-    TopicIdPartition,
-)
-from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue, is_within
-from kraftsim.core.tiered_storage.transform_app import epochs_within, highest_remote_offset
 from protocol.disk.leader_epoch_checkpoint import EpochStart
 
 OWNER = TopicIdPartition(b"t" * 16, 0, "topic")

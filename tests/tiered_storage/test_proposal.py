@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from kraftsim.core.tiered_storage.remedies import EmptyAtArchive, SnapshotRemedy
 from kraftsim.events.tiered_storage import (
     RebuiltFromRemote,
     RemoteCopyFailed,
@@ -18,6 +17,7 @@ from kraftsim.events.tiered_storage import (
     RemoteCopyStarted,
 )
 from kraftsim.node.log import PartitionLog
+from kraftsim.tiered_storage.rules_copying import EmptyAtArchive, SnapshotRemedy
 from protocol.errors import ErrorCode
 from protocol.messages.k21_delete_records import (
     DeleteRecordsPartition,

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import pytest
 
-from kraftsim.core.tiered_storage.boundary_window import (
-    Setting,
-    is_appended_twice,
-    least_harmful_silence_ms,
-    roll_ms,
-)
-from kraftsim.core.tiered_storage.remedies import REMEDIES
 from kraftsim.events.tiered_storage import (
     EmptySnapshotWritten,
     RebuiltFromRemote,
     RemoteCopyFailed,
     RemoteCopyFinished,
 )
+from kraftsim.tiered_storage.rules_boundary_window import (
+    Setting,
+    is_appended_twice,
+    least_harmful_silence_ms,
+    roll_ms,
+)
+from kraftsim.tiered_storage.rules_copying import REMEDIES
 from protocol.errors import ErrorCode
 from tests.tiered_storage.harness import TieredHarness
 

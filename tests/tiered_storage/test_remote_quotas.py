@@ -2,8 +2,8 @@
 
 import pytest
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.metadata.config_releases import config_tables
+from kraftsim.metadata.rules_config_releases import config_tables
+from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.node.broker.tiered_storage.remote_quotas import COPY, FETCH, RemoteQuota
 from kraftsim.releases.catalogue import is_before, releases
 

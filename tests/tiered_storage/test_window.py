@@ -12,14 +12,14 @@ from itertools import pairwise
 
 import pytest
 
-from kraftsim.core.tiered_storage.boundary_window import (
+from kraftsim.events.tiered_storage import RebuiltFromRemote
+from kraftsim.tiered_storage.rules_boundary_window import (
     Setting,
     is_appended_twice,
     least_harmful_silence_ms,
     roll_ms,
     since_boundary,
 )
-from kraftsim.events.tiered_storage import RebuiltFromRemote
 from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.records import Record

@@ -8,8 +8,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Final
 
-from kraftsim.core.lease_pid.leased_partition import LeasedPartition
-from kraftsim.core.lease_pid.readings import Lookup, Readings
+from kraftsim.lease_pid.rules_broker import LeasedPartition, Lookup, Readings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import LatestBatchStateManager, ProducerStateManager
 from protocol.batches import RecordBatch, build_batch

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
+from kraftsim.clients.rules_producer_steps import ProducerSettings
+from kraftsim.clients.rules_producer_variants import WindowedProducer
 from kraftsim.cluster.comparison.plan import EXPIRE_MS
-from kraftsim.core.clients.idempotent_producer import IdempotentProducer
-from kraftsim.core.clients.producer_steps import ProducerSettings
-from kraftsim.core.clients.windowed_producer import WindowedProducer
 
 EXPIRY: Final = {
     "producer.id.expiration.ms": str(EXPIRE_MS),

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.metadata.broker_registration import BrokerRegistration
-from kraftsim.core.metadata.feature_levels import GROUP_VERSION, TRANSACTION_VERSION
-from kraftsim.core.metadata.image import ImageChanges, MetadataImage
-from kraftsim.core.partitions.fetch_sessions import FetchSessions
-from kraftsim.core.partitions.following import Following
 from kraftsim.events.nodes import NodeStopped
+from kraftsim.metadata.rules_described_configs import BrokerSettings
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
+from kraftsim.metadata.rules_registrations import BrokerRegistration
+from kraftsim.metadata.rules_versions import GROUP_VERSION, TRANSACTION_VERSION
 from kraftsim.node.api_offer import ApiOffer, spoken_versions
 from kraftsim.node.broker.client_quotas import ClientQuotas, throttled
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
@@ -46,6 +44,8 @@ from kraftsim.node.shell import NodeShell
 from kraftsim.node.variant_names import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PRODUCE
 from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
 from kraftsim.node.zookeeper_mode.migrating_mode import MigratingMode
+from kraftsim.partitions.rules_fetch_sessions import FetchSessions
+from kraftsim.partitions.rules_follower import Following
 from kraftsim.producer_ids.broker import BlockChannel, ChannelContext, ProducerIds, block_channel
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode

@@ -13,12 +13,10 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
-from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
-from kraftsim.core.quotas.expiring_map import ExpiringMap
-from kraftsim.core.quotas.windowed_rate import WindowedRate
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Handler
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.muting import mute
+from kraftsim.server.rules_quotas import ClientLimits, ExpiringMap, Limit, Sharers, WindowedRate
 from kraftsim.world.interface import Clock
 from protocol.api_keys import ApiKey
 from protocol.messages.k00_produce import ProduceRequest

@@ -7,8 +7,8 @@ Source: KIP-584, org.apache.kafka.metadata.MetadataCache.features.
 
 from collections.abc import Callable
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.metadata_level import KRAFT_VERSION
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.metadata.rules_versions import KRAFT_VERSION
 from kraftsim.node.api_offer import FinalizedFeatures
 
 

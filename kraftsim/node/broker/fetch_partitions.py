@@ -10,7 +10,7 @@ Source: kafka.server.KafkaApis.handleFetchRequest (erroneous, interesting).
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kraftsim.core.metadata.image import MetadataImage
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.call import Allows
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (

@@ -8,12 +8,12 @@ DefaultKafkaPrincipalBuilder.
 import ipaddress
 from collections.abc import Callable
 
-from kraftsim.core.security.principal import ANONYMOUS as ANONYMOUS_PRINCIPAL
-from kraftsim.core.security.principal import Principal
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Encoded, Failed, reason_of
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.outbound import NoCommonVersion
 from kraftsim.node.shell import NodeShell
+from kraftsim.server.rules_authentication import ANONYMOUS as ANONYMOUS_PRINCIPAL
+from kraftsim.server.rules_authentication import Principal
 from protocol.errors import ErrorCode
 from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.principal_data import DefaultPrincipalData, build_principal

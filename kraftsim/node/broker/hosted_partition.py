@@ -7,18 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.end_marker import EndMarker
-from kraftsim.core.partitions.following import Accept, RestartAt, TruncateTo
-from kraftsim.core.partitions.leader_state import LeaderState
-from kraftsim.core.partitions.partition_replica import NO_REMOTE_OFFSET, PartitionReplica
-from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
-from kraftsim.core.tiered_storage.rebuilding import RestartBehind
 from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.broker.topic_settings import TopicSettings
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.partitions.rules_append import AppendDecision, EndMarker
+from kraftsim.partitions.rules_conversion import NothingToAppend, UncheckedRecords
+from kraftsim.partitions.rules_follower import Accept, RestartAt, TruncateTo
+from kraftsim.partitions.rules_leader import LeaderState
+from kraftsim.partitions.rules_replica import NO_REMOTE_OFFSET, PartitionReplica
 from kraftsim.producer_state.rules_entries import Duplicate, ProducerStateEntry
+from kraftsim.tiered_storage.rules_reading import RestartBehind
 from protocol.batches import RecordBatch, split_batches
 from protocol.disk.transaction_index import AbortedTransaction
 from protocol.malformed_batches import MalformedBatch

@@ -11,16 +11,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.partitions.cleaned_batches import retained_batches_of
-from kraftsim.core.partitions.cleaning import Cleanable, LogExtent, OffsetMap, cleanable
-from kraftsim.core.partitions.record_work import batch_work
 from kraftsim.events.nodes import CleaningFailed, LogCleaned, SegmentsCleaned
+from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.log_cleaning import CleanedLog, CleaningCancelled, LogToClean, clean_log
 from kraftsim.node.log_gate import LogGate
 from kraftsim.node.shell import NodeShell
+from kraftsim.partitions.rules_cleaning import (
+    Cleanable,
+    LogExtent,
+    OffsetMap,
+    cleanable,
+    retained_batches_of,
+)
+from kraftsim.partitions.rules_conversion import batch_work
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch
 

@@ -9,12 +9,10 @@ Source: org.apache.kafka.image.loader.MetadataLoader, kafka.server.metadata.Brok
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from kraftsim.core.metadata.image import ImageChanges, MetadataImage
-from kraftsim.core.metadata.image_difference import difference
-from kraftsim.core.raft.raft_log import SnapshotId
-from kraftsim.core.raft.voter_set import VoterNode
 from kraftsim.events.metadata import MetadataApplied
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, difference
 from kraftsim.node.raft.parsed_records import parsed_records
+from kraftsim.raft.rules_log import SnapshotId, VoterNode
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch
 from protocol.metadata.registry import parse_record

@@ -10,7 +10,7 @@ Source: kafka.server.{BrokerServer, KafkaServer}.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from kraftsim.core.metadata.image import ImageChanges, MetadataImage
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.node.broker.cluster_features import ClusterFeatures
 from kraftsim.node.broker.forwarding import Refuse
 from kraftsim.node.broker.log_directory import LogDirectory

@@ -7,8 +7,8 @@ Source: KIP-74, KIP-283; KafkaApis.handleFetchRequest, LazyDownConversionRecords
 Apache Kafka 3.5.2 and 3.9.1.
 """
 
-from kraftsim.core.partitions.record_work import LOOKED_THROUGH_BYTES_MAX, takes_long
 from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.partitions.rules_conversion import LOOKED_THROUGH_BYTES_MAX, takes_long
 from protocol.compression import Compression
 from protocol.down_conversion import down_convert_in_pieces
 from protocol.errors import ErrorCode

@@ -5,8 +5,8 @@ Source: kafka.log.LogManager.getOrCreateLog, kafka.cluster.Partition.createLogIf
 
 from collections.abc import Callable
 
-from kraftsim.core.metadata.image import TopicImage
 from kraftsim.events.nodes import DiskFailed
+from kraftsim.metadata.rules_image import TopicImage
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_directory import LogDirectory
 from kraftsim.node.broker.topic_settings import TopicSettings

@@ -8,12 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.metadata.config_control import ALL_BROKERS
-from kraftsim.core.metadata.image import ImageChanges, MetadataImage, TopicImage
-from kraftsim.core.metadata.partition_registration import PartitionRegistration
-from kraftsim.core.partitions.leader_state import LeaderAndIsrState, LeaderRules
 from kraftsim.events.nodes import DiskFailed, LogDirectoryFailed
+from kraftsim.metadata.rules_configs import ALL_BROKERS
+from kraftsim.metadata.rules_described_configs import BrokerSettings
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, TopicImage
+from kraftsim.metadata.rules_registrations import PartitionRegistration
 from kraftsim.node.bounded_concurrency import at_once
 from kraftsim.node.broker.checkpoints import Checkpoints
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
@@ -31,6 +30,7 @@ from kraftsim.node.identity import NO_DIRECTORY_ID
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.parts import Parts
 from kraftsim.node.shell import NodeShell
+from kraftsim.partitions.rules_leader import LeaderAndIsrState, LeaderRules
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from protocol.disk.file_names import (
     PARTITION_METADATA,

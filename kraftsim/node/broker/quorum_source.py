@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kraftsim.core.metadata.image import ImageChanges, MetadataImage
-from kraftsim.core.raft.voter_set import VoterNode
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.node.api_offer import spoken_versions
 from kraftsim.node.broker.cluster_features import ClusterFeatures
 from kraftsim.node.broker.forwarding import Forwarding
@@ -31,6 +30,7 @@ from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.security.broker_guards import BROKER_TABLE
 from kraftsim.node.security.rights import GuardTable
 from kraftsim.producer_ids.broker import BlockChannel
+from kraftsim.raft.rules_log import VoterNode
 from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:

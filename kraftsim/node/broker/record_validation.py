@@ -11,27 +11,25 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.batch_rules import (
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.partitions.rules_append import (
     AppendRules,
     ExaminedBatch,
     client_batch,
     refuse_records,
 )
-from kraftsim.core.partitions.record_conversion import (
+from kraftsim.partitions.rules_conversion import (
+    BELIEVED_BYTES_MAX,
+    LOOKED_THROUGH_BYTES_MAX,
     ConvertedRecords,
     LogPlace,
     UncheckedRecords,
-    converted,
-    recompressed,
-)
-from kraftsim.core.partitions.record_work import (
-    BELIEVED_BYTES_MAX,
-    LOOKED_THROUGH_BYTES_MAX,
     believed_bytes,
+    converted,
     produced_work,
+    recompressed,
     takes_long,
 )
-from kraftsim.node.broker.hosted_partition import HostedPartition
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:

@@ -16,10 +16,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
-from kraftsim.core.quotas.windowed_rate import SteadyRate
 from kraftsim.events.nodes import ReplicaMoveBegan, ReplicaMoved
+from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.node.broker.directory_assignments import DirectoryAssignments
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.log_directory import LogDirectory, PartitionKey
@@ -27,6 +25,8 @@ from kraftsim.node.config import NodeConfig
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.parts import Parts
 from kraftsim.node.shell import NodeShell
+from kraftsim.partitions.rules_log import LeaderEpochs
+from kraftsim.server.rules_quotas import SteadyRate
 from kraftsim.world.interface import Clock
 from protocol.batches import split_batches
 from protocol.disk.file_names import future_directory_name, partition_directory_name

@@ -8,23 +8,22 @@ kafka.server.DynamicLogConfig (KIP-226).
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings, static_settings
-from kraftsim.core.metadata.config_control import ALL_BROKERS
-from kraftsim.core.metadata.config_releases import config_tables
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.partitions.batch_rules import AppendRules
-from kraftsim.core.partitions.cleaning import CleaningRules
-from kraftsim.core.partitions.retention import RetentionRules
-from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.partitions.topic_rules import (
+from kraftsim.metadata.rules_config_releases import config_tables
+from kraftsim.metadata.rules_configs import ALL_BROKERS
+from kraftsim.metadata.rules_described_configs import BrokerSettings, static_settings
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.node.config import NodeConfig
+from kraftsim.partitions.rules_append import AppendRules
+from kraftsim.partitions.rules_cleaning import CleaningRules
+from kraftsim.partitions.rules_log import RetentionRules, SegmentSettings
+from kraftsim.partitions.rules_topic_names import (
     append_rules,
     cleaning_rules,
     converts_down,
     retention_rules,
     segment_settings,
 )
-from kraftsim.core.tiered_storage.tiering_rules import NOT_TIERED, TieringRules, tiering_rules
-from kraftsim.node.config import NodeConfig
+from kraftsim.tiered_storage.rules_segments import NOT_TIERED, TieringRules, tiering_rules
 from protocol.metadata.m04_config import BROKER_RESOURCE
 
 

@@ -3,7 +3,7 @@
 Source: ProducerBatch.completeFutureAndFireCallbacks, Sender.completeBatch.
 """
 
-from kraftsim.core.clients.producer_steps import RecordDelivered
+from kraftsim.clients.rules_producer_steps import RecordDelivered
 from kraftsim.events.clients import RecordAcknowledged, RecordReportedDuplicate
 from kraftsim.world.interface import World
 

@@ -4,7 +4,7 @@ Source: org.apache.kafka.clients.consumer.internals.CoordinatorRequestManager, K
 a request).
 """
 
-from kraftsim.core.clients.transaction_steps import CoordinatorKind
+from kraftsim.clients.rules_transaction_steps import CoordinatorKind
 from kraftsim.node.clients.cluster_connections import ClusterConnections, error_of
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -10,9 +10,9 @@ Source: KIP-447 (its open alternative), the document of its design.
 
 import asyncio
 
-from kraftsim.core.clients.membership_steps import MemberState
-from kraftsim.core.clients.producer_steps import TopicPartition
-from kraftsim.core.clients.transaction_steps import CoordinatorKind
+from kraftsim.clients.rules_group_member import MemberState
+from kraftsim.clients.rules_producer_steps import TopicPartition
+from kraftsim.clients.rules_transaction_steps import CoordinatorKind
 from kraftsim.node.clients.coordinators import find_coordinator
 from kraftsim.node.clients.group_consumer import GroupConsumerClient, MembershipFailed
 from kraftsim.node.clients.group_offsets import fetch_offsets

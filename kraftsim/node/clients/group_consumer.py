@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from kraftsim.core.clients.group_member import GroupMember
-from kraftsim.core.clients.membership_steps import (
+from kraftsim.clients.rules_group_member import (
     AssignmentChanged,
     CountPartitions,
+    GroupMember,
     GroupSettings,
     Join,
     LeaveAsked,
@@ -28,8 +28,8 @@ from kraftsim.core.clients.membership_steps import (
     ReleaseWanted,
     SendMemberRequest,
 )
-from kraftsim.core.clients.producer_steps import TimePassed, TopicPartition
-from kraftsim.core.clients.transaction_steps import (
+from kraftsim.clients.rules_producer_steps import TimePassed, TopicPartition
+from kraftsim.clients.rules_transaction_steps import (
     CoordinatorFound,
     CoordinatorKind,
     CoordinatorLost,

@@ -5,8 +5,8 @@ Source: org.apache.kafka.clients.consumer.internals.ConsumerCoordinator, KIP-447
 
 from collections.abc import Mapping, Sequence
 
-from kraftsim.core.clients.producer_steps import TopicPartition
-from kraftsim.core.clients.transaction_steps import GroupIdentity
+from kraftsim.clients.rules_producer_steps import TopicPartition
+from kraftsim.clients.rules_transaction_steps import GroupIdentity
 from kraftsim.node.clients.cluster_connections import error_of
 from kraftsim.node.clients.member_requests import by_topic
 from kraftsim.node.outbound import PeerConnection

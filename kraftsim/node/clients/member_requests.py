@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, assert_never
 
-from kraftsim.core.clients.assignors import Subscriber
-from kraftsim.core.clients.membership_steps import (
+from kraftsim.clients.rules_group_member import (
     GroupSettings,
     HeartbeatAnswered,
     Join,
@@ -18,11 +17,12 @@ from kraftsim.core.clients.membership_steps import (
     Left,
     MemberHeartbeat,
     MemberQuestion,
+    Subscriber,
     Sync,
     Synced,
+    Versions,
 )
-from kraftsim.core.clients.producer_steps import TopicPartition
-from kraftsim.core.clients.version_probing import Versions
+from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.node.clients.cluster_connections import error_of
 from protocol.consumer_protocol import (
     AssignedPartitions,

@@ -8,8 +8,8 @@ Source: org.apache.kafka.clients.consumer.internals.{Fetcher, OffsetFetcher}.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kraftsim.core.clients.committed_batches import Aborted, committed_batches
-from kraftsim.core.clients.producer_steps import TopicPartition
+from kraftsim.clients.rules_consumer import Aborted, committed_batches
+from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.node.clients.cluster_connections import ClusterConnections, error_of
 from kraftsim.node.clients.reader import (
     CONSUMER_REPLICA_ID,

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from kraftsim.core.clients.producer_steps import (
+from kraftsim.clients.rules_producer_steps import (
     MetadataArrived,
     MetadataLost,
     OutgoingBatch,

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import assert_never
 
-from kraftsim.core.clients.idempotent_producer import IdempotentProducer
-from kraftsim.core.clients.producer_steps import (
+from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
+from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
     IdentityTaken,
     OutgoingRecord,
@@ -29,7 +29,7 @@ from kraftsim.core.clients.producer_steps import (
     TopicPartition,
     WindowAnnounced,
 )
-from kraftsim.core.clients.windowed_producer import WindowedProducer
+from kraftsim.clients.rules_producer_variants import WindowedProducer
 from kraftsim.events.clients import (
     ClientInitialized,
     ClientStarted,

@@ -9,8 +9,8 @@ Source: org.apache.kafka.clients.producer.internals.TransactionManager, KIP-890.
 from collections.abc import Mapping
 from typing import assert_never
 
-from kraftsim.core.clients.producer_steps import Identity, TopicPartition
-from kraftsim.core.clients.transaction_steps import (
+from kraftsim.clients.rules_producer_steps import Identity, TopicPartition
+from kraftsim.clients.rules_transaction_steps import (
     AddOffsets,
     AddPartitions,
     Answered,

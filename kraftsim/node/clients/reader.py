@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kraftsim.core.clients.committed_batches import Aborted, committed_batches
-from kraftsim.core.clients.producer_steps import TopicPartition
-from kraftsim.core.clients.reader_positions import ReaderPositions
+from kraftsim.clients.rules_consumer import Aborted, ReaderPositions, committed_batches
+from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.events.clients import ClientStarted, ClientStopped, RecordRead
 from kraftsim.node.clients.cluster_connections import (
     Address,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from kraftsim.core.clients.producer_steps import (
+from kraftsim.clients.rules_producer_steps import (
     Identity,
     IdentityTaken,
     OutgoingRecord,
@@ -20,7 +20,7 @@ from kraftsim.core.clients.producer_steps import (
     TimePassed,
     TopicPartition,
 )
-from kraftsim.core.clients.transaction_steps import (
+from kraftsim.clients.rules_transaction_steps import (
     AbortAsked,
     Answered,
     BeginAsked,
@@ -44,7 +44,7 @@ from kraftsim.core.clients.transaction_steps import (
     TransactionalSettings,
     TransactionSettled,
 )
-from kraftsim.core.clients.transactional_producer import TransactionalProducer
+from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from kraftsim.events.clients import (
     ClientInitialized,
     ClientStarted,

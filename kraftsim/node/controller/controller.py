@@ -16,25 +16,19 @@ from typing import TYPE_CHECKING, Final
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.activation import (
+from kraftsim.events.metadata import ControllerResigned
+from kraftsim.events.nodes import NodeReady, NodeStopped
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_features import (
     ActivationRefused,
     Bootstrap,
     bootstrap_at,
     bootstrap_records,
     takeover_records,
 )
-from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.metadata_level import FEATURE, KRAFT_VERSION
-from kraftsim.core.metadata.metadata_versions import FIRST_WITH_FEATURE_RECORDS
-from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.metadata.replication_view import TopicDefaults
-from kraftsim.core.quotas.client_limits import ClientLimits, Sharers
-from kraftsim.core.quotas.expiring_map import ExpiringMap
-from kraftsim.core.quotas.windowed_rate import WindowedRate
-from kraftsim.core.raft.raft_log import SnapshotId
-from kraftsim.core.raft.voter_set import Address, VoterNode
-from kraftsim.events.metadata import ControllerResigned
-from kraftsim.events.nodes import NodeReady, NodeStopped
+from kraftsim.metadata.rules_partitions import TopicDefaults
+from kraftsim.metadata.rules_registries import Registries
+from kraftsim.metadata.rules_versions import FEATURE, FIRST_WITH_FEATURE_RECORDS, KRAFT_VERSION
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.node.call import Call, Handler
 from kraftsim.node.config import NodeConfig
@@ -62,8 +56,10 @@ from kraftsim.node.security.controller_guards import CONTROLLER_TABLE
 from kraftsim.node.security.rights import guarded
 from kraftsim.node.shell import NodeShell
 from kraftsim.producer_ids.controller import BlockLimits
+from kraftsim.raft.rules_log import Address, SnapshotId, VoterNode
 from kraftsim.releases.release import Release
 from kraftsim.releases.traits import BOOTSTRAPS_ARE_READ_WHEN_NEEDED
+from kraftsim.server.rules_quotas import ClientLimits, ExpiringMap, Sharers, WindowedRate
 from kraftsim.world.interface import Clock, Disk, World
 from protocol.api_keys import ApiKey
 from protocol.batches import RecordBatch

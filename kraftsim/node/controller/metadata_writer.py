@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.controller_state import ControllerState, kinds_of
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataReverted
+from kraftsim.metadata.rules_controller_state import ControllerState, kinds_of
 from kraftsim.node.call import Answer, Deferred
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.world.interface import World

@@ -8,12 +8,10 @@ Source: KIP-599, kafka.server.ControllerMutationQuotaManager.
 
 from collections.abc import Callable
 
-from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.quotas.client_limits import ClientLimits, Limit, Sharers
-from kraftsim.core.quotas.expiring_map import ExpiringMap
-from kraftsim.core.quotas.token_bucket import TokenBucket
+from kraftsim.metadata.rules_registries import Registries
 from kraftsim.node.call import Call
 from kraftsim.node.config import NodeConfig
+from kraftsim.server.rules_quotas import ClientLimits, ExpiringMap, Limit, Sharers, TokenBucket
 from kraftsim.world.interface import Clock
 
 CONTROLLER_MUTATIONS = "controller_mutation_rate"

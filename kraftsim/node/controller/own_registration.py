@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.core.raft.voter_set import Address
 from kraftsim.node.outbound import PeerConnection, VersionRange
+from kraftsim.raft.rules_log import Address
 from protocol.errors import ErrorCode
 from protocol.messages.k70_controller_registration import (
     ControllerRegistrationRequest,

@@ -9,9 +9,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
-from kraftsim.core.lease_pid.leasing import Lease
-from kraftsim.core.lease_pid.leasing_producer import LeasingProducer
-from kraftsim.core.lease_pid.producer_steps import (
+from kraftsim.events.clients import (
+    ClientStarted,
+    ClientStopped,
+    RecordAcknowledged,
+    RecordFailed,
+    RecordSent,
+)
+from kraftsim.lease_pid.rules_broker import Lease
+from kraftsim.lease_pid.rules_producer import (
     Acknowledged,
     FencedInPartition,
     GivenUp,
@@ -21,6 +27,7 @@ from kraftsim.core.lease_pid.producer_steps import (
     LeaseWanted,
     LeasingEffect,
     LeasingInput,
+    LeasingProducer,
     LeasingSettings,
     MessageQueued,
     SendLeaseRequest,
@@ -28,13 +35,6 @@ from kraftsim.core.lease_pid.producer_steps import (
     Waited,
     WriteLost,
     Written,
-)
-from kraftsim.events.clients import (
-    ClientStarted,
-    ClientStopped,
-    RecordAcknowledged,
-    RecordFailed,
-    RecordSent,
 )
 from kraftsim.node.clients.step_loop import StepLoop
 from kraftsim.node.lease_pid.links import ClientLink

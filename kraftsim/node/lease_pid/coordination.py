@@ -8,7 +8,7 @@ Source: the lease_pid draft; KIP-98 for the counter.
 
 from typing import Final
 
-from kraftsim.core.lease_pid.id_blocks import NumberBlock
+from kraftsim.lease_pid.rules_broker import NumberBlock
 from kraftsim.node.lease_pid.replica import PartitionState
 from kraftsim.node.lease_pid.settings import Address
 from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused

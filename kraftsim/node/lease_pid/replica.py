@@ -11,14 +11,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.lease_pid.leased_partition import LeasedPartition, Repeated
-from kraftsim.core.lease_pid.readings import Readings
 from kraftsim.events.event import Event
 from kraftsim.events.lease_pid import (
     LeasedMessageRefused,
     LeasedMessageRepeated,
     LeasedProducersExpired,
 )
+from kraftsim.lease_pid.rules_broker import LeasedPartition, Readings, Repeated
 from kraftsim.node.lease_pid.message_log import MessageLog
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode

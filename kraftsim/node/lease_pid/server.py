@@ -9,12 +9,16 @@ from collections.abc import Coroutine, Mapping
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.lease_pid.id_blocks import IdReserve
-from kraftsim.core.lease_pid.lease_snapshot import restore, snapshot_of
-from kraftsim.core.lease_pid.leasing import NeedsIds, decide_lease
-from kraftsim.core.lease_pid.readings import EndsWith
 from kraftsim.events.lease_pid import LeasedServerRecovered, LeaseGranted, LeaseIdsReserved
 from kraftsim.events.nodes import ListenerOpened, NodeFailed, NodeStopped
+from kraftsim.lease_pid.rules_broker import (
+    EndsWith,
+    IdReserve,
+    NeedsIds,
+    decide_lease,
+    restore,
+    snapshot_of,
+)
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.lease_pid.coordination import Coordination
 from kraftsim.node.lease_pid.followers import ReplicaManager

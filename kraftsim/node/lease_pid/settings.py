@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeVar
 
-from kraftsim.core.lease_pid.readings import (
+from kraftsim.lease_pid.rules_broker import (
     AnswerToRepeat,
     AnswerToUnknown,
     AskedExpiry,

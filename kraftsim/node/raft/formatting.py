@@ -7,12 +7,12 @@ Source: KIP-853, org.apache.kafka.metadata.storage.Formatter, kafka-storage form
 --initial-controllers and --standalone.
 """
 
-from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterNode, VoterSet
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.identity import check_formattable
 from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.node.raft.snapshot_files import write_format_snapshot
+from kraftsim.raft.rules_log import Address, ReplicaKey, VoterNode, VoterSet
 from kraftsim.world.interface import World
 from protocol.disk.file_names import META_PROPERTIES
 from protocol.disk.meta_properties import MetaProperties, build_meta_properties

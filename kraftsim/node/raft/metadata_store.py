@@ -10,10 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from kraftsim.core.partitions.leader_epochs import LeaderEpochs
-from kraftsim.core.partitions.segments import SegmentSettings
-from kraftsim.core.raft.raft_log import FORMAT_SNAPSHOT, RaftLog, SnapshotId
-from kraftsim.core.raft.voter_set import VoterHistory, VoterSet, voter_set_of
 from kraftsim.events.nodes import DiskFailed
 from kraftsim.events.raft import MetadataWritten, QuorumStateStored, SnapshotFetched
 from kraftsim.node.config import NodeConfig
@@ -21,6 +17,15 @@ from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.log import FlushedRecordsMissing, PartitionLog
 from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot, SnapshotFiles, path_of
+from kraftsim.partitions.rules_log import LeaderEpochs, SegmentSettings
+from kraftsim.raft.rules_log import (
+    FORMAT_SNAPSHOT,
+    RaftLog,
+    SnapshotId,
+    VoterHistory,
+    VoterSet,
+    voter_set_of,
+)
 from kraftsim.world.interface import Disk, World
 from protocol.batches import RecordBatch, split_batches
 from protocol.control_records import (

@@ -3,9 +3,8 @@
 Source: org.apache.kafka.raft.QuorumConfig.
 """
 
-from kraftsim.core.raft.settings import RaftSettings
-from kraftsim.core.raft.voter_set import Address, VoterSet, static_voter_set
 from kraftsim.node.config import NodeConfig
+from kraftsim.raft.rules_log import Address, RaftSettings, VoterSet, static_voter_set
 
 
 def static_voters(config: NodeConfig) -> VoterSet:

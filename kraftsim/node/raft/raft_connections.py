@@ -10,11 +10,10 @@ ClusterConnectionStates}.
 from collections.abc import Callable, Mapping
 
 from kraftsim import __version__
-from kraftsim.core.raft.effects import Send
-from kraftsim.core.raft.voter_set import Address
 from kraftsim.node.outbound import NoCommonVersion, PeerConnection, VersionRange, api_key_of
 from kraftsim.node.raft.old_versions import fitted_request, is_unknown_pre_vote
 from kraftsim.node.shell import NodeShell
+from kraftsim.raft.rules_log import Address, Send
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.schema import Message
 

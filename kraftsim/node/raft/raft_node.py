@@ -14,14 +14,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
-from kraftsim.core.raft import effects as do
-from kraftsim.core.raft.effects import WriteFetched, WriteLeaderChange, WriteVoters
-from kraftsim.core.raft.leadership import Leadership
-from kraftsim.core.raft.quorum import FatalQuorumError, LeadershipFactory, Quorum
-from kraftsim.core.raft.raft_log import SnapshotId
-from kraftsim.core.raft.replica import RaftReplica
-from kraftsim.core.raft.settings import RaftSettings
-from kraftsim.core.raft.voter_set import Address, ReplicaKey, VoterNode
 from kraftsim.events.nodes import DiskFailed
 from kraftsim.events.raft import MetadataFlushed
 from kraftsim.node.outbound import VersionRange
@@ -31,6 +23,20 @@ from kraftsim.node.raft.raft_connections import RaftConnections
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.node.shell import NodeShell
 from kraftsim.node.signal import Signal
+from kraftsim.raft import rules_log as do
+from kraftsim.raft.rules_log import (
+    Address,
+    RaftSettings,
+    ReplicaKey,
+    SnapshotId,
+    VoterNode,
+    WriteFetched,
+    WriteLeaderChange,
+    WriteVoters,
+)
+from kraftsim.raft.rules_quorum import FatalQuorumError, LeadershipFactory, Quorum
+from kraftsim.raft.rules_replica import RaftReplica
+from kraftsim.raft.rules_roles import Leadership
 from protocol.batches import RecordBatch, split_batches
 from protocol.control_records import (
     ControlType,

@@ -11,8 +11,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kraftsim.core.raft.raft_log import FORMAT_SNAPSHOT, SnapshotId
-from kraftsim.core.raft.voter_set import DYNAMIC_VOTERS, VoterSet
+from kraftsim.raft.rules_log import DYNAMIC_VOTERS, FORMAT_SNAPSHOT, SnapshotId, VoterSet
 from kraftsim.world.interface import Disk, File
 from protocol.batches import RecordBatch, build_batch, split_batches
 from protocol.control_records import (

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.snapshot import snapshot_records
-from kraftsim.core.raft.raft_log import SnapshotId
 from kraftsim.events.raft import SnapshotWritten
+from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.node.shell import NodeShell
+from kraftsim.raft.rules_log import SnapshotId
 from protocol.batches import RecordBatch, split_batches
 from protocol.metadata.registry import build_record, parse_record
 from protocol.records import Record

@@ -12,13 +12,13 @@ Source: org.apache.kafka.raft.KafkaRaftClient.handleFetchRequest, KIP-595.
 from collections.abc import Callable
 from enum import StrEnum
 
-from kraftsim.core.raft import serving
-from kraftsim.core.raft.fetch_messages import asking_replica
-from kraftsim.core.raft.roles import Leader
 from kraftsim.node.call import Answer, Deferred, Encoded
 from kraftsim.node.purgatory import Purgatory
 from kraftsim.node.raft.old_versions import fitted_response
 from kraftsim.node.raft.raft_node import RaftNode
+from kraftsim.raft import rules_serving
+from kraftsim.raft.rules_messages import asking_replica
+from kraftsim.raft.rules_roles import Leader
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest, ReplicaState
@@ -75,7 +75,7 @@ class WaitingFetches:
 
     def refused(self, request: FetchRequest, version: int) -> Answer | None:
         """Return the error response to a request that cannot be answered with records."""
-        response = serving.refuse_fetch(self._raft.quorum, request)
+        response = rules_serving.refuse_fetch(self._raft.quorum, request)
         return None if response is None else fitted_response(response, version)
 
     def leads(self, leader_epoch: int) -> bool:
@@ -116,7 +116,7 @@ class WaitingFetches:
             quorum.epoch,
         )
         if state != self._last_state:
-            response = serving.fetch_response(quorum, ErrorCode.NONE)
+            response = rules_serving.fetch_response(quorum, ErrorCode.NONE)
             response.responses[0].partitions[0].records = self._raft.store.read(
                 fetch_offset, quorum.settings.fetch_max_bytes, log.end_offset
             )
@@ -132,9 +132,9 @@ class WaitingFetches:
     def _begin(self, request: FetchRequest, version: int, later: Deferred) -> None:
         raft = self._raft
         quorum = raft.quorum
-        response = serving.refuse_fetch(quorum, request)
+        response = rules_serving.refuse_fetch(quorum, request)
         if response is None:
-            response = serving.fetch_outcome(quorum, request, raft.now_ms(), raft.wall_ms())
+            response = rules_serving.fetch_outcome(quorum, request, raft.now_ms(), raft.wall_ms())
             if quorum.effects:
                 raft.run()
         if response is not None:

@@ -1,3 +1,3 @@
 """Authentication and authorization of a node's connections: applies the rules of
-`kraftsim.core.security`.
+`kraftsim.server`.
 """

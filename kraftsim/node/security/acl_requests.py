@@ -8,8 +8,8 @@ DescribeAclsRequest}.
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
-from kraftsim.core.security.access_rules import holds_unknown
 from kraftsim.node.call import Answer, Call, Closing, Deferred, Handler
+from kraftsim.server.rules_authorization import holds_unknown
 from protocol.api_keys import ApiKey
 
 N = TypeVar("N")

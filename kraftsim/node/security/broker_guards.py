@@ -7,7 +7,6 @@ Source: kafka.server.KafkaApis.
 
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.core.security.authorizer import CLUSTER_NAME
 from kraftsim.node.call import Answer, Deferred
 from kraftsim.node.security import (
     consumer_guards,
@@ -20,6 +19,7 @@ from kraftsim.node.security import (
 from kraftsim.node.security.config_guards import authorize_descriptions, authorize_own_alterations
 from kraftsim.node.security.exempt import ANY_BROKER, HANDED_ON
 from kraftsim.node.security.rights import Asked, Guard, GuardTable, cluster_guard, completed
+from kraftsim.server.rules_authorization import CLUSTER_NAME
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

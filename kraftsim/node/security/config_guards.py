@@ -9,9 +9,9 @@ import copy
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from kraftsim.core.security.authorizer import CLUSTER_NAME
 from kraftsim.node.call import Answer, Deferred
 from kraftsim.node.security.rights import Asked
+from kraftsim.server.rules_authorization import CLUSTER_NAME
 from protocol.acls import AclOperation, AclResourceType
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode

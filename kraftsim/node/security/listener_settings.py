@@ -11,16 +11,15 @@ from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.core.metadata.config_releases import all_broker_settings
-from kraftsim.core.metadata.dynamic_rules import WITHOUT_PROTOCOL
-from kraftsim.core.security.jaas import LoginSettings, parse_jaas
-from kraftsim.core.security.sasl import MECHANISMS, PLAIN
+from kraftsim.metadata.rules_config_definitions import WITHOUT_PROTOCOL
+from kraftsim.metadata.rules_config_releases import all_broker_settings
 from kraftsim.node.config_keys import (
     ConfigError,
 )
 from kraftsim.node.endpoints import (
     ANY_ADDRESSES,
 )
+from kraftsim.server.rules_authentication import MECHANISMS, PLAIN, LoginSettings, parse_jaas
 
 if TYPE_CHECKING:
     from kraftsim.node.config import NodeConfig

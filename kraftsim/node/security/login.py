@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Final
 
-from kraftsim.core.security.sasl import ClientExchange, SaslRefused
+from kraftsim.server.rules_authentication import ClientExchange, SaslRefused
 from protocol.errors import ErrorCode
 from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol.messages.k36_sasl_authenticate import (

@@ -8,11 +8,7 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import TYPE_CHECKING
 
-from kraftsim.core.metadata.registries import Registries
-from kraftsim.core.security.authorizer import Authorizer
-from kraftsim.core.security.plain import PlainClient
-from kraftsim.core.security.sasl import PLAIN, ClientExchange
-from kraftsim.core.security.scram import ScramClient, draw_nonce
+from kraftsim.metadata.rules_registries import Registries
 from kraftsim.node.security.listener_settings import (
     SaslSettings,
     has_sasl,
@@ -23,6 +19,14 @@ from kraftsim.node.security.listener_settings import (
 from kraftsim.node.security.login import LinkSecurity
 from kraftsim.node.security.sasl_gate import Accounts, GuardedServer, SaslGate
 from kraftsim.node.security.tls import client_context, server_context
+from kraftsim.server.rules_authentication import (
+    PLAIN,
+    ClientExchange,
+    PlainClient,
+    ScramClient,
+    draw_nonce,
+)
+from kraftsim.server.rules_authorization import Authorizer
 
 if TYPE_CHECKING:
     from kraftsim.node.config import NodeConfig

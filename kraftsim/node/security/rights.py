@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
-from kraftsim.core.security.authorizer import CLUSTER_NAME, Authorizer
 from kraftsim.node.call import (
     Allows,
     Answer,
@@ -24,6 +23,7 @@ from kraftsim.node.call import (
     Handler,
     NoAnswer,
 )
+from kraftsim.server.rules_authorization import CLUSTER_NAME, Authorizer
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

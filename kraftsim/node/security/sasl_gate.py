@@ -13,22 +13,25 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kraftsim.core.security.plain import PlainServer
-from kraftsim.core.security.principal import USER_TYPE, Principal
-from kraftsim.core.security.sasl import (
-    PLAIN,
-    SCRAM_MECHANISMS,
-    SaslRefused,
-    ServerExchange,
-    refusal_text,
-)
-from kraftsim.core.security.scram import Credential, ScramServer, draw_nonce
 from kraftsim.events.connections import AuthenticationRefused
 from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Encoded
 from kraftsim.node.connection import NO_HEAD, ServerConnection
 from kraftsim.node.frame_server import FrameServer
 from kraftsim.node.inbox import Buffer
 from kraftsim.node.security.listener_settings import SaslSettings
+from kraftsim.server.rules_authentication import (
+    PLAIN,
+    SCRAM_MECHANISMS,
+    USER_TYPE,
+    Credential,
+    PlainServer,
+    Principal,
+    SaslRefused,
+    ScramServer,
+    ServerExchange,
+    draw_nonce,
+    refusal_text,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

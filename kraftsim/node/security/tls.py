@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.core.security.principal import ANONYMOUS, USER_TYPE, Principal
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.node.security.listener_settings import setting_value
 from kraftsim.node.security.tls_choices import check_principal_rules, choose_versions_and_ciphers
+from kraftsim.server.rules_authentication import ANONYMOUS, USER_TYPE, Principal
 
 if TYPE_CHECKING:
     from kraftsim.node.config import NodeConfig

@@ -9,11 +9,10 @@ Source: org.apache.zookeeper.server.persistence.{FileTxnSnapLog, FileTxnLog, Fil
 from collections.abc import Sequence
 from typing import Final
 
-from kraftsim.core.zookeeper.image import load, snapshot_of
-from kraftsim.core.zookeeper.server_state import ServerState
 from kraftsim.events.zookeeper import ZookeeperRecovered
 from kraftsim.node.config_keys import ConfigError
 from kraftsim.world.interface import File, World
+from kraftsim.zookeeper.rules_keeper import ServerState, load, snapshot_of
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message
 from protocol.zookeeper.snapshot import parse_snapshot

@@ -7,9 +7,9 @@ org.apache.zookeeper.server.command.
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from kraftsim.core.zookeeper.server_state import ServerState
 from kraftsim.node.zookeeper.connection import ZookeeperConnection
 from kraftsim.node.zookeeper.settings import ZookeeperSettings
+from kraftsim.zookeeper.rules_keeper import ServerState
 
 VERSION: Final = "3.8.4-kraftsim"
 """The release whose protocol is implemented; clients parse the leading version number."""

@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from kraftsim.core.zookeeper.server_state import Moment, ServerState, Step
-from kraftsim.core.zookeeper.sessions import Sessions
 from kraftsim.events.nodes import DiskFailed, ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.node.endpoints import Endpoint
 from kraftsim.node.listeners import ListenerError
@@ -20,6 +18,8 @@ from kraftsim.node.zookeeper.files import DIRECTORY, ZookeeperFiles
 from kraftsim.node.zookeeper.four_letter_commands import answer
 from kraftsim.node.zookeeper.settings import ZookeeperSettings
 from kraftsim.world.interface import World
+from kraftsim.zookeeper.rules_keeper import Moment, ServerState, Step
+from kraftsim.zookeeper.rules_server import Sessions
 from protocol.malformed import MalformedMessage
 
 LISTENER: Final = "CLIENT"

@@ -7,14 +7,14 @@ Source: kafka.security.authorizer.AclAuthorizer.
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.zookeeper_mode.access_entities import Resource, access_changes, resource_of_path
 from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.zookeeper_mode.broker_registration import create_if_absent
 from kraftsim.node.zookeeper_mode.change_notifications import ChangeNotifications, read
 from kraftsim.node.zookeeper_mode.config_watch import Apply, tree
 from kraftsim.node.zookeeper_mode.session import ZookeeperSession
 from kraftsim.world.interface import World
+from kraftsim.zookeeper.rules_znodes import Resource, access_changes, resource_of_path
 from protocol.acls import AclPatternType
 from protocol.malformed import MalformedMessage
 from protocol.zookeeper.kafka_access_znodes import (

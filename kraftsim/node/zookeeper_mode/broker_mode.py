@@ -13,12 +13,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
-from kraftsim.core.metadata.image import ImageChanges, MetadataImage
-from kraftsim.core.metadata.record_kinds import MetadataRecord
-from kraftsim.core.raft.voter_set import Address
-from kraftsim.core.zookeeper_mode.received_metadata import ReceivedMetadata
 from kraftsim.events.metadata import BrokerEpochReceived
 from kraftsim.events.nodes import NodeReady
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
+from kraftsim.metadata.rules_registries import MetadataRecord
 from kraftsim.node.api_offer import spoken_versions
 from kraftsim.node.broker.cluster_features import ClusterFeatures
 from kraftsim.node.broker.forwarding import Forwarding
@@ -56,6 +54,8 @@ from kraftsim.node.zookeeper_mode.isr_znodes import IsrChangesWithoutEpochs, Isr
 from kraftsim.node.zookeeper_mode.session import OnEvent, ZookeeperSession
 from kraftsim.producer_ids.broker import BlockChannel
 from kraftsim.producer_ids.zookeeper import ZnodeBlocks
+from kraftsim.raft.rules_log import Address
+from kraftsim.zookeeper.rules_received_metadata import ReceivedMetadata
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k07_controlled_shutdown import (

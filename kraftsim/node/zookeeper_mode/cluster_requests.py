@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.alter_partition import BROKER_EPOCHS_SINCE, TOPIC_IDS_SINCE
-from kraftsim.core.metadata.partition_events import partition_changed_event
-from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_record
-from kraftsim.core.metadata.topic_table import PartitionKey
-from kraftsim.core.zookeeper_mode.partition_rules import in_sync_with
 from kraftsim.events.event import Event
+from kraftsim.metadata.rules_partition_changes import partition_changed_event
+from kraftsim.metadata.rules_partitions import BROKER_EPOCHS_SINCE, TOPIC_IDS_SINCE
+from kraftsim.metadata.rules_registrations import PartitionRegistration, partition_record
+from kraftsim.metadata.rules_topic_table import PartitionKey
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved
+from kraftsim.zookeeper.rules_partitions import in_sync_with
 from protocol.errors import ErrorCode
 from protocol.messages.k07_controlled_shutdown import (
     NO_BROKER_EPOCH,

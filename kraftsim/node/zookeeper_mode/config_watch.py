@@ -13,16 +13,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.record_kinds import MetadataRecord
-from kraftsim.core.zookeeper_mode.config_entities import entity_changes
-from kraftsim.core.zookeeper_mode.znode_reading import Znodes
 from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.metadata.rules_registries import MetadataRecord
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.change_notifications import ChangeNotifications, read
 from kraftsim.node.zookeeper_mode.session import ZookeeperSession
 from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
 from kraftsim.world.interface import World
+from kraftsim.zookeeper.rules_znodes import Znodes, entity_changes
 from protocol.malformed import MalformedMessage
 from protocol.zookeeper.kafka_znodes import (
     CONFIG,

@@ -8,20 +8,19 @@ kafka.zk.KafkaZkClient.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.core.metadata.topic_table import Topic
-from kraftsim.core.zookeeper_mode.topic_ids import is_derived
-from kraftsim.core.zookeeper_mode.znode_checking import read_at, readable, topic_of
-from kraftsim.core.zookeeper_mode.znode_reading import (
+from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
+from kraftsim.metadata.rules_topic_table import Topic
+from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
+from kraftsim.zookeeper.rules_control_requests import is_derived
+from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite, read_at, readable, topic_of
+from kraftsim.zookeeper.rules_znodes import (
     broker_record,
     not_made_yet,
     partition_record,
     records_of_znodes,
     topic_records,
 )
-from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
-from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
-from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
-from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord

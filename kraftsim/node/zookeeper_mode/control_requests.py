@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.image import ImageChanges
-from kraftsim.core.zookeeper_mode.received_metadata import (
-    MetadataUpdate,
-    ReceivedMetadata,
-    refuse_broker_epoch,
-)
+from kraftsim.metadata.rules_image import ImageChanges
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.large_requests import or_refused
 from kraftsim.node.zookeeper_mode.config_watch import Load
 from kraftsim.node.zookeeper_mode.hosting import ControlledPartitions
+from kraftsim.zookeeper.rules_received_metadata import (
+    MetadataUpdate,
+    ReceivedMetadata,
+    refuse_broker_epoch,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrPartitionError,

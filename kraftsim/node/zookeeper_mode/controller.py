@@ -13,13 +13,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.replication_view import TopicDefaults
 from kraftsim.events.zookeeper_controllers import (
     ZookeeperControllerElected,
     ZookeeperControllerResigned,
 )
 from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_partitions import TopicDefaults
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.controller_context import ControllerContext

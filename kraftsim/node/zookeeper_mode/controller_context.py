@@ -12,26 +12,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.core.metadata.broker_registration import BrokerRegistration
-from kraftsim.core.metadata.cluster_control import controlled_shutdown_record
-from kraftsim.core.metadata.partition_events import partition_changed_event
-from kraftsim.core.metadata.partition_registration import PartitionRegistration, partition_record
-from kraftsim.core.metadata.topic_table import PartitionKey, Topic
-from kraftsim.core.raft.voter_set import Address
-from kraftsim.core.zookeeper_mode.partition_rules import (
-    NOT_MADE,
-    elected_first,
-    elected_for_shutdown,
-    elected_of,
-    elected_offline,
-    without,
-)
-from kraftsim.core.zookeeper_mode.propagation import ZookeeperPropagation
-from kraftsim.core.zookeeper_mode.request_batch import ControlRequest, Sender
-from kraftsim.core.zookeeper_mode.request_versions import request_versions
-from kraftsim.core.zookeeper_mode.topic_ids import reported_topic_id
 from kraftsim.events.zookeeper_controllers import BrokerJoined, BrokerLeft, ZookeeperControllerReady
 from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
+from kraftsim.metadata.rules_brokers import controlled_shutdown_record
+from kraftsim.metadata.rules_partition_changes import partition_changed_event
+from kraftsim.metadata.rules_registrations import (
+    BrokerRegistration,
+    PartitionRegistration,
+    partition_record,
+)
+from kraftsim.metadata.rules_topic_table import PartitionKey, Topic
 from kraftsim.node.controller.mutation_quotas import MutationQuotas
 from kraftsim.node.zookeeper.client import ZookeeperClient
 from kraftsim.node.zookeeper_mode.context_reader import ContextReader
@@ -44,6 +34,22 @@ from kraftsim.node.zookeeper_mode.propagator import (
 )
 from kraftsim.node.zookeeper_mode.reassignments import Reassignments
 from kraftsim.node.zookeeper_mode.topic_deletions import TopicDeletions
+from kraftsim.raft.rules_log import Address
+from kraftsim.zookeeper.rules_control_requests import (
+    ControlRequest,
+    Sender,
+    reported_topic_id,
+    request_versions,
+)
+from kraftsim.zookeeper.rules_partitions import (
+    NOT_MADE,
+    elected_first,
+    elected_for_shutdown,
+    elected_of,
+    elected_offline,
+    without,
+)
+from kraftsim.zookeeper.rules_propagation import ZookeeperPropagation
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse

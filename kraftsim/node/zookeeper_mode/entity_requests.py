@@ -11,21 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.snapshot import snapshot_records
-from kraftsim.core.zookeeper_mode.config_entities import entity_changes
-from kraftsim.core.zookeeper_mode.state_facts import StateView
-from kraftsim.core.zookeeper_mode.znode_reading import acl_records
-from kraftsim.core.zookeeper_mode.znode_texts import config_entity, quota_path
-from kraftsim.core.zookeeper_mode.znode_writing import (
-    Touched,
-    WriteKind,
-    ZnodeOperation,
-    ZnodeWrite,
-    acls_changed,
-    config_changed,
-    quota_changed,
-)
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_image import snapshot_records
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.controller.handlers import (
     k30_create_acls,
@@ -40,6 +27,17 @@ from kraftsim.node.large_requests import or_refused
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
 from kraftsim.node.zookeeper_mode.znode_writer import create_above, expanded, requests_of
+from kraftsim.zookeeper.rules_partitions import StateView
+from kraftsim.zookeeper.rules_znode_writes import (
+    Touched,
+    WriteKind,
+    ZnodeOperation,
+    ZnodeWrite,
+    acls_changed,
+    config_changed,
+    quota_changed,
+)
+from kraftsim.zookeeper.rules_znodes import acl_records, config_entity, entity_changes, quota_path
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k33_alter_configs import AlterConfigsRequest

@@ -7,8 +7,8 @@ Source: kafka.server.FinalizedFeatureChangeListener (2.7), KIP-584.
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.api_offer import NO_FEATURES_EPOCH, FinalizedFeatures
 from kraftsim.node.broker.cluster_features import ClusterFeatures
 from kraftsim.node.zookeeper.client import ZookeeperRefused

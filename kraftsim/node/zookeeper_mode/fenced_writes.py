@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
 from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_writer import (
     ControllerMoved,
@@ -17,6 +16,7 @@ from kraftsim.node.zookeeper_mode.znode_writer import (
     expanded,
     requests_of,
 )
+from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite
 from protocol.zookeeper.kafka_znodes import CONTROLLER_EPOCH
 from protocol.zookeeper.multi import Asked
 from protocol.zookeeper.op_codes import ANY_VERSION, ZookeeperError

@@ -10,12 +10,12 @@ kafka.cluster.Partition.isReplicaIsrEligible.
 from collections.abc import Collection
 from functools import partial
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.zookeeper_mode.received_metadata import LocalPartition
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.broker.log_directory import PartitionKey
 from kraftsim.node.broker.partitions import Partitions
 from kraftsim.node.broker.replication.replication import Replication
 from kraftsim.node.log import PartitionLog
+from kraftsim.zookeeper.rules_received_metadata import LocalPartition
 from protocol.disk.file_names import partition_directory_name
 
 STRAY_SUFFIX = "-stray"

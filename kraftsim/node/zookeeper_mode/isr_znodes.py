@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from kraftsim.core.partitions.in_sync_replicas import After, IsrProposal
-from kraftsim.core.partitions.partition_replica import AgreedIsr
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.replication.isr_changes import RETRY_MS, IsrChanges
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.shell import NodeShell
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.session import ZookeeperSession
+from kraftsim.partitions.rules_leader import After, IsrProposal
+from kraftsim.partitions.rules_replica import AgreedIsr
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k56_alter_partition import BrokerState

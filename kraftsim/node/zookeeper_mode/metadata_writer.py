@@ -15,21 +15,20 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from kraftsim.core.decision import Decision
-from kraftsim.core.metadata.controller_state import ControllerState
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.partition_registration import PartitionRegistration
-from kraftsim.core.zookeeper_mode.partition_rules import NOT_MADE, assignment_of
-from kraftsim.core.zookeeper_mode.state_facts import StateView
-from kraftsim.core.zookeeper_mode.topic_ids import derived_topic_id
-from kraftsim.core.zookeeper_mode.znode_texts import state_text, topic_text
-from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataReverted
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.metadata.rules_registrations import PartitionRegistration
 from kraftsim.node.call import Answer, Deferred
 from kraftsim.node.controller.metadata_writer import AppendedOffsets, OnCommitted
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved
 from kraftsim.world.interface import World
+from kraftsim.zookeeper.rules_control_requests import derived_topic_id
+from kraftsim.zookeeper.rules_partitions import NOT_MADE, StateView, assignment_of
+from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite
+from kraftsim.zookeeper.rules_znodes import state_text, topic_text
 from protocol.errors import ErrorCode
 from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m03_partition import PartitionRecord

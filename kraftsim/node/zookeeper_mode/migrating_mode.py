@@ -10,10 +10,9 @@ Source: kafka.server.{KafkaServer (3.4 to 3.9), ZkBrokerEpochManager}, KIP-866, 
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.core.metadata.image import ImageChanges, MetadataImage
-from kraftsim.core.metadata.metadata_level import FEATURE, KRAFT_VERSION
-from kraftsim.core.raft.voter_set import Address, VoterNode
 from kraftsim.events.migration import MetadataCopyForgotten
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
+from kraftsim.metadata.rules_versions import FEATURE, KRAFT_VERSION
 from kraftsim.node.broker.lifecycle import Lifecycle
 from kraftsim.node.broker.log_directory import NO_BROKER_EPOCH
 from kraftsim.node.broker.metadata_publisher import MetadataPublisher
@@ -24,6 +23,7 @@ from kraftsim.node.identity import METADATA_DIRECTORY
 from kraftsim.node.raft.metadata_directory import metadata_world
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
+from kraftsim.raft.rules_log import Address, VoterNode
 
 if TYPE_CHECKING:
     from kraftsim.node.broker.broker import Broker

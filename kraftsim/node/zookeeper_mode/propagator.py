@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kraftsim.core.raft.voter_set import Address
-from kraftsim.core.zookeeper_mode.request_batch import ControlRequest, ToBroker
 from kraftsim.node.outbound import PeerConnection, VersionRange
 from kraftsim.node.shell import NodeShell
+from kraftsim.raft.rules_log import Address
+from kraftsim.zookeeper.rules_control_requests import ControlRequest, ToBroker
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrResponse
 from protocol.messages.k05_stop_replica import StopReplicaResponse
 from protocol.messages.k06_update_metadata import UpdateMetadataResponse

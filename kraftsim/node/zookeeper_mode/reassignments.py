@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.partition_registration import PartitionRegistration
-from kraftsim.core.metadata.topic_table import PartitionKey
-from kraftsim.core.zookeeper_mode.partition_rules import (
+from kraftsim.metadata.rules_registrations import PartitionRegistration
+from kraftsim.metadata.rules_topic_table import PartitionKey
+from kraftsim.zookeeper.rules_partitions import (
     NOT_MADE,
     Assignment,
     assigned,
@@ -21,8 +21,7 @@ from kraftsim.core.zookeeper_mode.partition_rules import (
     elected_of,
     renewed,
 )
-from kraftsim.core.zookeeper_mode.znode_checking import read_at
-from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
+from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite, read_at
 from protocol.errors import ErrorCode
 from protocol.zookeeper.kafka_admin_znodes import (
     build_reassignments,

@@ -7,7 +7,7 @@ Source: kafka.server.KafkaConfig.{validateValues, populateSynonyms}.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.core.metadata.metadata_versions import BEFORE_KRAFT, METADATA_VERSIONS
+from kraftsim.metadata.rules_versions import BEFORE_KRAFT, METADATA_VERSIONS
 from kraftsim.node.config_keys import ConfigError
 
 if TYPE_CHECKING:

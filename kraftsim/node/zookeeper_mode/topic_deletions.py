@@ -9,9 +9,9 @@ Source: kafka.controller.TopicDeletionManager, kafka.server.DelayedDeleteTopics.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kraftsim.core.metadata.topic_table import Topic
-from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeWrite
 from kraftsim.events.metadata import TopicDeleted
+from kraftsim.metadata.rules_topic_table import Topic
+from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite
 from protocol.errors import ErrorCode
 from protocol.messages.k05_stop_replica import StopReplicaRequest, StopReplicaResponse
 from protocol.uuids import uuid_text

@@ -12,21 +12,19 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.create_topics import (
-    PARTITIONS_PER_REQUEST_MAX,
-    TWICE,
-    NewTopic,
-    RefusedTopic,
-)
-from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete
-from kraftsim.core.metadata.elect_leaders import ELECTIONS
-from kraftsim.core.metadata.partition_change import Election
-from kraftsim.core.metadata.partition_events import partition_events
-from kraftsim.core.metadata.topic_table import PartitionKey, Topic
-from kraftsim.core.zookeeper_mode.partition_rules import NOT_MADE
-from kraftsim.core.zookeeper_mode.topic_rules import decide_more_partitions, decide_topic
 from kraftsim.events.event import Event
 from kraftsim.events.metadata import TopicCreated, TopicRefused
+from kraftsim.metadata.rules_partition_changes import Election, partition_events
+from kraftsim.metadata.rules_partitions import ELECTIONS
+from kraftsim.metadata.rules_topic_table import PartitionKey, Topic
+from kraftsim.metadata.rules_topics import (
+    PARTITIONS_PER_REQUEST_MAX,
+    TWICE,
+    DeletedTopic,
+    NewTopic,
+    RefusedTopic,
+    TopicToDelete,
+)
 from kraftsim.node.call import Answer, Call, Deferred
 from kraftsim.node.controller.handlers import (
     k19_create_topics,
@@ -37,6 +35,7 @@ from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED, Allowance
 from kraftsim.node.large_requests import or_refused
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.reassignments import NO_PARTITION
+from kraftsim.zookeeper.rules_partitions import NOT_MADE, decide_more_partitions, decide_topic
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import (
     CreatableTopic,

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
-from kraftsim.core.zookeeper_mode.znode_reading import Znodes
 from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_writer import IN_FLIGHT_MAX
+from kraftsim.zookeeper.rules_znodes import Znodes
 from protocol.zookeeper.kafka_access_znodes import ACLS, DELEGATION_TOKENS, EXTENDED_ACLS
 from protocol.zookeeper.kafka_znodes import (
     CONFIG,

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kraftsim.core.zookeeper_mode.znode_writing import WriteKind, ZnodeOperation, ZnodeWrite
 from kraftsim.node.zookeeper.client import (
     OPEN_TO_ALL,
     SessionState,
     ZookeeperClient,
     ZookeeperRefused,
 )
+from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeOperation, ZnodeWrite
 from protocol.zookeeper.kafka_znodes import CONTROLLER_EPOCH, MIGRATION
 from protocol.zookeeper.multi import Asked, Result
 from protocol.zookeeper.op_codes import ANY_VERSION, CreateMode, OpCode, ZookeeperError

@@ -11,7 +11,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftsim.core.transactions.marker_queue import (
+from kraftsim.transactions.rules_coordinator import EndTxnInput, TransactionRules
+from kraftsim.transactions.rules_markers import (
     Complete,
     Marker,
     MarkerQueue,
@@ -20,19 +21,16 @@ from kraftsim.core.transactions.marker_queue import (
     RetryLater,
     SendMarkers,
 )
-from kraftsim.core.transactions.transaction_entry import (
-    TopicPartition,
-    TransactionEntry,
-    TransactionFacts,
-)
-from kraftsim.core.transactions.transaction_rules import EndTxnInput, TransactionRules
-from kraftsim.core.transactions.transaction_state import (
+from kraftsim.transactions.rules_state import (
     AT_REST,
     COMPLETE_COMMIT,
     COMPLETED,
     EMPTY,
     ONGOING,
     PREPARED,
+    TopicPartition,
+    TransactionEntry,
+    TransactionFacts,
     may_enter,
 )
 from protocol.errors import ErrorCode

@@ -10,9 +10,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from kraftsim.core.metadata.activation import bootstrap_at
-from kraftsim.core.raft.raft_log import SnapshotId
-from kraftsim.core.raft.voter_set import Address, VoterNode
+from kraftsim.metadata.rules_features import bootstrap_at
 from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
 from kraftsim.node.call import Handler
 from kraftsim.node.config import NodeConfig
@@ -32,6 +30,7 @@ from kraftsim.node.raft.quorum_settings import raft_settings
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.node.raft.waiting_fetches import WaitingFetches
 from kraftsim.node.shell import NodeShell
+from kraftsim.raft.rules_log import Address, SnapshotId, VoterNode
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch, build_batch
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.core.raft.roles import Leader
 from kraftsim.events.event import Event
 from kraftsim.events.raft import (
     HighWatermarkMoved,
@@ -27,6 +26,7 @@ from kraftsim.events.raft import (
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.parts import Parts
 from kraftsim.node.raft.metadata_store import QUORUM_STATE_PATH
+from kraftsim.raft.rules_roles import Leader
 from kraftsim.world.simulated import Host, Simulation
 from kraftsim.world.simulated.link import NetworkSettings
 from protocol.disk.quorum_state import QuorumState, parse_quorum_state

@@ -11,16 +11,13 @@ from collections.abc import Callable
 from typing import Final, assert_never
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.groups.answers import GroupAnswer
-from kraftsim.core.groups.group_shard import GroupShard
-from kraftsim.core.groups.moment import Moment
-from kraftsim.core.groups.offset_events import NO_OFFSET
-from kraftsim.core.groups.outbox import Append, Effect, Reply, Stored
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
+from kraftsim.groups.rules_offsets import NO_OFFSET, Append, Effect, Reply, Stored
+from kraftsim.groups.rules_shard import GroupShard
+from kraftsim.groups.rules_timing import GroupAnswer, Moment
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.pump import Pump
+from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision
 from kraftsim.world.interface import Clock
 from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode

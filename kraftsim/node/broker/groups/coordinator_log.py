@@ -6,10 +6,10 @@ Source: kafka.server.ReplicaManager.appendRecords with AppendOrigin.Coordinator,
 from collections.abc import Callable
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.append_decision import AppendDecision
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.partitions import PartitionKey, Partitions
 from kraftsim.node.purgatory import Purgatory
+from kraftsim.partitions.rules_append import AppendDecision
 from kraftsim.world.interface import Clock
 from protocol.batches import RecordBatch
 from protocol.compression import Compression

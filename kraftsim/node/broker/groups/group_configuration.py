@@ -4,7 +4,7 @@ release.
 
 from typing import Final
 
-from kraftsim.core.groups.group_settings import GroupSettings
+from kraftsim.groups.rules_timing import GroupSettings
 from kraftsim.node.config import NodeConfig
 from kraftsim.node.parts import Parts
 

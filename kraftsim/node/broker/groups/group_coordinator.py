@@ -8,11 +8,10 @@ kafka.server.metadata.BrokerMetadataPublisher.updateCoordinator.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
-from kraftsim.core.groups.group_settings import GroupSettings
-from kraftsim.core.groups.group_shard import GroupShard
-from kraftsim.core.groups.placement import partition_of
-from kraftsim.core.metadata.image import MetadataImage
 from kraftsim.events.groups import GroupsLoaded, GroupsUnloaded
+from kraftsim.groups.rules_shard import GroupShard
+from kraftsim.groups.rules_timing import GroupSettings, partition_of
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.broker.coordinator_loading import read_back
 from kraftsim.node.broker.groups.coordinated_partition import CoordinatedPartition
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog

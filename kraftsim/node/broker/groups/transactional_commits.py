@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer
-from kraftsim.core.groups.outbox import WritingProducer
-from kraftsim.core.groups.transactional_committing import TransactionalCommitInput
-from kraftsim.core.transactions.verification_queue import VerificationErrors
+from kraftsim.groups.rules_committing import TransactionalCommitInput
+from kraftsim.groups.rules_offsets import WritingProducer
+from kraftsim.groups.rules_timing import CommitAnswer, GroupAnswer
 from kraftsim.node.broker.internal_topics import GROUP_METADATA
+from kraftsim.transactions.rules_markers import VerificationErrors
 from kraftsim.world.interface import Clock
 from protocol.batches import NO_SEQUENCE
 from protocol.errors import ErrorCode

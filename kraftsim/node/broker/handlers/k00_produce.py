@@ -10,9 +10,6 @@ ProduceRequest.validateRecords, KIP-951; error codes verified against Apache Kaf
 from typing import cast
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.batch_rules import ALL_REPLICAS, client_batch
-from kraftsim.core.partitions.record_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.events.partitions import ProduceRefused
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
@@ -31,6 +28,8 @@ from kraftsim.node.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handl
 from kraftsim.node.large_requests import or_refused
 from kraftsim.node.slices import ENTRIES_PER_SLICE, Slices
 from kraftsim.node.variant_names import ANNOUNCED_WINDOW, BY_PRODUCE
+from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision, client_batch
+from kraftsim.partitions.rules_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.producer_state.rules_entries import Duplicate
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
 from protocol.announced_window import announce_window

@@ -13,10 +13,6 @@ from collections.abc import Iterable
 from typing import cast
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.fetch_sessions import FetchContext
-from kraftsim.core.partitions.nearest_replica import RACK_AWARE_SELECTOR, nearest_replica
-from kraftsim.core.partitions.read_bounds import Diverging, ReadBounds
-from kraftsim.core.partitions.reading import decide_read
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.client_quotas import CONSUMER_BYTES
 from kraftsim.node.broker.fetch_partitions import (
@@ -39,6 +35,10 @@ from kraftsim.node.call import Allows, Answer, Call, Deferred, Handler
 from kraftsim.node.large_requests import or_refused
 from kraftsim.node.muting import mute
 from kraftsim.node.refused_fetch import refused_fetch
+from kraftsim.partitions.rules_fetch_sessions import FetchContext
+from kraftsim.partitions.rules_follower import Diverging, ReadBounds
+from kraftsim.partitions.rules_leader import RACK_AWARE_SELECTOR, nearest_replica
+from kraftsim.partitions.rules_reading import decide_read
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

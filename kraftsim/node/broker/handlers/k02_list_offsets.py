@@ -8,21 +8,21 @@ import asyncio
 from collections.abc import Callable
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
-from kraftsim.core.partitions.read_bounds import (
-    NOTHING_FOUND,
-    OffsetAnswer,
-    SearchMaxTimestamp,
-    SearchTimestamp,
-)
-from kraftsim.core.partitions.reading import decide_list_offset
-from kraftsim.core.partitions.record_work import LOOKED_THROUGH_BYTES_MAX, batch_work
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.found_record import Candidate, FoundRecord, first_record, first_record_aside
 from kraftsim.node.large_requests import or_refused
 from kraftsim.node.slices import Slices
+from kraftsim.partitions.rules_conversion import LOOKED_THROUGH_BYTES_MAX, batch_work
+from kraftsim.partitions.rules_follower import (
+    NOTHING_FOUND,
+    OffsetAnswer,
+    SearchMaxTimestamp,
+    SearchTimestamp,
+)
+from kraftsim.partitions.rules_log import NO_LEADER_EPOCH
+from kraftsim.partitions.rules_reading import decide_list_offset
 from kraftsim.releases.traits import ISOLATION_OF_WHOLE_LISTINGS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -5,16 +5,15 @@ Source: kafka.server.metadata.KRaftMetadataCache, kafka.server.KafkaApis.handleT
 AutoTopicCreationManager.
 """
 
-from kraftsim.core.metadata.image import TopicImage
-from kraftsim.core.metadata.partition_registration import PartitionRegistration
-from kraftsim.core.metadata.replication_view import is_online
-from kraftsim.core.metadata.topic_names import why_name_is_invalid
-from kraftsim.core.zookeeper_mode.topic_ids import reported_topic_id
+from kraftsim.metadata.rules_image import TopicImage
+from kraftsim.metadata.rules_partitions import is_online
+from kraftsim.metadata.rules_registrations import PartitionRegistration, why_name_is_invalid
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import is_internal
 from kraftsim.node.call import Answer, Call, Handler
 from kraftsim.node.requested_topics import once_each, why_refused
 from kraftsim.node.slices import Slices
+from kraftsim.zookeeper.rules_control_requests import reported_topic_id
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import (

@@ -7,8 +7,8 @@ kafka.coordinator.group.GroupCoordinator.handleCommitOffsets.
 from collections.abc import Sequence
 from typing import Final
 
-from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer
-from kraftsim.core.groups.committing import NO_RETENTION_MS, OffsetCommitInput, OffsetToCommit
+from kraftsim.groups.rules_committing import NO_RETENTION_MS, OffsetCommitInput, OffsetToCommit
+from kraftsim.groups.rules_timing import CommitAnswer, GroupAnswer
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey

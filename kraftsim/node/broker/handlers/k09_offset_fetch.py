@@ -7,8 +7,8 @@ kafka.coordinator.group.GroupMetadataManager.getOffsets, KIP-447, KIP-709.
 from collections.abc import Sequence
 from typing import Final
 
-from kraftsim.core.groups.group_offsets import TopicPartition
-from kraftsim.core.groups.group_shard import FoundOffset
+from kraftsim.groups.rules_offsets import TopicPartition
+from kraftsim.groups.rules_shard import FoundOffset
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
 from kraftsim.node.slices import Slices

@@ -6,8 +6,8 @@ Source: kafka.server.KafkaApis.handleJoinGroupRequest, KIP-394, KIP-559, KIP-814
 
 from typing import Final
 
-from kraftsim.core.groups.answers import GroupAnswer, JoinAnswer
-from kraftsim.core.groups.joining import JoinInput
+from kraftsim.groups.rules_rebalance import JoinInput
+from kraftsim.groups.rules_timing import GroupAnswer, JoinAnswer
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey

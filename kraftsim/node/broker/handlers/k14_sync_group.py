@@ -7,8 +7,8 @@ kafka.coordinator.group.GroupCoordinator.handleSyncGroup, KIP-559.
 
 from typing import Final
 
-from kraftsim.core.groups.answers import GroupAnswer, SyncAnswer
-from kraftsim.core.groups.membership import SyncInput
+from kraftsim.groups.rules_rebalance import SyncInput
+from kraftsim.groups.rules_timing import GroupAnswer, SyncAnswer
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey

@@ -6,7 +6,7 @@ kafka.coordinator.group.GroupMetadata.summary, KIP-430.
 
 from typing import Final
 
-from kraftsim.core.groups.classic_group import ClassicGroup, GroupState
+from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
 from kraftsim.node.slices import Slices

@@ -5,8 +5,8 @@ Source: kafka.coordinator.group.GroupCoordinator.handleListGroups, KIP-518, KIP-
 
 from typing import Final
 
-from kraftsim.core.groups.classic_group import ClassicGroup
-from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
+from kraftsim.groups.rules_classic_group import ClassicGroup
+from kraftsim.groups.rules_consumer_group import ConsumerGroup
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey

@@ -5,10 +5,10 @@ Source: KIP-101, KIP-279, KIP-320, kafka.server.ReplicaManager.lastOffsetForLead
 """
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.reading import decide_epoch_end
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
 from kraftsim.node.slices import Slices
+from kraftsim.partitions.rules_reading import decide_epoch_end
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k23_offset_for_leader_epoch import (

@@ -9,12 +9,12 @@ Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleAddPartitionsToTx
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kraftsim.core.transactions.transaction_entry import TopicPartition
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.internal_topics import is_internal
 from kraftsim.node.broker.transactions.transaction_responses import emit_refusal, error_in_version
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.slices import Slices
+from kraftsim.transactions.rules_state import TopicPartition
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k24_add_partitions_to_txn import (

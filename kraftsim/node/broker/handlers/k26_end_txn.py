@@ -10,11 +10,11 @@ Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleEndTxnRequest.
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.transactions.transaction_rules import EPOCH_BUMPING_VERSION, EndTxnInput
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.transactions.transaction_coordinator import Identity
 from kraftsim.node.broker.transactions.transaction_responses import emit_refusal, error_in_version
 from kraftsim.node.call import Call, Deferred, Handler
+from kraftsim.transactions.rules_coordinator import EPOCH_BUMPING_VERSION, EndTxnInput
 from protocol.api_keys import ApiKey
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 

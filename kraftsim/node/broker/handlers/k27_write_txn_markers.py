@@ -14,8 +14,6 @@ from functools import partial
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.append_decision import AppendDecision
-from kraftsim.core.partitions.end_marker import EndMarker
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.hosted_partition import HostedPartition
@@ -23,6 +21,7 @@ from kraftsim.node.broker.internal_topics import GROUP_METADATA
 from kraftsim.node.broker.partitions import PartitionKey
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.large_requests import or_refused
+from kraftsim.partitions.rules_append import AppendDecision, EndMarker
 from protocol.api_keys import ApiKey
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.compression import Compression

@@ -6,10 +6,9 @@ kafka.coordinator.group.GroupCoordinator.handleTxnCommitOffsets, KIP-98, KIP-447
 
 from typing import Final
 
-from kraftsim.core.groups.answers import CommitAnswer, GroupAnswer
-from kraftsim.core.groups.committing import OffsetToCommit
-from kraftsim.core.groups.outbox import WritingProducer
-from kraftsim.core.groups.transactional_committing import TransactionalCommitInput
+from kraftsim.groups.rules_committing import OffsetToCommit, TransactionalCommitInput
+from kraftsim.groups.rules_offsets import WritingProducer
+from kraftsim.groups.rules_timing import CommitAnswer, GroupAnswer
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey

@@ -6,7 +6,7 @@ Source: KIP-339, KIP-590, kafka.server.KafkaApis.handleIncrementalAlterConfigsRe
 
 from collections.abc import Mapping, Sequence
 
-from kraftsim.core.metadata.preprocess_configs import (
+from kraftsim.metadata.rules_described_configs import (
     count_resources,
     refuse_altered_broker,
     refuse_common,

@@ -4,7 +4,7 @@ Source: KIP-546, kafka.server.KafkaApis.
 """
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.client_quotas import DescribedQuotas, describe_quotas
+from kraftsim.metadata.rules_client_quotas import DescribedQuotas, describe_quotas
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.large_requests import process_entries

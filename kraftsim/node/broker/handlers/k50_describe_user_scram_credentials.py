@@ -3,7 +3,7 @@
 Source: KIP-554, kafka.server.KafkaApis.
 """
 
-from kraftsim.core.metadata.scram_credentials import DescribedCredentials, describe_credentials
+from kraftsim.metadata.rules_registries import DescribedCredentials, describe_credentials
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey

@@ -5,7 +5,7 @@ Followers serve it, too, with the state that they would have as leader.
 Source: KIP-664, kafka.cluster.Partition.activeProducerState.
 """
 
-from kraftsim.core.metadata.topic_names import why_name_is_invalid
+from kraftsim.metadata.rules_registrations import why_name_is_invalid
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
 from kraftsim.node.slices import Slices

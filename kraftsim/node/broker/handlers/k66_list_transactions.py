@@ -5,11 +5,10 @@ Source: KIP-664, KIP-994, KIP-1152; TransactionStateManager.listTransactionState
 
 from typing import Final
 
-from kraftsim.core.client_expressions import InvalidExpression, client_expression
-from kraftsim.core.transactions.transaction_entry import TransactionFacts
-from kraftsim.core.transactions.transaction_state import STATE_BY_LABEL
+from kraftsim.core.expressions import InvalidExpression, client_expression
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
+from kraftsim.transactions.rules_state import STATE_BY_LABEL, TransactionFacts
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k66_list_transactions import (

@@ -8,11 +8,11 @@ verified against Apache Kafka 4.1.2 and 4.4.0.
 
 from typing import Final
 
-from kraftsim.core.client_expressions import InvalidExpression, client_expression
 from kraftsim.core.decision import Refusal
-from kraftsim.core.groups.answers import GroupAnswer, HeartbeatAnswer
-from kraftsim.core.groups.consumer.consumer_groups import HeartbeatInput
-from kraftsim.core.groups.consumer.server_assignors import Shares
+from kraftsim.core.expressions import InvalidExpression, client_expression
+from kraftsim.groups.rules_assignors import Shares
+from kraftsim.groups.rules_consumer_groups import HeartbeatInput
+from kraftsim.groups.rules_timing import GroupAnswer, HeartbeatAnswer
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey

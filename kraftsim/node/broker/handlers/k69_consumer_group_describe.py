@@ -5,9 +5,8 @@ Source: kafka.server.KafkaApis.handleConsumerGroupDescribe,
 org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDescribe, KIP-848.
 """
 
-from kraftsim.core.groups.consumer.consumer_group import ConsumerGroup
-from kraftsim.core.groups.consumer.consumer_member import ConsumerMember
-from kraftsim.core.groups.consumer.server_assignors import NO_SHARES, Shares
+from kraftsim.groups.rules_assignors import NO_SHARES, Shares
+from kraftsim.groups.rules_consumer_group import ConsumerGroup, ConsumerMember
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.handlers.k15_describe_groups import ALL_GROUP_OPERATIONS
 from kraftsim.node.call import Answer, Call, Handler

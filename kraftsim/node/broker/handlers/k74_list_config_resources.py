@@ -4,7 +4,7 @@ subscriptions, which exist by their config.
 Source: KIP-1000, KIP-1142, kafka.server.KafkaApis.handleListClientMetricsResources.
 """
 
-from kraftsim.core.metadata.config_control import ALL_BROKERS
+from kraftsim.metadata.rules_configs import ALL_BROKERS
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey

@@ -5,9 +5,8 @@ No array of a partition is ever null.
 Source: KIP-966, kafka.server.handlers.DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.
 """
 
-from kraftsim.core.metadata.image import TopicImage
-from kraftsim.core.metadata.partition_registration import PartitionRegistration
-from kraftsim.core.metadata.topic_names import why_name_is_invalid
+from kraftsim.metadata.rules_image import TopicImage
+from kraftsim.metadata.rules_registrations import PartitionRegistration, why_name_is_invalid
 from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.handlers.k03_metadata import ALL_TOPIC_OPERATIONS
 from kraftsim.node.broker.internal_topics import is_internal

@@ -10,12 +10,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from kraftsim.core.partitions.fetch_session_client import FetchPlan, FetchSessionClient, ReadKey
-from kraftsim.core.partitions.following import (
+from kraftsim.events.partitions import ReplicationFailed
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.replication.throttles import ReplicationThrottle
+from kraftsim.node.outbound import PeerConnection, VersionRange
+from kraftsim.node.shell import NodeShell
+from kraftsim.partitions.rules_fetch_sessions import FetchPlan, FetchSessionClient, ReadKey
+from kraftsim.partitions.rules_follower import (
     IGNORE,
     Accept,
     AskForOffsets,
     BackOff,
+    Diverging,
     FetchWish,
     Following,
     Halt,
@@ -25,14 +31,8 @@ from kraftsim.core.partitions.following import (
     RestartAt,
     TruncateTo,
 )
-from kraftsim.core.partitions.leader_epochs import NO_LEADER_EPOCH
-from kraftsim.core.partitions.read_bounds import Diverging
-from kraftsim.core.zookeeper_mode.topic_ids import is_derived
-from kraftsim.events.partitions import ReplicationFailed
-from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.broker.replication.throttles import ReplicationThrottle
-from kraftsim.node.outbound import PeerConnection, VersionRange
-from kraftsim.node.shell import NodeShell
+from kraftsim.partitions.rules_log import NO_LEADER_EPOCH
+from kraftsim.zookeeper.rules_control_requests import is_derived
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage

@@ -7,11 +7,11 @@ Source: kafka.server.DefaultAlterPartitionManager (KIP-497).
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.core.partitions.in_sync_replicas import After, IsrProposal
-from kraftsim.core.partitions.partition_replica import AgreedIsr
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.controller_channel import ControllerChannel
 from kraftsim.node.shell import NodeShell
+from kraftsim.partitions.rules_leader import After, IsrProposal
+from kraftsim.partitions.rules_replica import AgreedIsr
 from protocol.errors import ErrorCode
 from protocol.messages.k56_alter_partition import (
     AlterPartitionData,

@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from zlib import crc32
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.partitions.following import Following
-from kraftsim.core.partitions.in_sync_replicas import IsrProposal
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.replication.fetcher import FetcherPorts, Rebuild, ReplicaFetcher
 from kraftsim.node.broker.replication.isr_changes import IsrChanges
 from kraftsim.node.broker.replication.throttles import ReplicationThrottle
 from kraftsim.node.outbound import VersionRange
 from kraftsim.node.shell import NodeShell
+from kraftsim.partitions.rules_follower import Following
+from kraftsim.partitions.rules_leader import IsrProposal
 
 NO_BROKER_EPOCH = -1
 PartitionKey = tuple[str, int]

@@ -12,11 +12,11 @@ ReplicaManager.shouldLeaderThrottle.
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.quotas.windowed_rate import SteadyRate
+from kraftsim.metadata.rules_described_configs import BrokerSettings
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.broker.topic_settings import broker_settings
 from kraftsim.node.config import NodeConfig
+from kraftsim.server.rules_quotas import SteadyRate
 from kraftsim.world.interface import Clock
 from protocol.metadata.m04_config import TOPIC_RESOURCE
 

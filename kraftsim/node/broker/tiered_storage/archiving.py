@@ -7,20 +7,6 @@ Source: RemoteLogManager.RLMCopyTask.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kraftsim.core.tiered_storage.metadata_records import segment_record, update_record
-from kraftsim.core.tiered_storage.remedies import MissingAtUpload, SnapshotRemedy
-from kraftsim.core.tiered_storage.remote_segment import (
-    RemoteSegment,
-    SegmentState,
-    SegmentUpdate,
-    TopicIdPartition,
-)
-from kraftsim.core.tiered_storage.transform_app import (
-    Candidate,
-    candidates,
-    epochs_before,
-    epochs_within,
-)
 from kraftsim.events.tiered_storage import (
     EmptySnapshotWritten,
     ProducerStateCompared,
@@ -34,6 +20,22 @@ from kraftsim.node.broker.tiered_storage.metadata_log import RemoteMetadataLog
 from kraftsim.node.broker.tiered_storage.remote_quotas import RemoteQuota
 from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile, RemoteStore
 from kraftsim.producer_state.rules_entries import producer_digest, state_entries
+from kraftsim.tiered_storage.rules_copying import (
+    Candidate,
+    MissingAtUpload,
+    SnapshotRemedy,
+    candidates,
+    epochs_before,
+    epochs_within,
+)
+from kraftsim.tiered_storage.rules_segments import (
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+    segment_record,
+    update_record,
+)
 from kraftsim.world.interface import Chunk, File, FileSlice, World
 from protocol.disk.file_names import (
     LOG,

@@ -4,19 +4,19 @@ interrupted deletion.
 Source: RemoteLogManager (RLMExpirationTask, deleteRemoteLogSegment, deleteRemoteLogPartition).
 """
 
-from kraftsim.core.tiered_storage.metadata_records import update_record
-from kraftsim.core.tiered_storage.remote_retention import expired_remotely
-from kraftsim.core.tiered_storage.remote_segment import (
-    RemoteSegment,
-    SegmentState,
-    SegmentUpdate,
-    TopicIdPartition,
-)
-from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
 from kraftsim.events.tiered_storage import RemoteSegmentDeleted
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.tiered_storage.metadata_log import RemoteMetadataLog
 from kraftsim.node.broker.tiered_storage.remote_store import RemoteStore
+from kraftsim.tiered_storage.rules_copying import expired_remotely
+from kraftsim.tiered_storage.rules_segments import (
+    RemoteSegment,
+    SegmentCatalogue,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+    update_record,
+)
 from kraftsim.world.interface import World
 from protocol.uuids import uuid_text
 

@@ -6,8 +6,16 @@ Source: kafka.server.TierStateMachine, KIP-405.
 
 from dataclasses import dataclass
 
-from kraftsim.core.partitions.following import Following
-from kraftsim.core.tiered_storage.rebuilding import (
+from kraftsim.events.tiered_storage import ProducerStateCompared, RebuiltFromRemote
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.tiered_storage.remote_reader import RemoteReader
+from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile
+from kraftsim.node.outbound import PeerConnection
+from kraftsim.partitions.rules_follower import Following
+from kraftsim.producer_state.rules_entries import ProducerStateEntry, producer_digest, state_entries
+from kraftsim.producer_state.rules_manager import ProducerStateManager
+from kraftsim.tiered_storage.rules_copying import MissingAtRebuild, SnapshotRemedy
+from kraftsim.tiered_storage.rules_reading import (
     LeaderBounds,
     NotThere,
     RestartBehind,
@@ -15,16 +23,7 @@ from kraftsim.core.tiered_storage.rebuilding import (
     needs_earlier_epoch,
     segment_before,
 )
-from kraftsim.core.tiered_storage.remedies import MissingAtRebuild, SnapshotRemedy
-from kraftsim.core.tiered_storage.remote_segment import RemoteSegment
-from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
-from kraftsim.events.tiered_storage import ProducerStateCompared, RebuiltFromRemote
-from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.broker.tiered_storage.remote_reader import RemoteReader
-from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.producer_state.rules_entries import ProducerStateEntry, producer_digest, state_entries
-from kraftsim.producer_state.rules_manager import ProducerStateManager
+from kraftsim.tiered_storage.rules_segments import RemoteSegment, SegmentCatalogue
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.disk.leader_epoch_checkpoint import parse_leader_epoch_checkpoint

@@ -11,17 +11,18 @@ ConsumerTask, ProducerManager}.
 import asyncio
 from collections.abc import Callable, Mapping
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.tiered_storage.metadata_records import metadata_partition, parse_metadata
-from kraftsim.core.tiered_storage.remote_segment import (
-    RemoteSegment,
-    SegmentUpdate,
-    TopicIdPartition,
-)
-from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.broker.tiered_storage.store_settings import METADATA_TOPIC
 from kraftsim.node.outbound import PeerConnection, VersionRange
 from kraftsim.node.shell import NodeShell
+from kraftsim.tiered_storage.rules_segments import (
+    RemoteSegment,
+    SegmentCatalogue,
+    SegmentUpdate,
+    TopicIdPartition,
+    metadata_partition,
+    parse_metadata,
+)
 from protocol.api_keys import ApiKey
 from protocol.batches import build_batch, split_batches
 from protocol.errors import ErrorCode

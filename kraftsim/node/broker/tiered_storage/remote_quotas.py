@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.quotas.windowed_rate import SteadyRate
+from kraftsim.metadata.rules_described_configs import BrokerSettings
+from kraftsim.server.rules_quotas import SteadyRate
 from kraftsim.world.interface import Clock
 
 COPY: Final = "remote.log.manager.copy.max.bytes.per.second"

@@ -11,16 +11,15 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.tiered_storage.remote_reading import (
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile, RemoteStore
+from kraftsim.node.found_record import FoundRecord, first_record_aside
+from kraftsim.tiered_storage.rules_reading import (
     offset_of_timestamp,
     position_of_offset,
     stretch_of,
 )
-from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, SegmentState
-from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
-from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile, RemoteStore
-from kraftsim.node.found_record import FoundRecord, first_record_aside
+from kraftsim.tiered_storage.rules_segments import RemoteSegment, SegmentCatalogue, SegmentState
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch, split_batches
 from protocol.disk.segment_indexes import (

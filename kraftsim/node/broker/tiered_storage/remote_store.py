@@ -9,7 +9,7 @@ KIP-405.
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from kraftsim.core.tiered_storage.remote_segment import RemoteSegment, TopicIdPartition
+from kraftsim.tiered_storage.rules_segments import RemoteSegment, TopicIdPartition
 from kraftsim.world.interface import Chunk, FileSlice, ObjectStore
 from protocol.disk.file_names import (
     LOG,

@@ -8,14 +8,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.broker_configs import BrokerSettings
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.partitions.following import Following
-from kraftsim.core.tiered_storage.remedies import SnapshotRemedy
-from kraftsim.core.tiered_storage.remote_segment import TopicIdPartition
-from kraftsim.core.tiered_storage.segment_catalogue import SegmentCatalogue
-from kraftsim.core.tiered_storage.transform_app import highest_remote_offset
 from kraftsim.events.tiered_storage import RemoteRead
+from kraftsim.metadata.rules_described_configs import BrokerSettings
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.node.broker.tiered_storage.archiving import SegmentCopier
 from kraftsim.node.broker.tiered_storage.deleting import TOPIC_DELETED, RemoteDeletion
@@ -28,6 +23,9 @@ from kraftsim.node.broker.tiered_storage.store_settings import store_location
 from kraftsim.node.found_record import FoundRecord
 from kraftsim.node.outbound import PeerConnection, VersionRange
 from kraftsim.node.shell import NodeShell
+from kraftsim.partitions.rules_follower import Following
+from kraftsim.tiered_storage.rules_copying import SnapshotRemedy, highest_remote_offset
+from kraftsim.tiered_storage.rules_segments import SegmentCatalogue, TopicIdPartition
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.malformed_batches import MalformedBatch

@@ -10,16 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.partitions.batch_rules import ALL_REPLICAS
-from kraftsim.core.transactions.transaction_entry import (
-    NO_OFFSET,
-    TransactionEntry,
-    TransactionFacts,
-)
-from kraftsim.core.transactions.transaction_records import facts_record, tombstone
-from kraftsim.core.transactions.transaction_rules import TransactionRules
-from kraftsim.core.transactions.transaction_shard import TransactionShard
-from kraftsim.core.transactions.transaction_state import DEAD
 from kraftsim.events.transactions import (
     TransactionalIdExpired,
     TransactionChangeGivenUp,
@@ -29,6 +19,17 @@ from kraftsim.events.transactions import (
 )
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.partitions.rules_append import ALL_REPLICAS
+from kraftsim.transactions.rules_coordinator import TransactionRules
+from kraftsim.transactions.rules_state import (
+    DEAD,
+    NO_OFFSET,
+    TransactionEntry,
+    TransactionFacts,
+    TransactionShard,
+    facts_record,
+    tombstone,
+)
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode

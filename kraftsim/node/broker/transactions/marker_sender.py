@@ -9,7 +9,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
-from kraftsim.core.transactions.marker_queue import (
+from kraftsim.node.broker.transactions.broker_connections import AddressOf, BrokerConnections
+from kraftsim.node.outbound import VersionRange
+from kraftsim.node.pump import Pump
+from kraftsim.node.shell import NodeShell
+from kraftsim.transactions.rules_markers import (
     Complete,
     Marker,
     MarkerEffect,
@@ -19,11 +23,7 @@ from kraftsim.core.transactions.marker_queue import (
     RetryLater,
     SendMarkers,
 )
-from kraftsim.core.transactions.transaction_entry import TopicPartition
-from kraftsim.node.broker.transactions.broker_connections import AddressOf, BrokerConnections
-from kraftsim.node.outbound import VersionRange
-from kraftsim.node.pump import Pump
-from kraftsim.node.shell import NodeShell
+from kraftsim.transactions.rules_state import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,

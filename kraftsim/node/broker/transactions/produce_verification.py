@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.transactions.verification_queue import VerificationErrors
 from kraftsim.node.broker.partitions import PartitionKey, Partitions
 from kraftsim.node.broker.transactions.verification import Verifier
 from kraftsim.node.config import NodeConfig
+from kraftsim.transactions.rules_markers import VerificationErrors
 from kraftsim.world.interface import Clock
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode

@@ -13,22 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.transactions.marker_queue import NoLeader, PreparedTransaction
-from kraftsim.core.transactions.transaction_entry import (
-    TopicPartition,
-    TransactionEntry,
-    TransactionFacts,
-)
-from kraftsim.core.transactions.transaction_rules import (
-    Already,
-    EndTxnInput,
-    Expected,
-    MustAbort,
-    NeedsProducerId,
-)
-from kraftsim.core.transactions.transaction_state import ONGOING
 from kraftsim.events.transactions import TransactionAbortForced
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.partitions import PartitionKey, Partitions
 from kraftsim.node.broker.transactions.coordinated_transactions import CoordinatedTransactions
@@ -39,6 +25,20 @@ from kraftsim.node.purgatory import Purgatory
 from kraftsim.node.shell import NodeShell
 from kraftsim.producer_ids.broker import ProducerIds
 from kraftsim.producer_ids.rules_block_clients import Waiting
+from kraftsim.transactions.rules_coordinator import (
+    Already,
+    EndTxnInput,
+    Expected,
+    MustAbort,
+    NeedsProducerId,
+)
+from kraftsim.transactions.rules_markers import NoLeader, PreparedTransaction
+from kraftsim.transactions.rules_state import (
+    ONGOING,
+    TopicPartition,
+    TransactionEntry,
+    TransactionFacts,
+)
 from protocol.batches import NO_PRODUCER_ID
 from protocol.compression import Compression
 from protocol.errors import ErrorCode

@@ -7,18 +7,17 @@ removeTransactionsForTxnTopicPartition}, BrokerMetadataPublisher.
 
 from collections.abc import Callable, Iterator
 
-from kraftsim.core.groups.placement import partition_of
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.transactions.transaction_records import value_version
-from kraftsim.core.transactions.transaction_rules import TransactionRules
-from kraftsim.core.transactions.transaction_shard import TransactionShard
 from kraftsim.events.transactions import TransactionsUnloaded
+from kraftsim.groups.rules_timing import partition_of
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.node.broker.coordinator_loading import read_back
 from kraftsim.node.broker.groups.coordinator_log import CoordinatorLog
 from kraftsim.node.broker.internal_topics import TRANSACTION_STATE
 from kraftsim.node.broker.partitions import PartitionKey, Partitions
 from kraftsim.node.broker.transactions.coordinated_transactions import CoordinatedTransactions
 from kraftsim.node.shell import NodeShell
+from kraftsim.transactions.rules_coordinator import TransactionRules
+from kraftsim.transactions.rules_state import TransactionShard, value_version
 from protocol.errors import ErrorCode
 
 OnPartition = Callable[[CoordinatedTransactions], None]

@@ -4,9 +4,9 @@ rejected requests.
 Source: KIP-588; kafka.server.KafkaApis.
 """
 
-from kraftsim.core.transactions.transaction_rules import Expected
 from kraftsim.events.transactions import ProducerFenced, TransactionRefused
 from kraftsim.node.call import Call
+from kraftsim.transactions.rules_coordinator import Expected
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

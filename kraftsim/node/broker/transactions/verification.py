@@ -11,10 +11,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, assert_never
 
-from kraftsim.core.groups.placement import partition_of
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.transactions.transaction_entry import TopicPartition
-from kraftsim.core.transactions.verification_queue import (
+from kraftsim.events.partition_transactions import TransactionVerified
+from kraftsim.groups.rules_timing import partition_of
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.node.broker.internal_topics import TRANSACTION_STATE
+from kraftsim.node.broker.transactions.broker_connections import BrokerConnections
+from kraftsim.node.outbound import NoCommonVersion, VersionRange
+from kraftsim.node.shell import NodeShell
+from kraftsim.transactions.rules_markers import (
     Ask,
     Question,
     VerificationEffect,
@@ -22,11 +26,7 @@ from kraftsim.core.transactions.verification_queue import (
     VerificationQueue,
     VerificationResult,
 )
-from kraftsim.events.partition_transactions import TransactionVerified
-from kraftsim.node.broker.internal_topics import TRANSACTION_STATE
-from kraftsim.node.broker.transactions.broker_connections import BrokerConnections
-from kraftsim.node.outbound import NoCommonVersion, VersionRange
-from kraftsim.node.shell import NodeShell
+from kraftsim.transactions.rules_state import TopicPartition
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k24_add_partitions_to_txn import (

@@ -8,8 +8,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.create_topics import NewTopic, RefusedTopic
 from kraftsim.events.metadata import TopicRefused
+from kraftsim.metadata.rules_topics import NewTopic, RefusedTopic
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
 from kraftsim.node.controller.metadata_writer import BatchTooLarge

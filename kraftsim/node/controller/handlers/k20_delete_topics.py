@@ -8,8 +8,8 @@ ReplicationControlManager.deleteTopics.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.delete_topics import DeletedTopic, TopicToDelete
-from kraftsim.core.metadata.topic_table import TopicTable
+from kraftsim.metadata.rules_topic_table import TopicTable
+from kraftsim.metadata.rules_topics import DeletedTopic, TopicToDelete
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED
 from protocol.api_keys import ApiKey

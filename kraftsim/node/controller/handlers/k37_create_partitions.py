@@ -9,8 +9,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.create_partitions import ExpandedTopic
-from kraftsim.core.metadata.topic_table import TopicTable
+from kraftsim.metadata.rules_topic_table import TopicTable
+from kraftsim.metadata.rules_topics import ExpandedTopic
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
 from kraftsim.node.controller.mutation_quotas import QUOTA_EXCEEDED

@@ -7,7 +7,7 @@ org.apache.kafka.common.requests.ElectLeadersRequest.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.elect_leaders import ElectedPartition, ElectedTopic
+from kraftsim.metadata.rules_partitions import ElectedPartition, ElectedTopic
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey

@@ -8,7 +8,7 @@ kafka.server.ControllerApis.handleIncrementalAlterConfigs.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.alter_configs import Results, alter_configs_steps
+from kraftsim.metadata.rules_configs import Results, alter_configs_steps
 from kraftsim.node.altered_configs import refused_rows, row_of
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide

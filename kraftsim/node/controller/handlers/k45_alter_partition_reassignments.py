@@ -8,7 +8,7 @@ org.apache.kafka.common.requests.AlterPartitionReassignmentsRequest.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.reassign_partitions import MovedPartition, MovedTopic
+from kraftsim.metadata.rules_reassignments import MovedPartition, MovedTopic
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey

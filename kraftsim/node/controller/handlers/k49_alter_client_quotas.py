@@ -7,8 +7,8 @@ Source: KIP-546, kafka.server.ControllerApis.handleAlterClientQuotas.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.client_quotas import decide_alter_quotas
-from kraftsim.core.metadata.registries import QuotaEntity
+from kraftsim.metadata.rules_client_quotas import decide_alter_quotas
+from kraftsim.metadata.rules_registries import QuotaEntity
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import UNEXPECTED, ErrorCode

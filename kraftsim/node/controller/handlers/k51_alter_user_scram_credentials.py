@@ -7,7 +7,7 @@ Source: KIP-554, KIP-900, kafka.server.ControllerApis.handleAlterUserScramCreden
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal, Steps
-from kraftsim.core.metadata.scram_credentials import Results, alter_credentials_steps
+from kraftsim.metadata.rules_registries import Results, alter_credentials_steps
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey

@@ -6,9 +6,9 @@ org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.core.raft.serving import describe_quorum
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.raft.old_versions import fitted_response
+from kraftsim.raft.rules_serving import describe_quorum
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k55_describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse

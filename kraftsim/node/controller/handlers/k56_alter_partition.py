@@ -8,7 +8,7 @@ ReplicationControlManager.alterPartition.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.alter_partition import AlteredPartition
+from kraftsim.metadata.rules_partitions import AlteredPartition
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ Source: KIP-584, KIP-778, KIP-1022, org.apache.kafka.controller.QuorumController
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.core.metadata.feature_updates import Results, update_features_steps
+from kraftsim.metadata.rules_feature_updates import Results, update_features_steps
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.controller.deciding import decide
 from protocol.api_keys import ApiKey

@@ -13,7 +13,6 @@ from ipaddress import ip_address
 from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from kraftsim.core.security.principal import Principal
 from kraftsim.node.call import (
     Answer,
     Call,
@@ -28,6 +27,7 @@ from kraftsim.node.call import (
 from kraftsim.node.controller.active_only import behind_gate
 from kraftsim.node.failed_answers import ANSWERED, emit_failed, encoding_failed
 from kraftsim.node.large_requests import encoded
+from kraftsim.server.rules_authentication import Principal
 from protocol.api_keys import FORWARDABLE, ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage

@@ -6,9 +6,9 @@ Source: KIP-630, org.apache.kafka.raft.KafkaRaftClient.handleFetchSnapshotReques
 
 from typing import TYPE_CHECKING
 
-from kraftsim.core.raft import serving
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from kraftsim.node.raft.old_versions import fitted_response
+from kraftsim.raft import rules_serving
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
@@ -32,19 +32,19 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
 
 def _answer(controller: "Controller", request: FetchSnapshotRequest) -> FetchSnapshotResponse:
     raft = controller.raft
-    outcome = serving.snapshot_outcome(raft.quorum, request, raft.now_ms())
+    outcome = rules_serving.snapshot_outcome(raft.quorum, request, raft.now_ms())
     if isinstance(outcome, FetchSnapshotResponse):
         return outcome
     snapshots = raft.store.snapshots
     size = snapshots.size_bytes(outcome.snapshot)
     if outcome.position >= size:
-        return serving.refused_snapshot()
+        return rules_serving.refused_snapshot()
     records = snapshots.read_piece(
         outcome.snapshot,
         outcome.position,
         min(max(outcome.max_bytes, 0), raft.quorum.settings.fetch_snapshot_max_bytes),
     )
-    return serving.snapshot_response(raft.quorum, outcome, size=size, records=records)
+    return rules_serving.snapshot_response(raft.quorum, outcome, size=size, records=records)
 
 
 def _refuse(call: Call, error: ErrorCode) -> Answer:

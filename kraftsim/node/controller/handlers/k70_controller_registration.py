@@ -7,7 +7,7 @@ Source: KIP-919, kafka.server.ControllerApis.handleControllerRegistration.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.core.metadata.controller_registration import decide_register_controller
+from kraftsim.metadata.rules_registrations import decide_register_controller
 from kraftsim.node.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

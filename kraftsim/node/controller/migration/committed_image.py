@@ -8,11 +8,11 @@ Source: org.apache.kafka.image.loader.MetadataLoader.
 
 from collections.abc import Callable
 
-from kraftsim.core.metadata.image import ImageChanges, MetadataImage
-from kraftsim.core.metadata.record_kinds import MetadataRecord
-from kraftsim.core.raft.raft_log import SnapshotId
-from kraftsim.core.zookeeper_mode.znode_writing import Touched
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
+from kraftsim.metadata.rules_registries import MetadataRecord
 from kraftsim.node.raft.raft_node import RaftNode
+from kraftsim.raft.rules_log import SnapshotId
+from kraftsim.zookeeper.rules_znode_writes import Touched
 from protocol.batches import RecordBatch, split_batches
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
 from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord

@@ -11,18 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kraftsim.core.metadata.image import MetadataImage
-from kraftsim.core.metadata.metadata_versions import METADATA_VERSIONS
-from kraftsim.core.migration import driver as do
-from kraftsim.core.migration.driver import Claim
-from kraftsim.core.migration.readiness import why_not_asked_ready, why_not_ready
-from kraftsim.core.migration.states import DriverState
-from kraftsim.core.raft.voter_set import Address
-from kraftsim.core.zookeeper_mode.propagation import KraftPropagation, migrating_brokers
-from kraftsim.core.zookeeper_mode.request_batch import ControlRequest, Sender, ToBroker
-from kraftsim.core.zookeeper_mode.request_versions import request_versions
-from kraftsim.core.zookeeper_mode.znode_syncing import sync_operations
-from kraftsim.core.zookeeper_mode.znode_writing import ZnodeOperation, operations_of
 from kraftsim.events.migration import (
     BrokersNotified,
     MigrationWaits,
@@ -30,6 +18,10 @@ from kraftsim.events.migration import (
     ZnodesMirrored,
     ZookeeperControllerClaimed,
 )
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.metadata.rules_versions import METADATA_VERSIONS
+from kraftsim.migration import rules_driver as do
+from kraftsim.migration.rules_driver import Claim, DriverState, why_not_asked_ready, why_not_ready
 from kraftsim.node.controller.migration.committed_image import CommittedImage
 from kraftsim.node.controller.migration.zookeeper_copy import CopyAborted
 from kraftsim.node.controller.migration.zookeeper_side import REFUSALS
@@ -38,7 +30,16 @@ from kraftsim.node.zookeeper_mode.propagator import (
     ControllerChannelManager,
     ControlResponse,
 )
+from kraftsim.raft.rules_log import Address
 from kraftsim.releases.traits import REGISTERS_MIGRATION_READINESS
+from kraftsim.zookeeper.rules_control_requests import (
+    ControlRequest,
+    Sender,
+    ToBroker,
+    request_versions,
+)
+from kraftsim.zookeeper.rules_propagation import KraftPropagation, migrating_brokers
+from kraftsim.zookeeper.rules_znode_writes import ZnodeOperation, operations_of, sync_operations
 from protocol.zookeeper.kafka_znodes import PRODUCER_ID_BLOCK, ProducerIdBlockZnode
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.core.migration.driver import Claim
-from kraftsim.core.zookeeper_mode.znode_reading import Znodes, records_of_znodes
 from kraftsim.events.migration import (
     MigrationPieceCopied,
     MigrationStateChanged,
     ZookeeperMetadataCopied,
 )
+from kraftsim.migration.rules_driver import Claim
 from kraftsim.node.controller.metadata_writer import AppendedOffsets
 from kraftsim.node.identity import random_uuid
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
+from kraftsim.zookeeper.rules_znodes import Znodes, records_of_znodes
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.metadata.m21_zk_migration_state import MIGRATION, ZkMigrationStateRecord
 from protocol.metadata.m23_begin_transaction import BeginTransactionRecord

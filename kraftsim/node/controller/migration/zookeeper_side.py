@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from kraftsim.core.migration.driver import Claim
-from kraftsim.core.zookeeper_mode.znode_reading import Znodes
-from kraftsim.core.zookeeper_mode.znode_writing import ZnodeOperation
+from kraftsim.migration.rules_driver import Claim
 from kraftsim.node.shell import NodeShell
 from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
 from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
@@ -26,6 +24,8 @@ from kraftsim.node.zookeeper_mode.znode_writer import (
     retried,
     set_request,
 )
+from kraftsim.zookeeper.rules_znode_writes import ZnodeOperation
+from kraftsim.zookeeper.rules_znodes import Znodes
 from protocol.malformed import MalformedMessage
 from protocol.zookeeper.kafka_znodes import (
     BROKER_IDS,

@@ -1,1 +1,0 @@
-"""Client quotas: lookup of the quota, rate measurement, and throttle times."""

@@ -1,1 +1,0 @@
-"""ZooKeeper mode, the rules: conversion between requests, znodes and metadata records."""

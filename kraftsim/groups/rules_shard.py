@@ -1,0 +1,725 @@
+"""The groups of one `__consumer_offsets` partition: requests to its coordinator, and load from the
+log.
+
+Every input has the time at which it arrives. Effects go to `outbox`; `timers.next_ms` is when
+`on_wake` is due.
+Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager}.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kraftsim.core.decision import Refusal
+from kraftsim.events.event import Event
+from kraftsim.groups.rules_classic_group import (
+    CONSUMER_PROTOCOL,
+    NO_STATE_TIMESTAMP,
+    ClassicGroup,
+    GroupState,
+)
+from kraftsim.groups.rules_classic_members import ClassicMembers
+from kraftsim.groups.rules_committing import (
+    Committing,
+    OffsetCommitInput,
+    TransactionalCommitInput,
+    TransactionalCommitting,
+)
+from kraftsim.groups.rules_consumer_group import (
+    FIRST_COMMIT_WITH_EPOCHS,
+    ConsumerGroup,
+    NoTopics,
+    TopicsView,
+)
+from kraftsim.groups.rules_consumer_group_records import KEYS as CONSUMER_KEYS
+from kraftsim.groups.rules_consumer_group_records import (
+    Change,
+    group_tombstone,
+    group_tombstones,
+    group_value,
+    offset_tombstone,
+    read_offset,
+    replay_change,
+    restore_group,
+)
+from kraftsim.groups.rules_consumer_groups import (
+    ConsumerGroups,
+    HeartbeatInput,
+    classic_of,
+    consumer_changes,
+    members_of_classic,
+    tombstones_of,
+)
+from kraftsim.groups.rules_offsets import (
+    CommittedOffset,
+    CoordinatorRecord,
+    GroupOffsets,
+    OffsetEvents,
+    OffsetHolder,
+    Outbox,
+    TopicPartition,
+    coordinator_record,
+    discard,
+)
+from kraftsim.groups.rules_rebalance import Joining, JoinInput, Membership, Rebalance, SyncInput
+from kraftsim.groups.rules_timing import (
+    CommitAnswer,
+    GroupSettings,
+    JoinAnswer,
+    Moment,
+    SyncAnswer,
+    TimerKind,
+    Timers,
+)
+from protocol.batches import RecordBatch
+from protocol.control_records import ControlType, control_type
+from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
+from protocol.coordinator.g02_group_metadata import GroupMetadataKey, GroupMetadataValue
+from protocol.coordinator.registry import CoordinatorTopic, parse_record
+from protocol.errors import ErrorCode
+from protocol.schema import Message
+
+OLDEST_COMMIT: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """OffsetFetch result of a partition; `offset` is None if none is committed or an error
+    withholds it.
+    """
+
+    partition: TopicPartition
+    offset: CommittedOffset | None
+    error: ErrorCode = ErrorCode.NONE
+
+
+class GroupShard:
+    """Groups by name, in order of creation. `number` is the partition."""
+
+    offsets_class: type[GroupOffsets] = GroupOffsets
+    """The class that stores the offsets of each group."""
+    transactional_committing_class: type[TransactionalCommitting] = TransactionalCommitting
+    """The class that validates and appends transactional commits."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        number: int = 0,
+        emit: Callable[[Event], None] = discard,
+        topics: TopicsView | None = None,
+    ) -> None:
+        self._events = events = OffsetEvents(emit, number)
+        self.groups: dict[str, ClassicGroup] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        """Groups of the consumer protocol (KIP-848). A name is in one of the two maps only."""
+        self.outbox = Outbox()
+        self.timers = Timers()
+        self._settings = settings
+        self._topics: TopicsView = topics or NoTopics()
+        self._rebalance = Rebalance(settings, self.outbox, self.timers)
+        self._joining = Joining(settings, self.outbox, self.timers, self._rebalance)
+        self._membership = Membership(self.outbox, self.timers, self._rebalance)
+        self._committing = Committing(settings, self.outbox, self._rebalance, events, self._topics)
+        self._transactional = self.transactional_committing_class(
+            settings, self.outbox, events, self._topics
+        )
+        self._consumers = ConsumerGroups(
+            settings,
+            self.outbox,
+            self.timers,
+            self._topics,
+            groups=self.consumer_groups,
+            apply=lambda change: self._replay_change(*change),
+            admit=self._create_consumers,
+            to_classic=self._downgrade,
+        )
+        self._classic_members = ClassicMembers(
+            settings, self.outbox, self.timers, self._topics, self._consumers, self._to_classic
+        )
+
+    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """Return a group of either protocol."""
+        return self.groups.get(group_id) or self.consumer_groups.get(group_id)
+
+    def all(self) -> Iterator[ClassicGroup | ConsumerGroup]:
+        """Yield the groups of both protocols."""
+        yield from list(self.groups.values())
+        yield from list(self.consumer_groups.values())
+
+    # Members
+    # ----------------------------------------------------------------------------------------------
+
+    def join(self, waiter: int, asked: JoinInput, now: Moment) -> None:
+        """Reply with a JoinAnswer, usually later.
+
+        A join without member id creates the group if it does not exist.
+        """
+        if (
+            not self._settings.min_session_timeout_ms
+            <= asked.session_timeout_ms
+            <= self._settings.max_session_timeout_ms
+        ):
+            self.outbox.reply(
+                waiter,
+                JoinAnswer(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=asked.member_id),
+            )
+            return
+        group = self.groups.get(asked.group_id)
+        if group is None:
+            consumers = self.consumer_groups.get(asked.group_id)
+            if consumers is not None and consumers.members:
+                self._classic_members.join(consumers, waiter, asked, now)
+                return
+            if asked.member_id:
+                self.outbox.reply(
+                    waiter, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=asked.member_id)
+                )
+                return
+            group = (
+                self._new_group(asked.group_id, now.wall_ms)
+                if consumers is None
+                else self._create_classic(consumers, now)
+            )
+        self._joining.join(group, waiter, asked, now)
+
+    def sync(self, waiter: int, asked: SyncInput, now: Moment) -> None:
+        """Reply with a SyncAnswer, usually later."""
+        consumers = self.consumer_groups.get(asked.group_id)
+        if consumers is not None:
+            self._classic_members.sync(consumers, waiter, asked, now)
+            return
+        group = self.groups.get(asked.group_id)
+        if group is None:
+            self.outbox.reply(waiter, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        self._membership.sync(group, waiter, asked, now)
+
+    def heartbeat(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        now: Moment,
+    ) -> ErrorCode:
+        """Renew a session, and return the state of the group as an error code."""
+        consumers = self.consumer_groups.get(group_id)
+        if consumers is not None:
+            return self._classic_members.heartbeat(
+                consumers, member_id, group_instance_id, generation_id, now
+            )
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return self._membership.heartbeat(group, member_id, group_instance_id, generation_id, now)
+
+    def leave(
+        self, group_id: str, members: Sequence[tuple[str, str | None]], now: Moment
+    ) -> list[ErrorCode] | ErrorCode:
+        """Remove members, by id and instance id; return one error each, or one for the request."""
+        consumers = self.consumer_groups.get(group_id)
+        if consumers is not None:
+            return self._classic_members.leave(consumers, members, now)
+        group = self.groups.get(group_id)
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+        if group.is_in(GroupState.DEAD):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return [
+            self._membership.leave(group, member_id, instance_id, now)
+            for member_id, instance_id in members
+        ]
+
+    def consumer_heartbeat(self, waiter: int, asked: HeartbeatInput, now: Moment) -> None:
+        """Reply with a HeartbeatAnswer (KIP-848).
+
+        A join creates the group if it does not exist, or converts a classic one.
+        """
+        self._consumers.heartbeat(waiter, asked, now)
+
+    def _create_consumers(self, group_id: str, now: Moment) -> list[Change] | Refusal:
+        """Create a consumer group, or convert a classic one with its offsets and members."""
+        classic = self.groups.get(group_id)
+        changes: list[Change] = []
+        if classic is not None:
+            if not classic.is_in(GroupState.EMPTY):
+                return self._upgrade(classic, now)
+            changes.append((GroupMetadataKey(group=group_id), None))
+        self._make_consumers(group_id).group_epoch = self._settings.consumer_first_epoch
+        return changes
+
+    def _upgrade(self, classic: ClassicGroup, now: Moment) -> list[Change] | Refusal:
+        """Convert a classic group with members, which stay in it; pending requests get an error so
+        that their members rejoin.
+        """
+        may_upgrade = (
+            self._settings.upgrades_groups
+            and len(classic.members) <= self._settings.consumer_max_size
+        )
+        members = members_of_classic(classic, self._topics) if may_upgrade else None
+        if members is None:
+            return Refusal(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.group_id} is not a consumer group."
+            )
+        self._rebalance.forget(classic)
+        changes = consumer_changes(
+            classic,
+            members,
+            self._topics,
+            with_epochs=self._settings.consumer_keeps_assignment_epochs,
+        )
+        self._make_consumers(classic.group_id)
+        for change in changes:
+            self._replay_change(*change)
+        for member in members:
+            self._consumers.renew(classic.group_id, member, now)
+        return changes
+
+    def _downgrade(self, consumers: ConsumerGroup, now: Moment) -> list[Change]:
+        """Convert a consumer group to a classic one whose members have to rejoin."""
+        changes = self._to_classic(consumers, now)
+        self._rebalance.prepare(self.groups[consumers.group_id], now)
+        return changes
+
+    def _to_classic(self, consumers: ConsumerGroup, now: Moment) -> list[Change]:
+        """Convert a consumer group whose members all use the classic protocol; each one is assigned
+        its target.
+        """
+        classic = classic_of(consumers, self._topics, now.wall_ms)
+        shares = {member.member_id: member.assignment for member in classic.members.values()}
+        changes = [
+            *tombstones_of(consumers),
+            (GroupMetadataKey(group=classic.group_id), group_value(classic, shares)),
+        ]
+        del self.consumer_groups[consumers.group_id]
+        self.groups[classic.group_id] = classic
+        for member in classic.members.values():
+            self._consumers.forget_timers(classic.group_id, member.member_id)
+            self._rebalance.renew_session(member, now)
+        return changes
+
+    def _create_classic(self, consumers: ConsumerGroup, now: Moment) -> ClassicGroup:
+        """Create a classic group from a consumer group without members."""
+        changes = group_tombstones(consumers.group_id)
+        for change in changes:
+            self._replay_change(*change)
+        self.outbox.write([coordinator_record(*change) for change in changes])
+        return self.groups.get(consumers.group_id) or self._new_group(
+            consumers.group_id, now.wall_ms
+        )
+
+    # Offsets
+    # ----------------------------------------------------------------------------------------------
+
+    def commit(
+        self, waiter: int, asked: OffsetCommitInput, now: Moment, api_version: int = OLDEST_COMMIT
+    ) -> None:
+        """Reply with a CommitAnswer once the offsets are replicated.
+
+        An unknown group is created for a committer that is not a member.
+        """
+        consumers = self.consumer_groups.get(asked.group_id)
+        if consumers is not None:
+            self._committing.commit_of_epoch(consumers, waiter, asked, api_version, now)
+            return
+        group = self.groups.get(asked.group_id)
+        if group is None:
+            if asked.generation_id >= 0:
+                knows_epochs = (
+                    not self._settings.makes_group_unjudged
+                    and api_version >= FIRST_COMMIT_WITH_EPOCHS
+                )
+                unknown = (
+                    ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
+                )
+                self.outbox.reply(waiter, CommitAnswer((unknown,) * len(asked.offsets)))
+                return
+            group = self._new_group(asked.group_id, now.wall_ms)
+        self._committing.commit(group, waiter, asked, now)
+
+    def commit_in_transaction(
+        self, waiter: int, asked: TransactionalCommitInput, now: Moment
+    ) -> None:
+        """Reply with a CommitAnswer once the offsets are replicated: validate and append in one
+        step.
+
+        An unknown group is created.
+        """
+        group = self._group_of_transaction(asked, now)
+        if isinstance(group, ErrorCode):
+            self.outbox.reply(waiter, CommitAnswer((group,) * len(asked.offsets)))
+        else:
+            self._transactional.commit(group, waiter, asked, now)
+
+    def refuse_in_transaction(
+        self, asked: TransactionalCommitInput, now: Moment
+    ) -> ErrorCode | None:
+        """Return the error that a transactional commit would have now, without writing."""
+        group = self._group_of_transaction(asked, now)
+        return group if isinstance(group, ErrorCode) else self._transactional.refuse(group, asked)
+
+    def _group_of_transaction(
+        self, asked: TransactionalCommitInput, now: Moment
+    ) -> ClassicGroup | ConsumerGroup | ErrorCode:
+        """Return the group of a transactional commit.
+
+        Up to 3.9 an unknown group is created even if the commit is then refused.
+        """
+        group = self.find(asked.group_id)
+        if group is None and asked.generation_id >= 0 and not self._settings.makes_group_unjudged:
+            return (
+                ErrorCode.GROUP_ID_NOT_FOUND if asked.knows_epochs else ErrorCode.ILLEGAL_GENERATION
+            )
+        return group or self._new_group(asked.group_id, now.wall_ms)
+
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int, marker_offset: int, *, is_commit: bool
+    ) -> None:
+        """The marker of a producer's transaction is replicated: make its pending offsets visible,
+        or drop them.
+        """
+        for group in self.all():
+            for ended in group.offsets.end_transaction(
+                producer_id, marker_offset, is_commit=is_commit
+            ):
+                self._events.ended(
+                    group.group_id,
+                    ended,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    marker_offset=marker_offset,
+                    is_commit=is_commit,
+                )
+
+    def refuse_fetch(
+        self, group_id: str, member_id: str | None, member_epoch: int
+    ) -> ErrorCode | None:
+        """Return the error of an offset fetch for a consumer group: UNKNOWN_MEMBER_ID,
+        STALE_MEMBER_EPOCH (KIP-848).
+        """
+        consumers = self.consumer_groups.get(group_id)
+        return None if consumers is None else consumers.refuse_fetch(member_id, member_epoch)
+
+    def fetch_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+    ) -> list[FoundOffset]:
+        """Return the committed offsets of partitions, or (None) of all partitions that have one."""
+        group = self.find(group_id)
+        if group is None or group.is_dead:
+            return [FoundOffset(partition, None) for partition in partitions or ()]
+        offsets = group.offsets
+        found = [
+            FoundOffset(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if self.withholds(group, partition, require_stable=require_stable)
+            else FoundOffset(partition, offsets.committed.get(partition))
+            for partition in (list(offsets.committed) if partitions is None else partitions)
+        ]
+        for each in found:
+            self._events.returned(
+                group_id, each.partition, each.offset, each.error, require_stable=require_stable
+            )
+        return found
+
+    def withholds(
+        self, group: OffsetHolder, partition: TopicPartition, *, require_stable: bool
+    ) -> bool:
+        """Return whether an unstable offset is withheld (KIP-447); without `require_stable` the
+        former offset is returned.
+        """
+        return require_stable and group.offsets.is_unstable(partition)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition], now: Moment
+    ) -> list[ErrorCode] | ErrorCode:
+        """Delete offsets of topics without subscribers; return one error for each partition, or one
+        for the request (OffsetDelete).
+        """
+        group = self.find(group_id)
+        if group is None or group.is_dead:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        errors = [ErrorCode.NONE] * len(partitions)
+        if isinstance(group, ConsumerGroup):
+            read = [group.is_subscribed_to(topic) for topic, _ in partitions]
+            errors = [
+                ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+                for is_read in read
+            ]
+        elif not group.is_in(GroupState.EMPTY):
+            if group.protocol_type != CONSUMER_PROTOCOL:
+                return ErrorCode.NON_EMPTY_GROUP
+            topics = group.subscribed_topics
+            errors = [
+                ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                if topics is None or topic in topics
+                else ErrorCode.NONE
+                for topic, _ in partitions
+            ]
+        self._forget(
+            group,
+            [
+                partition
+                for partition, error in zip(partitions, errors, strict=True)
+                if error is ErrorCode.NONE
+            ],
+            now,
+        )
+        return errors
+
+    # Whole groups
+    # ----------------------------------------------------------------------------------------------
+
+    def delete(self, group_id: str, now: Moment) -> ErrorCode:
+        """Delete a group without members, with its offsets (DeleteGroups)."""
+        group = self.find(group_id)
+        if group is None or group.is_dead:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if not _is_empty(group):
+            return ErrorCode.NON_EMPTY_GROUP
+        if isinstance(group, ConsumerGroup):
+            group.is_over = True
+        else:
+            group.enter(GroupState.DEAD, now.wall_ms)
+        self._forget(group, group.offsets.known(), now)
+        return ErrorCode.NONE
+
+    def expire_offsets(self, now: Moment) -> None:
+        """Delete expired offsets, and groups that have neither members nor offsets (KIP-211)."""
+        for group in self.all():
+            self._forget(group, self._expired(group, now.wall_ms), now)
+            if (
+                isinstance(group, ConsumerGroup)
+                and not group.members
+                and group.offsets.is_empty
+                and not group.is_over
+            ):
+                group.is_over = True
+                self._forget(group, (), now)
+
+    def forget_topics(self, is_there: Callable[[str], bool], now: Moment) -> None:
+        """Delete the offsets of deleted topics."""
+        for group in self.all():
+            self._forget(
+                group,
+                [partition for partition in group.offsets.known() if not is_there(partition[0])],
+                now,
+            )
+
+    def _expired(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> list[TopicPartition]:
+        retention_ms, offsets = self._settings.offsets_retention_ms, group.offsets
+        if isinstance(group, ConsumerGroup):
+            kept = frozenset(
+                name for member in group.members.values() for name in group.topics_of(member)
+            )
+            return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=kept)
+        if group.protocol_type is None:
+            return offsets.expired(now_ms, retention_ms, since_ms=None, kept_topics=frozenset())
+        if group.is_in(GroupState.EMPTY):
+            since_ms = group.state_since_ms if group.state_since_ms >= 0 else None
+            return offsets.expired(now_ms, retention_ms, since_ms=since_ms, kept_topics=frozenset())
+        if group.is_in(GroupState.STABLE) and group.subscribed_topics is not None:
+            return offsets.expired(
+                now_ms, retention_ms, since_ms=None, kept_topics=group.subscribed_topics
+            )
+        return []
+
+    def _forget(
+        self, group: ClassicGroup | ConsumerGroup, partitions: Sequence[TopicPartition], now: Moment
+    ) -> None:
+        """Delete offsets, and the group if it becomes empty; the tombstones are not awaited."""
+        forgotten = group.offsets.forget(partitions)
+        records: list[CoordinatorRecord] = [
+            offset_tombstone(group.group_id, partition) for partition in forgotten
+        ]
+        for partition in forgotten:
+            self._events.deleted(group.group_id, partition)
+        if isinstance(group, ConsumerGroup):
+            if group.is_over:
+                del self.consumer_groups[group.group_id]
+                records += [
+                    coordinator_record(*change) for change in group_tombstones(group.group_id)
+                ]
+        else:
+            if group.is_in(GroupState.EMPTY) and group.offsets.is_empty:
+                group.enter(GroupState.DEAD, now.wall_ms)
+            if group.is_dead:
+                del self.groups[group.group_id]
+                if group.generation_id > 0:
+                    records.append(group_tombstone(group.group_id))
+        if records:
+            self.outbox.write(records)
+
+    # Timers
+    # ----------------------------------------------------------------------------------------------
+
+    def on_wake(self, now: Moment) -> None:
+        """Run every expired timer."""
+        while (key := self.timers.take_due(now.monotonic_ms)) is not None:
+            match key.kind:
+                case TimerKind.CONSUMER_SESSION | TimerKind.CONSUMER_JOIN | TimerKind.CONSUMER_SYNC:
+                    self._consumers.remove(key.group_id, key.member_id, now)
+                case TimerKind.CONSUMER_REVOCATION:
+                    self._consumers.on_revocation_end(key.group_id, key.member_id, now)
+            group = self.groups.get(key.group_id)
+            if group is None:
+                continue
+            match key.kind:
+                case TimerKind.SESSION:
+                    self._rebalance.on_session_end(group, key.member_id, now)
+                case TimerKind.PENDING_MEMBER:
+                    self._rebalance.remove_pending(group, key.member_id, now)
+                case TimerKind.REBALANCE:
+                    self._rebalance.on_deadline(group, now)
+                case TimerKind.SYNC:
+                    self._rebalance.on_sync_deadline(group, now)
+
+    # Load and unload
+    # ----------------------------------------------------------------------------------------------
+
+    def replay(self, batch: RecordBatch) -> None:
+        """Replay a batch of the log.
+
+        Raises MalformedMessage. Transactional offsets become visible with their marker.
+        """
+        if batch.is_control:
+            for record in batch.records():
+                for group in self.all():
+                    group.offsets.end_transaction(
+                        batch.producer_id,
+                        record.offset,
+                        is_commit=control_type(record.key) is ControlType.COMMIT,
+                    )
+            return
+        for record in batch.records():
+            parsed = (
+                None
+                if record.key is None
+                else parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value)
+            )
+            match parsed:
+                case (OffsetCommitKey() as key, value):
+                    assert value is None or isinstance(value, OffsetCommitValue), (
+                        "the value type matches the key type"
+                    )
+                    self._replay_offset(
+                        key,
+                        value,
+                        record.offset,
+                        batch.producer_id if batch.is_transactional else None,
+                    )
+                case (GroupMetadataKey() as key, value):
+                    assert value is None or isinstance(value, GroupMetadataValue), (
+                        "the value type matches the key type"
+                    )
+                    self._replay_group(key.group, value)
+                case (key, value) if isinstance(key, CONSUMER_KEYS):
+                    self._replay_change(key, value)
+
+    def _replay_change(self, key: Message, value: Message | None) -> None:
+        """Replay a record of a consumer group, or of a classic group that is converted."""
+        if isinstance(key, GroupMetadataKey):
+            return  # its tombstone: the group is already converted
+        replay_change(
+            key,
+            value,
+            find=self.consumer_groups.get,
+            make=self._make_consumers,
+            drop=self._drop_consumers,
+        )
+
+    def _make_consumers(self, group_id: str) -> ConsumerGroup:
+        """Return a consumer group; a new one keeps the offsets of a classic one."""
+        group = self.consumer_groups.get(group_id)
+        if group is None:
+            keeps = self._settings.consumer_keeps_assignment_epochs
+            group = self.consumer_groups[group_id] = ConsumerGroup(
+                group_id, keeps_assignment_epochs=keeps
+            )
+            classic = self.groups.pop(group_id, None)
+            group.offsets = self.offsets_class() if classic is None else classic.offsets
+        return group
+
+    def _drop_consumers(self, group_id: str) -> None:
+        """Remove a consumer group; a classic one keeps the offsets."""
+        offsets = self.consumer_groups.pop(group_id).offsets
+        if not offsets.is_empty:
+            self._new_group(group_id).offsets = offsets
+
+    def _replay_offset(
+        self,
+        key: OffsetCommitKey,
+        value: OffsetCommitValue | None,
+        record_offset: int,
+        producer_id: int | None,
+    ) -> None:
+        partition = (key.topic, key.partition)
+        group = self.find(key.group)
+        if value is None:
+            if group is not None:
+                group.offsets.forget([partition])
+            return
+        if group is None:
+            group = self._new_group(key.group)
+        stored = read_offset(value, record_offset)
+        if producer_id is None:
+            group.offsets.replay(partition, stored)
+        else:
+            group.offsets.replay_pending(producer_id, partition, stored)
+
+    def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        known = self.groups.get(group_id)
+        if value is None:
+            if known is not None:
+                offsets = known.offsets
+                del self.groups[group_id]
+                if not offsets.is_empty:
+                    self._new_group(group_id).offsets = offsets
+            return
+        group = restore_group(group_id, value)
+        former = known or self.consumer_groups.pop(group_id, None)
+        group.offsets = self.offsets_class() if former is None else former.offsets
+        self.groups[group_id] = group
+
+    def _new_group(self, group_id: str, wall_ms: int = NO_STATE_TIMESTAMP) -> ClassicGroup:
+        group = self.groups[group_id] = ClassicGroup(group_id, wall_ms)
+        group.offsets = self.offsets_class()
+        return group
+
+    def begin(self, now: Moment) -> None:
+        """The log is replayed: start full sessions for all members, and remove empty groups."""
+        for group in list(self.groups.values()):
+            if not group.members and group.offsets.is_empty and group.generation_id == 0:
+                del self.groups[group.group_id]
+                continue
+            self._emit_loaded(group)
+            for member in group.members.values():
+                self._rebalance.renew_session(member, now)
+            if len(group.members) > self._settings.max_size:
+                self._rebalance.prepare(group, now)
+        for consumers in self.consumer_groups.values():
+            self._emit_loaded(consumers)
+        self._consumers.begin(now)
+
+    def _emit_loaded(self, group: OffsetHolder) -> None:
+        for partition, stored in group.offsets.committed.items():
+            self._events.loaded(group.group_id, partition, stored)
+        for producer_id, offsets in group.offsets.pending.items():
+            for partition, stored in offsets.items():
+                self._events.loaded(group.group_id, partition, stored, producer_id)
+
+    def end(self, now: Moment) -> None:
+        """Another broker becomes coordinator of these groups: fail the pending requests."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                self._rebalance.answer_join(
+                    member, JoinAnswer(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
+                )
+                self._rebalance.answer_sync(member, SyncAnswer(error=ErrorCode.NOT_COORDINATOR))
+            group.enter(GroupState.DEAD, now.wall_ms)
+        for consumers in self.consumer_groups.values():
+            consumers.is_over = True
+        self.groups.clear()
+        self.consumer_groups.clear()
+
+
+def _is_empty(group: ClassicGroup | ConsumerGroup) -> bool:
+    return not group.members if isinstance(group, ConsumerGroup) else group.is_in(GroupState.EMPTY)

@@ -1,0 +1,287 @@
+"""Topics, partitions and their leaders on the controller; a facade over the rules in the
+neighbouring modules.
+
+One module per concern: create_topics, create_partitions, delete_topics, alter_partition,
+elect_leaders, reassign_partitions, replica_directories, broker_effects.
+Source: KIP-500, KIP-631, org.apache.kafka.controller.ReplicationControlManager.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from kraftsim.core.decision import Decision, Refusal, Steps
+from kraftsim.core.timeline import Journal
+from kraftsim.events.event import Event
+from kraftsim.metadata.rules_brokers import ClusterControl
+from kraftsim.metadata.rules_configs import ConfigControl
+from kraftsim.metadata.rules_described_configs import EARLY_BEHAVIOR, ReplicationBehavior
+from kraftsim.metadata.rules_features import FeatureControl
+from kraftsim.metadata.rules_partition_changes import partition_events
+from kraftsim.metadata.rules_partitions import (
+    AlteredTopic,
+    ElectedTopic,
+    ReplicationView,
+    TopicDefaults,
+    arrival_records,
+    decide_alter_partition,
+    decide_balance,
+    decide_elect_leaders,
+    decide_unclean_elections,
+    departure_records,
+    elect_leaders_steps,
+    shutdown_records,
+    unregistration_records,
+)
+from kraftsim.metadata.rules_reassignments import (
+    MovedTopic,
+    OngoingMoves,
+    decide_reassignments,
+    ongoing_moves,
+    reassignment_steps,
+)
+from kraftsim.metadata.rules_registrations import (
+    NO_ELIGIBLE_LEADERS,
+    BrokerRegistration,
+    PartitionRegistration,
+    partition_of,
+)
+from kraftsim.metadata.rules_replica_directories import (
+    AssignedReplicas,
+    decide_assign_replicas,
+    offline_directory_records,
+)
+from kraftsim.metadata.rules_topic_table import PartitionKey, RandomSource, TopicTable
+from kraftsim.metadata.rules_topics import (
+    DeletedTopic,
+    ExpandedTopic,
+    NewTopic,
+    RefusedTopic,
+    TopicToDelete,
+    create_partitions_steps,
+    create_topics_steps,
+    decide_create_partitions,
+    decide_create_topics,
+    decide_delete_topics,
+)
+from protocol.messages.k19_create_topics import CreateTopicsRequest
+from protocol.messages.k37_create_partitions import CreatePartitionsRequest
+from protocol.messages.k43_elect_leaders import ElectLeadersRequest
+from protocol.messages.k45_alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsTopics
+from protocol.messages.k56_alter_partition import AlterPartitionRequest
+from protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from protocol.metadata.m02_topic import TopicRecord
+from protocol.metadata.m03_partition import PartitionRecord
+from protocol.metadata.m04_config import TOPIC_RESOURCE
+from protocol.metadata.m05_partition_change import PartitionChangeRecord
+from protocol.metadata.m09_remove_topic import RemoveTopicRecord
+from protocol.metadata.m28_clear_elr import ClearElrRecord
+from protocol.schema import Message
+from protocol.uuids import uuid_text
+
+
+class ReplicationControl:
+    """Topics and partitions. The results and errors of a method are documented at the rule."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        features: FeatureControl,
+        cluster: ClusterControl,
+        configs: ConfigControl,
+        defaults: TopicDefaults,
+        *,
+        behavior: ReplicationBehavior = EARLY_BEHAVIOR,
+    ) -> None:
+        self._topics = TopicTable(journal)
+        self._view = ReplicationView(
+            topics=self._topics,
+            features=features,
+            cluster=cluster,
+            configs=configs,
+            defaults=defaults,
+            behavior=behavior,
+        )
+
+    # Queries
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> TopicTable:
+        """All topics and partitions; read-only."""
+        return self._topics
+
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of a topic, or None."""
+        return self._topics.topic_id(name)
+
+    def partitions(self) -> Iterator[tuple[PartitionKey, PartitionRegistration]]:
+        """Yield every partition, by topic id and number."""
+        return self._topics.partitions()
+
+    def leads_partitions(self, broker_id: int) -> bool:
+        """Return whether a broker leads any partition."""
+        return self._topics.leads_any(broker_id)
+
+    def ongoing_moves(
+        self, asked: Iterable[ListPartitionReassignmentsTopics] | None
+    ) -> list[OngoingMoves]:
+        """Return the ongoing reassignments: all (None), or those of some partitions."""
+        return ongoing_moves(self._view, asked)
+
+    def facts_of(self, records: Sequence[Message]) -> tuple[Event, ...]:
+        """Return the partition events of records that are not replayed yet."""
+        return partition_events(records, self._topics)
+
+    # Client requests
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
+
+    def decide_create_topics(
+        self, request: CreateTopicsRequest, rng: RandomSource
+    ) -> Decision[list[NewTopic | RefusedTopic]] | Refusal:
+        """Create topics; ids and placement are random."""
+        return decide_create_topics(self._view, request, rng)
+
+    def create_topics_steps(
+        self, request: CreateTopicsRequest, rng: RandomSource
+    ) -> Steps[Decision[list[NewTopic | RefusedTopic]] | Refusal]:
+        """Like `decide_create_topics`, in steps."""
+        return create_topics_steps(self._view, request, rng)
+
+    def decide_create_partitions(
+        self, request: CreatePartitionsRequest, rng: RandomSource
+    ) -> Decision[list[ExpandedTopic]]:
+        """Add partitions; placement is random."""
+        return decide_create_partitions(self._view, request, rng)
+
+    def create_partitions_steps(
+        self, request: CreatePartitionsRequest, rng: RandomSource
+    ) -> Steps[Decision[list[ExpandedTopic]]]:
+        """Like `decide_create_partitions`, in steps."""
+        return create_partitions_steps(self._view, request, rng)
+
+    def decide_delete_topics(
+        self, asked: Sequence[TopicToDelete]
+    ) -> Decision[list[DeletedTopic]] | Refusal:
+        """Delete topics."""
+        return decide_delete_topics(self._view, asked)
+
+    def decide_elect_leaders(
+        self, request: ElectLeadersRequest
+    ) -> Decision[list[ElectedTopic]] | Refusal:
+        """Elect leaders."""
+        return decide_elect_leaders(self._view, request)
+
+    def elect_leaders_steps(
+        self, request: ElectLeadersRequest
+    ) -> Steps[Decision[list[ElectedTopic]] | Refusal]:
+        """Like `decide_elect_leaders`, in steps."""
+        return elect_leaders_steps(self._view, request)
+
+    def decide_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> Decision[list[MovedTopic]]:
+        """Start or cancel reassignments."""
+        return decide_reassignments(self._view, request)
+
+    def reassignment_steps(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> Steps[Decision[list[MovedTopic]]]:
+        """Like `decide_reassignments`, in steps."""
+        return reassignment_steps(self._view, request)
+
+    # Broker requests
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
+
+    def decide_alter_partition(
+        self, request: AlterPartitionRequest, version: int
+    ) -> Decision[list[AlteredTopic]] | Refusal:
+        """Change ISRs by a leader's AlterPartition request of some version."""
+        return decide_alter_partition(self._view, request, version)
+
+    def decide_assign_replicas(
+        self, request: AssignReplicasToDirsRequest
+    ) -> Decision[list[list[AssignedReplicas]]] | Refusal:
+        """Assign replicas to directories."""
+        return decide_assign_replicas(self._view, request)
+
+    # Controller events
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
+
+    def fence_records(self, broker_id: int) -> list[PartitionChangeRecord]:
+        """Return the changes that remove a broker from leadership, and from every ISR with another
+        member.
+        """
+        return departure_records(self._view, broker_id)
+
+    def shutdown_records(self, broker_id: int, *, is_clean: bool) -> list[PartitionChangeRecord]:
+        """Return the changes that remove a broker's former incarnation."""
+        return shutdown_records(self._view, broker_id, is_clean=is_clean)
+
+    def unregistration_records(self, broker_id: int) -> list[PartitionChangeRecord]:
+        """Return the changes that remove an unregistered broker."""
+        return unregistration_records(self._view, broker_id)
+
+    def unfence_records(self, broker_id: int) -> list[PartitionChangeRecord]:
+        """Return the changes that elect a leader for leaderless partitions when a broker is
+        unfenced.
+        """
+        return arrival_records(self._view, broker_id)
+
+    def offline_directory_records(
+        self, broker: BrokerRegistration, offline: Collection[bytes]
+    ) -> list[Message]:
+        """Return the changes for the replicas in a broker's offline directories; none if they were
+        applied before.
+        """
+        return offline_directory_records(self._view, broker, offline)
+
+    def decide_balance(self) -> Decision[bool]:
+        """Elect preferred leaders; the result is whether there may be more."""
+        return decide_balance(self._view)
+
+    def decide_unclean_elections(self) -> Decision[bool]:
+        """Elect unclean leaders where no other replica is left; the result is whether there may be
+        more.
+        """
+        return decide_unclean_elections(self._view)
+
+    # Replay
+    # ----------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
+
+    def replay_topic(self, record: TopicRecord) -> None:
+        """Replay a topic."""
+        self._topics.add_topic(record.name, record.topic_id)
+
+    def replay_partition(self, record: PartitionRecord) -> None:
+        """Replay a partition."""
+        self._topics.put_partition((record.topic_id, record.partition_id), partition_of(record))
+
+    def replay_partition_change(self, record: PartitionChangeRecord) -> None:
+        """Replay a change of a partition."""
+        key = (record.topic_id, record.partition_id)
+        partition = self._topics.partition(key)
+        assert partition is not None, (
+            f"partition {uuid_text(record.topic_id)}-{record.partition_id} does not exist"
+        )
+        self._topics.put_partition(key, partition.changed_by(record))
+
+    def replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+        """Replay the removal of a topic, and delete its configurations."""
+        self._view.configs.forget(TOPIC_RESOURCE, self._topics.remove_topic(record.topic_id))
+
+    def replay_clear_elr(self, record: ClearElrRecord) -> None:
+        """Replay the clearing of eligible leader replicas: of one topic, or of all."""
+        named = self._topics.topic_named(record.topic_name)
+        for topic in (
+            self._topics.topics() if not record.topic_name else [named] if named is not None else []
+        ):
+            for number, partition in list(topic.partitions.items()):
+                if partition.eligible_leader_replicas or partition.last_known_elr:
+                    self._topics.put_partition(
+                        (topic.topic_id, number), partition.changed_by(NO_ELIGIBLE_LEADERS)
+                    )
