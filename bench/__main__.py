@@ -20,13 +20,17 @@ BENCHES = {
     "frames": "InitProducerId frames per second of one core, with a constant response",
     "copies": "number of memory copies of each record byte in a broker, and their cost",
     "start": "seconds until every broker responds, and resident memory of each node",
-    "quorum_start": "start of 3 controllers and 3 brokers, and their memory, compared with Apache Kafka",
+    "quorum_start": (
+        "start of 3 controllers and 3 brokers, and their memory, compared with Apache Kafka"
+    ),
     "ids": "InitProducerId requests per second, compared with Apache Kafka",
     "failover": (
         "from kill -9 of the active controller to the next producer-id block, compared with "
         "Apache Kafka"
     ),
-    "writes": "committed metadata writes per second of a quorum of three, compared with Apache Kafka",
+    "writes": (
+        "committed metadata writes per second of a quorum of three, compared with Apache Kafka"
+    ),
     "partitions": "100,000 partitions: creation, and start of nodes with them",
     "recovery": (
         "recovery of a log of 1 GiB with 100,000 producers, after a clean shutdown and after "
@@ -54,9 +58,15 @@ BENCHES = {
         "from kill -9 of a partition leader to the next acknowledged record, compared with "
         "Apache Kafka"
     ),
-    "variants": "producer state of five batches or of the latest one (KIP-758): memory, responses, errors",
-    "id_variants": "variants of KIP-730's producer ids: crash loops, prefetch, lost responses, block sizes",
-    "transactions": "transactions per second and commit latency, by librdkafka, compared with Apache Kafka",
+    "variants": (
+        "producer state of five batches or of the latest one (KIP-758): memory, responses, errors"
+    ),
+    "id_variants": (
+        "variants of KIP-730's producer ids: crash loops, prefetch, lost responses, block sizes"
+    ),
+    "transactions": (
+        "transactions per second and commit latency, by librdkafka, compared with Apache Kafka"
+    ),
     "copying": (
         "MB/s of exactly-once consume-transform-produce, by librdkafka, compared with Apache Kafka"
     ),
@@ -71,7 +81,9 @@ BENCHES = {
         "kill -9 of random nodes under librdkafka load: lost or duplicated records, partial "
         "transactions"
     ),
-    "coordinator_failover": "from kill -9 of a transaction coordinator to the next commit, compared with Apache Kafka",
+    "coordinator_failover": (
+        "from kill -9 of a transaction coordinator to the next commit, compared with Apache Kafka"
+    ),
     "leases": (
         "lease_pid: message size, collisions of random generations, snapshot size by partition "
         "count"

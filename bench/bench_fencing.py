@@ -129,12 +129,11 @@ def _fetches() -> Iterable[tuple[object, ...]]:
 def _table(title: str, head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
     print(f"\n{title}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for row in rows:
-        print(
-            "| "
-            f"{' | '.join(f'{each:,}' if isinstance(each, int) and not isinstance(each, bool) else str(each) for each in row)}"
-            " |",
-            flush=True,
-        )
+        print(f"| {' | '.join(map(_shown, row))} |", flush=True)
+
+
+def _shown(cell: object) -> str:
+    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
 
 
 if __name__ == "__main__":

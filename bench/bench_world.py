@@ -191,9 +191,19 @@ def echo(round_trips: int) -> tuple[float, int]:
 def noting() -> float:
     """Return CPU seconds for EVENTS events of a real node, written to a file."""
     event = BatchAppended(
-        topic="orders", partition=3, leader_epoch=4, first_offset=123456, last_offset=123500, producer_id=4000, producer_epoch=0,
-        base_sequence=10, last_sequence=54, record_count=45, size_bytes=12345, crc=3123456789,
-    )  # fmt: skip
+        topic="orders",
+        partition=3,
+        leader_epoch=4,
+        first_offset=123456,
+        last_offset=123500,
+        producer_id=4000,
+        producer_epoch=0,
+        base_sequence=10,
+        last_sequence=54,
+        record_count=45,
+        size_bytes=12345,
+        crc=3123456789,
+    )
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         world = real_world(

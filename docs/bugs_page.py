@@ -22,30 +22,34 @@ HEAD: Final = (
 )
 INTRODUCTION = f"""# Historical bugs, and the effort to find them
 
-Each historical bug is a component that replaces the correct one: `--bug NAME` injects it into the nodes of any run,
-`kraftsim sweep SCENARIO --bug NAME` searches for it, and without the option the same seeds pass. The effort to find the bugs measures the quality of
-a campaign:
+Each historical bug is a component that replaces the correct one: `--bug NAME` injects it into the
+nodes of any run, `kraftsim sweep SCENARIO --bug NAME` searches for it, and without the option the
+same seeds pass. The effort to find the bugs measures the quality of a campaign:
 
 ```text
 make bench ARGS="bugs --write" && make docs
 ```
 
-Each of {REPETITIONS} repetitions runs the seeds of its own range until an invariant that should catch the bug is violated, at most 2,000
-seeds. A bug that violates an invariant in every run before it has an effect is searched for until it has one.
+Each of {REPETITIONS} repetitions runs the seeds of its own range until an invariant that should
+catch the bug is violated, at most 2,000 seeds. A bug that violates an invariant in every run before
+it has an effect is searched for until it has one.
 
 ![seeds until each bug is found]({PICTURE})
 
 A dot is a repetition; larger dots are several repetitions. The bar is the median.
 """
 READING = """
-*By the scenario's own schedule*: the number of finds in which the seed had only faults of the scenario's own schedule. That applies to two of five
-seeds, if the random fault generator runs at all: if the share of the finds is the same, the random faults find the bug as well as the scenario's
+*By the scenario's own schedule*: the number of finds in which the seed had only faults of the
+scenario's own schedule. That applies to two of five seeds, if the random fault generator runs at
+all: if the share of the finds is the same, the random faults find the bug as well as the scenario's
 own. CPU seconds are those of all seeds of a repetition, checks included.
 
-KAFKA-12619 takes three elections in a row with two leaders that could not replicate what they wrote, which is why it takes the most seeds. KAFKA-6683
-violates an invariant in every run, at the first producer snapshot; here it counts as found when an acknowledged record is lost. KAFKA-17754 is
-searched on a cluster with transaction.version 2, which fixes it for every client that supports it: with the same scenario and seed a 3.9 cluster has
-a violation without any option, and a 4.1 cluster, with as many late EndTxn requests, has none.
+KAFKA-12619 takes three elections in a row with two leaders that could not replicate what they
+wrote, which is why it takes the most seeds. KAFKA-6683 violates an invariant in every run, at the
+first producer snapshot; here it counts as found when an acknowledged record is lost. KAFKA-17754 is
+searched on a cluster with transaction.version 2, which fixes it for every client that supports it:
+with the same scenario and seed a 3.9 cluster has a violation without any option, and a 4.1 cluster,
+with as many late EndTxn requests, has none.
 """
 
 

@@ -6,6 +6,7 @@ tests/house/test_claims.py checks that all of them exist and that no row is miss
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from claims.record import Record, RowResult, read_record
@@ -14,27 +15,39 @@ from claims.rows import DOCUMENTS
 
 INTRODUCTION: Final = """# Claims
 
-The claims of five design documents, each in our own words, and the results of checking them: {rows} rows. A star: implemented as a
-swappable component, not only measured. `make claims` runs the checks of a row and writes their figures to `docs/claims.json`; the verdict is
-computed from them by the row's conditions in `claims/`. A verdict is about the document:
+The claims of five design documents, each in our own words, and the results of checking them: {rows}
+rows. A star: implemented as a swappable component, not only measured. `make claims` runs the checks
+of a row and writes their figures to `docs/claims.json`; the verdict is computed from them by the
+row's conditions in `claims/`. A verdict is about the document:
 
 | verdict | condition |
 |---|---|
-| does not hold | the condition of the claim is false for the figures |
-| differs from what shipped | the claim holds for an implementation of the document, and Apache Kafka's implementation has other figures |
-| holds with limits | the claim holds, and so does the condition of its limits, which the figures show |
-| holds | all checks passed, and the condition of the claim is true |
-| argued | no program can decide it; the reason is given |
-| not shown | a check failed or has not run |
+{conditions}
 
-A check is a test, a scenario (`kraftsim scenario NAME`; add `--out DIRECTORY`), a benchmark, or a command; words after `#` name a part of it.
-`make test` and `make interop` run most of them again and fail if a figure differs. [Comparing producers](../producer-variants.md) compares
-the designs. The last table has the measured commit; with a `+` the code had further changes, which were committed with the figure.
+A check is a test, a scenario (`kraftsim scenario NAME`; add `--out DIRECTORY`), a benchmark, or a
+command; words after `#` name a part of it. `make test` and `make interop` run most of them again
+and fail if a figure differs. [Comparing producers](../producer-variants.md) compares the designs.
+The last table has the measured commit; with a `+` the code had further changes, which were
+committed with the figure.
 
 | document | {verdicts} |
 |---|{dashes}
 {counts}
 """
+CONDITIONS: Final[Mapping[str, str]] = {
+    "does not hold": "the condition of the claim is false for the figures",
+    "differs from what shipped": (
+        "the claim holds for an implementation of the document, and Apache Kafka's implementation "
+        "has other figures"
+    ),
+    "holds with limits": (
+        "the claim holds, and so does the condition of its limits, which the figures show"
+    ),
+    "holds": "all checks passed, and the condition of the claim is true",
+    "argued": "no program can decide it; the reason is given",
+    "not shown": "a check failed or has not run",
+}
+"""Verdicts, and when each is given."""
 
 
 def claims_page() -> str:
@@ -52,6 +65,7 @@ def claims_page() -> str:
     lines = [
         INTRODUCTION.format(
             rows=len(rows),
+            conditions="\n".join(f"| {name} | {words} |" for name, words in CONDITIONS.items()),
             verdicts=" | ".join(VERDICTS),
             dashes="---|" * len(VERDICTS),
             counts="\n".join(table),

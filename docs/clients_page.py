@@ -14,18 +14,20 @@ Cells = dict[str, dict[str, dict[str, str]]]
 """Client -> broker -> work -> outcome."""
 INTRODUCTION = """# Clients
 
-Kafka clients of many releases, from PyPI and Maven, each run with the same workloads on kraftsim as every release line below and on Apache Kafka
-itself. `make clients` runs them again and writes this page; `ARGS='--lines 4.4 --clients "java 2.0.1"'` runs a part. An interop test runs some.
+Kafka clients of many releases, from PyPI and Maven, each run with the same workloads on kraftsim as
+every release line below and on Apache Kafka itself. `make clients` runs them again and writes this
+page; `ARGS='--lines 4.4 --clients "java 2.0.1"'` runs a part. An interop test runs some.
 
 | workload | description |
 |---|---|
 {works}
 
-The results are verified independently of the client: the newest librdkafka reads the topics afterwards.
+The results are verified independently of the client: the newest librdkafka reads the topics
+afterwards.
 
-**all** means that all five workloads pass, or all that the library supports: {lacking}.
-Workloads that are not named pass. A word in brackets is the error of a workload. In a cell with two rows, the first is kraftsim's and the second
-Apache Kafka's; with one row, both are the same.
+**all** means that all five workloads pass, or all that the library supports: {lacking}. Workloads
+that are not named pass. A word in brackets is the error of a workload. In a cell with two rows, the
+first is kraftsim's and the second Apache Kafka's; with one row, both are the same.
 """
 WORDS = {
     "idempotent": "30 records by an idempotent producer, each is in the log once",
@@ -40,20 +42,26 @@ WORDS = {
 REMARKS = """
 ## Errors, and their reasons
 
-- **Java since 2.5 on brokers before 2.5** sends group metadata with the offsets of a transaction (KIP-447), which those brokers do not support:
-  UnsupportedVersionException. Up to 3.9 an application can send only the group id, which works with them; since 4.0 it cannot.
-- **librdkafka before 1.9 on brokers since 4.0** (KIP-896) produces, but consumes nothing: it never gets a start offset.
-- **Java 1.1 and 2.0 on brokers since 4.0** pass all workloads, though KIP-896 guarantees it for clients since 2.1 only.
-- **librdkafka while a broker in ZooKeeper mode starts** may fail a record with _UNKNOWN_TOPIC: for a moment such a broker, kraftsim's as well as
-  Apache Kafka 3.9.1's, returns metadata without brokers and topics. An application retries.
+- **Java since 2.5 on brokers before 2.5** sends group metadata with the offsets of a transaction
+  (KIP-447), which those brokers do not support: UnsupportedVersionException. Up to 3.9 an
+  application can send only the group id, which works with them; since 4.0 it cannot.
+- **librdkafka before 1.9 on brokers since 4.0** (KIP-896) produces, but consumes nothing: it never
+  gets a start offset.
+- **Java 1.1 and 2.0 on brokers since 4.0** pass all workloads, though KIP-896 guarantees it for
+  clients since 2.1 only.
+- **librdkafka while a broker in ZooKeeper mode starts** may fail a record with _UNKNOWN_TOPIC: for
+  a moment such a broker, kraftsim's as well as Apache Kafka 3.9.1's, returns metadata without
+  brokers and topics. An application retries.
 
 ## Sources of the clients
 
-- **java** is kafka-clients of Maven. One program is compiled against 2.0.1 and runs on the jars of each release, which are pinned by their hash.
-- **librdkafka** is the shared library in the wheel of confluent-kafka, called by ctypes, so releases with wheels for older Python versions run, too.
-  Before 1.2 it has no isolation levels, before 1.4 no transactions.
-- **kafka-python** has idempotence and transactions from 2.1 on. **aiokafka** 0.7 and earlier have no wheel for Python 3.11 and would
-  have to be compiled, so they are omitted.
+- **java** is kafka-clients of Maven. One program is compiled against 2.0.1 and runs on the jars of
+  each release, which are pinned by their hash.
+- **librdkafka** is the shared library in the wheel of confluent-kafka, called by ctypes, so
+  releases with wheels for older Python versions run, too. Before 1.2 it has no isolation levels,
+  before 1.4 no transactions.
+- **kafka-python** has idempotence and transactions from 2.1 on. **aiokafka** 0.7 and earlier have
+  no wheel for Python 3.11 and would have to be compiled, so they are omitted.
 - Downloads are cached in `build/clients`. The pins are in `tests/clients/versions`.
 """
 

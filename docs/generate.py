@@ -122,10 +122,12 @@ def events() -> str:
     return "\n".join(lines)
 
 
-SEED_NOTE = """`kraftsim.seed` (`kraftsim up --seed`): with 0 a node draws ids and nonces from the operating system's entropy. With
-another number it draws them from generators that the number seeds, so that a run can be repeated: a client can then
-predict the ids of fetch sessions, group members, topics and access rules, and the nonces of SCRAM. Set a seed only if
-all clients are trusted. Authorization does not depend on such ids: with an authorizer each Fetch of a session is checked."""
+SEED_NOTE = """\
+`kraftsim.seed` (`kraftsim up --seed`): with 0 a node draws ids and nonces from the operating
+system's entropy. With another number it draws them from generators that the number seeds, so that a
+run can be repeated: a client can then predict the ids of fetch sessions, group members, topics and
+access rules, and the nonces of SCRAM. Set a seed only if all clients are trusted. Authorization
+does not depend on such ids: with an authorizer each Fetch of a session is checked."""
 
 
 def settings() -> str:
@@ -209,9 +211,8 @@ def _scenarios() -> list[str]:
         _, release_range, nodes, least, parameters = facts.columns()
         code = f"`{parameters}`" if parameters else ""
         lines.append(
-            f"| `{facts.name}` | {facts.about} | {release_range} | {nodes} | {least} | {code} |".replace(
-                "|  |", "| |"
-            )
+            f"| `{facts.name}` | {facts.about} | {release_range} | {nodes} | {least} | "
+            f"{code} |".replace("|  |", "| |")
         )
     return [*lines, ""]
 

@@ -20,17 +20,22 @@ HOW = {
 }
 INTRODUCTION = """# Mutants
 
-A mutant changes one function, and two stages try to detect it. First *the tests of its core*: scripts, tables and unit tests in memory. Then
-*the campaign*: scenarios in virtual time, seed after seed, until an invariant, an assertion in a node or the scenario fails.
-Surviving mutants show what the tests miss. `make mutants` runs everything again; `python -m mutants NAME` runs one, `--stage both` runs scenarios
-even for mutants that a test has detected, and the [catalogue](catalogue.md) lists the scenarios and invariants.
+A mutant changes one function, and two stages try to detect it. First *the tests of its core*:
+scripts, tables and unit tests in memory. Then *the campaign*: scenarios in virtual time, seed after
+seed, until an invariant, an assertion in a node or the scenario fails. Surviving mutants show what
+the tests miss. `make mutants` runs everything again; `python -m mutants NAME` runs one,
+`--stage both` runs scenarios even for mutants that a test has detected, and the
+[catalogue](catalogue.md) lists the scenarios and invariants.
 
-A mutant is data: a function, the text that is replaced in it, and the expected failure. It runs in its own process, where the function gets
-other code; no file is changed, and the final check of the disks uses its own copy of the rules. *By hand*: written by a person. The others
-are generated from selected functions by rules: an off-by-one bound, a negated check, an omitted step, two swapped steps, `and` for `or`,
-maximum for minimum, without any selection. Every test and seed that detected a mutant also ran without the mutant, and passed.
+A mutant is data: a function, the text that is replaced in it, and the expected failure. It runs in
+its own process, where the function gets other code; no file is changed, and the final check of the
+disks uses its own copy of the rules. *By hand*: written by a person. The others are generated from
+selected functions by rules: an off-by-one bound, a negated check, an omitted step, two swapped
+steps, `and` for `or`, maximum for minimum, without any selection. Every test and seed that detected
+a mutant also ran without the mutant, and passed.
 
-*Runs* is the number of runs of all its scenarios until one detected it; seconds are CPU time. Of several violated invariants, the first is named.
+*Runs* is the number of runs of all its scenarios until one detected it; seconds are CPU time. Of
+several violated invariants, the first is named.
 """
 
 Pair = tuple[Mutant, Finding]

@@ -19,17 +19,31 @@ MEANINGS: Final[Mapping[str, str]] = {
         "Frames of this size and above are received into memory of their size, below it into the "
         "shared buffer."
     ),
-    "kraftsim.node.name": "Name of the node in events and log lines; empty: made from its roles and id.",
-    "kraftsim.offset.fencing": "How transactional offset commits are fenced: a variant of KIP-447; empty: as released.",
-    "kraftsim.outgoing.host": "Loopback address from which the node connects; the fault proxy knows the node by it.",
-    "kraftsim.producer.id.block.size": "Producer ids in one block, with `kraftsim.producer.id.control` other than as-released.",
+    "kraftsim.node.name": (
+        "Name of the node in events and log lines; empty: made from its roles and id."
+    ),
+    "kraftsim.offset.fencing": (
+        "How transactional offset commits are fenced: a variant of KIP-447; empty: as released."
+    ),
+    "kraftsim.outgoing.host": (
+        "Loopback address from which the node connects; the fault proxy knows the node by it."
+    ),
+    "kraftsim.producer.id.block.size": (
+        "Producer ids in one block, with `kraftsim.producer.id.control` other than as-released."
+    ),
     "kraftsim.producer.id.blocks": (
         "How a broker requests blocks: `shared-channel`, `own-channel`, `numbered`, "
         "`after-replay`, `own-disk`."
     ),
-    "kraftsim.producer.id.blocks.per.second": "Blocks that the controller allocates to one broker per second; 0: no limit.",
-    "kraftsim.producer.id.control": "How the controller allocates blocks: `as-released`, `resizable`, `repeating`, `last-id`.",
-    "kraftsim.producer.ids": "When a broker requests its next block: `as-released`, `ending`, `on-demand`, `eager`.",
+    "kraftsim.producer.id.blocks.per.second": (
+        "Blocks that the controller allocates to one broker per second; 0: no limit."
+    ),
+    "kraftsim.producer.id.control": (
+        "How the controller allocates blocks: `as-released`, `resizable`, `repeating`, `last-id`."
+    ),
+    "kraftsim.producer.ids": (
+        "When a broker requests its next block: `as-released`, `ending`, `on-demand`, `eager`."
+    ),
     "kraftsim.producer.snapshots": (
         "Which producer snapshots are kept: `as-released`, `every-segment`, `newest-two`, "
         "`replay-younger`."
@@ -49,7 +63,9 @@ MEANINGS: Final[Mapping[str, str]] = {
         "event log."
     ),
     "kraftsim.seed": "Seed of ids and nonces; 0: the operating system's entropy. See below.",
-    "kraftsim.tiering.remedy": "What a leader does if a segment to copy has no producer snapshot; empty: as released.",
+    "kraftsim.tiering.remedy": (
+        "What a leader does if a segment to copy has no producer snapshot; empty: as released."
+    ),
     "kraftsim.unknown.producer": (
         "How a leader treats an unknown producer: `as-released`, `accepted`, "
         "`unknown-producer-id`, `out-of-order`."

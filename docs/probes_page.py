@@ -14,14 +14,18 @@ DOCS = Path(__file__).parent
 FILE = DOCS / "probes.json"
 INTRODUCTION = """# Probes
 
-Short sequences of raw requests about transactions, sent in one run to Apache Kafka from Maven and to kraftsim: {subjects}.
-`make probes` runs them again and writes this page; `python -m tests.apache_kafka.probes --only WORDS` runs some of them, `--at HOST:PORT` sends them
-to any node. An interop test runs all of them and fails if two nodes differ and the probe gives no reason.
+Short sequences of raw requests about transactions, sent in one run to Apache Kafka from Maven and
+to kraftsim: {subjects}. `make probes` runs them again and writes this page;
+`python -m tests.apache_kafka.probes --only WORDS` runs some of them, `--at HOST:PORT` sends them to
+any node. An interop test runs all of them and fails if two nodes differ and the probe gives no
+reason.
 
-{count} probes. Each row is one request: API, version, and what is unusual about it; `a`, `b` are producers, A, B their ids in order of
-appearance. There is a column for Apache Kafka {newest} if its responses differ from {oldest}, and one for kraftsim if its responses differ from the
-release that it emulates; the reason is below. After a version that a node does not support, it gets no further requests. Records are shown as
-id[first-last], a commit marker as id!offset, an abort marker as id~offset.
+{count} probes. Each row is one request: API, version, and what is unusual about it; `a`, `b` are
+producers, A, B their ids in order of appearance. There is a column for Apache Kafka {newest} if its
+responses differ from {oldest}, and one for kraftsim if its responses differ from the release that
+it emulates; the reason is below. After a version that a node does not support, it gets no further
+requests. Records are shown as id[first-last], a commit marker as id!offset, an abort marker as
+id~offset.
 """
 
 

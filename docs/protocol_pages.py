@@ -72,11 +72,8 @@ BATCH_FIELDS: Final = (
 
 def page_of(key: ApiKey) -> str:
     """Return the name of an API's page."""
-    return (
-        f"{FOLDER}/"
-        f"{importlib.import_module(request_class(key).__module__).__name__.rpartition('.')[2].replace('_', '-')}"
-        ".md"
-    )
+    module = request_class(key).__module__.rpartition(".")[2]
+    return f"{FOLDER}/{module.replace('_', '-')}.md"
 
 
 def api_page(key: ApiKey) -> str:

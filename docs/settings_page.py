@@ -119,28 +119,33 @@ GROUPS = (
 """Titles, and the name prefixes of each group; the first match counts."""
 HEAD = """# Settings
 
-Properties of a node, in a file for `kraftsim node FILE` or as `--set KEY=VALUE`. Names and defaults are Kafka's; settings that begin
-with `kraftsim.` are kraftsim's own. Unknown keys stop the start with an error that names all of them and the nearest known key;
-`--ignore-unknown` starts the node all the same. Each value is checked by the definition of the node's release.
+Properties of a node, in a file for `kraftsim node FILE` or as `--set KEY=VALUE`. Names and defaults
+are Kafka's; settings that begin with `kraftsim.` are kraftsim's own. Unknown keys stop the start
+with an error that names all of them and the nearest known key; `--ignore-unknown` starts the node
+all the same. Each value is checked by the definition of the node's release.
 
-*Default*: where it differs between releases, each value has the first release that has it. *Change*: `read-only` settings need a restart,
-`per-broker` ones can be changed on a running broker, `cluster-wide` ones on one broker or on all of them. *Since*: the first release
-of Apache Kafka, from 2.3 on, that knows the setting, and the last one if later releases do not. *Effect*: a setting without it is
-accepted, so that a real file can be used, and changes nothing yet.
+*Default*: where it differs between releases, each value has the first release that has it.
+*Change*: `read-only` settings need a restart, `per-broker` ones can be changed on a running broker,
+`cluster-wide` ones on one broker or on all of them. *Since*: the first release of Apache Kafka,
+from 2.3 on, that knows the setting, and the last one if later releases do not. *Effect*: a setting
+without it is accepted, so that a real file can be used, and changes nothing yet.
 """
-SECURED = """## A sample with SASL and TLS
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+SECURED = f"""## A sample with SASL and TLS
 
 ```properties
 listeners=PLAINTEXT://127.0.0.1:9092,CLIENTS://127.0.0.1:9093
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_SSL
 sasl.enabled.mechanisms=SCRAM-SHA-512
-listener.name.clients.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.clients.scram-sha-512.sasl.jaas.config={SCRAM_LOGIN}
 listener.name.clients.ssl.keystore.type=PEM
 listener.name.clients.ssl.keystore.location=/etc/kraftsim/broker.pem
 ```
 
-The listener `CLIENTS` requires SCRAM authentication over TLS; brokers and controllers do not use it. The file has the key and the
-certificates. [Clusters with SASL and TLS](../clusters.md#clusters-with-sasl-and-tls) has whole clusters, clients and credentials.
+The listener `CLIENTS` requires SCRAM authentication over TLS; brokers and controllers do not use
+it. The file has the key and the certificates.
+[Clusters with SASL and TLS](../clusters.md#clusters-with-sasl-and-tls) has whole clusters, clients
+and credentials.
 """
 TABLE = (
     "| property | type | default | change | valid values | since | effect | meaning |\n"

@@ -51,7 +51,9 @@ JAAS = (
 )
 SUPER_USERS = "User:ANONYMOUS;User:admin"
 SASL = {
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,WATCHED:SASL_PLAINTEXT",
+    "listener.security.protocol.map": (
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,WATCHED:SASL_PLAINTEXT"
+    ),
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.sasl.plain.sasl.jaas.config": JAAS,
     "super.users": SUPER_USERS,
@@ -70,13 +72,23 @@ LEFT_OUT: Final[Mapping[ApiKey, str]] = {
     ),
     ApiKey.BEGIN_QUORUM_EPOCH: "raises the epoch of the quorum and names its leader",
     ApiKey.END_QUORUM_EPOCH: "makes the leader of the quorum resign",
-    ApiKey.BROKER_REGISTRATION: "replaces the registration of the broker, whose epoch is stale then",
-    ApiKey.BROKER_HEARTBEAT: "lets a broker be fenced or shut down, if it names the epoch of its registration",
+    ApiKey.BROKER_REGISTRATION: (
+        "replaces the registration of the broker, whose epoch is stale then"
+    ),
+    ApiKey.BROKER_HEARTBEAT: (
+        "lets a broker be fenced or shut down, if it names the epoch of its registration"
+    ),
     ApiKey.UNREGISTER_BROKER: "removes the registration of the broker",
-    ApiKey.ALTER_PARTITION: "removes the leader from the ISR, if it has the epochs of the partition",
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "moves replicas to a lost directory, if it has the epoch of the broker",
+    ApiKey.ALTER_PARTITION: (
+        "removes the leader from the ISR, if it has the epochs of the partition"
+    ),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (
+        "moves replicas to a lost directory, if it has the epoch of the broker"
+    ),
     ApiKey.UPDATE_FEATURES: "lowers or raises the level of the cluster",
-    ApiKey.ALTER_CONFIGS: "may set max.connections=0, message.max.bytes=0, min.insync.replicas=2 and the like",
+    ApiKey.ALTER_CONFIGS: (
+        "may set max.connections=0, message.max.bytes=0, min.insync.replicas=2 and the like"
+    ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "as ALTER_CONFIGS",
     ApiKey.CONTROLLED_SHUTDOWN: "moves all leaderships away from the broker",
     ApiKey.LEADER_AND_ISR: (

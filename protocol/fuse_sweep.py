@@ -104,11 +104,9 @@ class Sweep:
             case ArrayLayout(element):
                 count = self._length("i", flexible=field.flexible)
                 if count > 0 and element in CODES and isinstance(element, Primitive):
-                    return (
-                        "["
-                        f"{', '.join(self._value(CODES[element][0]) for _ in range(min(count, VALUES_MAX + 1)))}"
-                        "]"
-                    )
+                    read = min(count, VALUES_MAX + 1)
+                    values = (self._value(CODES[element][0]) for _ in range(read))
+                    return f"[{', '.join(values)}]"
                 self._is_possible &= count <= 0
                 return "None" if count < 0 else "[]"
             case StructureLayout() as layout:

@@ -256,16 +256,14 @@ def _methods(cls: type, fields: tuple[Field, ...]) -> list[Any]:
         assignments.append(
             f"    self.{field.name} = {fresh} if {field.name} is {LEFT_OUT} else {field.name}"
         )
+    equals = [f"self.{field.name} == other.{field.name}" for field in fields]
     source = [
         f"def __init__(self{', *, ' if arguments else ''}{', '.join(arguments)}):",
         *assignments,
         "    self._tags = None",
         "def __eq__(self, other):",
         "    if not isinstance(other, CLASS): return NotImplemented",
-        (
-            "    return "
-            f"{' and '.join(f'self.{field.name} == other.{field.name}' for field in fields) or 'True'}"
-        ),
+        f"    return {' and '.join(equals) or 'True'}",
     ]
     exec("\n".join(source), scope)
     return [scope["__init__"], scope["__eq__"]]

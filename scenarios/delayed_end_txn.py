@@ -68,7 +68,9 @@ def _late(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="delayed_end_txn",
-    summary="A delayed EndTxn request arrives when the next transaction is open, and does not end it.",
+    summary=(
+        "A delayed EndTxn request arrives when the next transaction is open, and does not end it."
+    ),
     must_exercise=MUST_EXERCISE,
     run=run,
     faults=faults,

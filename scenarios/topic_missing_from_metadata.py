@@ -122,7 +122,9 @@ def _break_connection(random: "Random") -> Fault:
 
 SCENARIO = Scenario(
     name="topic_missing_from_metadata",
-    summary="Brokers report a topic as unknown for a moment; producers continue with their sequences.",
+    summary=(
+        "Brokers report a topic as unknown for a moment; producers continue with their sequences."
+    ),
     must_exercise=(
         "one-append-per-sequence",
         "records-in-final-log-once",

@@ -31,7 +31,7 @@ not redirected.
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _SHIM: Final = """\
 #!/bin/sh
-# Starts the Java it was made for, without the module that Spark asks for and that not every Java has.
+# Starts the Java it was made for, without the module that Spark asks for: not every Java has it.
 for argument; do
     shift
     [ "$argument" = "{unwanted}" ] || set -- "$@" "$argument"

@@ -90,7 +90,9 @@ def start_session(scratch: Path, master: str = f"local[{THREADS}]") -> "SparkSes
             {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK} if is_here else {}
         ),
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"{JAVA_FLAGS} -Dlog4j2.configurationFile={quiet.as_uri()}",
+        "spark.driver.extraJavaOptions": (
+            f"{JAVA_FLAGS} -Dlog4j2.configurationFile={quiet.as_uri()}"
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(scratch),

@@ -23,8 +23,14 @@ PLOTS: Final = ("doubled", "refusals", "requests", "ids_taken")
 COLOURS: Final = ("#b5541c", "#1c6bb5", "#2b8a3e", "#862e9c")
 INK: Final = "#333333"
 LABEL_WIDTH, BAR_WIDTH, ROW_HEIGHT, TOP = 330, 420, 22, 34
-STYLE: Final = "body{font:14px sans-serif;margin:2em;color:#333}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:4px 8px;\
-text-align:right}td:first-child,th:first-child{text-align:left}svg{display:block;margin:1.5em 0}code{background:#f4f4f4;padding:2px 4px}"
+STYLE: Final = (
+    "body{font:14px sans-serif;margin:2em;color:#333}"
+    "table{border-collapse:collapse}"
+    "td,th{border:1px solid #ccc;padding:4px 8px;text-align:right}"
+    "td:first-child,th:first-child{text-align:left}"
+    "svg{display:block;margin:1.5em 0}"
+    "code{background:#f4f4f4;padding:2px 4px}"
+)
 
 
 def table_of(rows: "Sequence[Row]", titles: Mapping[str, str]) -> list[list[str]]:

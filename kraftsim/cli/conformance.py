@@ -25,11 +25,13 @@ Examples:
   kraftsim conformance --bootstrap 127.0.0.1:9092
   kraftsim conformance --bootstrap 127.0.0.1:9092 --only wire --only produce/2
   kraftsim conformance --bootstrap 127.0.0.1:9092 --only 'client id' --release 3.5
-  kraftsim conformance --bootstrap 127.0.0.1:9092 --controller 127.0.0.1:9192 --junit conformance.xml --json conformance.json
+  kraftsim conformance --bootstrap 127.0.0.1:9092 --controller 127.0.0.1:9192 \\
+      --junit conformance.xml --json conformance.json
   kraftsim conformance --list --only wire/4
 
 \b
-Exit codes: 0 every requirement is met or skipped, 1 some are not met, 3 the node could not be checked."""
+Exit codes: 0 every requirement is met or skipped, 1 some are not met, 3 the node could not be
+checked."""
 )
 @click.option(
     "--bootstrap",

@@ -33,9 +33,10 @@ Examples:
   kraftsim decode talk.pcap --json | jq 'select(.body.error_code > 0)'
 
 \b
-Numbers before fields are byte offsets in the frame (its size field is 0), or with ~ in the uncompressed records of a batch.
-Exit codes: 0 everything was decoded, 1 something is malformed, 2 something could not be decoded (its request, captured bytes or the API is missing),
-3 the command failed."""
+Numbers before fields are byte offsets in the frame (its size field is 0), or with ~ in the
+uncompressed records of a batch.
+Exit codes: 0 everything was decoded, 1 something is malformed, 2 something could not be decoded
+(its request, captured bytes or the API is missing), 3 the command failed."""
 )
 @click.argument("source", metavar="[HEX|FILE|-]...", nargs=-1)
 @click.option("--request", "is_request", is_flag=True, help="The bytes are a request.")
@@ -236,10 +237,8 @@ class _Source:
         except (OSError, EOFError) as trouble:
             if isinstance(trouble, BrokenPipeError):
                 raise
-            raise Failure(
-                f"{name}: "
-                f"{trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble}"
-            ) from trouble
+            reason = trouble.strerror if isinstance(trouble, OSError) else None
+            raise Failure(f"{name}: {reason or trouble}") from trouble
 
     def _stdin(self) -> Iterator[str]:
         from kraftsim.inspect.packets import is_capture

@@ -30,14 +30,17 @@ def _decoder_flag(name: str, about: str) -> Callable[[Verb], Verb]:
 Examples:
   kraftsim dump data/orders-0/00000000000000000000.log
   kraftsim dump --print-data-log data/__cluster_metadata-0/*.log
-  kraftsim dump --print-data-log data/__consumer_offsets-12 --json | jq 'select(.kind == "record") | .key'
+  kraftsim dump --print-data-log data/__consumer_offsets-12 --json | \\
+      jq 'select(.kind == "record") | .key'
   kraftsim dump --verify-index-only data/orders-0/*.index data/orders-0/*.timeindex
   kraftsim dump data
 
 \b
-It reads segments (.log), offset, time and transaction indexes, producer snapshots (.snapshot), metadata snapshots (.checkpoint),
-leader-epoch-checkpoint, the offset checkpoints, partition.metadata, meta.properties and quorum-state. The format is that of kafka-dump-log (3.9).
-Exit codes: 0 ok, 1 something is torn, corrupt or contradicts the log (see standard error), 3 the command failed."""
+It reads segments (.log), offset, time and transaction indexes, producer snapshots (.snapshot),
+metadata snapshots (.checkpoint), leader-epoch-checkpoint, the offset checkpoints,
+partition.metadata, meta.properties and quorum-state. The format is that of kafka-dump-log (3.9).
+Exit codes: 0 ok, 1 something is torn, corrupt or contradicts the log (see standard error), 3 the
+command failed."""
 )
 @click.argument(
     "places",

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   kraftsim zookeeper --data runs/zookeeper
-  kraftsim lease server --data runs/lease-1 --set broker.id=1 --set lease.brokers=1@127.0.0.1:9301 --set zookeeper.connect=127.0.0.1:2181 \\
+  kraftsim lease server --data runs/lease-1 --set broker.id=1 \\
+      --set lease.brokers=1@127.0.0.1:9301 --set zookeeper.connect=127.0.0.1:2181 \\
       --set lease.topics=orders:3
-  kraftsim lease write --data runs/writer --bootstrap 127.0.0.1:9301 --topic orders --messages 1000"""
+  kraftsim lease write --data runs/writer --bootstrap 127.0.0.1:9301 \\
+      --topic orders --messages 1000"""
 )
 @click.argument("role", type=click.Choice(["server", "write"]))
 @click.option("--data", type=DIRECTORY, required=True, help="Directory for files and events.")

@@ -17,7 +17,9 @@ from kraftsim.cli.failure import FAILED, INTERRUPTED, UNREAD, missing_extra
 
 VERBS = {
     "up": "Start a cluster of processes on this machine.",
-    "join": "Print the server.properties for a broker of Apache Kafka that joins a cluster of `up`.",
+    "join": (
+        "Print the server.properties for a broker of Apache Kafka that joins a cluster of `up`."
+    ),
     "down": "Stop a cluster that `up --detach` started.",
     "kill": "Kill nodes of a running cluster with SIGKILL.",
     "restart": "Restart nodes of a running cluster.",
@@ -28,7 +30,9 @@ VERBS = {
     "heal": "Undo `isolate` and `slow`.",
     "node": "Run one node from a Kafka properties file.",
     "zookeeper": "Run a ZooKeeper server, for brokers in ZooKeeper mode.",
-    "lease": "Run a server or a producer of lease_pid, an earlier design of the idempotent producer.",
+    "lease": (
+        "Run a server or a producer of lease_pid, an earlier design of the idempotent producer."
+    ),
     "scenario": "Run a scenario: in virtual time, as processes, or embedded.",
     "sweep": "Run scenarios with many seeds and look for violated invariants.",
     "compare": "Run one workload on several designs of the idempotent producer and write a report.",
@@ -55,7 +59,8 @@ Examples:
   kraftsim sweep producer_ids_survive_failover --bug KAFKA-10533 --seeds 200
 
 \b
-Exit codes: 0 ok, 1 an invariant is violated, 2 a result is unknown or vacuous, 3 the command failed."""
+Exit codes: 0 ok, 1 an invariant is violated, 2 a result is unknown or vacuous, 3 the command
+failed."""
 
 
 class ReaderGone(Exception):

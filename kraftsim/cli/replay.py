@@ -17,7 +17,8 @@ Examples:
   kraftsim replay runs/seven
   kraftsim replay runs/seven/replay.json --out runs/seven-again
   kraftsim replay runs/seven --check
-  kraftsim replay runs/seven --without-bugs --out runs/seven-sound && kraftsim diff runs/seven runs/seven-sound"""
+  kraftsim replay runs/seven --without-bugs --out runs/seven-sound
+  kraftsim diff runs/seven runs/seven-sound"""
 )
 @click.argument("file", type=click.Path(exists=True, path_type=Path), metavar="FILE|RUN")
 @click.option(

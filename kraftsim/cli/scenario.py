@@ -65,7 +65,8 @@ Examples:
   kraftsim scenario producer_ids_survive_failover --seed 7 --out runs/seven
   kraftsim scenario producer_ids_survive_failover --mode processes --out runs/real
   kraftsim scenario rolling_upgrade --release 3.5 --work hops=1 --out runs/upgrade
-  kraftsim scenario partition_leader_failover_idempotent --controllers 5 --brokers 5 --seed 3 --out runs/large
+  kraftsim scenario partition_leader_failover_idempotent --controllers 5 --brokers 5 --seed 3 \\
+      --out runs/large
   kraftsim scenario rolling_upgrade --help      # its releases, sizes and parameters
   kraftsim list scenarios --long""",
 )

@@ -20,9 +20,9 @@ from kraftsim.cli.options import (
 @click.command(
     epilog="""\b
 Examples:
-  kraftsim up                                        # one controller, three brokers, clients at 127.0.0.1:9092
+  kraftsim up                                        # one controller, three brokers; port 9092
   kraftsim up --brokers 1 --port 19092 --data runs/small
-  kraftsim up --zookeeper --release 2.8              # one ZooKeeper server, three brokers, no controllers
+  kraftsim up --zookeeper --release 2.8              # ZooKeeper, three brokers, no controllers
   kraftsim up --release 3.5 --set log.segment.bytes=65536
   kraftsim up --data runs/first --detach && kraftsim down --data runs/first
   kraftsim up --proxy --detach && kraftsim isolate broker-1 && kraftsim heal

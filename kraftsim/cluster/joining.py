@@ -54,7 +54,9 @@ def broker_properties(
         "node.id": str(node_id),
         **quorum,
         "controller.listener.names": CONTROLLER_LISTENER,
-        "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
+        "listener.security.protocol.map": (
+            f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT"
+        ),
         "listeners": f"{CLIENT_LISTENER}://{address}",
         "inter.broker.listener.name": CLIENT_LISTENER,
         "log.dirs": str(log_dir),

@@ -2,17 +2,26 @@
 
 The differences between the modes are listed here and nowhere else:
 
-| method of the environment | sim                                  | processes                    | embedded                                  |
-|-------------------|---------------------------------------------|------------------------------|-------------------------------------------|
-| kill              | node vanishes, peers see RST, disk cache stays | SIGKILL                   | node aborted: no flush, no clean marker |
-| power_loss        | node vanishes silently, unflushed writes are lost by seed | not possible: a kill instead | not possible: a kill instead |
-| restart           | next incarnation on the same disk           | next process on the same directory | next node object on the same directory |
-| pause             | callbacks wait                              | SIGSTOP and SIGCONT          | not possible: left out                    |
-| faults of the network and of requests | in the simulated network | in a proxy before every node | in the same proxy                         |
-| faults of disks and clocks | yes                                | left out, and counted as such | left out, and counted as such            |
-| triggers          | times, disks, frames, events, states        | times and frames             | times and frames                          |
-| sleep             | virtual time                                | real time                    | real time                                 |
-| clients           | kraftsim's own                              | librdkafka; ids and transactions by kraftsim's own | kraftsim's own    |
+| method         | sim                        | processes                | embedded               |
+|----------------|----------------------------|--------------------------|------------------------|
+| kill           | node vanishes (1)          | SIGKILL                  | node aborted (2)       |
+| power_loss     | node vanishes silently (3) | not possible: a kill     | not possible: a kill   |
+| restart        | next incarnation (4)       | next process (4)         | next node object (4)   |
+| pause          | callbacks wait             | SIGSTOP and SIGCONT      | not possible: left out |
+| faults (5)     | in the simulated network   | in a proxy of every node | in the same proxy      |
+| faults (6)     | yes                        | left out, and counted    | left out, and counted  |
+| triggers (7)   | all                        | times and frames         | times and frames       |
+| sleep          | virtual time               | real time                | real time              |
+| clients        | kraftsim's own             | librdkafka (8)           | kraftsim's own         |
+
+1. Peers see RST, and the disk cache stays.
+2. Without a flush and without a clean marker.
+3. Its unflushed writes are lost, by seed.
+4. On the same disk or directory.
+5. Of the network and of requests.
+6. Of disks and clocks. The modes without them count them as left out.
+7. Times, disks, frames, events and states.
+8. Ids and transactions by kraftsim's own clients.
 """
 
 import asyncio

@@ -223,7 +223,9 @@ class ClusterSpec:
         )
         properties = {
             "listeners": f"{listener}://{listens_host}:{listens_port}",
-            "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
+            "listener.security.protocol.map": (
+                f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT"
+            ),
             **(
                 self._in_zookeeper(node_id, host_is_name)
                 if self.zookeeper and role is Role.BROKER

@@ -30,7 +30,9 @@ MEANINGS: Final[Mapping[str, str]] = {
     "lines": "lines of text written to the input topic",
     "partitions": "partitions of the input topic",
     "pause_ms": "pause between two steps of one client",
-    "pauses": "pauses of consume-transform-produce applications, long enough to lose their partitions",
+    "pauses": (
+        "pauses of consume-transform-produce applications, long enough to lose their partitions"
+    ),
     "producers": "producer ids that the steps choose from",
     "reads_every_ms": "interval between two reads",
     "records": "records of each producer or transaction",

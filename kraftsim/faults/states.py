@@ -66,10 +66,19 @@ class NodeFacts:
     """The state of one incarnation of a node, from its events."""
 
     __slots__ = (
-        "appended_end", "decided", "flushed_end", "high_watermark", "ids_offset",
-        "is_asking_for_block", "leader_epoch", "log_end", "role",
-        "sent_vote_epoch", "voted_epoch", "zookeeper_controller_epoch",
-    )  # fmt: skip
+        "appended_end",
+        "decided",
+        "flushed_end",
+        "high_watermark",
+        "ids_offset",
+        "is_asking_for_block",
+        "leader_epoch",
+        "log_end",
+        "role",
+        "sent_vote_epoch",
+        "voted_epoch",
+        "zookeeper_controller_epoch",
+    )
 
     def __init__(self) -> None:
         self.role = ""

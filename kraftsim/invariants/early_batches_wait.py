@@ -146,7 +146,8 @@ _PLAIN = """plain AS (
         )"""
 _IS_PLAIN = """JOIN plain AS w ON w.run = e.run AND w.topic = e.topic AND w.partition = e.partition
                 AND w.since < e.position AND (w.until IS NULL OR w.until > e.position)
-            JOIN named AS n ON n.run = e.run AND n.producer_id = e.producer_id AND n.since < e.position"""
+            JOIN named AS n ON n.run = e.run AND n.producer_id = e.producer_id
+                AND n.since < e.position"""
 _OF_PRODUCER = " AND ".join(
     f"a.{column} = r.{column}" for column in ("run", "topic", "partition", "producer_id")
 )

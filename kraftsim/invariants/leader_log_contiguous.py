@@ -56,7 +56,9 @@ INVARIANT = Invariant(
     source="KIP-101, KIP-595, KIP-630",
     watches=(LeaderLogHeld,),
     check=PieceAfterPiece,
-    examined="SELECT run, count(*) FROM leader_log_held WHERE first_offset <> end_offset GROUP BY run",
+    examined=(
+        "SELECT run, count(*) FROM leader_log_held WHERE first_offset <> end_offset GROUP BY run"
+    ),
     violations="""
         WITH ordered AS (
             SELECT

@@ -31,6 +31,7 @@ TIMING_OUT: Final = ("3.0", "3.1", "3.2")
 """The release lines that return REQUEST_TIMED_OUT if a block does not arrive; the last patch
 release of 3.3 no longer does.
 """
+# In rows: ruff would write one number per line.
 RETRIABLE: Final = (
     2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88,
     89, 100, 103, 106, 122, 123, 133

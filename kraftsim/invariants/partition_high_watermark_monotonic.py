@@ -60,7 +60,9 @@ INVARIANT = Invariant(
     source="KIP-207",
     watches=(PartitionHighWatermarkMoved,),
     check=AlwaysHigher,
-    examined="SELECT run, count(*) FROM partition_high_watermark_moved WHERE is_leader GROUP BY run",
+    examined=(
+        "SELECT run, count(*) FROM partition_high_watermark_moved WHERE is_leader GROUP BY run"
+    ),
     violations=f"""
         WITH ordered AS (
             SELECT

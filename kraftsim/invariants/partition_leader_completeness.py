@@ -103,7 +103,8 @@ _HIGH_WATERMARKS = """
     )
 """
 _EARLIER = """
-    reported.run = e.run AND reported.topic = e.topic AND reported.partition = e.partition AND reported.leader_epoch < e.leader_epoch
+    reported.run = e.run AND reported.topic = e.topic AND reported.partition = e.partition
+        AND reported.leader_epoch < e.leader_epoch
         AND (e.unclean_epoch IS NULL OR reported.leader_epoch >= e.unclean_epoch)
 """
 

@@ -184,15 +184,19 @@ _STEP = " ".join(
 _OBJECTION = f"""
     CASE
         WHEN NOT ({_ALLOWED})
-            AND (before_status NOT IN ({PREPARE_COMMIT}, {PREPARE_ABORT}) OR committed_offset IS NOT NULL)
+            AND (before_status NOT IN ({PREPARE_COMMIT}, {PREPARE_ABORT})
+                OR committed_offset IS NOT NULL)
         THEN concat('state ', status, ' follows state ', before_status)
-        WHEN status = before_status AND status IN ({COMPLETE_COMMIT}, {COMPLETE_ABORT}) AND committed_offset IS NOT NULL AND is_committed
+        WHEN status = before_status AND status IN ({COMPLETE_COMMIT}, {COMPLETE_ABORT})
+            AND committed_offset IS NOT NULL AND is_committed
         THEN concat('state ', status, ' was entered twice')
-        WHEN (producer_epoch < 0 OR producer_epoch > {LARGEST_EPOCH}) AND status <> {FORGOTTEN} THEN concat('epoch ', producer_epoch, ' is none')
+        WHEN (producer_epoch < 0 OR producer_epoch > {LARGEST_EPOCH}) AND status <> {FORGOTTEN}
+        THEN concat('epoch ', producer_epoch, ' is none')
         WHEN producer_id = before_id
             AND (producer_epoch < before_epoch - if(is_given_up, {LARGEST_STEP}, 0)
                 OR producer_epoch - before_epoch > CASE
-                    WHEN before_status = {ONGOING} AND status = {PREPARE_ABORT} AND was_given_up THEN {LARGEST_STEP} {_STEP} ELSE {LARGEST_STEP}
+                    WHEN before_status = {ONGOING} AND status = {PREPARE_ABORT} AND was_given_up
+                    THEN {LARGEST_STEP} {_STEP} ELSE {LARGEST_STEP}
                 END)
         THEN concat('epoch ', producer_epoch, ' follows epoch ', before_epoch)
     END

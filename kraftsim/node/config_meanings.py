@@ -7,14 +7,21 @@ Import this module lazily, not at the start of a node: the table is parsed at th
 
 from functools import cache
 
+CONTINUED = "\n    "
+"""An indented line of the text below continues the meaning above it."""
 TABLE = """
-add.partitions.to.txn.retry.backoff.max.ms | Longest time for which a broker repeats the verification of a transaction's partition.
-add.partitions.to.txn.retry.backoff.ms | Pause before a broker repeats the verification of a transaction's partition.
-advertised.host.name | Host that a broker up to 2.8 registers; advertised.listeners takes precedence.
-advertised.listeners | Addresses that the broker registers, and that clients and other brokers connect to.
+add.partitions.to.txn.retry.backoff.max.ms | Longest time for which a broker repeats the
+    verification of a transaction's partition.
+add.partitions.to.txn.retry.backoff.ms | Pause before a broker repeats the verification of a
+    transaction's partition.
+advertised.host.name | Host that a broker up to 2.8 registers; advertised.listeners takes
+    precedence.
+advertised.listeners | Addresses that the broker registers, and that clients and other brokers
+    connect to.
 advertised.port | Port that a broker up to 2.8 registers; advertised.listeners takes precedence.
 allow.everyone.if.no.acl.found | Whether a resource without access rules is open to every principal.
-alter.log.dirs.replication.quota.window.num | Number of samples that measure moves between log directories.
+alter.log.dirs.replication.quota.window.num | Number of samples that measure moves between log
+    directories.
 alter.log.dirs.replication.quota.window.size.seconds | Length of one such sample in seconds.
 authorizer.class.name | Authorizer class; empty: everything is allowed.
 auto.create.topics.enable | Whether a Metadata request creates the topics that it names.
@@ -24,21 +31,29 @@ broker.id | Id of a broker in ZooKeeper mode; node.id is the same setting.
 broker.rack | Rack of the broker, used to spread replicas and to choose the nearest one for reads.
 broker.session.timeout.ms | Time without a heartbeat after which the controller fences a broker.
 cleanup.policy | What happens to old segments of the topic: delete, compact, or both.
-compression.type | Codec in which the leader stores batches; producer keeps the codec of the producer.
-connection.failed.authentication.delay.ms | Time by which the close of a connection is delayed after a failed login.
+compression.type | Codec in which the leader stores batches; producer keeps the codec of the
+    producer.
+connection.failed.authentication.delay.ms | Time by which the close of a connection is delayed after
+    a failed login.
 connections.max.idle.ms | Time without traffic after which a connection is closed.
-connections.max.reauth.ms | Longest time between two logins on one SASL connection; 0: one login is enough.
-control.plane.listener.name | Listener that the controller uses to send requests to brokers in ZooKeeper mode.
-controlled.shutdown.enable | Whether a broker asks the controller to move its leaderships before it stops.
-controlled.shutdown.max.retries | Number of times that a broker in ZooKeeper mode repeats its controlled shutdown.
+connections.max.reauth.ms | Longest time between two logins on one SASL connection; 0: one login is
+    enough.
+control.plane.listener.name | Listener that the controller uses to send requests to brokers in
+    ZooKeeper mode.
+controlled.shutdown.enable | Whether a broker asks the controller to move its leaderships before it
+    stops.
+controlled.shutdown.max.retries | Number of times that a broker in ZooKeeper mode repeats its
+    controlled shutdown.
 controlled.shutdown.retry.backoff.ms | Pause before such a repetition.
 controller.listener.names | Listener names of the controllers; the first one is used.
 controller.quorum.bootstrap.servers | Addresses for finding the quorum leader, for dynamic voters.
 controller.quorum.election.backoff.max.ms | Longest pause of a candidate between two elections.
-controller.quorum.election.timeout.ms | Time after which a candidate without a majority ends its election.
+controller.quorum.election.timeout.ms | Time after which a candidate without a majority ends its
+    election.
 controller.quorum.fetch.max.bytes | Bytes of the metadata log that one Fetch of a replica requests.
 controller.quorum.fetch.snapshot.max.bytes | Bytes of a snapshot that one FetchSnapshot requests.
-controller.quorum.fetch.timeout.ms | Time without a successful Fetch after which a voter starts an election.
+controller.quorum.fetch.timeout.ms | Time without a successful Fetch after which a voter starts an
+    election.
 controller.quorum.request.timeout.ms | Timeout of a request to another replica.
 controller.quorum.retry.backoff.ms | Pause after a failed request to another replica.
 controller.quorum.voters | Voters of the quorum as id@host:port, where they are fixed.
@@ -51,30 +66,38 @@ delete.retention.ms | Time for which compaction keeps a tombstone or a transacti
 delete.topic.enable | Whether topics can be deleted.
 fetch.max.bytes | Most bytes that the broker returns for one Fetch of a consumer.
 flush.messages | Number of records after which the log must be flushed.
-follower.replication.throttled.rate | Bytes per second that a broker may replicate to throttled replicas.
+follower.replication.throttled.rate | Bytes per second that a broker may replicate to throttled
+    replicas.
 follower.replication.throttled.replicas | Replicas whose replication is throttled on the follower.
 group.consumer.assignment.interval.ms | Shortest time between two assignments of one consumer group.
 group.consumer.assignors | Assignors of consumer groups; the first one is the default.
-group.consumer.heartbeat.interval.ms | Heartbeat interval that the coordinator gives to members of consumer groups.
+group.consumer.heartbeat.interval.ms | Heartbeat interval that the coordinator gives to members of
+    consumer groups.
 group.consumer.max.heartbeat.interval.ms | Upper bound of heartbeat intervals of consumer groups.
 group.consumer.max.session.timeout.ms | Upper bound of session timeouts of consumer groups.
 group.consumer.max.size | Most members that one consumer group may have.
-group.consumer.migration.policy | Which groups with members may change between the classic and the consumer protocol.
+group.consumer.migration.policy | Which groups with members may change between the classic and the
+    consumer protocol.
 group.consumer.min.heartbeat.interval.ms | Lower bound of heartbeat intervals of consumer groups.
 group.consumer.min.session.timeout.ms | Lower bound of session timeouts of consumer groups.
-group.consumer.session.timeout.ms | Time without a heartbeat after which a member of a consumer group is removed.
+group.consumer.session.timeout.ms | Time without a heartbeat after which a member of a consumer
+    group is removed.
 group.coordinator.rebalance.protocols | Kinds of groups that the broker serves.
-group.initial.rebalance.delay.ms | Time for which the first rebalance of an empty classic group waits for more members.
+group.initial.rebalance.delay.ms | Time for which the first rebalance of an empty classic group
+    waits for more members.
 group.max.session.timeout.ms | Longest session timeout that a member of a classic group may request.
 group.max.size | Most members that one classic group may have.
-group.min.session.timeout.ms | Shortest session timeout that a member of a classic group may request.
+group.min.session.timeout.ms | Shortest session timeout that a member of a classic group may
+    request.
 host.name | Host that a broker up to 2.8 listens on; listeners takes precedence.
 index.interval.bytes | Bytes of log between two entries of the offset index.
 initial.broker.registration.timeout.ms | Time after which a broker without a registration ends.
 inter.broker.listener.name | Listener on which brokers reach each other.
 inter.broker.protocol.version | Version of the inter-broker protocol in ZooKeeper mode.
-leader.imbalance.check.interval.seconds | Interval between checks for leaders that are not the preferred replica.
-leader.replication.throttled.rate | Bytes per second that a broker may send to followers of throttled replicas.
+leader.imbalance.check.interval.seconds | Interval between checks for leaders that are not the
+    preferred replica.
+leader.replication.throttled.rate | Bytes per second that a broker may send to followers of
+    throttled replicas.
 leader.replication.throttled.replicas | Replicas whose replication is throttled on the leader.
 listener.security.protocol.map | Security protocol of each listener by name.
 listeners | Addresses on which the node listens, by listener name.
@@ -82,7 +105,8 @@ local.retention.bytes | Bytes of a tiered partition that stay on the broker's di
 local.retention.ms | Time for which segments of a tiered partition stay on the broker's disk.
 log.cleaner.backoff.ms | Pause of the cleaner when there is nothing to compact.
 log.cleaner.dedupe.buffer.size | Memory for the offset maps of all cleaner threads.
-log.cleaner.delete.retention.ms | Time for which compaction keeps a tombstone or a transaction marker.
+log.cleaner.delete.retention.ms | Time for which compaction keeps a tombstone or a transaction
+    marker.
 log.cleaner.enable | Whether logs are compacted at all.
 log.cleaner.io.buffer.load.factor | Share of the offset map that the cleaner fills.
 log.cleaner.io.max.bytes.per.second | Bytes that all cleaner threads may read and write per second.
@@ -92,7 +116,8 @@ log.cleaner.min.compaction.lag.ms | Shortest time for which a record is left unc
 log.cleaner.threads | Number of logs that are compacted at the same time.
 log.cleanup.policy | What happens to old segments of topics: delete, compact, or both.
 log.dir | The same as log.dirs, where that is not set.
-log.dir.failure.timeout.ms | Time for which a broker tries to report a failed log directory before it ends.
+log.dir.failure.timeout.ms | Time for which a broker tries to report a failed log directory before
+    it ends.
 log.dirs | Directories of the logs, separated by commas.
 log.flush.interval.messages | Number of records after which a log must be flushed.
 log.flush.interval.ms | Longest time that a record may wait for a flush.
@@ -102,11 +127,15 @@ log.index.size.max.bytes | Size of an index at which its segment is closed.
 log.initial.task.delay.ms | Pause after the start before retention and checkpoints begin.
 log.local.retention.bytes | Bytes of a tiered partition that stay on the broker's disk.
 log.local.retention.ms | Time for which segments of a tiered partition stay on the broker's disk.
-log.message.downconversion.enable | Whether batches are converted for consumers of older message formats.
-log.message.timestamp.after.max.ms | How far the timestamp of a record may be ahead of the broker's clock.
-log.message.timestamp.before.max.ms | How far the timestamp of a record may be behind the broker's clock.
+log.message.downconversion.enable | Whether batches are converted for consumers of older message
+    formats.
+log.message.timestamp.after.max.ms | How far the timestamp of a record may be ahead of the broker's
+    clock.
+log.message.timestamp.before.max.ms | How far the timestamp of a record may be behind the broker's
+    clock.
 log.message.timestamp.difference.max.ms | Both limits of timestamps in one, in releases before 4.0.
-log.message.timestamp.type | Whether records keep the producer's timestamp or get the time of the append.
+log.message.timestamp.type | Whether records keep the producer's timestamp or get the time of the
+    append.
 log.retention.bytes | Bytes of a partition above which old segments are deleted; -1: no limit.
 log.retention.check.interval.ms | Interval between checks for segments to delete.
 log.retention.hours | The same as log.retention.ms in hours, where neither of the others is set.
@@ -120,22 +149,30 @@ max.connection.creation.rate | New connections that the broker accepts per secon
 max.connections | Connections that the broker keeps at the same time.
 max.connections.per.ip | Connections that the broker keeps from one address.
 max.connections.per.ip.overrides | Other limits for single addresses, as address:limit.
-max.in.flight.sequence.number.per.connection | How far a producer's sequence number may be ahead (a setting of kraftsim).
+max.in.flight.sequence.number.per.connection | How far a producer's sequence number may be ahead (a
+    setting of kraftsim).
 max.incremental.fetch.session.cache.slots | Fetch sessions that the broker caches.
 max.message.bytes | Size of the largest batch that the topic accepts.
 max.request.partition.size.limit | Most partitions in one answer to DescribeTopicPartitions.
-message.downconversion.enable | Whether batches are converted for consumers of older message formats.
+message.downconversion.enable | Whether batches are converted for consumers of older message
+    formats.
 message.max.bytes | Size of the largest batch that topics accept.
-message.timestamp.after.max.ms | How far the timestamp of a record may be ahead of the broker's clock.
-message.timestamp.before.max.ms | How far the timestamp of a record may be behind the broker's clock.
+message.timestamp.after.max.ms | How far the timestamp of a record may be ahead of the broker's
+    clock.
+message.timestamp.before.max.ms | How far the timestamp of a record may be behind the broker's
+    clock.
 message.timestamp.difference.max.ms | Both limits of timestamps in one, in releases before 4.0.
-message.timestamp.type | Whether records keep the producer's timestamp or get the time of the append.
+message.timestamp.type | Whether records keep the producer's timestamp or get the time of the
+    append.
 metadata.log.dir | Directory of the metadata log; without it the first of log.dirs.
-metadata.log.max.record.bytes.between.snapshots | Bytes of metadata records after which a snapshot is written.
-metadata.log.max.snapshot.interval.ms | Longest time between two snapshots while the metadata log grows; 0: no limit.
+metadata.log.max.record.bytes.between.snapshots | Bytes of metadata records after which a snapshot
+    is written.
+metadata.log.max.snapshot.interval.ms | Longest time between two snapshots while the metadata log
+    grows; 0: no limit.
 metadata.log.segment.bytes | Size at which a segment of the metadata log is closed.
 metadata.log.segment.ms | Age at which a segment of the metadata log is closed.
-metadata.max.idle.interval.ms | Time without records after which the controller writes a no-op record; 0: never.
+metadata.max.idle.interval.ms | Time without records after which the controller writes a no-op
+    record; 0: never.
 metadata.max.retention.bytes | Bytes of metadata log and snapshots above which old ones are deleted.
 metadata.max.retention.ms | Age at which metadata log segments and snapshots are deleted.
 min.cleanable.dirty.ratio | Share of uncompacted bytes from which the log is compacted.
@@ -161,21 +198,29 @@ quota.window.num | Number of samples that measure clients.
 quota.window.size.seconds | Length of one such sample in seconds.
 remote.fetch.max.wait.ms | Longest time that a Fetch waits for the remote store.
 remote.log.copy.disable | Whether copies of the topic to the remote store are stopped.
-remote.log.manager.copy.max.bytes.per.second | Bytes that the broker copies to the remote store per second.
-remote.log.manager.copy.quota.window.num | Number of samples that measure copies to the remote store.
+remote.log.manager.copy.max.bytes.per.second | Bytes that the broker copies to the remote store per
+    second.
+remote.log.manager.copy.quota.window.num | Number of samples that measure copies to the remote
+    store.
 remote.log.manager.copy.quota.window.size.seconds | Length of one such sample in seconds.
-remote.log.manager.fetch.max.bytes.per.second | Bytes that the broker reads from the remote store per second.
-remote.log.manager.fetch.quota.window.num | Number of samples that measure reads from the remote store.
+remote.log.manager.fetch.max.bytes.per.second | Bytes that the broker reads from the remote store
+    per second.
+remote.log.manager.fetch.quota.window.num | Number of samples that measure reads from the remote
+    store.
 remote.log.manager.fetch.quota.window.size.seconds | Length of one such sample in seconds.
-remote.log.manager.task.interval.ms | Interval between checks for segments to copy to or delete from the remote store.
+remote.log.manager.task.interval.ms | Interval between checks for segments to copy to or delete from
+    the remote store.
 remote.log.manager.thread.pool.size | Number of partitions that are tiered at the same time.
-remote.log.metadata.custom.metadata.max.bytes | Most bytes of its own that a remote store may add to the metadata of a segment.
-remote.log.metadata.manager.listener.name | Listener over which the metadata of remote segments is read and written.
+remote.log.metadata.custom.metadata.max.bytes | Most bytes of its own that a remote store may add to
+    the metadata of a segment.
+remote.log.metadata.manager.listener.name | Listener over which the metadata of remote segments is
+    read and written.
 remote.log.reader.max.pending.tasks | Reads from the remote store that may wait.
 remote.log.storage.manager.class.name | Remote store in use.
 remote.log.storage.system.enable | Whether the broker has tiered storage.
 remote.storage.enable | Whether the topic is tiered.
-replica.alter.log.dirs.io.max.bytes.per.second | Bytes per second that moves between log directories may copy.
+replica.alter.log.dirs.io.max.bytes.per.second | Bytes per second that moves between log directories
+    may copy.
 replica.fetch.backoff.ms | Pause of a follower after a failed Fetch.
 replica.fetch.max.bytes | Bytes per partition that one Fetch of a follower requests.
 replica.fetch.min.bytes | Bytes for which the leader waits before it answers a follower.
@@ -193,8 +238,10 @@ retention.ms | Age at which segments are deleted; -1: no limit.
 sasl.enabled.mechanisms | SASL mechanisms that listeners offer.
 sasl.mechanism.controller.protocol | SASL mechanism with which nodes log in to controllers.
 sasl.mechanism.inter.broker.protocol | SASL mechanism with which brokers log in to brokers.
-sasl.server.max.receive.size | Size of the largest message that is accepted before a login is complete.
-security.inter.broker.protocol | Security protocol whose name is that of the listener on which brokers reach each other.
+sasl.server.max.receive.size | Size of the largest message that is accepted before a login is
+    complete.
+security.inter.broker.protocol | Security protocol whose name is that of the listener on which
+    brokers reach each other.
 segment.bytes | Size at which the active segment is closed.
 segment.index.bytes | Size of an index at which its segment is closed.
 segment.ms | Age at which the active segment is closed.
@@ -202,26 +249,36 @@ socket.listen.backlog.size | Connections that may wait to be accepted.
 socket.request.max.bytes | Size of the largest request that the node accepts.
 ssl.cipher.suites | Cipher suites that listeners with TLS accept; empty: those of the TLS library.
 ssl.enabled.protocols | Versions of TLS that listeners accept.
-ssl.principal.mapping.rules | How a certificate's name becomes a principal; only DEFAULT is accepted.
+ssl.principal.mapping.rules | How a certificate's name becomes a principal; only DEFAULT is
+    accepted.
 super.users | Principals that are allowed everything, separated by semicolons.
-transaction.abort.timed.out.transaction.cleanup.interval.ms | Interval between checks for transactions that have timed out.
+transaction.abort.timed.out.transaction.cleanup.interval.ms | Interval between checks for
+    transactions that have timed out.
 transaction.max.timeout.ms | Longest transaction timeout that a producer may request.
-transaction.partition.verification.enable | Whether a leader asks the coordinator if a partition belongs to the transaction.
-transaction.remove.expired.transaction.cleanup.interval.ms | Interval between checks for expired transactional ids.
-transaction.state.log.load.buffer.size | Bytes per read while a transaction coordinator loads its partition.
+transaction.partition.verification.enable | Whether a leader asks the coordinator if a partition
+    belongs to the transaction.
+transaction.remove.expired.transaction.cleanup.interval.ms | Interval between checks for expired
+    transactional ids.
+transaction.state.log.load.buffer.size | Bytes per read while a transaction coordinator loads its
+    partition.
 transaction.state.log.min.isr | Replicas of __transaction_state that must be in sync for a write.
 transaction.state.log.num.partitions | Number of partitions of __transaction_state.
 transaction.state.log.replication.factor | Number of replicas of __transaction_state.
 transaction.state.log.segment.bytes | Segment size of __transaction_state.
-transactional.id.expiration.ms | Time without a transaction after which a transactional id is removed.
-unclean.leader.election.enable | Whether a replica outside of the ISR may become leader when no other is alive.
-unclean.leader.election.interval.ms | Interval between checks for partitions that need an unclean election.
+transactional.id.expiration.ms | Time without a transaction after which a transactional id is
+    removed.
+unclean.leader.election.enable | Whether a replica outside of the ISR may become leader when no
+    other is alive.
+unclean.leader.election.interval.ms | Interval between checks for partitions that need an unclean
+    election.
 zookeeper.connect | Addresses of ZooKeeper, with an optional chroot path at the end.
 zookeeper.connection.timeout.ms | Time for which the start waits for ZooKeeper.
-zookeeper.metadata.migration.enable | Whether the node takes part in the migration from ZooKeeper to KRaft.
+zookeeper.metadata.migration.enable | Whether the node takes part in the migration from ZooKeeper to
+    KRaft.
 zookeeper.session.timeout.ms | Session timeout in ZooKeeper.
 zookeeper.set.acl | Whether the znodes that the node creates have access rules.
-"""
+""".replace(CONTINUED, " ")
+"""One row per line: the setting, and its meaning."""
 SEPARATOR = " | "
 
 

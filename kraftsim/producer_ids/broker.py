@@ -118,10 +118,14 @@ class ProducerIds:
 #
 # | name | behaviour | KIP-730 |
 # |---|---|---|
-# | `own-channel` | sends AllocateProducerIds over a dedicated connection | the shared one has no guarantee of low or stable latency |
-# | `numbered` | numbers requests, so that a controller recognizes a retry | rejected: an idempotent RPC |
-# | `after-replay` | uses a block once its record is in this broker's replica of the metadata log | rejected: the response is sufficient |
-# | `own-disk` | no RPC: the broker id in the high bits, a counter on its disk | rejected: uncoordinated ids |
+# | `own-channel` | a dedicated connection for AllocateProducerIds | the latency of the shared one |
+# | `numbered` | numbers requests, so a controller recognizes a retry | rejected: idempotent RPC |
+# | `after-replay` | uses a block after its record is replayed | rejected: the response suffices |
+# | `own-disk` | no RPC: the broker id and a counter on its disk | rejected: uncoordinated ids |
+#
+# The latency of the shared connection is neither low nor stable by any guarantee; `after-replay`
+# waits until the record is in this broker's replica of the metadata log; `own-disk` has the broker
+# id in the high bits of an id.
 #
 # Source: KIP-730.
 

@@ -122,7 +122,9 @@ CORE = Core(
             "self._following_producer_id <= self._current.last_producer_id",
             "self._following_producer_id < self._current.last_producer_id",
             "the last id of a block is not used",
-            equivalent="an unused id violates no guarantee; the scripts of the block client show it",
+            equivalent=(
+                "an unused id violates no guarantee; the scripts of the block client show it"
+            ),
         ),
         _received.mutant(
             "takes-errors-for-blocks",

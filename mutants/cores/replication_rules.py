@@ -35,7 +35,9 @@ CORE = Core(
             "if not has_enough:",
             "AlterPartition adds a replica that the controller rejects",
             scenarios=LEADERS,
-            equivalent="the controller rejects such a replica, and the leader keeps the previous ISR",
+            equivalent=(
+                "the controller rejects such a replica, and the leader keeps the previous ISR"
+            ),
         ),
         _following.mutant(
             "cuts-no-further-than-its-beginning",
@@ -115,7 +117,9 @@ CORE = Core(
             "if each.leader_epochs[-1].leader_epoch < oldest_epoch",
             "if False",
             "remote segments are kept forever after an unclean election (KIP-405)",
-            equivalent="no scenario has remote storage; segments kept too long violate no guarantee",
+            equivalent=(
+                "no scenario has remote storage; segments kept too long violate no guarantee"
+            ),
         ),
         _rules.mutant(
             "takes-two-epochs",

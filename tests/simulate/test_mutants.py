@@ -118,7 +118,7 @@ def test_unit_tests_run_first_and_scenarios_only_for_survivors(tmp_path):
 def test_test_that_never_ends_counts_as_detection(tmp_path):
     """A mutant may loop for ever; the test that hangs is named."""
     (tmp_path / "test_round.py").write_text(
-        "from kraftsim.core.raft import elections\n\ndef test_it():\n    while elections._count: "
+        "from kraftsim.raft import rules_elections\n\ndef test_it():\n    while rules_elections._count: "
         "pass\n"
     )
     look = f"""

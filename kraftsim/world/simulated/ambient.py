@@ -27,11 +27,28 @@ if TYPE_CHECKING:
 NANOSECONDS = 1_000_000_000
 PURPOSE = "ambient"
 DRAWS = (
-    "random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle",
-    "choices", "normalvariate", "lognormvariate",
-    "expovariate", "vonmisesvariate", "gammavariate", "gauss", "betavariate", "paretovariate",
-    "weibullvariate", "getrandbits", "randbytes", "seed",
-)  # fmt: skip
+    "random",
+    "uniform",
+    "triangular",
+    "randint",
+    "choice",
+    "randrange",
+    "sample",
+    "shuffle",
+    "choices",
+    "normalvariate",
+    "lognormvariate",
+    "expovariate",
+    "vonmisesvariate",
+    "gammavariate",
+    "gauss",
+    "betavariate",
+    "paretovariate",
+    "weibullvariate",
+    "getrandbits",
+    "randbytes",
+    "seed",
+)
 FIRST_PROCESS = 1000
 FIRST_NODE = 0x020000000000
 """The bit of locally administered hardware addresses."""

@@ -96,9 +96,16 @@ class HostClock:
     """All clocks of one host."""
 
     __slots__ = (
-        "_drifts", "_local_base_ns", "_oddities", "_offset_ns", "_shift_ns", "_true",
-        "_true_base_ns", "_undrifted_lead_ns", "drift_ppm",
-    )  # fmt: skip
+        "_drifts",
+        "_local_base_ns",
+        "_oddities",
+        "_offset_ns",
+        "_shift_ns",
+        "_true",
+        "_true_base_ns",
+        "_undrifted_lead_ns",
+        "drift_ppm",
+    )
 
     def __init__(self, true: TrueTime) -> None:
         self._true = true

@@ -8,14 +8,30 @@ from typing import NoReturn
 from kraftsim.world.simulated.call_site import escape
 
 FORBIDDEN = (
-    "add_reader", "add_writer", "remove_reader", "remove_writer",
-    "sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom",
+    "add_reader",
+    "add_writer",
+    "remove_reader",
+    "remove_writer",
+    "sock_accept",
+    "sock_connect",
+    "sock_recv",
+    "sock_recv_into",
+    "sock_recvfrom",
     "sock_recvfrom_into",
-    "sock_sendall", "sock_sendfile", "sock_sendto",
-    "sendfile", "start_tls", "connect_accepted_socket", "connect_read_pipe", "connect_write_pipe",
-    "create_datagram_endpoint", "create_unix_connection", "create_unix_server",
-    "subprocess_exec", "subprocess_shell",
-)  # fmt: skip
+    "sock_sendall",
+    "sock_sendfile",
+    "sock_sendto",
+    "sendfile",
+    "start_tls",
+    "connect_accepted_socket",
+    "connect_read_pipe",
+    "connect_write_pipe",
+    "create_datagram_endpoint",
+    "create_unix_connection",
+    "create_unix_server",
+    "subprocess_exec",
+    "subprocess_shell",
+)
 
 
 def forbid(loop: type[asyncio.BaseEventLoop]) -> None:

@@ -35,10 +35,18 @@ class FrameSeen:
     """
 
     __slots__ = (
-        "_cut_after", "_holds", "_rewrites", "api_key", "api_version", "correlation_id", "data",
-        "is_response", "request", "size_bytes",
+        "_cut_after",
+        "_holds",
+        "_rewrites",
+        "api_key",
+        "api_version",
+        "correlation_id",
+        "data",
+        "is_response",
+        "request",
+        "size_bytes",
         "transport",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,

@@ -68,10 +68,23 @@ class Link:
     """
 
     __slots__ = (
-        "_blocks", "_clogs", "_delays", "_gates", "_tears", "_waiting", "draw", "is_blocked",
-        "is_clogged", "is_loopback", "is_shut", "jitter_ns",
-        "latency_ns", "name", "tear", "torn_writes",
-    )  # fmt: skip
+        "_blocks",
+        "_clogs",
+        "_delays",
+        "_gates",
+        "_tears",
+        "_waiting",
+        "draw",
+        "is_blocked",
+        "is_clogged",
+        "is_loopback",
+        "is_shut",
+        "jitter_ns",
+        "latency_ns",
+        "name",
+        "tear",
+        "torn_writes",
+    )
 
     def __init__(self, *, seed: int, source: str, target: str, settings: NetworkSettings) -> None:
         self.name = f"{source}>{target}"

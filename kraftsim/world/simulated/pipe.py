@@ -42,10 +42,20 @@ class Pipe:
     """The direction from one end of a connection to the other."""
 
     __slots__ = (
-        "_clogged_arrivals", "_detour", "_held", "_holds", "_last_arrival_ns", "_lost_arrivals",
-        "_network", "_retransmitting_since", "link", "queue",
-        "source", "target", "unread_bytes",
-    )  # fmt: skip
+        "_clogged_arrivals",
+        "_detour",
+        "_held",
+        "_holds",
+        "_last_arrival_ns",
+        "_lost_arrivals",
+        "_network",
+        "_retransmitting_since",
+        "link",
+        "queue",
+        "source",
+        "target",
+        "unread_bytes",
+    )
 
     def __init__(
         self,

@@ -128,11 +128,29 @@ AUDITED: dict[str, str] = {
 AUDITED_FROM_NODES: dict[str, str] = {
     **dict.fromkeys(
         (
-            "open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.rmdir",
-            "os.link", "os.symlink", "os.truncate",
-            "os.chdir", "os.chmod", "os.chown", "os.utime", "shutil.copyfile", "shutil.move",
-            "shutil.rmtree", "tempfile.mkstemp",
-            "tempfile.mkdtemp", "glob.glob", "sqlite3.connect", MAPPED, "fcntl.flock",
+            "open",
+            "os.listdir",
+            "os.scandir",
+            "os.remove",
+            "os.rename",
+            "os.mkdir",
+            "os.rmdir",
+            "os.link",
+            "os.symlink",
+            "os.truncate",
+            "os.chdir",
+            "os.chmod",
+            "os.chown",
+            "os.utime",
+            "shutil.copyfile",
+            "shutil.move",
+            "shutil.rmtree",
+            "tempfile.mkstemp",
+            "tempfile.mkdtemp",
+            "glob.glob",
+            "sqlite3.connect",
+            MAPPED,
+            "fcntl.flock",
             "fcntl.lockf",
         ),
         A_FILE,
@@ -140,5 +158,5 @@ AUDITED_FROM_NODES: dict[str, str] = {
     "ctypes.dlopen": IN_C,
     "ctypes.dlsym": IN_C,
     "ctypes.call_function": IN_C,
-}  # fmt: skip
+}
 """Audit events that are allowed to the harness only."""

@@ -35,11 +35,27 @@ class SimulatedTransport(asyncio.Transport):
     """One end. `number` is that of the connection, the same at both ends."""
 
     __slots__ = (
-        "_cut_after", "_farewells", "_high_bytes", "_inbox", "_is_closing", "_is_deaf", "_is_ended",
-        "_is_lost", "_is_reading",
-        "_is_writing_paused", "_low_bytes", "_network", "_protocol", "local", "number", "out",
-        "process", "remote", "server", "watch",
-    )  # fmt: skip
+        "_cut_after",
+        "_farewells",
+        "_high_bytes",
+        "_inbox",
+        "_is_closing",
+        "_is_deaf",
+        "_is_ended",
+        "_is_lost",
+        "_is_reading",
+        "_is_writing_paused",
+        "_low_bytes",
+        "_network",
+        "_protocol",
+        "local",
+        "number",
+        "out",
+        "process",
+        "remote",
+        "server",
+        "watch",
+    )
 
     def __init__(
         self,
