@@ -11,9 +11,9 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 import duckdb
 
@@ -58,12 +58,30 @@ class Lines:
         return (events / file_name(self.node, 1)).write_bytes(b"".join(self._lines))
 
 
+class PartitionOfLog(TypedDict):
+    """The fields that all events of a log have."""
+
+    topic: str
+    partition: int
+
+
+class SequenceOfBatch(TypedDict):
+    """The fields that an appended batch and one in the final log have."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    record_count: int
+    crc: int
+
+
 def make_run(run: Path, event_count: int) -> int:
     """Write the event logs of a run and return their size in bytes."""
     (run / "events").mkdir(parents=True)
     brokers = [Lines(f"broker-{number + 1}") for number in range(BROKERS)]
     controller, client, final = Lines("controller-101"), Lines("producer-1"), Lines("final")
-    blocks = [iter(()) for _ in range(BROKERS)]
+    blocks: list[Iterator[int]] = [iter(()) for _ in range(BROKERS)]
     next_block = 0
     end_offsets = [0] * PARTITIONS
     rounds = event_count // EVENTS_PER_ROUND
@@ -72,16 +90,20 @@ def make_run(run: Path, event_count: int) -> int:
         number, partition = index % BROKERS, index % PARTITIONS
         producer_id = next(blocks[number], None)
         if producer_id is None:
-            ends = {"first_producer_id": next_block, "next_producer_id": next_block + BLOCK_SIZE}
-            controller.emit(
-                t_ns,
-                ProducerIdBlockAllocated(
-                    broker_id=number + 1, broker_epoch=1, offset=next_block, **ends
-                ),
+            first, next_block = next_block, next_block + BLOCK_SIZE
+            allocated = ProducerIdBlockAllocated(
+                broker_id=number + 1,
+                broker_epoch=1,
+                offset=first,
+                first_producer_id=first,
+                next_producer_id=next_block,
             )
-            brokers[number].emit(t_ns + 500, ProducerIdBlockReceived(**ends))
-            blocks[number] = iter(range(next_block, next_block + BLOCK_SIZE))
-            next_block += BLOCK_SIZE
+            controller.emit(t_ns, allocated)
+            brokers[number].emit(
+                t_ns + 500,
+                ProducerIdBlockReceived(first_producer_id=first, next_producer_id=next_block),
+            )
+            blocks[number] = iter(range(first, next_block))
             producer_id = next(blocks[number])
         answer = ProducerIdReturned(
             producer_id=0 if index == rounds // 2 else producer_id,
@@ -92,7 +114,7 @@ def make_run(run: Path, event_count: int) -> int:
         brokers[number].emit(t_ns + 1_000, answer)
         for each in range(3):
             offset, key = end_offsets[partition], f"line-{index}-{each}"
-            sequence = {
+            sequence: SequenceOfBatch = {
                 "producer_id": partition,
                 "producer_epoch": 0,
                 "base_sequence": offset,
@@ -100,7 +122,7 @@ def make_run(run: Path, event_count: int) -> int:
                 "record_count": 1,
                 "crc": index,
             }
-            log = {"topic": "lines-of-a-text", "partition": partition}
+            log: PartitionOfLog = {"topic": "lines-of-a-text", "partition": partition}
             client.emit(
                 t_ns + 2_000 + each, RecordSent(client_id="bench", record_key=key, **log)
             ) if each == 0 else None

@@ -67,10 +67,10 @@ class Member(threading.Thread):
         self.producer.begin_transaction()
         nexts: dict[int, int] = {}
         for message in messages:
-            self.producer.produce(
-                self.sink, message.value()[::-1], message.key(), message.partition()
-            )
-            nexts[message.partition()] = message.offset() + 1
+            value, partition, offset = message.value(), message.partition(), message.offset()
+            assert value is not None and partition is not None and offset is not None
+            self.producer.produce(self.sink, value[::-1], message.key(), partition)
+            nexts[partition] = offset + 1
         places = [
             confluent_kafka.TopicPartition(self.source, partition, offset)
             for partition, offset in nexts.items()

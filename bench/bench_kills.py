@@ -129,7 +129,9 @@ class IdempotentWriter(threading.Thread):
         self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
     ) -> None:
         if error is None:
-            self.acknowledged.append(message.key().decode())
+            key = message.key()
+            assert key is not None
+            self.acknowledged.append(key.decode())
         else:
             self.failed += 1
 
@@ -244,11 +246,13 @@ def read_all(bootstrap: str, topic: str, isolation: str) -> list[tuple[int, str]
             f"{topic}: only partitions {sorted(ended)} were read to the end"
         )
         for message in consumer.consume(1000, 1.0):
-            error = message.error()
+            error, partition, key = message.error(), message.partition(), message.key()
             if error is None:
-                found.append((message.partition(), message.key().decode()))
+                assert partition is not None and key is not None
+                found.append((partition, key.decode()))
             elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                ended.add(message.partition())
+                assert partition is not None
+                ended.add(partition)
     consumer.close()
     return found
 

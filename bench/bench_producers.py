@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import cast
@@ -126,8 +127,8 @@ async def write(bootstrap: str, producers: range, batches: int) -> None:
     for sequence in range(batches):
         frames = [frame(producer_id, sequence) for producer_id in producers]
         _, writer = await asyncio.get_running_loop().create_connection(
-            lambda frames=frames: Writer(frames), host, int(port)
-        )  # type: ignore[misc]
+            partial(Writer, frames), host, int(port)
+        )
         await writer.done
 
 

@@ -14,6 +14,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import process_time
 
@@ -240,10 +241,7 @@ def main() -> None:
     options = parser.parse_args()
     for frame_events in (False, True):
         cpu, steps, answers = best(
-            options.rounds,
-            lambda frame_events=frame_events: idle_cluster(
-                options.seconds, frame_events=frame_events
-            ),
+            options.rounds, partial(idle_cluster, options.seconds, frame_events=frame_events)
         )
         label = "with frame events" if frame_events else "without events"
         frames_per_second, steps_per_second = 2 * answers / options.seconds, steps / options.seconds

@@ -81,8 +81,8 @@ def every_array(api_key: ApiKey, version: int) -> Iterator[LargeRequest]:
             api_key,
             version,
             ".".join(path),
-            lambda count, path=path: _message(layout, path, count, 0),
-        )  # type: ignore[misc]
+            lambda count, path=path: _message(layout, path, count, 0),  # type: ignore[misc]
+        )
 
 
 def _arrays(layout: StructureLayout) -> Iterator[tuple[str, ...]]:

@@ -128,11 +128,12 @@ class Sink(asyncio.Protocol):
             )
         if api_key == INIT_PRODUCER_ID:
             return InitProducerIdResponse(producer_id=1, producer_epoch=0)
-        rows = [
-            ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in VERSIONS.items()
-        ]
-        return ApiVersionsResponse(api_keys=rows)
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersion(api_key=key, min_version=low, max_version=high)
+                for key, (low, high) in VERSIONS.items()
+            ]
+        )
 
     def _taken(self, partition: int, records: bytes | memoryview) -> PartitionProduceResponse:
         offset = self._offsets.get(partition, 0)

@@ -5,6 +5,7 @@ storage, and the comparison of designs.
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from bench import bench_leases
@@ -224,4 +225,4 @@ def _requirements(label: str) -> dict[str, object]:
 
 
 for _label in ("controller/3", "transactions/2", "consumer-groups/5"):
-    check(f"kraftsim list requirements # {_label}")(lambda label=_label: _requirements(label))
+    check(f"kraftsim list requirements # {_label}")(partial(_requirements, _label))

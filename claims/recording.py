@@ -9,12 +9,20 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from claims.record import as_stored, drift, read_record, unfounded
 
 OPTION = "--write-figures"
+
+
+class Figures(Protocol):
+    """What the fixture `figures` gives a test."""
+
+    def __call__(self, **figures: object) -> None:
+        """Store the figures of this test, or compare them: `Recorder.record`."""
 
 
 class Recorder:

@@ -371,14 +371,14 @@ def _remarks(file: str) -> dict[str, str]:
 def _headers(key: ApiKey, declaration: Declaration) -> str:
     """Return the header version of each message version."""
     versions = range(declaration.versions.first, declaration.versions.last + 1)
-    said = []
-    for what, version_of in (
-        (
-            "request",
-            lambda version, flexible: request_header_version(key, version, flexible=flexible),
+    header_versions: dict[str, Callable[[int, bool], int]] = {
+        "request": lambda version, flexible: request_header_version(
+            key, version, flexible=flexible
         ),
-        ("response", lambda version, flexible: response_header_version(key, flexible=flexible)),
-    ):
+        "response": lambda version, flexible: response_header_version(key, flexible=flexible),
+    }
+    said = []
+    for what, version_of in header_versions.items():
         runs: list[tuple[int, int]] = []
         for version in versions:
             header = version_of(version, version in declaration.flexible)

@@ -7,12 +7,14 @@ examples/test_with_a_cluster.py
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from kraftsim.cluster.embedded import EmbeddedCluster
+
 LINES = [b"to be", b"or not", b"to be"]
 
 
 @pytest.mark.interop
 @pytest.mark.kraftsim(brokers=1, settings={"num.partitions": "1"})
-def test_what_is_produced_is_consumed_in_order(kraftsim_cluster) -> None:
+def test_what_is_produced_is_consumed_in_order(kraftsim_cluster: EmbeddedCluster) -> None:
     """Produce three records with idempotence and read them back."""
     producer = Producer(
         {"bootstrap.servers": kraftsim_cluster.bootstrap, "enable.idempotence": True}

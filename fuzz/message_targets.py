@@ -88,7 +88,7 @@ def check_data(data: bytes) -> None:
     check_message(cls, version, data[2:])
 
 
-def check_message(cls: type, version: int, data: bytes) -> None:
+def check_message(cls: type[Message], version: int, data: bytes) -> None:
     """Read a message with the fused codec and, if it is short, with the reference.
 
     Raises MalformedMessage if both reject it.

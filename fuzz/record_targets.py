@@ -6,7 +6,7 @@ decompressed blocks is lowered, otherwise most time would be spent on zeros.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from crc32c import crc32c
 
@@ -79,10 +79,11 @@ def check_batches(data: bytes) -> None:
             )
     except MalformedMessage as error:
         refused = error
-    for convert in (
+    conversions: tuple[Callable[[], bytes], ...] = (
         lambda: down_convert(split_any_batches(data), to_magic=choice % 2, first_offset=choice),
         lambda: _in_pieces(data, choice),
-    ):
+    )
+    for convert in conversions:
         try:
             assert all(batch.magic <= choice % 2 for batch in split_any_batches(convert())), (
                 "an old consumer got a new format"

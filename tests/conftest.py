@@ -2,7 +2,7 @@
 request.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from claims.recording import Figures
     from tests.apache_kafka.harness import ApacheKafka
 
 
@@ -44,12 +45,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
+def figures(request: pytest.FixtureRequest) -> "Figures":
     """Record figures for docs/claims.json: `figures(batches_read=4)`.
 
     In a normal run they must equal those in the file.
     """
+    from claims.recording import Recorder
+
     recorder = request.config.pluginmanager.get_plugin("figures-of-claims")
+    assert isinstance(recorder, Recorder)
     return partial(recorder.record, request.node.nodeid)
 
 
@@ -83,14 +87,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup() -> Iterator[object]:
+def pytest_fixture_setup() -> Generator[None, object, object]:
     """Skip tests that need a program that is not installed, whether detected in a fixture ..."""
     with _skipping_what_is_missing():
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call() -> Iterator[object]:
+def pytest_pyfunc_call() -> Generator[None, object, object]:
     """... or in the test itself."""
     with _skipping_what_is_missing():
         return (yield)

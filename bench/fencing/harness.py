@@ -183,7 +183,7 @@ class FencingHarness:
     def run(self, work: Coroutine[object, object, T], limit_s: float = LIMIT_S) -> T:
         """Run work on the client's host."""
         found = self.simulation.run_until(self.simulation.spawn(self.client, work), limit_s)
-        return found  # type: ignore[return-value]
+        return found
 
     def wait(self, seconds: float) -> None:
         """Advance virtual time."""

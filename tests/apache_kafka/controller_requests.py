@@ -97,7 +97,7 @@ class Session:
         body, version = asked(self)
         api_key = declaration_of(type(body)).api_key
         assert api_key is not None, "only requests are sent"
-        answer = self._peer.ask(body, version, response_class(api_key))
+        answer: Message = self._peer.ask(body, version, response_class(api_key))
         batches = self.read()
         records = sorted(self._record_text(*record) for batch in batches for record in batch)
         return Result(

@@ -150,7 +150,9 @@ class Clients:
         while sum(map(len, found.values())) < wanted and time.monotonic() < give_up_at:
             for message in consumer.consume(1000, 0.2):
                 assert message.error() is None, message.error()
-                found[message.partition()].append(int(message.value()))
+                value, partition = message.value(), message.partition()
+                assert value is not None and partition is not None
+                found[partition].append(int(value))
         assert not consumer.consume(1, 0.5), "no record is duplicated"
         consumer.close()
         return found

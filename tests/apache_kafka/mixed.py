@@ -369,7 +369,9 @@ class Workload:
             assert time.monotonic() < give_up_at, f"{count} of {self.count} records were read"
             for message in consumer.consume(1000, 0.2):
                 assert message.error() is None, message.error()
-                read[message.partition()].append(int(message.value()))
+                value, partition = message.value(), message.partition()
+                assert value is not None and partition is not None
+                read[partition].append(int(value))
         assert not consumer.consume(1, 0.3), "no record is duplicated"
         consumer.close()
         assert read == {

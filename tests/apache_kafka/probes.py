@@ -134,9 +134,9 @@ def warmed_up(target: Target) -> Target:
                 transactional_id=f"warm-up-{number}", transaction_timeout_ms=60_000
             )
             with_retries(
-                lambda asked=asked: peer.ask(asked, 4, InitProducerIdResponse),
+                lambda asked=asked: peer.ask(asked, 4, InitProducerIdResponse),  # type: ignore[misc]
                 lambda answer: answer.error_code,
-            )  # type: ignore[misc]
+            )
     return target
 
 

@@ -31,7 +31,9 @@ LINES = [
 
 
 @pytest.mark.parametrize(("name", "fixture"), LINES)
-def test_a_release_profile_advertises_the_api_versions_of_its_release(name, fixture, request):
+def test_a_release_profile_advertises_the_api_versions_of_its_release(
+    name: str, fixture: str, request: pytest.FixtureRequest
+) -> None:
     """All API keys, implemented here or not, and no other; Produce is advertised from version 0 on,
     even if not served (KAFKA-18659).
     """

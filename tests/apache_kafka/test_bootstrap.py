@@ -5,6 +5,7 @@ records, as Apache Kafka's does.
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def first_records(place: Path) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("level", ["3.9-IV0", "3.5-IV2"])
-def test_a_formatted_cluster_starts_with_the_same_records(tmp_path: Path, level: str):
+def test_a_formatted_cluster_starts_with_the_same_records(tmp_path: Path, level: str) -> None:
     """format --release-version --add-scram: the same records in the same order, in the metadata
     directory, and none in the data directory.
     """
@@ -122,14 +123,14 @@ def test_a_formatted_cluster_starts_with_the_same_records(tmp_path: Path, level:
         if name == "theirs":
             with theirs(place, port=port) as node:
                 node.wait()
-                wait_until(lambda place=place: first_records(place), "Apache Kafka is idle")
+                wait_until(partial(first_records, place), "Apache Kafka is idle")
         else:
             with OurNode(
                 tmp_path / "our-node",
                 {**properties(place, port=port), "kraftsim.cluster.id": CLUSTER_ID},
                 data=place / "data",
             ):
-                wait_until(lambda place=place: first_records(place), "our controller is idle")
+                wait_until(partial(first_records, place), "our controller is idle")
         logs[name] = first_records(place)
         assert not (place / "data" / "__cluster_metadata-0").exists()
     assert logs["ours"] == logs["theirs"]
@@ -146,7 +147,9 @@ def test_a_formatted_cluster_starts_with_the_same_records(tmp_path: Path, level:
         pytest.param([], id="no level"),
     ],
 )
-def test_neither_starts_with_an_unusable_bootstrap_file(tmp_path: Path, content: Any):
+def test_neither_starts_with_an_unusable_bootstrap_file(
+    tmp_path: Path, content: bytes | list[tuple[str, int]]
+) -> None:
     """Apache Kafka exits, and so does our node."""
     records = (
         []

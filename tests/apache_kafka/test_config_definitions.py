@@ -45,7 +45,7 @@ class Definitions:
 
 
 @pytest.fixture(scope="module", params=[DEFAULT_RELEASE, "4.1.2", NEWEST_RELEASE])
-def definitions(request) -> Definitions:
+def definitions(request: pytest.FixtureRequest) -> Definitions:
     """The definitions in Kafka's classes of a release."""
     line = request.param.rpartition(".")[0]
     tables = config_tables(line)
@@ -67,7 +67,7 @@ def definitions(request) -> Definitions:
     )
 
 
-def test_config_values_are_validated_as_in_apache_kafka(definitions):
+def test_config_values_are_validated_as_in_apache_kafka(definitions: Definitions) -> None:
     """Every key and some fifty values, most of them invalid; and several at once."""
     theirs = ["\t".join(words) or None for words in definitions.rows("said")]
     ours = [
@@ -82,7 +82,7 @@ def test_config_values_are_validated_as_in_apache_kafka(definitions):
     assert differing == []
 
 
-def test_broker_configs_match_apache_kafka(definitions):
+def test_broker_configs_match_apache_kafka(definitions: Definitions) -> None:
     """Names, types, defaults, and update modes."""
     theirs = {
         name: (kind, default if has == "true" else None, mode)
@@ -94,7 +94,7 @@ def test_broker_configs_match_apache_kafka(definitions):
     } == theirs
 
 
-def test_topic_configs_match_apache_kafka(definitions):
+def test_topic_configs_match_apache_kafka(definitions: Definitions) -> None:
     """Also in the same order, which decides which of several invalid values is reported."""
     theirs = [tuple(row) for row in definitions.rows("topic") if row[0] != INTERNAL]
     assert [
@@ -103,7 +103,7 @@ def test_topic_configs_match_apache_kafka(definitions):
     ] == theirs
 
 
-def test_feature_levels_have_the_same_names(definitions):
+def test_feature_levels_have_the_same_names(definitions: Definitions) -> None:
     """Downgrades below the same levels are refused; levels above that of a release were redefined
     later.
     """

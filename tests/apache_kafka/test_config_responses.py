@@ -92,7 +92,7 @@ class Both:
 
 
 @pytest.fixture(scope="module", params=[DEFAULT_RELEASE, NEWEST_RELEASE])
-def both(request) -> Iterator[Both]:
+def both(request: pytest.FixtureRequest) -> Iterator[Both]:
     """A broker of Apache Kafka and one of ours."""
     line = line_of(request.param)
     spec = ClusterSpec(brokers=1, release=line, port=free_port_range(1))
@@ -149,7 +149,7 @@ def refusals(address: str, names: list[str]) -> dict[tuple[str, str, str], int]:
     return found
 
 
-def test_broker_configs_are_described_the_same(both):
+def test_broker_configs_are_described_the_same(both: Both) -> None:
     """Names, types, defaults, read-only, sensitive, and synonyms, except for the static configs of
     either cluster.
     """
@@ -170,7 +170,7 @@ def test_broker_configs_are_described_the_same(both):
 @pytest.mark.parametrize(
     "values", [{}, *OVERRIDES], ids=lambda values: ", ".join(values) or "no overrides"
 )
-def test_topic_configs_are_described_the_same(both, values):
+def test_topic_configs_are_described_the_same(both: Both, values: dict[str, str]) -> None:
     """With overrides of the topic and their synonyms, including dynamic cluster-wide defaults."""
     found = []
     cluster_wide = {"log.retention.ms": "86400000", "compression.type": "lz4"}
@@ -199,7 +199,9 @@ def _has_lz4_behind(rows: dict[str, DescribeConfigsResourceResult]) -> bool:
     [{}, {"interval.ms": "5000"}, {"match": "client_id=a, client_source_port=1", "metrics": "a,b"}],
     ids=str,
 )
-def test_client_metrics_subscriptions_are_described_the_same(both, values):
+def test_client_metrics_subscriptions_are_described_the_same(
+    both: Both, values: dict[str, str]
+) -> None:
     found = []
     for number, address in enumerate((both.theirs, both.ours)):
         name = f"subscription-{len(values)}-{'-'.join(values)}-{number}"
@@ -219,7 +221,7 @@ def test_client_metrics_subscriptions_are_described_the_same(both, values):
 
 
 @pytest.mark.parametrize("kind", ["broker", "topic"])
-def test_documentation_is_returned_on_request_and_is_not_kafkas_text(both, kind):
+def test_documentation_is_returned_on_request_and_is_not_kafkas_text(both: Both, kind: str) -> None:
     """Apache Kafka documents nearly every config; kraftsim has one sentence of its own for each
     config that has an effect.
     """
@@ -244,7 +246,7 @@ def test_documentation_is_returned_on_request_and_is_not_kafkas_text(both, kind)
     assert {name for name, words in written.items() if words == theirs.get(name)} == set()
 
 
-def test_dynamic_updates_refuse_the_same_values(both):
+def test_dynamic_updates_refuse_the_same_values(both: Both) -> None:
     """Each dynamic config with extreme values, on one broker and as the cluster default."""
     known = config_tables(both.line).broker
     names = [
@@ -262,6 +264,6 @@ def test_dynamic_updates_refuse_the_same_values(both):
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_generated_config_rows_match_the_jars(release):
+def test_generated_config_rows_match_the_jars(release: str) -> None:
     """`python -m tests.apache_kafka.config_facts` writes them for every line."""
     assert definitions_of(release) == rows_of(line_of(release))

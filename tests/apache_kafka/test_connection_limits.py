@@ -71,7 +71,7 @@ def wait_until_all_are_served(address: str) -> None:
         peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
 
 
-def test_an_ip_connection_rate_limit_can_be_set_and_removed(broker):
+def test_an_ip_connection_rate_limit_can_be_set_and_removed(broker: str) -> None:
     """kafka-configs --entity-type ips: excess connections are closed, and --describe shows the
     limit; without it all are served.
     """
@@ -85,7 +85,7 @@ def test_an_ip_connection_rate_limit_can_be_set_and_removed(broker):
     assert served(broker, 5).count(True) == CONNECTIONS
 
 
-def test_a_broker_delays_connections_above_its_rate_limit(broker):
+def test_a_broker_delays_connections_above_its_rate_limit(broker: str) -> None:
     """kafka-configs --entity-type brokers: excess connections are delayed, and none is closed."""
     every = ("--entity-type", "brokers", "--entity-default")
     run_configs(broker, "--alter", *every, "--add-config", f"max.connection.creation.rate={RATE}")

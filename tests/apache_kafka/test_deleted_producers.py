@@ -138,7 +138,9 @@ def _answer_to(send: Callable[[], None], found: list[tuple[str, int]]) -> bool:
 @pytest.mark.parametrize(
     ("release", "expected"), [("2.3.1", [FORGOTTEN, FORGOTTEN]), ("2.4.1", [KNOWN, FORGOTTEN])]
 )
-def test_producer_state_after_its_records_are_deleted(release, expected, tmp_path):
+def test_producer_state_after_its_records_are_deleted(
+    release: str, expected: list[int], tmp_path: Path
+) -> None:
     """While the broker runs, and after a shutdown with an empty log, whose snapshot is deleted with
     its records in both.
     """

@@ -40,7 +40,7 @@ def cluster() -> Iterator[tuple[Tool, Target]]:
         yield run, Target(broker)
 
 
-def test_kafka_topics_describes_topics(cluster):
+def test_kafka_topics_describes_topics(cluster: tuple[Tool, Target]) -> None:
     """kafka-topics reads page by page (DescribeTopicPartitions)."""
     tool, target = cluster
     name = target.topic(partitions=5).name
@@ -49,7 +49,7 @@ def test_kafka_topics_describes_topics(cluster):
     assert said.count("Leader: 1") == 5 and said.count("Isr: 1") == 5
 
 
-def test_kafka_configs_shows_configs_with_their_source(cluster):
+def test_kafka_configs_shows_configs_with_their_source(cluster: tuple[Tool, Target]) -> None:
     """kafka-configs: the overrides and all configs of a topic and of a broker."""
     tool, target = cluster
     name = target.topic(configs={"retention.ms": "4321"}).name
@@ -77,7 +77,7 @@ def test_kafka_configs_shows_configs_with_their_source(cluster):
     )
 
 
-def test_kafka_configs_sets_and_describes_quotas(cluster):
+def test_kafka_configs_sets_and_describes_quotas(cluster: tuple[Tool, Target]) -> None:
     """kafka-configs: of a client."""
     tool, _ = cluster
     entity = ("--entity-type", "clients", "--entity-name", "somebody")
@@ -85,7 +85,7 @@ def test_kafka_configs_sets_and_describes_quotas(cluster):
     assert "producer_byte_rate=1000.0" in tool(CONFIGS, "--describe", *entity)
 
 
-def test_kafka_log_dirs_describes_log_directories(cluster):
+def test_kafka_log_dirs_describes_log_directories(cluster: tuple[Tool, Target]) -> None:
     """kafka-log-dirs: the size of what was produced, in JSON."""
     tool, target = cluster
     topic = filled_topic(target, batches=3)
@@ -99,7 +99,7 @@ def test_kafka_log_dirs_describes_log_directories(cluster):
     assert directory["partitions"][0]["size"] > 3 * 70
 
 
-def test_kafka_get_offsets_prints_offsets(cluster):
+def test_kafka_get_offsets_prints_offsets(cluster: tuple[Tool, Target]) -> None:
     """kafka-get-offsets: the latest and earliest offset, and that of the maximum timestamp."""
     tool, target = cluster
     topic = filled_topic(target, batches=4)
@@ -110,7 +110,7 @@ def test_kafka_get_offsets_prints_offsets(cluster):
         assert (name, partition) == (topic.name, "0") and offset in offsets, (time, offset)
 
 
-def test_kafka_transactions_describes_producers(cluster):
+def test_kafka_transactions_describes_producers(cluster: tuple[Tool, Target]) -> None:
     """kafka-transactions describe-producers: id, epoch, last sequence."""
     tool, target = cluster
     topic = target.topic()

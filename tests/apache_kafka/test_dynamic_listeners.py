@@ -128,7 +128,7 @@ def error(address: str, change: Change) -> int:
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_the_same_listener_changes_are_refused(release):
+def test_the_same_listener_changes_are_refused(release: str) -> None:
     port = free_port_range(1)
     quorum = {"controller.quorum.voters": f"9@127.0.0.1:{port + 100}"}
     controller = ApacheKafka(

@@ -44,7 +44,7 @@ def run_tool_of(bootstrap: str, arguments: tuple[str, ...]) -> tuple[int, list[s
 
 
 @pytest.mark.parametrize("release", [NEWEST_RELEASE])
-def test_features_are_described_upgraded_and_downgraded_the_same(release: str):
+def test_features_are_described_upgraded_and_downgraded_the_same(release: str) -> None:
     """The exit code and all lines, unordered: tables are in hash order."""
     spec = ClusterSpec(brokers=1, release=release.rpartition(".")[0], port=free_port_range(1))
     with ApacheKafka(release) as theirs, EmbeddedCluster(spec) as ours:

@@ -200,20 +200,24 @@ def compare(
     assert not differing, (len(differing), len(theirs), list(differing.items())[:4])
 
 
-def test_every_partition_order_gets_the_same_response_in_the_newest_version(both) -> None:
+def test_every_partition_order_gets_the_same_response_in_the_newest_version(
+    both: tuple[Node, Node],
+) -> None:
     compare(both, "alice", ORDERS, both[0].versions()[-1:])
 
 
-def test_every_version_gets_the_same_response_for_pairs_of_partitions(both) -> None:
+def test_every_version_gets_the_same_response_for_pairs_of_partitions(
+    both: tuple[Node, Node],
+) -> None:
     compare(both, "alice", [order for order in ORDERS if len(order) < 3], both[0].versions())
 
 
 @pytest.mark.parametrize("reader", ["anonymous follower", "alice as a follower"])
-def test_followers_get_the_same_responses(both, reader) -> None:
+def test_followers_get_the_same_responses(both: tuple[Node, Node], reader: str) -> None:
     compare(both, reader, [order for order in ORDERS if len(order) < 3], both[0].versions())
 
 
-def test_a_duplicate_partition_gets_the_same_response(both) -> None:
+def test_a_duplicate_partition_gets_the_same_response(both: tuple[Node, Node]) -> None:
     compare(
         both,
         "alice",

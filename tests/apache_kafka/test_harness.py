@@ -1,6 +1,7 @@
 """The harness of the real Apache Kafka: it starts, stops, keeps its data, and its tools run."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.apache_kafka.harness import ApacheKafka, dump_log
 pytestmark = pytest.mark.interop
 
 
-def test_records_survive_a_restart_and_can_be_dumped(apache_kafka):
+def test_records_survive_a_restart_and_can_be_dumped(apache_kafka: ApacheKafka) -> None:
     with ApacheKafka(apache_kafka.release) as kafka:
         kafka.tool("topics", "--create", "--topic", "kept", "--partitions", "1")
         kafka.tool("console-producer", "--topic", "kept", stdin="one\ntwo\n")
@@ -26,14 +27,14 @@ def test_records_survive_a_restart_and_can_be_dumped(apache_kafka):
         assert "PRODUCER_IDS_RECORD" in metadata and '"name":"kept"' in metadata
 
 
-def test_a_node_answers_soon_after_its_start(apache_kafka):
+def test_a_node_answers_soon_after_its_start(apache_kafka: ApacheKafka) -> None:
     """About two seconds on an idle machine; formatting is done once per release."""
     started = time.monotonic()
     with ApacheKafka(apache_kafka.release):
         assert time.monotonic() - started < 60
 
 
-def test_missing_maven_or_java_is_reported(monkeypatch, tmp_path):
+def test_missing_maven_or_java_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr("tests.apache_kafka.class_path.CACHE", tmp_path)
@@ -47,7 +48,9 @@ def test_missing_maven_or_java_is_reported(monkeypatch, tmp_path):
     assert tmp_path != CACHE
 
 
-def test_a_release_without_tools_in_the_registry_uses_those_of_another(apache_kafka_newest):
+def test_a_release_without_tools_in_the_registry_uses_those_of_another(
+    apache_kafka_newest: ApacheKafka,
+) -> None:
     topic = "made-with-borrowed-tools"
     apache_kafka_newest.tool("topics", "--create", "--topic", topic, "--partitions", "1")
     assert topic in apache_kafka_newest.tool("topics", "--list").splitlines()

@@ -98,13 +98,17 @@ def created(name: str) -> Asked:
     return lambda session: (CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
 
 
-def test_fencing_a_broker_is_written_in_several_record_batches(sessions):
+def test_fencing_a_broker_is_written_in_several_record_batches(
+    sessions: tuple[Session, Session],
+) -> None:
     """MAX_RECORDS_PER_BATCH: the partitions first, 10,000 at a time, and then the broker."""
     result = agreed(sessions, beats(LEADER, want_fence=True))
     assert result.batches == (RECORDS_MAX, PARTITIONS * len(TOPICS) + 1 - RECORDS_MAX)
 
 
-def test_a_broker_with_too_many_partitions_cannot_be_unregistered(sessions):
+def test_a_broker_with_too_many_partitions_cannot_be_unregistered(
+    sessions: tuple[Session, Session],
+) -> None:
     """MAX_RECORDS_PER_USER_OP: a request is applied atomically, or not at all."""
     result = agreed(sessions, lambda session: (UnregisterBrokerRequest(broker_id=FOLLOWER), 0))
     assert (result.records, result.batches) == ((), ())

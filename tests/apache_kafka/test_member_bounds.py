@@ -112,7 +112,7 @@ def ours(line: str, values: Values) -> str:
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, "4.0.2", "4.1.2", NEWEST_RELEASE])
-def test_the_same_member_timeouts_are_refused_with_the_same_message(release):
+def test_the_same_member_timeouts_are_refused_with_the_same_message(release: str) -> None:
     line = line_of(release)
     asked = questions(line)
     their_errors = theirs(release, asked)
@@ -126,7 +126,7 @@ def test_the_same_member_timeouts_are_refused_with_the_same_message(release):
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, "4.1.2", NEWEST_RELEASE])
-def test_a_broker_does_not_start_with_invalid_member_timeouts(release):
+def test_a_broker_does_not_start_with_invalid_member_timeouts(release: str) -> None:
     settings = {"group.consumer.session.timeout.ms": "70000"}
     why = ours(line_of(release), settings)
     assert why

@@ -87,7 +87,7 @@ def mixed(
             assert not logged_errors(theirs)
 
 
-def test_an_apache_broker_registers_and_both_brokers_return_the_same_metadata(mixed: Mixed):
+def test_an_apache_broker_registers_and_both_brokers_return_the_same_metadata(mixed: Mixed) -> None:
     """It is registered, unfenced, and gets partitions like any other broker; it opens its port only
     after that.
     """
@@ -99,7 +99,7 @@ def test_an_apache_broker_registers_and_both_brokers_return_the_same_metadata(mi
     assert {leader for _, leader, _, _, _ in partitions} == {OURS, THEIRS}
 
 
-def test_our_controller_allocates_producer_ids_for_both_brokers(mixed: Mixed):
+def test_our_controller_allocates_producer_ids_for_both_brokers(mixed: Mixed) -> None:
     """Each broker has its own blocks, and no id is in two of them (KIP-730)."""
     drawn = {}
     for broker_id, address in zip((OURS, THEIRS), mixed.brokers, strict=True):
@@ -122,7 +122,7 @@ def test_our_controller_allocates_producer_ids_for_both_brokers(mixed: Mixed):
     assert not set(drawn[OURS]) & set(drawn[THEIRS])
 
 
-def test_an_idempotent_workload_survives_a_kill_of_our_active_controller(mixed: Mixed):
+def test_an_idempotent_workload_survives_a_kill_of_our_active_controller(mixed: Mixed) -> None:
     """Nothing is lost or duplicated; their broker finds the next leader, forwards CreateTopics to
     it, and gets its next block from it.
     """
@@ -160,7 +160,7 @@ def test_an_idempotent_workload_survives_a_kill_of_our_active_controller(mixed: 
     )
 
 
-def test_an_apache_broker_shuts_down_cleanly_and_returns(mixed: Mixed):
+def test_an_apache_broker_shuts_down_cleanly_and_returns(mixed: Mixed) -> None:
     """Controlled shutdown: our controller moves its leaderships, or leaves partitions without a
     leader, and permits the shutdown (KIP-631).
     """

@@ -103,7 +103,9 @@ def mixed_quorum(release: str, directory: Path) -> Iterator[Mixed]:
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_nodes_of_either_kind_are_elected_and_logs_are_identical(release: str, tmp_path: Path):
+def test_nodes_of_either_kind_are_elected_and_logs_are_identical(
+    release: str, tmp_path: Path
+) -> None:
     """Each of four leaders writes a topic: the first leader, Apache Kafka's, one of ours after its
     kill, and the leader after its restart.
     """
@@ -159,7 +161,9 @@ def test_nodes_of_either_kind_are_elected_and_logs_are_identical(release: str, t
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_an_apache_controller_joins_our_quorum_leads_and_is_removed(release: str, tmp_path: Path):
+def test_an_apache_controller_joins_our_quorum_leads_and_is_removed(
+    release: str, tmp_path: Path
+) -> None:
     """It joins as an observer, is added and removed by Apache Kafka's tool, and is leader in
     between (KIP-853).
     """

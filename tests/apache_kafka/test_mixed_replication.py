@@ -5,6 +5,7 @@ versa, and the bytes are identical.
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,10 +74,13 @@ class Mixed:
 
     def wait_for(self, topic: str, in_sync: set[int]) -> None:
         """Wait until every in-sync broker reports exactly this ISR for every partition."""
+
+        def are_in_sync(address: str) -> bool:
+            return self._in_sync(address, topic) == [in_sync] * PARTITIONS
+
         for broker_id in in_sync:
-            address = self.addresses[broker_id]
             wait_until(
-                lambda at=address: self._in_sync(at, topic) == [in_sync] * PARTITIONS,
+                partial(are_in_sync, self.addresses[broker_id]),
                 f"{sorted(in_sync)} are in sync, says {broker_id}",
             )
 
@@ -104,10 +108,13 @@ class Mixed:
 
     def wait_for_equal_logs(self, topic: str) -> None:
         """Wait until all three replicas of every partition have the same bytes."""
+
+        def are_equal(partition: int) -> bool:
+            return len(set(self.logs(topic, partition).values())) == 1
+
         for partition in range(PARTITIONS):
             wait_until(
-                lambda at=partition: len(set(self.logs(topic, at).values())) == 1,
-                f"the replicas of {topic}-{partition} are equal",
+                partial(are_equal, partition), f"the replicas of {topic}-{partition} are equal"
             )
 
     def _in_sync(self, address: str, topic: str) -> list[set[int]]:
@@ -146,7 +153,7 @@ def mixed(
             assert not logged_errors(theirs, but=WHILE_BROKERS_DIE)
 
 
-def test_brokers_of_both_kinds_replicate_from_each_other_byte_for_byte(mixed: Mixed):
+def test_brokers_of_both_kinds_replicate_from_each_other_byte_for_byte(mixed: Mixed) -> None:
     """Six partitions, with leaders on all three: every record is acknowledged by all replicas, and
     the segments have the same bytes.
     """
@@ -161,7 +168,9 @@ def test_brokers_of_both_kinds_replicate_from_each_other_byte_for_byte(mixed: Mi
 
 
 @pytest.mark.parametrize("name", ["broker-1", "theirs"])
-def test_a_killed_leader_is_replaced_and_catches_up_after_its_restart(mixed: Mixed, name: str):
+def test_a_killed_leader_is_replaced_and_catches_up_after_its_restart(
+    mixed: Mixed, name: str
+) -> None:
     """No acknowledged record is lost, none is duplicated; a restarted broker rejoins the ISR with
     the same bytes.
     """

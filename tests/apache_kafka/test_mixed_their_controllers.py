@@ -128,7 +128,7 @@ def mixed(
         ]
 
 
-def test_our_broker_registers_and_both_brokers_return_the_same_metadata(mixed: Mixed):
+def test_our_broker_registers_and_both_brokers_return_the_same_metadata(mixed: Mixed) -> None:
     """It is registered and unfenced, and their controller assigns partitions to it."""
     mixed.create("shared")
     cluster_id, brokers, _, _, partitions = metadata_of(mixed.our_address, "shared")
@@ -137,7 +137,7 @@ def test_our_broker_registers_and_both_brokers_return_the_same_metadata(mixed: M
     assert {leader for _, leader, _, _, _ in partitions} == {OURS, THEIRS}
 
 
-def test_an_apache_controller_allocates_producer_ids_for_both_brokers(mixed: Mixed):
+def test_an_apache_controller_allocates_producer_ids_for_both_brokers(mixed: Mixed) -> None:
     """Each broker has its own blocks, and no id is in two of them (KIP-730)."""
     drawn = {}
     for broker_id, address in zip((OURS, THEIRS), mixed.brokers, strict=True):
@@ -159,7 +159,9 @@ def test_an_apache_controller_allocates_producer_ids_for_both_brokers(mixed: Mix
     assert not set(drawn[OURS]) & set(drawn[THEIRS])
 
 
-def test_an_idempotent_workload_survives_a_kill_of_the_active_apache_controller(mixed: Mixed):
+def test_an_idempotent_workload_survives_a_kill_of_the_active_apache_controller(
+    mixed: Mixed,
+) -> None:
     """Our broker finds the next leader, forwards CreateTopics to it, and gets its next block from
     it; nothing is lost or duplicated.
     """
@@ -195,7 +197,7 @@ def test_an_idempotent_workload_survives_a_kill_of_the_active_apache_controller(
     )
 
 
-def test_our_broker_shuts_down_cleanly_and_returns(mixed: Mixed):
+def test_our_broker_shuts_down_cleanly_and_returns(mixed: Mixed) -> None:
     """Controlled shutdown with their controller (KIP-631), and a new registration."""
     topic = "there-and-back"
     mixed.create(topic)

@@ -72,7 +72,7 @@ def created_configs(address: str) -> list[tuple[object, ...]]:
     ]
 
 
-def test_create_topics_returns_the_same_configs():
+def test_create_topics_returns_the_same_configs() -> None:
     """Topic overrides, dynamic configs, static configs in hours and minutes, defaults."""
     with ApacheKafka(settings=PROPERTIES) as kafka:
         theirs = created_configs(kafka.bootstrap)

@@ -466,11 +466,12 @@ class RandomRequests:
         incarnation = self._draw.choice(("present", "present", "present", "unchecked", "stale"))
 
         def asked(session: Session) -> tuple[Message, int]:
-            epochs = {
+            ways: dict[str, Callable[[int], int]] = {
                 "present": session.broker_epoch,
                 "unchecked": lambda _: -1,
                 "stale": lambda _: 0,
-            }[incarnation]
+            }
+            epochs = ways[incarnation]
             row = AlterPartitionData(
                 partition_index=number, leader_epoch=leader_epoch, partition_epoch=partition_epoch
             )
@@ -574,7 +575,9 @@ LONG_ENOUGH = 100
 
 @pytest.mark.parametrize("patch", [DEFAULT_RELEASE, NEWEST_RELEASE])
 @pytest.mark.parametrize("seed", range(int(os.environ.get("STORIES", 3))))
-def test_both_controllers_give_the_same_responses_and_records(seed, patch, tmp_path):
+def test_both_controllers_give_the_same_responses_and_records(
+    seed: int, patch: str, tmp_path: Path
+) -> None:
     """Field by field, messages included; records by type, version and content.
 
     Not with 4.1.2, whose controller fails when a directory fails that once had a partition of a

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,32 +20,33 @@ SECONDS = 30.0
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
-Tool = Callable[..., str]
+
+
+class Tool:
+    """Runs a tool, by its class, checks its exit code, and returns its output."""
+
+    def __init__(self, broker: str) -> None:
+        self.broker = broker
+
+    def __call__(self, main_class: str, *arguments: str, fails: bool = False) -> str:
+        done = run_java(DEFAULT_RELEASE, main_class, "--bootstrap-server", self.broker, *arguments)
+        assert (done.returncode != 0) is fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def tool() -> Iterator[Tool]:
-    """Run a tool, by its class, against a cluster of two brokers, check its exit code, and return
-    its output.
-    """
+    """Runs tools against a cluster of two brokers."""
     class_path(DEFAULT_RELEASE)
     with EmbeddedCluster(
         ClusterSpec(
             brokers=2, port=free_port_range(2), settings={"replica.fetch.backoff.ms": "100"}
         )
     ) as cluster:
-        broker = cluster.bootstrap.partition(",")[0]
-
-        def run(main_class: str, *arguments: str, fails: bool = False) -> str:
-            done = run_java(DEFAULT_RELEASE, main_class, "--bootstrap-server", broker, *arguments)
-            assert (done.returncode != 0) is fails, done.stdout + done.stderr
-            return done.stdout + done.stderr
-
-        run.broker = broker  # type: ignore[attr-defined]
-        yield run
+        yield Tool(cluster.bootstrap.partition(",")[0])
 
 
-def test_a_topic_is_created_widened_and_deleted(tool):
+def test_a_topic_is_created_widened_and_deleted(tool: Tool) -> None:
     """kafka-topics: create, alter, describe, delete, and create again under the same name."""
     for _ in range(2):
         tool(TOPICS, "--create", "--topic", "grown", "--partitions", "2")
@@ -63,7 +64,7 @@ def test_a_topic_is_created_widened_and_deleted(tool):
     )
 
 
-def test_kafka_leader_election_elects_leaders(tool):
+def test_kafka_leader_election_elects_leaders(tool: Tool) -> None:
     """kafka-leader-election: an election of the current preferred leader is reported as not needed;
     missing partitions are reported.
     """
@@ -87,7 +88,7 @@ def test_kafka_leader_election_elects_leaders(tool):
     assert "UnknownTopicOrPartitionException" in said
 
 
-def test_a_reassignment_is_started_and_completed(tool, tmp_path: Path):
+def test_a_reassignment_is_started_and_completed(tool: Tool, tmp_path: Path) -> None:
     """kafka-reassign-partitions: the new replica catches up, and the old one is removed; a
     completed reassignment cannot be cancelled.
     """
@@ -109,7 +110,7 @@ def test_a_reassignment_is_started_and_completed(tool, tmp_path: Path):
     assert "Leader: 2\tReplicas: 2\tIsr: 2" in tool(TOPICS, "--describe", "--topic", "moved")
 
 
-def test_a_reassignment_is_throttled_and_unthrottled(tool, tmp_path: Path):
+def test_a_reassignment_is_throttled_and_unthrottled(tool: Tool, tmp_path: Path) -> None:
     """kafka-reassign-partitions --throttle: replication is limited until the throttle is changed;
     --verify removes the throttles (KIP-73).
     """

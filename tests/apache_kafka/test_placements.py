@@ -91,7 +91,7 @@ def ours(question: str) -> str:
     )
 
 
-def test_replicas_go_where_apache_kafka_puts_them():
+def test_replicas_go_where_apache_kafka_puts_them() -> None:
     """Round-robin over racks and brokers, shuffled after each round."""
     program, jars = java(), ":".join(map(str, class_path()))
     asked = questions()

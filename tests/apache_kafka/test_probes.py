@@ -22,12 +22,14 @@ def found() -> dict[str, dict[str, list[str]]]:
 
 
 @pytest.mark.interop
-def test_every_difference_has_an_explanation_and_vice_versa(found):
+def test_every_difference_has_an_explanation_and_vice_versa(
+    found: dict[str, dict[str, list[str]]],
+) -> None:
     assert not unexplained(probes(), found)
 
 
 @pytest.mark.interop
-def test_the_page_shows_the_current_responses(found):
+def test_the_page_shows_the_current_responses(found: dict[str, dict[str, list[str]]]) -> None:
     """Otherwise run `make probes` to update it."""
     kept = json.loads(FILE.read_text())
     stale = [
@@ -39,7 +41,7 @@ def test_the_page_shows_the_current_responses(found):
     assert not stale
 
 
-def test_there_are_enough_probes_and_none_is_a_duplicate():
+def test_there_are_enough_probes_and_none_is_a_duplicate() -> None:
     asked = {title: " / ".join(step.words() for step in each.steps) for title, each in probes()}
     assert len(set(asked.values())) == len(asked) >= AT_LEAST
 
@@ -58,7 +60,9 @@ def test_there_are_enough_probes_and_none_is_a_duplicate():
         (["ok"], ["ok", "no answer"], False),
     ],
 )
-def test_responses_are_compared_where_both_support_the_request(one, other, alike):
+def test_responses_are_compared_where_both_support_the_request(
+    one: list[str], other: list[str], alike: bool
+) -> None:
     assert are_alike(one, other) is alike
 
 
@@ -74,13 +78,15 @@ def test_responses_are_compared_where_both_support_the_request(one, other, alike
         ({"ours": "because"}, ("ok", "ok", "ok", "ok"), 1),
     ],
 )
-def test_a_difference_needs_a_reason_and_a_reason_a_difference(explained, answers, troubles):
+def test_a_difference_needs_a_reason_and_a_reason_a_difference(
+    explained: dict[str, str], answers: tuple[str, str, str, str], troubles: int
+) -> None:
     names = ("Apache Kafka 3.9.1", "kraftsim 3.9", "Apache Kafka 4.4.0", "kraftsim 4.4")
     asked = Probe(title="x", steps=(), **explained)
     responses = {name: {"x": [answer]} for name, answer in zip(names, answers, strict=True)}
     assert len(unexplained([("x", asked)], responses)) == troubles
 
 
-def test_words_that_match_no_probe_are_reported(capsys):
+def test_words_that_match_no_probe_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "nothing is called that"]) == 3
     assert "nothing is called that" in capsys.readouterr().err

@@ -73,7 +73,7 @@ def directory_id(cluster: ProcessCluster, node: str) -> str:
 @pytest.mark.parametrize("connection", ["server", "controller"])
 def test_kafka_metadata_quorum_describes_the_quorum(
     cluster: ProcessCluster, connections: dict[str, tuple[str, str]], connection: str
-):
+) -> None:
     """kafka-metadata-quorum describe, through a broker (which forwards it) and on the controllers
     (KIP-853).
     """
@@ -116,7 +116,7 @@ def test_kafka_metadata_quorum_describes_the_quorum(
 
 def test_kafka_metadata_quorum_adds_and_removes_a_controller(
     cluster: ProcessCluster, connections: dict[str, tuple[str, str]]
-):
+) -> None:
     """kafka-metadata-quorum add-controller reads the property files of our controller;
     remove-controller takes both ids (KIP-853).
     """
@@ -154,7 +154,7 @@ def test_kafka_metadata_quorum_adds_and_removes_a_controller(
 @pytest.mark.parametrize("connection", ["server", "controller"])
 def test_kafka_cluster_and_kafka_features_work(
     connections: dict[str, tuple[str, str]], connection: str
-):
+) -> None:
     """kafka-cluster and kafka-features, through a broker and on the controllers (KIP-919)."""
     assert CLUSTER_ID in run_tool(
         DEFAULT_RELEASE, "cluster", "cluster-id", *connections[connection]
@@ -172,7 +172,7 @@ def test_kafka_cluster_and_kafka_features_work(
 
 def test_kafka_topics_creates_describes_and_deletes_topics(
     cluster: ProcessCluster, connections: dict[str, tuple[str, str]]
-):
+) -> None:
     """kafka-topics; kafka-broker-api-versions prints the broker and its API versions."""
     server = connections["server"]
     run_tool(
@@ -220,7 +220,7 @@ def snapshot_with(cluster: ProcessCluster, words: bytes) -> Path:
     return found[-1]
 
 
-def test_kafka_tools_read_the_metadata_log_and_snapshot(cluster: ProcessCluster):
+def test_kafka_tools_read_the_metadata_log_and_snapshot(cluster: ProcessCluster) -> None:
     """kafka-dump-log with its metadata decoder reads both and finds every batch valid;
     kafka-metadata-shell opens the snapshot (KIP-630).
     """

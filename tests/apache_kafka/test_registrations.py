@@ -5,8 +5,8 @@ The registrations differ only in the directories: incarnation id and epoch do no
 Source: KIP-858, kafka.server.BrokerRegistrationTracker.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,8 @@ def registrations(log: Path) -> dict[int, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("controller", [our_controller, their_controller])
 def test_brokers_reregister_when_metadata_version_enables_directories(
-    tmp_path: Path, controller: Any
-):
+    tmp_path: Path, controller: Callable[[Path, int], AbstractContextManager[Path]]
+) -> None:
     """kafka-features upgrades the level; a broker of ours and one of Apache Kafka's react the
     same.
     """

@@ -31,7 +31,7 @@ def addresses() -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def tool(addresses) -> Tool:
+def tool(addresses: tuple[str, str]) -> Tool:
     """Run a tool, by its class, check its exit code, and return its output; `on_controller`:
     connect to the controller.
     """
@@ -58,7 +58,7 @@ def configs(tool: Tool, kind: str, name: str | None, *arguments: str, fails: boo
     return tool(CONFIGS, "--entity-type", kind, *entity, *arguments, fails=fails)
 
 
-def test_kafka_configs_alters_topic_configs(tool):
+def test_kafka_configs_alters_topic_configs(tool: Tool) -> None:
     """Set at creation, altered and deleted; synonyms are shown in Kafka's order."""
     tool(TOPICS, "--create", "--topic", "configured", "--config", "retention.ms=5000")
     assert "Configs: retention.ms=5000" in tool(TOPICS, "--describe", "--topic", "configured")
@@ -92,7 +92,7 @@ def test_kafka_configs_alters_topic_configs(tool):
     ) in said
 
 
-def test_kafka_configs_alters_dynamic_broker_configs(tool):
+def test_kafka_configs_alters_dynamic_broker_configs(tool: Tool) -> None:
     """KIP-226: for all brokers, for one of them, and configs that are not dynamic."""
     configs(tool, "brokers", None, "--alter", "--add-config", "log.retention.ms=123456")
     configs(tool, "brokers", "1", "--alter", "--add-config", "log.retention.ms=123")
@@ -114,7 +114,7 @@ def test_kafka_configs_alters_dynamic_broker_configs(tool):
     assert "log.retention.ms=123456" in configs(tool, "brokers", None, "--describe")
 
 
-def test_kafka_configs_alters_quotas_credentials_and_client_metrics(tool):
+def test_kafka_configs_alters_quotas_credentials_and_client_metrics(tool: Tool) -> None:
     """Entities without an API of their own are shown by kafka-configs too."""
     configs(tool, "users", "alice", "--alter", "--add-config", "producer_byte_rate=1000")
     configs(tool, "clients", None, "--alter", "--add-config", "consumer_byte_rate=2000")
@@ -147,7 +147,7 @@ def test_kafka_configs_alters_quotas_credentials_and_client_metrics(tool):
 
 
 @pytest.mark.parametrize("on_controller", [False, True])
-def test_kafka_features_downgrades_and_upgrades(tool, on_controller):
+def test_kafka_features_downgrades_and_upgrades(tool: Tool, on_controller: bool) -> None:
     """kafka-features, on a broker and on the controller itself (KIP-919)."""
     assert (
         tool(FEATURES, "downgrade", "--metadata", "3.7", on_controller=on_controller)
@@ -171,7 +171,7 @@ def test_kafka_features_downgrades_and_upgrades(tool, on_controller):
 
 
 @pytest.mark.parametrize("on_controller", [False, True])
-def test_kafka_cluster_prints_the_cluster_id(tool, on_controller):
+def test_kafka_cluster_prints_the_cluster_id(tool: Tool, on_controller: bool) -> None:
     """kafka-cluster cluster-id."""
     assert (
         tool(CLUSTER, "cluster-id", on_controller=on_controller)
@@ -179,7 +179,7 @@ def test_kafka_cluster_prints_the_cluster_id(tool, on_controller):
     )
 
 
-def test_kafka_broker_api_versions_queries_every_broker(tool):
+def test_kafka_broker_api_versions_queries_every_broker(tool: Tool) -> None:
     """kafka-broker-api-versions finds all brokers by DescribeCluster."""
     shown = tool(API_VERSIONS)
     assert (
@@ -189,7 +189,7 @@ def test_kafka_broker_api_versions_queries_every_broker(tool):
     )
 
 
-def test_kafka_cluster_unregisters_a_broker(tool):
+def test_kafka_cluster_unregisters_a_broker(tool: Tool) -> None:
     """The last test of the file: broker 2 does not return."""
     assert "BrokerIdNotRegisteredException" in tool(CLUSTER, "unregister", "--id", "77", fails=True)
     assert tool(CLUSTER, "unregister", "--id", "2") == "Broker 2 is no longer registered.\n"

@@ -101,7 +101,7 @@ def ours(line: str, values: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, "4.1.2", NEWEST_RELEASE])
-def test_brokers_start_with_the_same_configs(release):
+def test_brokers_start_with_the_same_configs(release: str) -> None:
     line = line_of(release)
     known = {**config_tables(line).broker, **config_tables(line).internal}
     asked = questions(line)
@@ -127,7 +127,7 @@ def test_brokers_start_with_the_same_configs(release):
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_contradictory_configs_are_refused_with_the_same_message(release):
+def test_contradictory_configs_are_refused_with_the_same_message(release: str) -> None:
     line = line_of(release)
     asked = [values for values in questions(line) if len(values) > 1 or values in TOGETHER]
     differing = [

@@ -120,7 +120,7 @@ def metadata_states(address: str, topic: str) -> Iterator[Seen]:
 @pytest.mark.parametrize("whose", ["kraftsim", "apache_kafka"])
 def test_a_starting_broker_returns_empty_metadata_until_the_controller_updates_it(
     whose: str, tmp_path: Path
-):
+) -> None:
     """The duration depends on the machine, so the empty state may be missed; no other state is
     allowed.
 

@@ -48,7 +48,9 @@ def cluster() -> Iterator[tuple[Tool, Target]]:
         yield tool, Target(running.bootstrap)
 
 
-def test_kafka_transactions_finds_and_aborts_a_hanging_transaction(cluster):
+def test_kafka_transactions_finds_and_aborts_a_hanging_transaction(
+    cluster: tuple[Tool, Target],
+) -> None:
     """A transaction known to its coordinator is not hanging; one that no coordinator will end is
     aborted with the tool, and readers continue.
     """
@@ -83,7 +85,7 @@ def test_kafka_transactions_finds_and_aborts_a_hanging_transaction(cluster):
     assert tool("find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0") == []
 
 
-def test_kafka_transactions_lists_and_describes_transactions(cluster):
+def test_kafka_transactions_lists_and_describes_transactions(cluster: tuple[Tool, Target]) -> None:
     """By their coordinators."""
     tool, target = cluster
     transaction = TransactionAt(target, target.topic())

@@ -118,7 +118,7 @@ def leaders(both: tuple[Session, Session]) -> dict[str, int]:
     return here
 
 
-def test_unclean_leader_election_configs_at_every_level(sessions):
+def test_unclean_leader_election_configs_at_every_level(sessions: tuple[Session, Session]) -> None:
     """The in-sync replica goes down and the other one up; first without a cluster default, then
     with an invalid one, then with one.
     """

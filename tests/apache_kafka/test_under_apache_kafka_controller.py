@@ -158,11 +158,11 @@ def test_our_broker_follows_an_apache_kafka_zookeeper_controller(tmp_path: Path)
         both_brokers = [THEIRS, OURS]
         for each in (kafka, ours):
             until(
-                lambda each=each: all(
+                lambda each=each: all(  # type: ignore[misc]
                     isr == both_brokers for _, isr in partitions(each.bootstrap).values()
                 ),
                 "all are in sync",
-            )  # type: ignore[misc]
+            )
         assert (
             sorted({leader for leader, _ in partitions(kafka.bootstrap).values()}) == both_brokers
         ), "both lead"

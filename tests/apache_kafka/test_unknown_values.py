@@ -27,7 +27,7 @@ def is_explained(case: Case) -> bool:
 
 
 @pytest.mark.parametrize("release", [DEFAULT_RELEASE, NEWEST_RELEASE])
-def test_every_enum_value_gets_the_same_response(release):
+def test_every_enum_value_gets_the_same_response(release: str) -> None:
     line = line_of(release)
     with secured_kraftsim(line) as target:
         ours = answers(target, line)

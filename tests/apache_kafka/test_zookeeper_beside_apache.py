@@ -59,7 +59,7 @@ PATHS = (
     "/größer",
 )
 OPEN = AclEntry(perms=31, scheme="world", id="anyone")
-ACLS = (
+ACLS: tuple[list[AclEntry], ...] = (
     [OPEN],
     [OPEN],
     [OPEN],
@@ -341,7 +341,8 @@ async def test_our_client_works_on_apache_zookeeper(
         await client.create("/brokers/id-", b"1", CreateMode.EPHEMERAL_SEQUENTIAL)
         == "/brokers/id-0000000000"
     )
-    assert (await other.exists("/brokers/id-0000000000")).ephemeral_owner == client.session
+    stat = await other.exists("/brokers/id-0000000000")
+    assert stat is not None and stat.ephemeral_owner == client.session
     assert await client.children("/brokers", watch=True) == (
         ["id-0000000000"],
         (await other.exists("/brokers")),

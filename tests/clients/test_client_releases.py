@@ -23,7 +23,7 @@ SOME = (
 
 @pytest.mark.interop
 @pytest.mark.parametrize("line", LINES)
-def test_clients_of_many_releases_complete_their_tasks_on_kraftsim(line: str):
+def test_clients_of_many_releases_complete_their_tasks_on_kraftsim(line: str) -> None:
     """All of them, on all release lines, also with Apache Kafka: `make clients`."""
     clients = installed([client(name) for name in SOME])
     cells = kept()
@@ -32,7 +32,7 @@ def test_clients_of_many_releases_complete_their_tasks_on_kraftsim(line: str):
         assert ask(bootstrap, clients, expected) == expected
 
 
-def test_outcomes_match_apache_kafka_of_the_same_release_line():
+def test_outcomes_match_apache_kafka_of_the_same_release_line() -> None:
     """Including refusals, with the same error."""
     compared = 0
     for name, row in kept().items():

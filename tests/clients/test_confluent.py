@@ -93,7 +93,7 @@ def errors_of(answers: dict[Any, Any]) -> list[str]:
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_records_are_read_back_as_they_were_written(
     cluster: ProcessCluster, topic: str, compression: str, idempotent: bool
-):
+) -> None:
     """Keys, nulls, headers, empty and large values, in order and once, from each partition."""
     create(cluster, topic, 3)
     records = [
@@ -154,7 +154,7 @@ def test_records_are_read_back_as_they_were_written(
 
 def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(
     cluster: ProcessCluster, topic: str
-):
+) -> None:
     """Four idempotent producers, one broker killed with SIGKILL and restarted: every record is read
     exactly once, in order by producer.
     """
@@ -219,7 +219,9 @@ def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(
     assert max(sequences.values()) == 1, "at most one append per sequence"
 
 
-def test_consumers_seek_by_watermark_timestamp_and_offset(cluster: ProcessCluster, topic: str):
+def test_consumers_seek_by_watermark_timestamp_and_offset(
+    cluster: ProcessCluster, topic: str
+) -> None:
     create(cluster, topic, 1)
     producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap})
     for number in range(10):
@@ -247,7 +249,7 @@ def test_consumers_seek_by_watermark_timestamp_and_offset(cluster: ProcessCluste
     consumer.close()
 
 
-def test_the_admin_client_creates_and_lists_topics(cluster: ProcessCluster, topic: str):
+def test_the_admin_client_creates_and_lists_topics(cluster: ProcessCluster, topic: str) -> None:
     create(cluster, topic, 5, max_message_bytes="100000")
     admin = admin_of(cluster)
     described = admin.list_topics(timeout=SECONDS)
@@ -277,13 +279,13 @@ def test_the_admin_client_creates_and_lists_topics(cluster: ProcessCluster, topi
         cluster.spec.cluster_id,
         [1, 2, 3],
     )
-    ends = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()})
+    ends = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()})  # type: ignore[no-untyped-call]  # confluent_kafka does not annotate OffsetSpec
     assert [future.result(SECONDS).offset for future in ends.values()] == [0]
 
 
 def test_a_record_above_max_message_bytes_is_refused_and_others_succeed(
     cluster: ProcessCluster, topic: str
-):
+) -> None:
     create(cluster, topic, 1, max_message_bytes="1000")
     producer = Producer(
         {
@@ -305,7 +307,7 @@ def test_a_record_above_max_message_bytes_is_refused_and_others_succeed(
     assert [len(message.value() or b"") for message in read_all(cluster, topic, 1)] == [10, 10]
 
 
-def test_topics_are_described_extended_and_deleted(cluster: ProcessCluster, topic: str):
+def test_topics_are_described_extended_and_deleted(cluster: ProcessCluster, topic: str) -> None:
     create(cluster, topic, 1)
     admin = admin_of(cluster)
     (described,) = admin.describe_configs(
@@ -336,7 +338,9 @@ def await_that(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_the_admin_client_deletes_records_and_lists_groups(cluster: ProcessCluster, topic: str):
+def test_the_admin_client_deletes_records_and_lists_groups(
+    cluster: ProcessCluster, topic: str
+) -> None:
     create(cluster, topic, 1)
     producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap})
     for number in range(5):
@@ -345,6 +349,6 @@ def test_the_admin_client_deletes_records_and_lists_groups(cluster: ProcessClust
     admin = admin_of(cluster)
     (deleted,) = admin.delete_records([TopicPartition(topic, 0, 3)]).values()
     assert deleted.result(SECONDS).low_watermark == 3
-    (begins,) = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.earliest()}).values()
+    (begins,) = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.earliest()}).values()  # type: ignore[no-untyped-call]  # confluent_kafka does not annotate OffsetSpec
     assert begins.result(SECONDS).offset == 3
     assert admin.list_consumer_groups().result(SECONDS).errors == []

@@ -168,7 +168,8 @@ def test_a_live_group_migrates_to_the_consumer_protocol_and_back(
 
     def kind() -> ConsumerGroupType:
         listed = admin.list_consumer_groups(request_timeout=SECONDS).result(SECONDS).valid
-        return next(each.type for each in listed if each.group_id == group)
+        found: ConsumerGroupType = next(each.type for each in listed if each.group_id == group)
+        return found
 
     with reading(ConfluentMember(cluster.bootstrap, group, topic)) as old:
         wait_for(lambda: len(old.partitions) == 4, "the old member is alone")

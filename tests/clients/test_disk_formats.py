@@ -134,7 +134,7 @@ def read_through(log: PartitionLog) -> list[RecordBatch]:
     return batches
 
 
-def test_apache_kafka_reads_our_partition_log_and_its_indexes(ours: Path):
+def test_apache_kafka_reads_our_partition_log_and_its_indexes(ours: Path) -> None:
     """DumpLogSegments checks every batch, and every index entry against the log."""
     directory = ours / "broker-1" / f"{TOPIC}-0"
     segments = sorted(directory.glob("*.log"))
@@ -149,7 +149,7 @@ def test_apache_kafka_reads_our_partition_log_and_its_indexes(ours: Path):
     assert len(indexed) >= len(segments) and len(timed) >= len(segments), "the indexes have entries"
 
 
-def test_apache_kafka_reads_our_metadata_log(ours: Path):
+def test_apache_kafka_reads_our_metadata_log(ours: Path) -> None:
     said = dump_log(
         ours / "controller-101" / "__cluster_metadata-0" / f"{SEGMENT}.log", metadata=True
     )
@@ -167,7 +167,9 @@ def test_apache_kafka_reads_our_metadata_log(ours: Path):
     assert "partitionLeaderEpoch: 1" in said and not [word for word in WRONG if word in said]
 
 
-def test_our_log_reads_a_partition_that_apache_kafka_wrote(apache: ApacheKafka, tmp_path: Path):
+def test_our_log_reads_a_partition_that_apache_kafka_wrote(
+    apache: ApacheKafka, tmp_path: Path
+) -> None:
     """Segments, epochs, identity and metadata; a partition log of ours is opened on them."""
     shutil.copytree(apache.data, tmp_path / "data")
     world = real_world(
@@ -224,7 +226,7 @@ def test_our_log_reads_a_partition_that_apache_kafka_wrote(apache: ApacheKafka, 
     } <= kinds
 
 
-def test_apache_kafka_serves_a_partition_that_we_wrote(ours: Path, apache: ApacheKafka):
+def test_apache_kafka_serves_a_partition_that_we_wrote(ours: Path, apache: ApacheKafka) -> None:
     """A broker of Apache Kafka loads our segments, rebuilds its indexes, and its consumer reads
     every record.
     """
@@ -254,7 +256,7 @@ def test_apache_kafka_serves_a_partition_that_we_wrote(ours: Path, apache: Apach
     assert [tuple(line.encode().split(b" ", 1)) for line in read.splitlines()] == EXPECTED
 
 
-def test_the_dump_tool_would_notice_damage(ours: Path, tmp_path: Path):
+def test_the_dump_tool_would_notice_damage(ours: Path, tmp_path: Path) -> None:
     """The checks above can fail: one flipped bit is reported as invalid."""
     damaged = tmp_path / f"{SEGMENT}.log"
     content = bytearray((ours / "broker-1" / f"{TOPIC}-0" / f"{SEGMENT}.log").read_bytes())

@@ -2,6 +2,8 @@
 kraftsim as on Apache Kafka 3.9.1.
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.clients.transform_app.clusters import Brokers
@@ -11,7 +13,9 @@ from tests.clients.transform_app.scenario import TransformApp, inject_every_faul
 pytestmark = pytest.mark.interop
 
 
-def test_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs):
+def test_every_input_has_one_committed_output(
+    three_brokers: Brokers, keep_outputs: Callable[[TransformApp], None]
+) -> None:
     with TransformApp(
         three_brokers, "aiokafka", python("by_aiokafka"), ByLibrdkafka
     ) as transform_app:

@@ -4,6 +4,8 @@ kraftsim as on Apache Kafka 3.9.1.
 It exits at the end offsets of its start, and is restarted for the rest.
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.clients.transform_app.clusters import PARTITIONS, Brokers
@@ -14,7 +16,9 @@ from tests.clients.transform_app.scenario import TransformApp, inject_every_faul
 pytestmark = pytest.mark.interop
 
 
-def test_in_a_group_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs):
+def test_in_a_group_every_input_has_one_committed_output(
+    three_brokers: Brokers, keep_outputs: Callable[[TransformApp], None]
+) -> None:
     """With the member's generation in the transaction (KIP-447)."""
     with TransformApp(
         three_brokers, "copier-group", transform_worker(in_group=True), ByLibrdkafka
@@ -23,7 +27,9 @@ def test_in_a_group_every_input_has_one_committed_output(three_brokers: Brokers,
         keep_outputs(transform_app)
 
 
-def test_without_a_group_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs):
+def test_without_a_group_every_input_has_one_committed_output(
+    three_brokers: Brokers, keep_outputs: Callable[[TransformApp], None]
+) -> None:
     """One member for each partition, with a transactional id per partition."""
     with TransformApp(
         three_brokers, "copier-alone", transform_worker(in_group=False), ByLibrdkafka

@@ -2,7 +2,7 @@
 kraftsim as on Apache Kafka 3.9.1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,9 @@ from tests.clients.transform_app.scenario import TransformApp, inject_every_faul
 pytestmark = pytest.mark.interop
 
 
-def test_every_input_has_one_committed_output(three_brokers: Brokers, keep_outputs, franz_go: Path):
+def test_every_input_has_one_committed_output(
+    three_brokers: Brokers, keep_outputs: Callable[[TransformApp], None], franz_go: Path
+) -> None:
     def command(transform_app: TransformApp, name: str) -> Sequence[str]:
         return [
             str(franz_go),

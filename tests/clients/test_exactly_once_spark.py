@@ -16,7 +16,7 @@ COPIED_ONCE = "each-input-processed-once"
 ABOUT_NODES = ("one-append-per-sequence", "one-partition-leader-per-epoch")
 
 
-def test_spark_finds_one_committed_output_of_every_input(copied: dict[Path, int]):
+def test_spark_finds_one_committed_output_of_every_input(copied: dict[Path, int]) -> None:
     """`copied` has the number of records that the harness has seen."""
     if not copied:
         pytest.skip("no real client has produced output in this session")

@@ -2,6 +2,8 @@
 brokers and coordinators are killed.
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.clients.transform_app.clusters import Brokers
@@ -19,8 +21,8 @@ def application() -> Command:
 
 
 def test_every_input_has_one_committed_output(
-    three_brokers: Brokers, keep_outputs, application: Command
-):
+    three_brokers: Brokers, keep_outputs: Callable[[TransformApp], None], application: Command
+) -> None:
     with TransformApp(three_brokers, "streams", application, ByLibrdkafka) as transform_app:
         inject_every_fault(transform_app, continues_without=False)
         keep_outputs(transform_app)

@@ -20,7 +20,7 @@ PARTITIONS, PRODUCERS, EACH = 3, 5, 2000
 
 def test_franz_go_writes_and_reads_everything_once_while_a_broker_is_killed(
     franz_go: Path, cluster: ProcessCluster, topic: str
-):
+) -> None:
     """Five idempotent producers, each with a different compression; one broker killed with SIGKILL
     and restarted.
     """

@@ -25,7 +25,7 @@ def rows(printed: str) -> dict[int, list[str]]:
 
 def test_kafka_consumer_groups_describes_resets_and_deletes_groups(
     cluster: ProcessCluster, topic: str
-):
+) -> None:
     created(cluster, topic)
     write(cluster, topic, 0, 40)
     group = f"{topic}-group"
@@ -43,7 +43,9 @@ def test_kafka_consumer_groups_describes_resets_and_deletes_groups(
 
     def has_read_all() -> bool:
         read.extend(
-            message.value() for message in consumer.consume(100, 0.2) if message.error() is None
+            message.value() or b""
+            for message in consumer.consume(100, 0.2)
+            if message.error() is None
         )
         return len(read) == 40
 

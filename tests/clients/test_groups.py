@@ -8,10 +8,10 @@ kill, none is.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import kafka
 import pytest
@@ -28,6 +28,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kraftsim.cluster.processes import ProcessCluster
 from tests.cluster.running import restart_and_wait, wait_until_known
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.interop
 SECONDS = 30.0
@@ -81,7 +83,7 @@ class ConfluentMember:
 
     def poll(self) -> list[bytes]:
         return [
-            message.value()
+            message.value() or b""
             for message in self._consumer.consume(100, 0.1)
             if message.error() is None
         ]
@@ -139,7 +141,7 @@ class AiokafkaMember:
         self._thread.start()
         self._consumer = self._do(self._made(bootstrap, group, topic))
 
-    def _do(self, work):  # type: ignore[no-untyped-def]
+    def _do(self, work: Coroutine[object, object, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
 
     async def _made(self, bootstrap: str, group: str, topic: str) -> AIOKafkaConsumer:
@@ -268,8 +270,10 @@ def shared(one: Reading, other: Reading) -> bool:
     "kind", [ConfluentMember, CooperativeMember, AiokafkaMember, KafkaPythonMember]
 )
 def test_a_group_loses_nothing_when_a_member_leaves_or_the_coordinator_dies(
-    cluster: ProcessCluster, topic: str, kind
-):
+    cluster: ProcessCluster,
+    topic: str,
+    kind: type[ConfluentMember] | type[AiokafkaMember] | type[KafkaPythonMember],
+) -> None:
     admin = created(cluster, topic)
     group = f"{topic}-group"
     with reading(kind(cluster.bootstrap, group, topic)) as one:

@@ -69,7 +69,9 @@ def writing(request: pytest.FixtureRequest, client: str) -> Command:
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "franz-go"])
-def test_every_record_is_in_the_log_once(three_brokers: Brokers, client: str, writing: Command):
+def test_every_record_is_in_the_log_once(
+    three_brokers: Brokers, client: str, writing: Command
+) -> None:
     topic, each = f"idempotent-{client}", EACH[client]
     create_topics(three_brokers.bootstrap, topic)
     reader = ByLibrdkafka(three_brokers.bootstrap, topic)

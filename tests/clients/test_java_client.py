@@ -52,7 +52,7 @@ def produce_by_performance_tool(
     )
 
 
-def test_topics_are_created_and_listed(cluster: ProcessCluster, topic: str):
+def test_topics_are_created_and_listed(cluster: ProcessCluster, topic: str) -> None:
     words = (
         "--create",
         "--topic",
@@ -75,7 +75,7 @@ def test_topics_are_created_and_listed(cluster: ProcessCluster, topic: str):
 
 def test_the_console_tools_write_and_read_by_partition_and_offset(
     cluster: ProcessCluster, topic: str
-):
+) -> None:
     create_topic(cluster, topic, 2)
     lines = [f"key-{number}:value {number}" for number in range(40)]
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
@@ -109,7 +109,7 @@ def test_the_console_tools_write_and_read_by_partition_and_offset(
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_the_performance_tool_writes_idempotently_in_every_compression(
     cluster: ProcessCluster, topic: str, compression: str
-):
+) -> None:
     create_topic(cluster, topic, 1)
     said = produce_by_performance_tool(
         cluster, topic, 2000, -1, "enable.idempotence=true", f"compression.type={compression}"
@@ -126,7 +126,7 @@ def test_the_performance_tool_writes_idempotently_in_every_compression(
 
 def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(
     cluster: ProcessCluster, topic: str
-):
+) -> None:
     """Three of them, idempotent by default, one broker killed with SIGKILL and restarted."""
     create_topic(cluster, topic, 3)
     each, said = 6000, []
@@ -172,7 +172,7 @@ def test_producers_lose_and_duplicate_nothing_while_a_broker_is_killed(
     assert len({batch.producer_id for batch in batches}) == 3
 
 
-def test_broker_api_versions_understands_every_broker(cluster: ProcessCluster):
+def test_broker_api_versions_understands_every_broker(cluster: ProcessCluster) -> None:
     """Advertised APIs are usable by the Java client in its newest version; APIs that are not
     implemented are not advertised.
     """

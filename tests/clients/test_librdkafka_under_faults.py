@@ -52,7 +52,7 @@ FAULTS = (
 
 
 @pytest.mark.interop
-def test_librdkafka_records_are_appended_once_under_network_faults(tmp_path: Path):
+def test_librdkafka_records_are_appended_once_under_network_faults(tmp_path: Path) -> None:
     """The invariants check the events; retries of appended batches were recognised as duplicates
     (KIP-98).
     """

@@ -128,7 +128,7 @@ def test_retries_of_real_clients_are_recognised_as_duplicates(
     topic: str,
     client: str,
     request: pytest.FixtureRequest,
-):
+) -> None:
     write: Write = (
         request.getfixturevalue("by_franz_go")
         if client == "franz_go"

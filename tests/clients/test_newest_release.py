@@ -63,7 +63,7 @@ def values_by_librdkafka(cluster: ProcessCluster, topic: str, count: int) -> Cou
     return Counter(value for value in found if value is not None)
 
 
-def test_librdkafka_commits_and_aborts(newest: ProcessCluster, copied: str):
+def test_librdkafka_commits_and_aborts(newest: ProcessCluster, copied: str) -> None:
     """Only committed records are read, once each; the offsets of the group are committed with them,
     with its generation (KIP-447).
     """
@@ -90,7 +90,7 @@ def test_librdkafka_commits_and_aborts(newest: ProcessCluster, copied: str):
     member.close()
 
 
-def test_aiokafka_commits_and_aborts(newest: ProcessCluster, copied: str):
+def test_aiokafka_commits_and_aborts(newest: ProcessCluster, copied: str) -> None:
     """It also reads in a group."""
 
     async def transform_once() -> Counter[bytes]:
@@ -126,7 +126,7 @@ def test_aiokafka_commits_and_aborts(newest: ProcessCluster, copied: str):
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_the_4_1_java_client_uses_transaction_version_2(
     newest: ProcessCluster, copied: str, protocol: str
-):
+) -> None:
     """Its epoch is bumped at the end of each transaction; every record exists once, and the group
     has committed the end offsets.
     """

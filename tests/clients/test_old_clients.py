@@ -18,7 +18,7 @@ SECONDS = 30.0
 PARTITIONS = 3
 EACH = 40
 TIME = 1_700_000_000_000
-Found = tuple[int, int, bytes | None, bytes | None, int | None]
+Found = tuple[int | None, int | None, bytes | None, bytes | None, int | None]
 """Partition, offset, key, value, timestamp."""
 
 
@@ -53,7 +53,7 @@ def expected(*, are_timed: bool) -> list[Found]:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy"])
 @pytest.mark.parametrize("release", ["0.8.2", "0.9.0"])
-def test_librdkafka_works_without_api_versions(bootstrap: str, release: str, codec: str):
+def test_librdkafka_works_without_api_versions(bootstrap: str, release: str, codec: str) -> None:
     """The configured broker version decides the API versions (from 0.10 on it sends ApiVersions
     anyway).
 
@@ -107,7 +107,7 @@ def test_librdkafka_works_without_api_versions(bootstrap: str, release: str, cod
 )
 def test_kafka_python_works_with_an_old_broker_version(
     bootstrap: str, release: tuple[int, ...], are_timed: bool, codec: str | None
-):
+) -> None:
     topic = new_topic(bootstrap, PARTITIONS)
     producer = kafka.KafkaProducer(
         bootstrap_servers=bootstrap,
@@ -150,7 +150,7 @@ def write_one(
     topic: str,
     value: bytes,
     conf: dict[str, object],
-    headers: dict[str, str] | None = None,
+    headers: dict[str, str | bytes | None] | None = None,
 ) -> None:
     """Write a record to partition 0 with a new producer."""
     failed: list[object] = []
@@ -165,7 +165,7 @@ def write_one(
     assert producer.flush(SECONDS) == 0 and failed == [None]
 
 
-def test_records_of_old_clients_are_stored_in_format_2(cluster: ProcessCluster):
+def test_records_of_old_clients_are_stored_in_format_2(cluster: ProcessCluster) -> None:
     """And in the other direction: consumers without header support do not get headers."""
     topic = new_topic(cluster.bootstrap, 1)
     values = [bytes([letter]) * 500 for letter in b"abc"]

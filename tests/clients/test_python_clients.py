@@ -69,7 +69,7 @@ async def read_by_aiokafka(
 )
 async def test_aiokafka_writes_and_reads_everything_once(
     cluster: ProcessCluster, topic: str, idempotent: bool, compression: str | None
-):
+) -> None:
     await create_by_aiokafka(cluster, topic)
 
     async def write(name: int) -> None:
@@ -99,7 +99,7 @@ async def test_aiokafka_writes_and_reads_everything_once(
 
 async def test_aiokafka_continues_when_a_broker_is_killed_and_restarted(
     cluster: ProcessCluster, topic: str
-):
+) -> None:
     await create_by_aiokafka(cluster, topic)
     producer = AIOKafkaProducer(
         bootstrap_servers=cluster.bootstrap,
@@ -128,7 +128,7 @@ async def test_aiokafka_continues_when_a_broker_is_killed_and_restarted(
 @pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
 def test_kafka_python_writes_and_reads_everything_once(
     cluster: ProcessCluster, topic: str, idempotent: bool
-):
+) -> None:
     """In the idempotent round a broker is killed and restarted while records are produced."""
     admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     admin.create_topics([kafka.admin.NewTopic(topic, PARTITIONS, 1)])

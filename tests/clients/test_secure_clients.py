@@ -22,7 +22,7 @@ from tests.conformance.secured import JAAS
 pytestmark = pytest.mark.interop
 SECONDS = 20.0
 SCRAM_JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-Made = dict[str, str]
+Made = dict[str, str | int | float | bool]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         ClusterSpec(brokers=2, port=port, settings=settings, node_settings=own)
     ) as cluster:
         cluster.wait_until_ready()
-        yield Secured(*addresses[0], authority=certificate)
+        plaintext, sasl, sasl_tls, certified = addresses[0]
+        yield Secured(plaintext, sasl, sasl_tls, certified, authority=certificate)
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
@@ -195,13 +196,17 @@ EXPECTED = [b"%d" % number * 1000 for number in range(100)]
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plaintext", "tls"])
-def test_librdkafka_writes_and_reads_as_a_super_user(secured, topic, tls):
+def test_librdkafka_writes_and_reads_as_a_super_user(
+    secured: Secured, topic: str, tls: bool
+) -> None:
     make_topic(secured, topic)
     settings = login(secured, tls=tls, mechanism="PLAIN", user="admin", password="admin-secret")
     assert round_trip(settings, topic) == EXPECTED
 
 
-def test_librdkafka_logs_in_with_scram_users_and_acls_set_by_kafka_tools(secured, topic):
+def test_librdkafka_logs_in_with_scram_users_and_acls_set_by_kafka_tools(
+    secured: Secured, topic: str
+) -> None:
     make_topic(secured, topic)
     settings = {}
     for mechanism, user in (("SCRAM-SHA-256", "carol"), ("SCRAM-SHA-512", "dave")):
@@ -252,7 +257,7 @@ def error_of_write(settings: Made, topic: str) -> KafkaError | None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_librdkafka_reports_a_wrong_password(secured, mechanism):
+def test_librdkafka_reports_a_wrong_password(secured: Secured, mechanism: str) -> None:
     errors: list[KafkaError] = []
     settings = login(secured, tls=False, mechanism=mechanism, user="alice", password="guess")
     admin = Producer({**settings, "error_cb": errors.append})
@@ -264,7 +269,9 @@ def test_librdkafka_reports_a_wrong_password(secured, mechanism):
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plaintext", "tls"])
-def test_kafka_python_produces_and_reports_a_wrong_password(secured, topic, tls):
+def test_kafka_python_produces_and_reports_a_wrong_password(
+    secured: Secured, topic: str, tls: bool
+) -> None:
     make_topic(secured, topic)
     settings = {
         "bootstrap_servers": secured.sasl_tls if tls else secured.sasl,
@@ -282,7 +289,9 @@ def test_kafka_python_produces_and_reports_a_wrong_password(secured, topic, tls)
         ).send(topic, b"x").get(5)
 
 
-def test_a_client_certificate_is_required_and_sets_the_principal(secured, topic):
+def test_a_client_certificate_is_required_and_sets_the_principal(
+    secured: Secured, topic: str
+) -> None:
     make_topic(secured, topic)
     settings = {
         "bootstrap.servers": secured.certified,

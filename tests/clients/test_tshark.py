@@ -96,7 +96,7 @@ def capture(carried: list[tuple[bool, bytes]]) -> bytes:
 
 def test_tshark_dissects_every_frame_without_errors(
     cluster: ProcessCluster, topic: str, tmp_path: Path
-):
+) -> None:
     if shutil.which("tshark") is None:
         pytest.skip("no tshark on the search path")
     create_topic(cluster, topic, 1)

@@ -45,7 +45,9 @@ JOURNEYS = (
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=[each.name for each in JOURNEYS])
-def test_old_clients_lose_nothing_and_see_only_retriable_errors(journey: Journey, tmp_path: Path):
+def test_old_clients_lose_nothing_and_see_only_retriable_errors(
+    journey: Journey, tmp_path: Path
+) -> None:
     """Every acknowledged record exists once, every app has processed each once, and all invariants
     hold.
     """

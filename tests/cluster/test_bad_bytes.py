@@ -54,7 +54,7 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_malformed_input_closes_only_its_connection_with_a_reason(
     cluster: ProcessCluster, node: str, what: str
-):
+) -> None:
     before = len(closed_with_reason(cluster, node))
     with Peer.at(address_of(cluster, node)) as peer:
         peer.send_bytes(BAD[what])
@@ -65,7 +65,9 @@ def test_malformed_input_closes_only_its_connection_with_a_reason(
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_random_bytes_never_crash_a_node_or_grow_its_memory(cluster: ProcessCluster, node: str):
+def test_random_bytes_never_crash_a_node_or_grow_its_memory(
+    cluster: ProcessCluster, node: str
+) -> None:
     """Each input is random, entirely or as the body of a served API, and every third connection is
     reset instead of closed.
     """
@@ -93,7 +95,9 @@ def test_random_bytes_never_crash_a_node_or_grow_its_memory(cluster: ProcessClus
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_an_announced_frame_that_never_arrives_costs_no_memory(cluster: ProcessCluster, node: str):
+def test_an_announced_frame_that_never_arrives_costs_no_memory(
+    cluster: ProcessCluster, node: str
+) -> None:
     """Twenty clients announce 100 MB each, send little and stay connected: the node allocates for
     received bytes, not for the announced size.
     """
@@ -112,7 +116,7 @@ def test_an_announced_frame_that_never_arrives_costs_no_memory(cluster: ProcessC
 @pytest.mark.parametrize("node", NODES)
 def test_a_partial_request_is_discarded_when_the_client_disconnects(
     cluster: ProcessCluster, node: str
-):
+) -> None:
     whole = framed(head(18, 0))
     for size in range(1, len(whole)):
         with Peer.at(address_of(cluster, node)) as peer:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.conformance.peer import CLIENT_ID, Peer
 from protocol.errors import ErrorCode
@@ -77,8 +78,8 @@ def limit(broker: Peer, percent: float | None) -> None:
 
 @pytest.mark.kraftsim(brokers=1)
 def test_a_client_above_request_percentage_is_served_then_throttled(
-    kraftsim_cluster: EmbeddedCluster, figures
-):
+    kraftsim_cluster: EmbeddedCluster, figures: Figures
+) -> None:
     """730-12: blocks are never refused because of the quota, as in Apache Kafka; error responses do
     not count.
     """

@@ -10,7 +10,7 @@ from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from tests.cluster.running import QUICK_SESSIONS
 
 
-def test_a_broker_serves_clients_only_after_it_has_caught_up():
+def test_a_broker_serves_clients_only_after_it_has_caught_up() -> None:
     """Otherwise clients would get metadata without brokers, and discard the brokers that they
     know.
     """

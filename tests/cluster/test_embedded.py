@@ -48,7 +48,7 @@ def brokers_of(cluster: EmbeddedCluster) -> list[tuple[str, int]]:
 
 def test_a_sync_test_gets_a_cluster_that_answers_while_the_test_blocks(
     kraftsim_cluster: EmbeddedCluster,
-):
+) -> None:
     """The nodes have their own thread and event loop: a blocking client cannot deadlock them."""
     with broker_client(kraftsim_cluster.bootstrap) as broker:
         broker.create_topic("t")
@@ -59,7 +59,7 @@ def test_a_sync_test_gets_a_cluster_that_answers_while_the_test_blocks(
 @pytest.mark.kraftsim(brokers=3)
 async def test_an_async_test_uses_our_own_clients(
     kraftsim_cluster: EmbeddedCluster, client_world: RealWorld
-):
+) -> None:
     await create_topic(brokers_of(kraftsim_cluster), "t", 5)
     producer = ProducerClient(
         client_world, bootstrap=brokers_of(kraftsim_cluster), client_id="writer"
@@ -76,7 +76,9 @@ async def test_an_async_test_uses_our_own_clients(
 
 
 @pytest.mark.kraftsim(brokers=2, settings=QUICK_SESSIONS)
-async def test_aiokafka_runs_beside_the_cluster_on_its_own_loop(kraftsim_cluster: EmbeddedCluster):
+async def test_aiokafka_runs_beside_the_cluster_on_its_own_loop(
+    kraftsim_cluster: EmbeddedCluster,
+) -> None:
     """A third-party client on the test's loop, and a broker that is killed and restarted under
     it.
     """
@@ -115,7 +117,7 @@ async def test_aiokafka_runs_beside_the_cluster_on_its_own_loop(kraftsim_cluster
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
 def test_a_killed_broker_restarts_with_its_records_and_producer_state(
     kraftsim_cluster: EmbeddedCluster,
-):
+) -> None:
     """Producer state survives a kill: it is rebuilt from the log (KIP-98)."""
     with broker_client(kraftsim_cluster.bootstrap) as broker:
         broker.create_topic("t")
@@ -141,7 +143,9 @@ def test_a_killed_broker_restarts_with_its_records_and_producer_state(
 
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
-def test_a_killed_controller_allocates_no_producer_id_twice(kraftsim_cluster: EmbeddedCluster):
+def test_a_killed_controller_allocates_no_producer_id_twice(
+    kraftsim_cluster: EmbeddedCluster,
+) -> None:
     """Blocks are in the metadata log before a broker receives them; the next controller continues
     after the last one (KIP-730).
     """
@@ -158,7 +162,9 @@ def test_a_killed_controller_allocates_no_producer_id_twice(kraftsim_cluster: Em
 
 
 @pytest.mark.kraftsim(settings=QUICK_SESSIONS)
-def test_a_broker_killed_during_startup_starts_the_next_time(kraftsim_cluster: EmbeddedCluster):
+def test_a_broker_killed_during_startup_starts_the_next_time(
+    kraftsim_cluster: EmbeddedCluster,
+) -> None:
     async def killed_at_once() -> None:
         coming_up = asyncio.ensure_future(kraftsim_cluster.restart_node("broker-1"))
         while kraftsim_cluster.is_down("broker-1"):
@@ -175,7 +181,7 @@ def test_a_broker_killed_during_startup_starts_the_next_time(kraftsim_cluster: E
 
 def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(
     kraftsim_cluster_factory: ClusterFactory,
-):
+) -> None:
     cluster = kraftsim_cluster_factory()
     with broker_client(cluster.bootstrap) as broker:
         broker.create_topic("t")
@@ -187,7 +193,7 @@ def test_a_stopped_cluster_leaves_no_thread_no_port_and_a_clean_log(
         probe.bind((cluster.spec.host, cluster.spec.port))
 
 
-def test_a_run_directory_keeps_event_logs_and_node_data(tmp_path: Path):
+def test_a_run_directory_keeps_event_logs_and_node_data(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "run")
     with (
         EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1)), directory) as cluster,
@@ -209,7 +215,7 @@ def test_a_run_directory_keeps_event_logs_and_node_data(tmp_path: Path):
 @pytest.mark.parametrize("seed, draws_alike", [("0", False), ("7", True)])
 def test_every_start_generates_new_ids_unless_a_seed_is_set(
     tmp_path: Path, seed: str, draws_alike: bool
-):
+) -> None:
     """Otherwise a node whose events were deleted, but not its data, would generate ids that are
     already in its data.
     """
@@ -223,7 +229,9 @@ def test_every_start_generates_new_ids_unless_a_seed_is_set(
     assert (len(drawn) == 1) is draws_alike
 
 
-def test_a_port_in_use_is_reported_before_anything_starts(kraftsim_cluster: EmbeddedCluster):
+def test_a_port_in_use_is_reported_before_anything_starts(
+    kraftsim_cluster: EmbeddedCluster,
+) -> None:
     with pytest.raises(
         SpecError,
         match=rf"controller-101 cannot listen on .*:{kraftsim_cluster.spec.port + 100}: Address "
@@ -234,7 +242,7 @@ def test_a_port_in_use_is_reported_before_anything_starts(kraftsim_cluster: Embe
 
 def test_clients_wait_neither_for_a_first_block_nor_an_initial_rebalance(
     kraftsim_cluster: EmbeddedCluster,
-):
+) -> None:
     """librdkafka retries 500 ms after COORDINATOR_LOAD_IN_PROGRESS; a new group waits
     group.initial.rebalance.delay.ms.
     """
@@ -245,11 +253,11 @@ def test_clients_wait_neither_for_a_first_block_nor_an_initial_rebalance(
 
 
 @pytest.mark.kraftsim(settings={"group.initial.rebalance.delay.ms": "50"})
-def test_a_test_can_set_the_initial_rebalance_delay(kraftsim_cluster: EmbeddedCluster):
+def test_a_test_can_set_the_initial_rebalance_delay(kraftsim_cluster: EmbeddedCluster) -> None:
     assert kraftsim_cluster.spec.settings["group.initial.rebalance.delay.ms"] == "50"
 
 
-def test_a_stopping_cluster_cancels_tasks_on_its_loop(kraftsim_cluster: EmbeddedCluster):
+def test_a_stopping_cluster_cancels_tasks_on_its_loop(kraftsim_cluster: EmbeddedCluster) -> None:
     """asyncio warns about a task that is pending when its loop is closed, long after the test that
     left it.
     """
@@ -258,14 +266,14 @@ def test_a_stopping_cluster_cancels_tasks_on_its_loop(kraftsim_cluster: Embedded
     assert left.cancelled()
 
 
-def test_a_failed_start_releases_its_loop_and_directory(kraftsim_cluster: EmbeddedCluster):
+def test_a_failed_start_releases_its_loop_and_directory(kraftsim_cluster: EmbeddedCluster) -> None:
     refused = EmbeddedCluster(ClusterSpec(brokers=1, port=kraftsim_cluster.spec.port))
     with pytest.raises(SpecError):
         refused.start()
     assert refused._loop.is_closed() and not refused.directory.root.exists()
 
 
-def test_all_nodes_are_stopped_when_one_fails_to_stop(monkeypatch: pytest.MonkeyPatch):
+def test_all_nodes_are_stopped_when_one_fails_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = EmbeddedCluster(ClusterSpec(brokers=1, port=free_port_range(1)))
     cluster.start()
     worlds = [running.world for running in cluster._nodes.values()]
@@ -292,7 +300,7 @@ def test_all_nodes_are_stopped_when_one_fails_to_stop(monkeypatch: pytest.Monkey
 
 def test_a_controller_that_allocates_no_producer_ids_is_named(
     kraftsim_cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr("kraftsim.cluster.embedded.READY_SECONDS", 0.1)
     monkeypatch.setattr(
         "kraftsim.cluster.embedded.fetch_producer_ids", lambda listeners: asyncio.sleep(60)
@@ -303,7 +311,7 @@ def test_a_controller_that_allocates_no_producer_ids_is_named(
         kraftsim_cluster.fetch_producer_ids()
 
 
-def test_a_node_that_crashes_is_named_at_once(kraftsim_cluster: EmbeddedCluster):
+def test_a_node_that_crashes_is_named_at_once(kraftsim_cluster: EmbeddedCluster) -> None:
     """Not only after 30 s, as a node that the controller does not unfence."""
     running = kraftsim_cluster._nodes["broker-1"]
 

@@ -93,11 +93,16 @@ class Running:
             events_dir=directory / "asker",
             seed=1,
         )
-        size = {"controllers": 0, "brokers": 1} if zookeeper else {"controllers": 3, "brokers": 2}
+        controllers, brokers = (0, 1) if zookeeper else (3, 2)
         settings = QUICK_ZOOKEEPER if zookeeper else {**QUICK_SESSIONS, **QUICK_QUORUM}
         port = free_port_range(2, controllers=3)
         spec = ClusterSpec(
-            **size, zookeeper=zookeeper, port=port, behind_proxy=True, settings=settings
+            controllers=controllers,
+            brokers=brokers,
+            zookeeper=zookeeper,
+            port=port,
+            behind_proxy=True,
+            settings=settings,
         )
         self.cluster = ProcessCluster(spec, RunDirectory(directory), follows_frames=True)
 
@@ -160,13 +165,13 @@ async def injected(running: Running, fault: Fault) -> list[Event]:
     return events
 
 
-def test_every_fault_kind_supported_over_sockets_is_tested():
+def test_every_fault_kind_supported_over_sockets_is_tested() -> None:
     assert sorted([*CASES, *ON_ZOOKEEPER]) == [
         kind.name for kind in FAULTS.all() if kind.modes != (SIM,)
     ]
 
 
-def test_only_fault_kinds_supported_over_sockets_document_it():
+def test_only_fault_kinds_supported_over_sockets_document_it() -> None:
     assert [
         kind.name
         for kind in FAULTS.all()
@@ -175,12 +180,12 @@ def test_only_fault_kinds_supported_over_sockets_document_it():
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_a_fault_kind_is_effective_over_sockets(running: Running, name: str):
+def test_a_fault_kind_is_effective_over_sockets(running: Running, name: str) -> None:
     """All nodes respond again within seconds after it is healed."""
     assert_effective(running, name, *CASES[name])
 
 
-def test_a_fault_kind_is_effective_over_sockets_in_zookeeper_mode(tmp_path: Path):
+def test_a_fault_kind_is_effective_over_sockets_in_zookeeper_mode(tmp_path: Path) -> None:
     """The proxy is in front of ZooKeeper too, without parsing its protocol."""
     with started(tmp_path, zookeeper=True) as running:
         for name, case in ON_ZOOKEEPER.items():

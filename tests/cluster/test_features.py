@@ -17,7 +17,7 @@ from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsRe
 )
 def test_kraft_version_is_reported_once_voters_are_in_the_log(
     first_voters: int, features: dict[str, int]
-):
+) -> None:
     """Source: kafka.server.metadata.KRaftMetadataCache.features, KIP-853; a level of 0 is not
     returned.
     """

@@ -98,7 +98,7 @@ def fenced(cluster: Detached, broker_id: int, kind: str = "BrokerFenced") -> int
     )
 
 
-def test_a_killed_node_stays_down_until_it_is_restarted(cluster: Detached):
+def test_a_killed_node_stays_down_until_it_is_restarted(cluster: Detached) -> None:
     """The cluster continues: the kill was requested."""
     with broker_client(f"127.0.0.1:{cluster.port}") as broker:
         broker.create_topic("t", 2)
@@ -118,7 +118,7 @@ def test_a_killed_node_stays_down_until_it_is_restarted(cluster: Detached):
         broker.wait_for_leaders("t", 2)
 
 
-def test_a_paused_node_makes_no_progress_until_resumed(cluster: Detached):
+def test_a_paused_node_makes_no_progress_until_resumed(cluster: Detached) -> None:
     assert cluster.do("pause", BROKER) == "broker-1 paused\n"
     wait_until(lambda: psutil.Process(cluster.pid(BROKER)).status() == psutil.STATUS_STOPPED)
     assert cluster.do("pause", BROKER) == "broker-1 was paused already\n"
@@ -128,7 +128,7 @@ def test_a_paused_node_makes_no_progress_until_resumed(cluster: Detached):
     assert cluster.do("resume", BROKER) == "broker-1 was not paused\n"
 
 
-def test_a_partitioned_node_is_fenced_and_recovers_after_heal(cluster: Detached):
+def test_a_partitioned_node_is_fenced_and_recovers_after_heal(cluster: Detached) -> None:
     """Only one of the two brokers; requests sent to it in the meantime are answered after
     `heal`.
     """
@@ -142,7 +142,7 @@ def test_a_partitioned_node_is_fenced_and_recovers_after_heal(cluster: Detached)
     assert cluster.do("heal") == "0 faults of the network healed\n"
 
 
-def test_connections_can_be_reset_without_a_partition(cluster: Detached):
+def test_connections_can_be_reset_without_a_partition(cluster: Detached) -> None:
     said = cluster.do("isolate", "--reset", "broker-*")
     count = int(said.split()[0])
     assert count >= 2 and said.endswith("of them with something under way\n")
@@ -153,7 +153,7 @@ def test_connections_can_be_reset_without_a_partition(cluster: Detached):
         )
 
 
-def test_a_slow_link_has_the_requested_latency(cluster: Detached):
+def test_a_slow_link_has_the_requested_latency(cluster: Detached) -> None:
     """200 ms in each direction, for each of two requests; the other broker is as fast as before."""
 
     def seconds(port: int) -> float:
@@ -172,7 +172,7 @@ def test_a_slow_link_has_the_requested_latency(cluster: Detached):
     assert seconds(cluster.port) < 0.4
 
 
-def test_the_leader_can_be_targeted_without_its_name(cluster: Detached):
+def test_the_leader_can_be_targeted_without_its_name(cluster: Detached) -> None:
     assert cluster.do("pause", "leader") == "controller-101 paused\n"
     assert cluster.do("resume", "controller-*") == "controller-101 resumed\n"
 
@@ -200,7 +200,7 @@ def test_the_leader_can_be_targeted_without_its_name(cluster: Detached):
 )
 def test_impossible_fault_commands_print_one_line(
     cluster: Detached, words: tuple[str, ...], line: str
-):
+) -> None:
     done = cluster.run(*words)
     assert done.returncode == 3 and f"Error: {line}" in done.stderr and not done.stdout
 
@@ -208,7 +208,9 @@ def test_impossible_fault_commands_print_one_line(
 @pytest.mark.parametrize(
     "words", [("isolate", "broker-1"), ("slow", "broker-1", "--latency", "5"), ("heal",)]
 )
-def test_without_a_proxy_the_error_names_the_option(plain: Detached, words: tuple[str, ...]):
+def test_without_a_proxy_the_error_names_the_option(
+    plain: Detached, words: tuple[str, ...]
+) -> None:
     wanted = (
         "there is no proxy in front of the nodes of this cluster; start one by: kraftsim up "
         f"--proxy --data {plain.data}"
@@ -216,12 +218,12 @@ def test_without_a_proxy_the_error_names_the_option(plain: Detached, words: tupl
     assert one_line_of(plain.run(*words)) == f"Error: {wanted}"
 
 
-def test_nodes_can_be_killed_and_restarted_without_a_proxy(plain: Detached):
+def test_nodes_can_be_killed_and_restarted_without_a_proxy(plain: Detached) -> None:
     assert plain.do("kill", BROKER) == "broker-1 killed\n"
     assert plain.do("restart", BROKER) == "broker-1 started again\n"
 
 
-def test_down_stops_a_cluster_with_dead_and_paused_nodes(tmp_path: Path):
+def test_down_stops_a_cluster_with_dead_and_paused_nodes(tmp_path: Path) -> None:
     """No process remains: nodes, proxy, supervisor."""
     cluster = Detached(tmp_path / "run", "--proxy")
     state = read_state(cluster.directory)
@@ -243,7 +245,7 @@ def test_down_stops_a_cluster_with_dead_and_paused_nodes(tmp_path: Path):
     assert one_line_of(cluster.run("kill", BROKER)) == wanted
 
 
-def test_files_with_passwords_are_readable_by_their_owner_only(plain: Detached):
+def test_files_with_passwords_are_readable_by_their_owner_only(plain: Detached) -> None:
     holders = [
         path
         for path in plain.data.rglob("*")
@@ -259,7 +261,7 @@ def test_files_with_passwords_are_readable_by_their_owner_only(plain: Detached):
     ]
 
 
-def test_a_fault_command_without_the_secret_is_refused(plain: Detached):
+def test_a_fault_command_without_the_secret_is_refused(plain: Detached) -> None:
     """A loopback socket is reachable for every user of the machine."""
     state = read_state(plain.directory)
     assert state is not None
@@ -273,7 +275,7 @@ def test_a_fault_command_without_the_secret_is_refused(plain: Detached):
     assert psutil.pid_exists(state.nodes[BROKER]) and plain.pid(BROKER) == state.nodes[BROKER]
 
 
-def test_the_proxy_serves_only_clients_that_know_its_secret(cluster: Detached):
+def test_the_proxy_serves_only_clients_that_know_its_secret(cluster: Detached) -> None:
     state = msgspec.json.decode((cluster.data / "proxy.json").read_bytes(), type=ProxyState)
     assert (cluster.data / "proxy.json").stat().st_mode & 0o077 == 0
     order = msgspec.json.encode(Envelope(id=1, order=LiftAll())) + b"\n"

@@ -62,7 +62,7 @@ def create(cluster: Detached, topic: str) -> None:
     asyncio.run(asyncio.wait_for(create_topic(addresses, topic, 1, 2), SECONDS))
 
 
-def test_zookeeper_is_killed_and_restarted_while_a_client_writes(cluster: Detached):
+def test_zookeeper_is_killed_and_restarted_while_a_client_writes(cluster: Detached) -> None:
     """Its sessions survive; nothing is lost."""
     assert cluster.do("kill", SERVER) == "zookeeper-1 killed\n"
     write(cluster, b"without")
@@ -74,7 +74,7 @@ def test_zookeeper_is_killed_and_restarted_while_a_client_writes(cluster: Detach
     assert values(cluster) == [b"without", b"with"]
 
 
-def test_zookeeper_is_paused_and_resumed(cluster: Detached):
+def test_zookeeper_is_paused_and_resumed(cluster: Detached) -> None:
     assert cluster.do("pause", SERVER) == "zookeeper-1 paused\n"
     write(cluster, b"paused")
     assert cluster.do("resume", SERVER) == "zookeeper-1 resumed\n"
@@ -82,7 +82,7 @@ def test_zookeeper_is_paused_and_resumed(cluster: Detached):
     assert values(cluster)[-1] == b"paused"
 
 
-def test_a_broker_partitioned_from_zookeeper_gets_a_new_session(cluster: Detached):
+def test_a_broker_partitioned_from_zookeeper_gets_a_new_session(cluster: Detached) -> None:
     """The other broker keeps its session: only one link is partitioned."""
     lost, began = (
         len(logged_events(cluster.directory, kind, OTHER))
@@ -103,7 +103,7 @@ def test_a_broker_partitioned_from_zookeeper_gets_a_new_session(cluster: Detache
     assert values(cluster)[-1] == b"healed"
 
 
-def test_zookeeper_can_be_slowed_down(cluster: Detached):
+def test_zookeeper_can_be_slowed_down(cluster: Detached) -> None:
     """Half a second for each of its responses, and a topic creation needs several; direct clients
     of its port wait as long.
     """
@@ -117,7 +117,7 @@ def test_zookeeper_can_be_slowed_down(cluster: Detached):
     assert cluster.do("heal") == "1 fault of the network healed\n"
 
 
-def test_zookeeper_connections_can_be_reset(cluster: Detached):
+def test_zookeeper_connections_can_be_reset(cluster: Detached) -> None:
     """Every broker reconnects with its session."""
     lost = [
         len(logged_events(cluster.directory, "BrokerSessionLost", name)) for name in (BROKER, OTHER)
@@ -130,7 +130,7 @@ def test_zookeeper_connections_can_be_reset(cluster: Detached):
     ] == lost
 
 
-def test_the_leader_target_is_the_controller_broker(cluster: Detached):
+def test_the_leader_target_is_the_controller_broker(cluster: Detached) -> None:
     before = {
         broker: len(logged_events(cluster.directory, "ZookeeperControllerElected", broker))
         for broker in (BROKER, OTHER)

@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 async def test_a_broker_killed_under_load_loses_and_duplicates_nothing(
     cluster: ProcessCluster, tmp_path: Path
-):
+) -> None:
     """An idempotent producer retries batches in flight; those already appended are recognised by
     their sequence (KIP-98).
     """
@@ -78,7 +78,7 @@ async def test_a_broker_killed_under_load_loses_and_duplicates_nothing(
     assert read == Counter(f"key-{number}" for number in range(4000))
 
 
-def test_a_retry_after_a_lost_answer_is_recognised(tmp_path: Path):
+def test_a_retry_after_a_lost_answer_is_recognised(tmp_path: Path) -> None:
     """The batch is in the log, but its response was lost: the retry is acknowledged, not appended
     (KIP-98).
     """
@@ -119,7 +119,9 @@ def test_a_retry_after_a_lost_answer_is_recognised(tmp_path: Path):
         assert len(logged_events(lossy.directory, "DuplicateAnswered", BROKER)) >= relay.lost
 
 
-def test_a_batch_acknowledged_before_sigkill_is_a_duplicate_afterwards(cluster: ProcessCluster):
+def test_a_batch_acknowledged_before_sigkill_is_a_duplicate_afterwards(
+    cluster: ProcessCluster,
+) -> None:
     """Producer state is rebuilt from the log at recovery: a retry with the same sequence returns
     the original offset.
     """
@@ -160,7 +162,7 @@ def noise(last: bytes) -> bytes:
 @pytest.mark.parametrize("damage", [torn, corrupt, noise])
 def test_recovery_truncates_a_damaged_tail_and_reports_the_bytes(
     cluster: ProcessCluster, damage: Callable[[bytes], bytes]
-):
+) -> None:
     """Everything after the last valid batch is truncated and counted, and the next batch gets its
     offset.
     """
@@ -188,7 +190,7 @@ def test_recovery_truncates_a_damaged_tail_and_reports_the_bytes(
         assert broker.values(topic) == [b"kept", b"next"]
 
 
-def test_a_killed_controller_restarts_with_its_metadata(cluster: ProcessCluster):
+def test_a_killed_controller_restarts_with_its_metadata(cluster: ProcessCluster) -> None:
     """Its log is flushed before a response: topics, brokers and producer-id blocks are recovered
     (KIP-631, KIP-730).
     """
@@ -214,7 +216,7 @@ def test_a_killed_controller_restarts_with_its_metadata(cluster: ProcessCluster)
     assert blocks == [1000 * number for number in range(len(blocks))]
 
 
-def test_a_crashed_node_is_detected_and_its_output_is_shown(tmp_path: Path):
+def test_a_crashed_node_is_detected_and_its_output_is_shown(tmp_path: Path) -> None:
     with running_processes(tmp_path / "run") as doomed:
         doomed.require_running()
         doomed.nodes[BROKER].process.send_signal(signal.SIGKILL)
@@ -223,7 +225,7 @@ def test_a_crashed_node_is_detected_and_its_output_is_shown(tmp_path: Path):
             doomed.require_running()
 
 
-def test_a_clean_shutdown_is_detected_at_the_next_start(tmp_path: Path):
+def test_a_clean_shutdown_is_detected_at_the_next_start(tmp_path: Path) -> None:
     """Kafka's .kafka_cleanshutdown file: logs need no recovery (KIP-966)."""
     with running_processes(tmp_path / "run") as first, broker_client(first.bootstrap) as broker:
         broker.create_topic("t")

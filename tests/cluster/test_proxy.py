@@ -58,8 +58,8 @@ async def behind_proxy(
         port=free_port_range(brokers),
         behind_proxy=True,
         settings=QUICK_SESSIONS,
-        **options,
-    )  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
+    )
     async with ProcessCluster(spec, RunDirectory(directory), follows_frames=True) as cluster:
         yield cluster
 
@@ -70,7 +70,7 @@ async def until_logged(cluster: ProcessCluster, kind: str, node: str, times: int
             await asyncio.sleep(0.02)
 
 
-async def test_a_broker_whose_heartbeats_are_lost_is_fenced_and_unfenced(tmp_path: Path):
+async def test_a_broker_whose_heartbeats_are_lost_is_fenced_and_unfenced(tmp_path: Path) -> None:
     """One direction of one link is enough; clients still reach the broker, and delayed bytes are
     counted (KIP-631).
     """
@@ -88,7 +88,7 @@ async def test_a_broker_whose_heartbeats_are_lost_is_fenced_and_unfenced(tmp_pat
         await field.close()
 
 
-async def test_a_paused_broker_is_fenced_and_continues(tmp_path: Path):
+async def test_a_paused_broker_is_fenced_and_continues(tmp_path: Path) -> None:
     async with behind_proxy(tmp_path) as cluster:
         field = ClusterFaultDriver(cluster)
         assert await field.pause(BROKER) and not await field.pause(BROKER)
@@ -102,14 +102,14 @@ async def test_a_paused_broker_is_fenced_and_continues(tmp_path: Path):
     assert len(logged_events(cluster.directory, "NodeStopped", BROKER)) == 1
 
 
-async def test_a_cluster_with_a_paused_node_stops_cleanly(tmp_path: Path):
+async def test_a_cluster_with_a_paused_node_stops_cleanly(tmp_path: Path) -> None:
     """A stopped process does not handle SIGTERM."""
     async with behind_proxy(tmp_path) as cluster:
         await cluster.pause_node(BROKER)
     assert len(logged_events(cluster.directory, "NodeStopped", BROKER)) == 1
 
 
-async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_path: Path):
+async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_path: Path) -> None:
     """The batch is in the log; the producer gets its offset from the response to its retry
     (KIP-98).
 
@@ -170,7 +170,7 @@ async def test_a_truncated_produce_response_causes_a_retry_and_no_duplicate(tmp_
     )
 
 
-async def test_clients_are_identified_by_client_id_and_nodes_by_address(tmp_path: Path):
+async def test_clients_are_identified_by_client_id_and_nodes_by_address(tmp_path: Path) -> None:
     """A condition on one client does not affect others; one on all clients does not affect
     nodes.
     """
@@ -203,7 +203,7 @@ async def test_clients_are_identified_by_client_id_and_nodes_by_address(tmp_path
 
         await create_topic([(cluster.spec.host, cluster.spec.port)], "t", 1)
         one = await control.impose(links_of("unlucky<>broker-1", nodes), Condition(holds=True))
-        assert await asyncio.gather(answered("unlucky"), answered("lucky")) == [False, True]
+        assert list(await asyncio.gather(answered("unlucky"), answered("lucky"))) == [False, True]
         assert (await control.lift(one)).connections >= 1
         all_clients = await control.impose([(CLIENTS, BROKER)], Condition(holds=True))
         assert not await answered("other")
@@ -215,7 +215,7 @@ async def test_clients_are_identified_by_client_id_and_nodes_by_address(tmp_path
 
 async def test_nodes_without_own_addresses_are_identified_by_client_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """As on systems with 127.0.0.1 only: exactly one link is delayed."""
     monkeypatch.setattr("kraftsim.cluster.spec.HAS_OUTGOING_NETWORK", False)
     async with behind_proxy(tmp_path, brokers=2) as cluster:
@@ -231,7 +231,7 @@ async def test_nodes_without_own_addresses_are_identified_by_client_id(
         await field.close()
 
 
-async def test_connections_reset_before_accept_do_not_crash_the_proxy(tmp_path: Path):
+async def test_connections_reset_before_accept_do_not_crash_the_proxy(tmp_path: Path) -> None:
     """`kraftsim conformance` does so; uvloop then accepts a connection without an address."""
     async with behind_proxy(tmp_path) as cluster:
         address = (cluster.spec.host, cluster.spec.port)
@@ -246,7 +246,7 @@ async def test_connections_reset_before_accept_do_not_crash_the_proxy(tmp_path: 
         assert cluster.proxy.is_running
 
 
-async def test_an_embedded_cluster_can_run_behind_a_proxy(tmp_path: Path):
+async def test_an_embedded_cluster_can_run_behind_a_proxy(tmp_path: Path) -> None:
     spec = ClusterSpec(
         brokers=1, port=free_port_range(1), behind_proxy=True, settings=QUICK_SESSIONS
     )
@@ -263,7 +263,7 @@ async def test_an_embedded_cluster_can_run_behind_a_proxy(tmp_path: Path):
         await cluster.answering()
 
 
-async def test_without_a_proxy_network_faults_are_refused():
+async def test_without_a_proxy_network_faults_are_refused() -> None:
     cluster = ProcessCluster(ClusterSpec(), RunDirectory(Path()))
     with pytest.raises(NoProxy):
         await ClusterFaultDriver(cluster).impose([(BROKER, CONTROLLER)], Condition(holds=True))
@@ -290,7 +290,9 @@ time.sleep(60)
     process.wait()
 
 
-def test_a_proxy_exits_with_its_parent_process(orphan: subprocess.Popen[bytes], tmp_path: Path):
+def test_a_proxy_exits_with_its_parent_process(
+    orphan: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     assert orphan.stdout is not None and orphan.stdout.readline() == b"up\n"
     (proxy,) = psutil.Process(orphan.pid).children()
     os.kill(orphan.pid, signal.SIGKILL)
@@ -300,7 +302,7 @@ def test_a_proxy_exits_with_its_parent_process(orphan: subprocess.Popen[bytes], 
         time.sleep(0.02)
 
 
-def test_nodes_behind_a_proxy_are_reached_at_their_advertised_ports():
+def test_nodes_behind_a_proxy_are_reached_at_their_advertised_ports() -> None:
     """Brokers advertise the proxy, voters are addressed through it, and on Linux each node connects
     from its own address.
     """
@@ -370,7 +372,7 @@ TIMED = AtTime(at_ms=1)
 )
 def test_requirements_of_fault_kinds_over_sockets(
     fault: Fault, mode: str, verdict: tuple[bool, bool, bool]
-):
+) -> None:
     """Whether it is supported at all; whether it needs a proxy; whether the proxy must parse
     frames.
     """
@@ -378,7 +380,7 @@ def test_requirements_of_fault_kinds_over_sockets(
 
 
 @pytest.mark.parametrize("mode", [Mode.PROCESSES, Mode.EMBEDDED])
-def test_quorum_under_faults_generates_network_faults_over_sockets(mode: Mode):
+def test_quorum_under_faults_generates_network_faults_over_sockets(mode: Mode) -> None:
     """And no fault that is not supported there."""
     quorum_under_faults = scenario("quorum_under_faults")
     drawn = [

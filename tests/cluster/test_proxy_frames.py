@@ -72,7 +72,7 @@ PORTIONS = (1, 2, 3, 11, 12, 13, 40, len(ALL))
 
 
 @pytest.mark.parametrize("portion", PORTIONS)
-def test_frames_pass_unchanged_without_a_condition(portion: int):
+def test_frames_pass_unchanged_without_a_condition(portion: int) -> None:
     line = Line()
     line.feed(ALL, portion)
     assert bytes(line.sent) == ALL
@@ -83,7 +83,7 @@ def test_frames_pass_unchanged_without_a_condition(portion: int):
 @pytest.mark.parametrize("nth, place", [(1, 1), (2, 2), (3, 4)])
 def test_the_nth_frame_is_delayed_alone_or_with_all_later_frames(
     portion: int, moment: str, nth: int, place: int
-):
+) -> None:
     line = Line()
     line.watch(Watch(api_key=PRODUCE, nth=nth, moment=moment))
     line.feed(ALL, portion)
@@ -99,7 +99,7 @@ def test_the_nth_frame_is_delayed_alone_or_with_all_later_frames(
 
 
 @pytest.mark.parametrize("portion", (1, 7, len(ALL)))
-def test_a_frame_can_be_truncated_after_any_byte(portion: int):
+def test_a_frame_can_be_truncated_after_any_byte(portion: int) -> None:
     """From none of them to all."""
     for after_bytes in range(len(FRAMES[1]) + 1):
         line = Line()
@@ -111,7 +111,7 @@ def test_a_frame_can_be_truncated_after_any_byte(portion: int):
 
 
 @pytest.mark.parametrize("portion", PORTIONS)
-def test_a_single_frame_can_be_dropped_or_duplicated(portion: int):
+def test_a_single_frame_can_be_dropped_or_duplicated(portion: int) -> None:
     line, duplicates = Line(), list[bytes]()
     line.watch(Watch(api_key=PRODUCE))
     line.watch(Watch(api_key=METADATA, nth=2))
@@ -126,7 +126,7 @@ def test_a_single_frame_can_be_dropped_or_duplicated(portion: int):
 
 
 @pytest.mark.parametrize("portion", (1, 5, 1000))
-def test_a_response_has_the_api_of_its_request(portion: int):
+def test_a_response_has_the_api_of_its_request(portion: int) -> None:
     asked: dict[int, int] = {}
     requests, responses = Line(asked=asked), Line(is_response=True, asked=asked)
     responses.watch(Watch(api_key=PRODUCE, is_response=True, nth=2))
@@ -137,7 +137,7 @@ def test_a_response_has_the_api_of_its_request(portion: int):
     assert bytes(responses.sent) == b"".join(answers[:2])
 
 
-def test_delayed_frames_of_a_dead_sender_are_dropped():
+def test_delayed_frames_of_a_dead_sender_are_dropped() -> None:
     """Except for frames delayed by latency only: these had been sent."""
     for is_under_way in (False, True):
         line = Line()
@@ -150,7 +150,7 @@ def test_delayed_frames_of_a_dead_sender_are_dropped():
         assert bytes(line.sent) == (ALL if is_under_way else FRAMES[0])
 
 
-def test_bytes_that_are_not_frames_pass_unchanged():
+def test_bytes_that_are_not_frames_pass_unchanged() -> None:
     """An invalid size, and an incomplete header."""
     line = Line()
     line.watch(Watch())
@@ -193,7 +193,7 @@ FRAME = Frame(
         (Watch(nth=2), False),
     ],
 )
-def test_a_watch_matches_only_the_frames_it_names(watch: Watch, fits: bool):
+def test_a_watch_matches_only_the_frames_it_names(watch: Watch, fits: bool) -> None:
     watches = FrameWatches(frozenset(NODES))
     watches.add(watch, lambda news: None)
     assert bool(watches.due(FRAME)) == fits
@@ -203,7 +203,7 @@ def holding(conditions: Conditions, links: Sequence[tuple[str, str]]) -> list[bo
     return [conditions.state(*link).holds for link in links]
 
 
-def test_link_conditions_add_up_and_end_separately():
+def test_link_conditions_add_up_and_end_separately() -> None:
     """Two blocks of a link are removed separately; latencies are added, the smaller bandwidth limit
     applies.
     """
@@ -244,11 +244,13 @@ def test_link_conditions_add_up_and_end_separately():
         ("writer<>broker-1", [("writer", "broker-1"), ("broker-1", "writer")]),
     ],
 )
-def test_links_can_be_selected_by_node_and_client(target: str, links: list[tuple[str, str]]):
+def test_links_can_be_selected_by_node_and_client(
+    target: str, links: list[tuple[str, str]]
+) -> None:
     assert links_of(target, NODES) == links
 
 
-def test_a_node_selects_its_links_in_both_directions():
+def test_a_node_selects_its_links_in_both_directions() -> None:
     others = ("controller-101", "broker-2", CLIENTS)
     assert sorted(links_of("broker-1", NODES)) == sorted(
         pair for other in others for pair in (("broker-1", other), (other, "broker-1"))
@@ -260,7 +262,7 @@ def test_a_node_selects_its_links_in_both_directions():
 @pytest.mark.parametrize(
     "client_id, name", [(b"writer", "writer"), (b"", CLIENTS), (b"\xff\xfe", CLIENTS)]
 )
-def test_a_client_is_identified_once_its_client_id_has_arrived(client_id: bytes, name: str):
+def test_a_client_is_identified_once_its_client_id_has_arrived(client_id: bytes, name: str) -> None:
     begin = request(METADATA, 1)[:12] + len(client_id).to_bytes(2) + client_id
     assert (
         [client_id_of(begin[:size]) for size in range(len(begin))] == [None] * len(begin)

@@ -37,7 +37,7 @@ def blocks(cluster: ProcessCluster) -> list[int]:
     )
 
 
-def test_producer_ids_stay_unique_when_the_leader_is_killed(tmp_path: Path):
+def test_producer_ids_stay_unique_when_the_leader_is_killed(tmp_path: Path) -> None:
     """KIP-595 and KIP-730: another controller is elected, has every allocated block, and the killed
     one rejoins.
     """

@@ -49,7 +49,9 @@ def wait_for_in_sync(
 
 
 @pytest.mark.kraftsim(brokers=3, settings=QUICK)
-def test_a_new_leader_has_the_producer_state_of_the_old_one(kraftsim_cluster: EmbeddedCluster):
+def test_a_new_leader_has_the_producer_state_of_the_old_one(
+    kraftsim_cluster: EmbeddedCluster,
+) -> None:
     """A batch is retried on the next leader: it returns the original offset, and appends nothing
     (KIP-98).
     """
@@ -88,7 +90,9 @@ def test_a_new_leader_has_the_producer_state_of_the_old_one(kraftsim_cluster: Em
 
 
 @pytest.mark.kraftsim(brokers=3, settings=QUICK)
-def test_too_few_in_sync_replicas_refuse_acks_all_but_not_acks_1(kraftsim_cluster: EmbeddedCluster):
+def test_too_few_in_sync_replicas_refuse_acks_all_but_not_acks_1(
+    kraftsim_cluster: EmbeddedCluster,
+) -> None:
     """min.insync.replicas: acks=all is refused; acks=1 is appended, but the high watermark does not
     advance (KIP-966).
     """
@@ -121,7 +125,7 @@ def test_too_few_in_sync_replicas_refuse_acks_all_but_not_acks_1(kraftsim_cluste
 )
 def test_an_append_not_replicated_in_time_times_out_and_stays_in_the_log(
     kraftsim_cluster: EmbeddedCluster,
-):
+) -> None:
     """The follower is dead and still in the ISR: acks=all waits for it until timeout.ms of the
     client, then until it is fenced.
     """
@@ -148,7 +152,7 @@ def test_an_append_not_replicated_in_time_times_out_and_stays_in_the_log(
 @pytest.mark.kraftsim(brokers=2, settings=QUICK)
 def test_a_follower_serves_consumers_and_offsets_for_leader_epoch(
     kraftsim_cluster: EmbeddedCluster,
-):
+) -> None:
     """Since Fetch 11 consumers may fetch from any replica, up to its high watermark (KIP-392);
     producers may not.
     """

@@ -61,7 +61,7 @@ def delete(leader: BrokerClient, topic: str, offset: int) -> tuple[str, int]:
 
 
 @pytest.mark.kraftsim(brokers=2, settings=QUICK)
-def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: EmbeddedCluster):
+def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: EmbeddedCluster) -> None:
     """The response is sent once the follower has the new log start offset; after a kill it comes
     from the checkpoint or the leader (KIP-107).
     """
@@ -99,7 +99,9 @@ def test_deleted_records_stay_deleted_on_every_replica(kraftsim_cluster: Embedde
         "log.retention.ms": "-1",
     },
 )
-def test_a_log_that_is_too_large_loses_its_oldest_segments(kraftsim_cluster: EmbeddedCluster):
+def test_a_log_that_is_too_large_loses_its_oldest_segments(
+    kraftsim_cluster: EmbeddedCluster,
+) -> None:
     """At most retention.bytes and one segment remain."""
     cluster = kraftsim_cluster
     with broker_client(address(cluster, "broker-1")) as broker:

@@ -141,7 +141,7 @@ def scram_client(user: str) -> ClientExchange:
 )
 def test_a_secured_cluster_starts_and_accepts_clients(
     running: Running, protocol: str, certificates: Path, tmp_path: Path
-):
+) -> None:
     brokers = 2 if protocol == "SASL_SSL" else 1
     spec = ClusterSpec(
         brokers=brokers,
@@ -149,6 +149,7 @@ def test_a_secured_cluster_starts_and_accepts_clients(
         settings=settings_for(protocol, certificates),
     )
     (listener, *_) = listeners_of([spec.node(name) for name in spec.broker_names], {})
+    assert listener.security is not None
     with running(spec, tmp_path / "run"):
         assert asyncio.run(brokers_seen(spec, listener.security)) == brokers
         if protocol.startswith("SASL"):
@@ -164,7 +165,7 @@ def test_a_secured_cluster_starts_and_accepts_clients(
 
 def test_failed_tls_handshakes_are_reported_and_leave_no_connection(
     certificates: Path, tmp_path: Path
-):
+) -> None:
     spec = ClusterSpec(
         brokers=1, port=free_port_range(1), settings=settings_for("SSL", certificates)
     )
@@ -189,7 +190,9 @@ def test_failed_tls_handshakes_are_reported_and_leave_no_connection(
 
 
 @pytest.mark.parametrize("running", [embedded, processes])
-def test_a_refused_login_aborts_the_start_and_is_named(running: Running, tmp_path: Path, capfd):
+def test_a_refused_login_aborts_the_start_and_is_named(
+    running: Running, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     wrong = JAAS.replace('password="admin-secret"', 'password="wrong"')
     settings = settings_for("SASL_PLAINTEXT", tmp_path) | {
         "listener.name.plaintext.plain.sasl.jaas.config": wrong
@@ -207,7 +210,9 @@ def test_a_refused_login_aborts_the_start_and_is_named(running: Running, tmp_pat
     assert "was destroyed but it is pending" not in capfd.readouterr().err
 
 
-def test_an_untrusted_certificate_aborts_the_start_and_is_named(certificates: Path, tmp_path: Path):
+def test_an_untrusted_certificate_aborts_the_start_and_is_named(
+    certificates: Path, tmp_path: Path
+) -> None:
     settings = settings_for("SSL", certificates)
     del settings["ssl.truststore.location"]
     spec = ClusterSpec(brokers=1, port=free_port_range(1), settings=settings)
@@ -222,8 +227,11 @@ def test_an_untrusted_certificate_aborts_the_start_and_is_named(certificates: Pa
 
 @pytest.mark.parametrize("running", [embedded, processes])
 def test_a_slow_start_reports_what_it_waits_for(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
-):
+    running: Running,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """Two of three voters are missing: no controller is elected, and no broker can register."""
     monkeypatch.setattr("kraftsim.cluster.embedded.READY_SECONDS", 1.0)
     monkeypatch.setattr(ProcessCluster.start, "__kwdefaults__", {"timeout_seconds": 4.0})
@@ -239,7 +247,7 @@ def test_a_slow_start_reports_what_it_waits_for(
 
 
 @pytest.mark.interop
-def test_the_examples_of_the_docs_page_work(tmp_path: Path, certificates: Path):
+def test_the_examples_of_the_docs_page_work(tmp_path: Path, certificates: Path) -> None:
     port = free_port_range(1)
     environment = {
         **os.environ,

@@ -1,10 +1,12 @@
 """An unhandled exception inside a node is never treated as a lost connection."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 import uvloop
 
+from kraftsim.cluster.fixture import ClusterFactory
 from kraftsim.node.outbound import PeerConnection
 from kraftsim.node.unhandled_errors import report_unhandled_errors
 
@@ -18,7 +20,9 @@ from kraftsim.node.unhandled_errors import report_unhandled_errors
         (ConnectionResetError(), False),
     ],
 )
-def test_an_exception_in_a_callback_is_reported(new_loop, error, is_mistake):
+def test_an_exception_in_a_callback_is_reported(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], error: Exception, is_mistake: bool
+) -> None:
     """Errors of connections and disks come from the environment; any other exception is a bug."""
     errors: list[Exception] = []
 
@@ -50,7 +54,9 @@ def test_an_exception_in_a_callback_is_reported(new_loop, error, is_mistake):
     assert errors == ([error] if is_mistake else [])
 
 
-def test_an_embedded_cluster_raises_the_exception_of_a_node(kraftsim_cluster_factory, monkeypatch):
+def test_an_embedded_cluster_raises_the_exception_of_a_node(
+    kraftsim_cluster_factory: ClusterFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A test with the fixture fails because of it, even if every client got its response in the
     end.
     """

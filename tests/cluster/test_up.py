@@ -111,7 +111,7 @@ def nodes_of(cluster: Foreground) -> list[psutil.Process]:
     return psutil.Process(cluster.process.pid).children()
 
 
-def test_up_prints_one_line_when_every_broker_answers(cluster: Foreground):
+def test_up_prints_one_line_when_every_broker_answers(cluster: Foreground) -> None:
     """Brokers at P, P+1, ..., controllers from P+100."""
     assert (
         cluster.line == f"bootstrap.servers=127.0.0.1:{cluster.port},127.0.0.1:{cluster.port + 1}\n"
@@ -125,13 +125,13 @@ def test_up_prints_one_line_when_every_broker_answers(cluster: Foreground):
     )
 
 
-def test_settings_reach_the_nodes(cluster: Foreground):
+def test_settings_reach_the_nodes(cluster: Foreground) -> None:
     with broker_client(f"127.0.0.1:{cluster.port}") as broker:
         broker.metadata("made", create=True)
         broker.wait_for_leaders("made", 7)
 
 
-def test_nodes_listen_on_loopback_only(cluster: Foreground):
+def test_nodes_listen_on_loopback_only(cluster: Foreground) -> None:
     connections = [
         each
         for node in nodes_of(cluster)
@@ -141,7 +141,7 @@ def test_nodes_listen_on_loopback_only(cluster: Foreground):
     assert [each.laddr.ip for each in connections] == ["127.0.0.1"] * 3
 
 
-def test_a_data_directory_in_use_prints_one_line(cluster: Foreground):
+def test_a_data_directory_in_use_prints_one_line(cluster: Foreground) -> None:
     """Two processes that append to one log would corrupt it."""
     file = cluster.directory.properties("broker-1")
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{free_port_range(1)}"
@@ -159,7 +159,7 @@ def test_a_data_directory_in_use_prints_one_line(cluster: Foreground):
     )
 
 
-def test_a_port_in_use_prints_one_line(cluster: Foreground, tmp_path: Path):
+def test_a_port_in_use_prints_one_line(cluster: Foreground, tmp_path: Path) -> None:
     port = cluster.port + 1
     done = kraftsim("up", "--brokers", "1", "--port", str(port), "--data", str(tmp_path / "run"))
     assert one_line_of(done) == (
@@ -169,7 +169,7 @@ def test_a_port_in_use_prints_one_line(cluster: Foreground, tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_up_stops_its_nodes_cleanly(tmp_path: Path, number: signal.Signals):
+def test_up_stops_its_nodes_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     """SIGTERM or Ctrl-C: exit 0, no more output, no process remains; the directory is refused to
     another cluster afterwards.
     """
@@ -201,7 +201,7 @@ def test_up_stops_its_nodes_cleanly(tmp_path: Path, number: signal.Signals):
     )
 
 
-def test_up_exits_when_a_node_dies_and_names_it(tmp_path: Path):
+def test_up_exits_when_a_node_dies_and_names_it(tmp_path: Path) -> None:
     with up(tmp_path / "run") as cluster:
         nodes = psutil.Process(cluster.process.pid).children()
         next(node for node in nodes if "broker-1.properties" in node.cmdline()[-1]).kill()
@@ -211,7 +211,7 @@ def test_up_exits_when_a_node_dies_and_names_it(tmp_path: Path):
     assert not any(node.is_running() for node in nodes), "no process remains"
 
 
-def test_a_detached_cluster_runs_until_down(tmp_path: Path):
+def test_a_detached_cluster_runs_until_down(tmp_path: Path) -> None:
     """`up --detach` returns once every broker answers; a second cluster on the same data is
     refused; `down` stops all, cleanly.
     """
@@ -232,7 +232,7 @@ def test_a_detached_cluster_runs_until_down(tmp_path: Path):
     assert kraftsim("down", "--data", data).stdout == "0 nodes stopped\n"
 
 
-def test_down_also_finds_nodes_whose_supervisor_was_killed(tmp_path: Path):
+def test_down_also_finds_nodes_whose_supervisor_was_killed(tmp_path: Path) -> None:
     data = tmp_path / "run"
     kraftsim(
         "up", "--brokers", "1", "--port", str(free_port_range(1)), "--data", str(data), "--detach"
@@ -297,7 +297,7 @@ def test_an_impossible_start_prints_one_line(
     capsys: pytest.CaptureFixture[str],
     options: tuple[str, ...],
     line: str,
-):
+) -> None:
     """Nothing was started, so the command may run in this process."""
     port = free_port_range(1)
     monkeypatch.setattr(
@@ -327,7 +327,7 @@ def test_an_impossible_start_prints_one_line(
 )
 def test_the_first_producer_id_request_waits_depending_on_the_release(
     tmp_path: Path, release: str, first_answer: ErrorCode
-):
+) -> None:
     """Before 3.6 a broker without a producer-id block waits for one; since then it returns a
     retriable error (KAFKA-14694).
     """
@@ -342,7 +342,7 @@ def test_the_first_producer_id_request_waits_depending_on_the_release(
     ] == [release]
 
 
-def test_a_node_reads_kafka_environment_variables(tmp_path: Path):
+def test_a_node_reads_kafka_environment_variables(tmp_path: Path) -> None:
     """As the image of Apache Kafka does (KIP-975); --set takes precedence, and variables that are
     not node configs are ignored.
     """
@@ -377,7 +377,7 @@ def test_a_node_reads_kafka_environment_variables(tmp_path: Path):
     assert one_line_of(kraftsim("node")).startswith("Error: no properties are given: name a FILE")
 
 
-def test_join_prints_the_configuration_for_an_apache_kafka_broker(cluster: Foreground):
+def test_join_prints_the_configuration_for_an_apache_kafka_broker(cluster: Foreground) -> None:
     """The quorum, an unused id and port, and the two commands that use the file."""
     data = ["--data", str(cluster.directory.root)]
     printed = kraftsim("join", *data, "--node-id", "9", "--port", str(cluster.port + 5)).stdout
@@ -395,14 +395,14 @@ def test_join_prints_the_configuration_for_an_apache_kafka_broker(cluster: Foreg
     )
 
 
-def test_join_without_a_cluster_prints_one_line(tmp_path: Path):
+def test_join_without_a_cluster_prints_one_line(tmp_path: Path) -> None:
     assert (
         one_line_of(kraftsim("join", "--data", str(tmp_path)))
         == "Error: there is no cluster: `kraftsim up` writes the properties of its nodes"
     )
 
 
-def test_an_interrupted_start_in_the_background_leaves_nothing_running(tmp_path: Path):
+def test_an_interrupted_start_in_the_background_leaves_nothing_running(tmp_path: Path) -> None:
     data = tmp_path / "run"
     directory = RunDirectory(data)
     words = [
@@ -429,7 +429,7 @@ def test_an_interrupted_start_in_the_background_leaves_nothing_running(tmp_path:
     assert not [name for name in names if is_locked(name)]
 
 
-def test_down_stops_a_starting_cluster_and_ignores_a_stale_state_file(tmp_path: Path):
+def test_down_stops_a_starting_cluster_and_ignores_a_stale_state_file(tmp_path: Path) -> None:
     """Process ids in the state file of a killed supervisor may belong to other programs now."""
     data = tmp_path / "run"
     directory = RunDirectory(data)

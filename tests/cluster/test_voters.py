@@ -34,7 +34,7 @@ async def add_and_remove(spec: ClusterSpec) -> list[tuple[str, ...] | None]:
     return [*seen, last]
 
 
-def test_a_voter_joins_and_the_leader_leaves():
+def test_a_voter_joins_and_the_leader_leaves() -> None:
     """AddRaftVoter and RemoveRaftVoter, with the directory ids that the leader returns
     (KIP-853).
     """
@@ -45,7 +45,7 @@ def test_a_voter_joins_and_the_leader_leaves():
     assert seen == [("controller-101",), ("controller-101", "controller-102"), ("controller-102",)]
 
 
-def test_voter_commands_fail_when_there_is_no_leader():
+def test_voter_commands_fail_when_there_is_no_leader() -> None:
     """A missing response is reported as such: the change may be applied or not."""
     spec = ClusterSpec(controllers=1, brokers=1, port=free_port_range(2), first_voters=1)
     assert asyncio.run(voters_of(spec)) is None

@@ -49,7 +49,9 @@ def cases(*, holding: bool) -> list[object]:
 
 
 @pytest.mark.parametrize(("fixture", "requirement"), cases(holding=True))
-def test_apache_kafka_meets_every_requirement(fixture, requirement, request):
+def test_apache_kafka_meets_every_requirement(
+    fixture: str, requirement: Requirement, request: pytest.FixtureRequest
+) -> None:
     finding = check(requirement, target_of(request.getfixturevalue(fixture)))
     if finding.verdict is Verdict.SKIPPED and (
         {requirement.section.chapter, requirement.section.label} & ASKED_ELSEWHERE
@@ -59,7 +61,9 @@ def test_apache_kafka_meets_every_requirement(fixture, requirement, request):
 
 
 @pytest.mark.parametrize(("fixture", "requirement"), cases(holding=False))
-def test_apache_kafka_fails_requirements_of_other_releases(fixture, requirement, request):
+def test_apache_kafka_fails_requirements_of_other_releases(
+    fixture: str, requirement: Requirement, request: pytest.FixtureRequest
+) -> None:
     """Otherwise the release of the requirement is wrong."""
     assert (
         check(requirement, target_of(request.getfixturevalue(fixture))).verdict is not Verdict.MET
@@ -67,17 +71,21 @@ def test_apache_kafka_fails_requirements_of_other_releases(fixture, requirement,
 
 
 @pytest.mark.parametrize(("fixture", "line"), LINES.items(), ids=LINES.values())
-def test_the_release_is_guessed_from_what_a_node_advertises(fixture, line, request):
+def test_the_release_is_guessed_from_what_a_node_advertises(
+    fixture: str, line: str, request: pytest.FixtureRequest
+) -> None:
     assert release_line_of(target_of(request.getfixturevalue(fixture))).name == line
 
 
-def test_the_first_init_producer_id_returns_coordinator_load_in_progress(apache_kafka):
+def test_the_first_init_producer_id_returns_coordinator_load_in_progress(
+    apache_kafka: ApacheKafka,
+) -> None:
     """A broker requests its first block at the first InitProducerId, and does not let the producer
     wait (KAFKA-15459; since 3.6).
     """
     with ApacheKafka(apache_kafka.release) as fresh, Target(fresh.bootstrap).peer() as peer:
         version = Target(fresh.bootstrap).newest(ApiKey.INIT_PRODUCER_ID)
-        codes = []
+        codes: list[int] = []
         while not codes or codes[-1] != ErrorCode.NONE:
             codes.append(
                 peer.ask(

@@ -5,6 +5,8 @@ nodes.
 import json
 import socket
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from xml.etree import ElementTree
 
 import click
@@ -15,6 +17,7 @@ from kraftsim.cli.main import kraftsim
 from kraftsim.conformance import runner
 from tests.conformance.fake_node import (
     SILENT,
+    Answering,
     CloseConnection,
     api_versions_0,
     asks_api_versions,
@@ -30,14 +33,14 @@ AFTER_METADATA = "wire/4.9"
 def conformance(*arguments: str) -> int:
     """Run the command and return its exit code."""
     try:
-        status = kraftsim.main(["conformance", *arguments], standalone_mode=False)
+        status: int = kraftsim.main(["conformance", *arguments], standalone_mode=False)
     except click.ClickException as trouble:
         trouble.show()
         return trouble.exit_code
     return status
 
 
-def advertising(ranges):
+def advertising(ranges: Mapping[int, tuple[int, int]]) -> Answering:
     """A node that responds to ApiVersions and closes the connection on everything else."""
 
     def answer(frame: bytes) -> bytes | None:
@@ -48,7 +51,7 @@ def advertising(ranges):
     return answer
 
 
-def test_met_requirements_exit_with_0(capsys):
+def test_met_requirements_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     with fake_node(advertising(SANE)) as address:
         assert conformance("--bootstrap", f"{address},127.0.0.1:1", "--only", RANGES_ARE_SANE) == 0
     said = capsys.readouterr().out
@@ -59,7 +62,9 @@ def test_met_requirements_exit_with_0(capsys):
     ) in said
 
 
-def test_an_unmet_requirement_exits_with_1_and_shows_the_exchange(capsys):
+def test_an_unmet_requirement_exits_with_1_and_shows_the_exchange(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with fake_node(advertising(UPSIDE_DOWN)) as address:
         assert conformance("--bootstrap", address, "--only", RANGES_ARE_SANE) == 1
     said = capsys.readouterr().out
@@ -84,7 +89,7 @@ def test_an_unmet_requirement_exits_with_1_and_shows_the_exchange(capsys):
         assert part in said, part
 
 
-def test_a_check_that_hangs_times_out_as_not_met(capsys):
+def test_a_check_that_hangs_times_out_as_not_met(capsys: pytest.CaptureFixture[str]) -> None:
     def answer(frame: bytes) -> bytes | None:
         return api_versions_0(frame, SANE) if asks_api_versions(frame) else SILENT
 
@@ -99,7 +104,9 @@ def test_a_check_that_hangs_times_out_as_not_met(capsys):
 @pytest.mark.parametrize(
     "answer", [lambda frame: SILENT, lambda frame: b"\x00", lambda frame: b"\x00" * 3]
 )
-def test_a_node_without_api_versions_cannot_be_tested(answer, capsys, monkeypatch):
+def test_a_node_without_api_versions_cannot_be_tested(
+    answer: Answering, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runner, "ALIVE_SECONDS", 0.3)
     with fake_node(answer) as address:
         assert conformance("--bootstrap", address, "--only", "wire") == 3
@@ -108,14 +115,16 @@ def test_a_node_without_api_versions_cannot_be_tested(answer, capsys, monkeypatc
     )
 
 
-def test_an_address_without_a_listener_cannot_be_tested(capsys):
+def test_an_address_without_a_listener_cannot_be_tested(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     assert conformance("--bootstrap", address) == 3
     assert "could not be checked" in capsys.readouterr().err
 
 
-def test_a_node_that_crashes_during_a_check_ends_the_run(capsys, monkeypatch, tmp_path):
+def test_a_node_that_crashes_during_a_check_ends_the_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(runner, "ALIVE_SECONDS", 0.3)
     is_dead = False
 
@@ -138,7 +147,9 @@ def test_a_node_that_crashes_during_a_check_ends_the_run(capsys, monkeypatch, tm
     assert AFTER_METADATA in found["could_not_be_judged"] and len(found["findings"]) == 1
 
 
-def test_an_unreachable_node_is_an_error_in_junit_xml(tmp_path, monkeypatch):
+def test_an_unreachable_node_is_an_error_in_junit_xml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An empty document without errors would pass in every CI system."""
     monkeypatch.setattr(runner, "ALIVE_SECONDS", 0.3)
     file = tmp_path / "found.xml"
@@ -151,13 +162,15 @@ def test_an_unreachable_node_is_an_error_in_junit_xml(tmp_path, monkeypatch):
     assert error is not None and "does not answer ApiVersions" in error.attrib["message"]
 
 
-def test_the_first_bootstrap_address_that_answers_is_tested(capsys):
+def test_the_first_bootstrap_address_that_answers_is_tested(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with fake_node(advertising(SANE)) as address:
         assert conformance("--bootstrap", f"127.0.0.1:1, {address}", "--only", RANGES_ARE_SANE) == 0
     assert f"{address} is checked" in capsys.readouterr().out
 
 
-def test_each_address_is_named_when_none_answers(capsys):
+def test_each_address_is_named_when_none_answers(capsys: pytest.CaptureFixture[str]) -> None:
     assert conformance("--bootstrap", "127.0.0.1:1,127.0.0.1:2", "--only", RANGES_ARE_SANE) == 3
     said = capsys.readouterr().err
     assert (
@@ -167,7 +180,7 @@ def test_each_address_is_named_when_none_answers(capsys):
     )
 
 
-def test_a_patch_release_is_tested_as_its_release_line(capsys):
+def test_a_patch_release_is_tested_as_its_release_line(capsys: pytest.CaptureFixture[str]) -> None:
     with fake_node(advertising(SANE)) as address:
         assert (
             conformance("--bootstrap", address, "--only", RANGES_ARE_SANE, "--release", "3.9.2")
@@ -176,7 +189,9 @@ def test_a_patch_release_is_tested_as_its_release_line(capsys):
     assert "is checked as Apache Kafka 3.9: as asked" in capsys.readouterr().out
 
 
-def test_checks_that_cannot_run_are_skipped_and_reported(capsys):
+def test_checks_that_cannot_run_are_skipped_and_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with fake_node(advertising(SANE)) as address:
         assert (
             conformance("--bootstrap", address, "--only", "controller/1.1", "--only", "wire/4.15")
@@ -188,13 +203,13 @@ def test_checks_that_cannot_run_are_skipped_and_reported(capsys):
     assert "0 met, 0 not met, 2 skipped" in said
 
 
-def test_the_release_can_be_given(capsys):
+def test_the_release_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
     with fake_node(advertising(SANE)) as address:
         assert conformance("--bootstrap", address, "--only", "wire/4.15", "--release", "4.0") == 1
     assert "is checked as Apache Kafka 4.0: as asked" in capsys.readouterr().out
 
 
-def test_json_output_matches_the_text_output(capsys):
+def test_json_output_matches_the_text_output(capsys: pytest.CaptureFixture[str]) -> None:
     with fake_node(advertising(UPSIDE_DOWN)) as address:
         assert conformance("--bootstrap", address, "--only", RANGES_ARE_SANE, "--json", "-") == 1
     found = json.loads(capsys.readouterr().out)
@@ -209,7 +224,7 @@ def test_json_output_matches_the_text_output(capsys):
     assert any("ApiVersionsRequest" in line for line in row["transcript"])
 
 
-def test_junit_xml_has_a_suite_per_section_and_a_case_per_requirement(tmp_path):
+def test_junit_xml_has_a_suite_per_section_and_a_case_per_requirement(tmp_path: Path) -> None:
     file = tmp_path / "found.xml"
     with fake_node(advertising(UPSIDE_DOWN)) as address:
         conformance(
@@ -266,7 +281,7 @@ Each attribute is required.
 """
 
 
-def test_junit_xml_conforms_to_the_common_schema(tmp_path):
+def test_junit_xml_conforms_to_the_common_schema(tmp_path: Path) -> None:
     file, lost = tmp_path / "found.xml", tmp_path / "lost.xml"
     with fake_node(advertising(UPSIDE_DOWN)) as address:
         conformance(
@@ -298,7 +313,9 @@ def test_junit_xml_conforms_to_the_common_schema(tmp_path):
     assert seen == set(JUNIT_10)
 
 
-def test_the_list_names_every_requirement_with_its_number_and_source(capsys):
+def test_the_list_names_every_requirement_with_its_number_and_source(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert conformance("--list", "--only", "wire/4") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "wire/4 Version negotiation" and lines[-1] == "15 requirements"
@@ -328,12 +345,14 @@ def test_the_list_names_every_requirement_with_its_number_and_source(capsys):
         (("--bootstrap", "127.0.0.1:1,"), "127.0.0.1:1, could not be checked: it does not answer"),
     ],
 )
-def test_invalid_arguments_exit_with_3(arguments, complaint, capsys):
+def test_invalid_arguments_exit_with_3(
+    arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert conformance(*arguments) == 3
     assert complaint in capsys.readouterr().err
 
 
-def test_a_terminal_without_unicode_gets_letters(monkeypatch):
+def test_a_terminal_without_unicode_gets_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conformance_output, "_has_ticks", lambda: False)
     assert {click.unstyle(conformance_output.mark(verdict)) for verdict in runner.Verdict} == {
         "ok",

@@ -9,6 +9,7 @@ import pytest
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.conformance.requirement import Requirement
 from kraftsim.conformance.runner import check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.several_directories import REQUIREMENTS
@@ -43,13 +44,13 @@ def theirs(
 
 
 @pytest.mark.parametrize("requirement", OF_DIRECTORIES, ids=sentence)
-def test_kraftsim_meets_every_requirement(requirement, ours):
+def test_kraftsim_meets_every_requirement(requirement: Requirement, ours: Target) -> None:
     finding = check(requirement, ours)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize("requirement", OF_DIRECTORIES, ids=sentence)
-def test_apache_kafka_meets_every_requirement(requirement, theirs):
+def test_apache_kafka_meets_every_requirement(requirement: Requirement, theirs: Target) -> None:
     finding = check(requirement, theirs)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])

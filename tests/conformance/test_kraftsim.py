@@ -71,21 +71,29 @@ def kraftsim_4_4() -> Iterator[Target]:
 
 
 @pytest.mark.parametrize("requirement", all_requirements(release="3.9"), ids=sentence)
-def test_three_brokers_meet_every_requirement(requirement, three_brokers):
+def test_three_brokers_meet_every_requirement(
+    requirement: Requirement, three_brokers: Target
+) -> None:
     meets(requirement, three_brokers)
 
 
 @pytest.mark.parametrize("requirement", all_requirements(release="3.5"), ids=sentence)
-def test_kraftsim_as_3_5_meets_every_requirement(requirement, kraftsim_3_5):
+def test_kraftsim_as_3_5_meets_every_requirement(
+    requirement: Requirement, kraftsim_3_5: Target
+) -> None:
     meets(requirement, kraftsim_3_5)
 
 
 @pytest.mark.parametrize("requirement", all_requirements(release="4.4"), ids=sentence)
-def test_kraftsim_as_4_4_meets_every_requirement(requirement, kraftsim_4_4):
+def test_kraftsim_as_4_4_meets_every_requirement(
+    requirement: Requirement, kraftsim_4_4: Target
+) -> None:
     meets(requirement, kraftsim_4_4)
 
 
-def test_the_guessed_release_is_the_emulated_one(three_brokers, kraftsim_3_5, kraftsim_4_4):
+def test_the_guessed_release_is_the_emulated_one(
+    three_brokers: Target, kraftsim_3_5: Target, kraftsim_4_4: Target
+) -> None:
     assert [release_line_of(node).name for node in (three_brokers, kraftsim_3_5, kraftsim_4_4)] == [
         "3.9",
         "3.5",
@@ -107,7 +115,9 @@ def codes_until_an_id(target: Target) -> list[int]:
     return codes
 
 
-def test_the_first_init_producer_id_returns_coordinator_load_in_progress(kraftsim_cluster):
+def test_the_first_init_producer_id_returns_coordinator_load_in_progress(
+    kraftsim_cluster: EmbeddedCluster,
+) -> None:
     """A broker requests its first block at the first InitProducerId, and does not let the producer
     wait (since 3.6).
     """
@@ -122,6 +132,8 @@ def test_the_first_init_producer_id_returns_coordinator_load_in_progress(kraftsi
 
 
 @pytest.mark.kraftsim(release="3.5")
-def test_before_3_6_the_first_init_producer_id_waits_for_the_block(kraftsim_cluster):
+def test_before_3_6_the_first_init_producer_id_waits_for_the_block(
+    kraftsim_cluster: EmbeddedCluster,
+) -> None:
     """KAFKA-15459: the request thread of 3.5 blocks until the controller has responded."""
     assert codes_until_an_id(Target(kraftsim_cluster.bootstrap)) == [ErrorCode.NONE]

@@ -38,14 +38,16 @@ def kraftsim_secured() -> Iterator[Target]:
 
 
 @pytest.fixture(scope="module", params=APACHE)
-def apache_secured(request) -> Iterator[tuple[str, Target]]:
+def apache_secured(request: pytest.FixtureRequest) -> Iterator[tuple[str, Target]]:
     """Apache Kafka, and its release line."""
     with secured_apache_kafka(APACHE[request.param]) as target:
         yield request.param, target
 
 
 @pytest.mark.parametrize("requirement", security_requirements("3.9"), ids=sentence)
-def test_kraftsim_meets_every_requirement(requirement, kraftsim_secured):
+def test_kraftsim_meets_every_requirement(
+    requirement: Requirement, kraftsim_secured: Target
+) -> None:
     finding = check(requirement, kraftsim_secured)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
 
@@ -63,8 +65,8 @@ def newest_kraftsim_secured() -> Iterator[Target]:
     ids=sentence,
 )
 def test_kraftsim_as_the_newest_release_meets_every_requirement(
-    requirement, newest_kraftsim_secured
-):
+    requirement: Requirement, newest_kraftsim_secured: Target
+) -> None:
     """Requirements of later releases in addition to those of 3.9."""
     finding = check(requirement, newest_kraftsim_secured)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
@@ -85,7 +87,9 @@ DECIDED_BY_CONTROLLER = ("security/2.8", "security/2.9")
     [each for each in security_requirements("3.5") if each.label in DECIDED_BY_CONTROLLER],
     ids=sentence,
 )
-def test_kraftsim_in_zookeeper_mode_meets_every_requirement(requirement, zookeeper_secured):
+def test_kraftsim_in_zookeeper_mode_meets_every_requirement(
+    requirement: Requirement, zookeeper_secured: Target
+) -> None:
     """The whole section holds there; these two depend on the broker that is the controller."""
     finding = check(requirement, zookeeper_secured)
     assert finding.is_met, "\n".join([finding.why, *finding.transcript])
@@ -93,7 +97,9 @@ def test_kraftsim_in_zookeeper_mode_meets_every_requirement(requirement, zookeep
 
 @pytest.mark.interop
 @pytest.mark.parametrize("requirement", security_requirements(NEWEST), ids=sentence)
-def test_apache_kafka_meets_every_requirement(requirement, apache_secured):
+def test_apache_kafka_meets_every_requirement(
+    requirement: Requirement, apache_secured: tuple[str, Target]
+) -> None:
     line, target = apache_secured
     if not requirement.holds_for(line):
         pytest.skip(f"does not hold for {line}")

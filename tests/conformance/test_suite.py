@@ -2,20 +2,20 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
 
 from kraftsim.conformance.expect import Unmet, expect, expect_equal, expect_error
 from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent, framed, split_address
-from kraftsim.conformance.requirement import Requirements
+from kraftsim.conformance.requirement import Check, Requirement, Requirements
 from kraftsim.conformance.runner import Verdict, check
 from kraftsim.conformance.selection import all_requirements
 from kraftsim.conformance.target import Target
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from tests.conformance.fake_node import CloseConnection, api_versions_0, fake_node
+from tests.conformance.fake_node import Answering, CloseConnection, api_versions_0, fake_node
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def node_that_sends(answer: bytes | None) -> Iterator[str]:
             connection.close()
 
 
-def made(check, since="", until=""):
+def made(check: Check, since: str = "", until: str = "") -> Requirement:
     """A requirement in its own section."""
     section = Requirements("wire", 99, "Made up")
     section.that(1, "a sentence", source="nowhere", since=since, until=until)(check)
@@ -64,12 +64,12 @@ def made(check, since="", until=""):
         lambda: expect_error(3, ErrorCode.NONE, "an error"),
     ],
 )
-def test_an_expectation_that_fails_is_unmet(unmet):
+def test_an_expectation_that_fails_is_unmet(unmet: Callable[[], object]) -> None:
     with pytest.raises(Unmet):
         unmet()
 
 
-def test_an_unexpected_error_code_is_shown_by_name():
+def test_an_unexpected_error_code_is_shown_by_name() -> None:
     with pytest.raises(
         Unmet, match="the answer: expected 0 NONE, got 45 OUT_OF_ORDER_SEQUENCE_NUMBER"
     ):
@@ -80,7 +80,9 @@ def test_an_unexpected_error_code_is_shown_by_name():
     ("answer", "trouble"),
     [(b"", PeerClosed), (framed(b"\x00\x00")[:3], PeerClosed), (None, PeerSilent)],
 )
-def test_a_peer_distinguishes_silence_from_a_closed_connection(answer, trouble):
+def test_a_peer_distinguishes_silence_from_a_closed_connection(
+    answer: bytes | None, trouble: type[OSError]
+) -> None:
     with (
         node_that_sends(answer) as address,
         Peer.at(address, timeout_seconds=0.3) as peer,
@@ -89,7 +91,7 @@ def test_a_peer_distinguishes_silence_from_a_closed_connection(answer, trouble):
         peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
 
 
-def test_a_response_to_another_request_is_not_accepted():
+def test_a_response_to_another_request_is_not_accepted() -> None:
     stranger = framed((77).to_bytes(4) + b"\x00\x00" + b"\x00\x00\x00\x00")
     with (
         node_that_sends(stranger) as address,
@@ -102,7 +104,7 @@ def test_a_response_to_another_request_is_not_accepted():
 @pytest.mark.parametrize(
     "answer", [b"", framed(b"\x00\x00\x00\x01\x00\x00"), framed(b"\x00\x00\x00\x01" + bytes(6))]
 )
-def test_a_node_with_bad_responses_meets_no_api_versions_requirement(answer):
+def test_a_node_with_bad_responses_meets_no_api_versions_requirement(answer: bytes) -> None:
     """No response, a truncated response, and a well-formed response without APIs."""
     with node_that_sends(answer) as address:
         findings = [
@@ -113,7 +115,7 @@ def test_a_node_with_bad_responses_meets_no_api_versions_requirement(answer):
     assert [finding.requirement.label for finding in findings if finding.is_met] == []
 
 
-def test_an_unreachable_node_is_not_a_finding():
+def test_an_unreachable_node_is_not_a_finding() -> None:
     requirement = made(lambda target: target.peer().close())
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -121,7 +123,7 @@ def test_an_unreachable_node_is_not_a_finding():
         check(requirement, Target(f"127.0.0.1:{port}"))
 
 
-def test_every_requirement_has_a_unique_number_sentence_and_source():
+def test_every_requirement_has_a_unique_number_sentence_and_source() -> None:
     requirements = all_requirements()
     assert len(requirements) >= 240
     assert all(
@@ -136,7 +138,7 @@ def test_every_requirement_has_a_unique_number_sentence_and_source():
     ) == len(requirements)
 
 
-def test_the_wire_section_has_at_least_sixty_requirements():
+def test_the_wire_section_has_at_least_sixty_requirements() -> None:
     assert len(all_requirements(["wire"])) >= 60
 
 
@@ -154,7 +156,9 @@ def test_the_wire_section_has_at_least_sixty_requirements():
         ("", "3.9", "", False),
     ],
 )
-def test_a_requirement_holds_from_or_until_the_release_it_names(since, until, release, holds):
+def test_a_requirement_holds_from_or_until_the_release_it_names(
+    since: str, until: str, release: str, holds: bool
+) -> None:
     """The empty release is the newest one."""
     assert made(lambda target: None, since=since, until=until).holds_for(release) is holds
 
@@ -169,24 +173,24 @@ def test_a_requirement_holds_from_or_until_the_release_it_names(since, until, re
         ("produce/2.1", ["produce/2.1"]),
     ],
 )
-def test_a_pattern_selects_numbers_sections_or_words(pattern, labels):
+def test_a_pattern_selects_numbers_sections_or_words(pattern: str, labels: list[str]) -> None:
     assert [requirement.label for requirement in all_requirements([pattern])] == labels
 
 
-def test_a_section_pattern_does_not_match_a_longer_number():
+def test_a_section_pattern_does_not_match_a_longer_number() -> None:
     assert {requirement.section.label for requirement in all_requirements(["wire/1"])} == {"wire/1"}
     assert {requirement.section.chapter for requirement in all_requirements(["produce"])} == {
         "produce"
     }
 
 
-def test_a_pattern_that_matches_nothing_is_an_error():
+def test_a_pattern_that_matches_nothing_is_an_error() -> None:
     with pytest.raises(KeyError, match="wire/99"):
         all_requirements(["wire", "wire/99"])
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1:", ":9092", "127.0.0.1:port"])
-def test_an_address_is_host_and_port(address):
+def test_an_address_is_host_and_port(address: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         split_address(address)
 
@@ -234,7 +238,9 @@ MET_BY_ZEROS = MET_BY_SILENCE | {
 @pytest.mark.parametrize(
     ("answering", "met_at_most"), [(hangs_up, MET_BY_SILENCE), (answers_zeros, MET_BY_ZEROS)]
 )
-def test_a_node_that_does_everything_wrong_meets_few_requirements(answering, met_at_most):
+def test_a_node_that_does_everything_wrong_meets_few_requirements(
+    answering: Answering, met_at_most: set[str]
+) -> None:
     """A check that any node passes is useless."""
     with fake_node(answering) as address:
         target = Target(address, address)

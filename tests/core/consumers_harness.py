@@ -45,7 +45,7 @@ class ConsumersHarness(GroupsHarness):
     """`owned` has the partitions of each member, as last assigned."""
 
     def __init__(self, topics: MadeTopics | None = None, **settings: int | str) -> None:
-        super().__init__(**settings)
+        super().__init__(GroupShard, **settings)
         self.topics = topics or MadeTopics()
         self.shard = GroupShard(self.settings, 7, self.events.append, self.topics)
         self.owned: dict[str, Shares] = {}

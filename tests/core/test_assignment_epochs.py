@@ -5,6 +5,7 @@ Source: KIP-1251.
 
 import pytest
 
+from kraftsim.groups.rules_timing import CommitAnswer
 from protocol.coordinator.g08_consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -54,8 +55,13 @@ def shared(*, keeps: bool = True) -> ConsumersHarness:
     ],
 )
 def test_past_epoch_may_commit_partitions_assigned_since_then(
-    member_id, epoch, numbers, kept, error, version
-):
+    member_id: str,
+    epoch: int,
+    numbers: tuple[int, ...],
+    kept: ErrorCode | None,
+    error: ErrorCode | None,
+    version: int | None,
+) -> None:
     """`error` is the error of releases before 4.3."""
     for keeps, expected in ((True, kept), (False, error)):
         group = shared(keeps=keeps).consumers
@@ -65,7 +71,7 @@ def test_past_epoch_may_commit_partitions_assigned_since_then(
         )
 
 
-def test_partitions_pending_revocation_may_be_committed_until_revoked():
+def test_partitions_pending_revocation_may_be_committed_until_revoked() -> None:
     harness = harness_with_topic()
     harness.topics.make("u", 1)
     harness.join("a")
@@ -80,7 +86,7 @@ def test_partitions_pending_revocation_may_be_committed_until_revoked():
     assert harness.consumers.refuse_commit("a", 1, BY_NAME, [(T, 3)]) is STALE
 
 
-def test_reassigned_partition_has_the_later_epoch():
+def test_reassigned_partition_has_the_later_epoch() -> None:
     harness = shared()
     harness.ask("b", -1)
     harness.gone("b")
@@ -91,7 +97,7 @@ def test_reassigned_partition_has_the_later_epoch():
     ] == [OK, OK, STALE, STALE]
 
 
-def test_new_coordinator_loads_assignment_epochs_from_the_log():
+def test_new_coordinator_loads_assignment_epochs_from_the_log() -> None:
     harness = shared()
     other = harness.replayed_again()
     assert state_of(other) == state_of(harness)
@@ -100,7 +106,9 @@ def test_new_coordinator_loads_assignment_epochs_from_the_log():
 
 
 @pytest.mark.parametrize(("keeps", "epochs"), [(True, [1, 1]), (False, None)])
-def test_records_contain_epochs_since_the_release_that_added_them(keeps, epochs):
+def test_records_contain_epochs_since_the_release_that_added_them(
+    keeps: bool, epochs: list[int] | None
+) -> None:
     harness = shared(keeps=keeps)
     parsed = [
         parse_record(CoordinatorTopic.CONSUMER_OFFSETS, record.key, record.value)
@@ -119,7 +127,9 @@ def test_records_contain_epochs_since_the_release_that_added_them(keeps, epochs)
 
 
 @pytest.mark.parametrize("epochs", [None, [1]])
-def test_record_without_assignment_epochs_falls_back_to_the_member_epoch(epochs):
+def test_record_without_assignment_epochs_falls_back_to_the_member_epoch(
+    epochs: list[int] | None,
+) -> None:
     """A broker before 4.3 wrote it.
 
     A record is ignored unless it has as many epochs as partitions.
@@ -139,22 +149,26 @@ def test_record_without_assignment_epochs_falls_back_to_the_member_epoch(epochs)
 @pytest.mark.parametrize(
     ("number", "metadata", "error"), [(0, "", 0), (2, "", 113), (2, "x" * 5000, 12)]
 )
-def test_commit_is_checked_by_partition_unless_its_metadata_is_too_long(number, metadata, error):
+def test_commit_is_checked_by_partition_unless_its_metadata_is_too_long(
+    number: int, metadata: str, error: int
+) -> None:
     harness = shared()
     waiter = harness.commit(
         5, member_id="a", generation_id=1, partition=number, metadata=metadata, version=BY_NAME
     )
-    assert harness.answers[waiter].errors == (error,)
+    answer = harness.answers[waiter]
+    assert isinstance(answer, CommitAnswer) and answer.errors == (error,)
 
 
 @pytest.mark.parametrize(("number", "error"), [(0, 0), (2, 22)])
-def test_transactional_commit_is_checked_by_partition(number, error):
+def test_transactional_commit_is_checked_by_partition(number: int, error: int) -> None:
     harness = shared()
     waiter = harness.commit_in_transaction(5, member_id="a", generation_id=1, partition=number)
-    assert harness.answers[waiter].errors == (error,)
+    answer = harness.answers[waiter]
+    assert isinstance(answer, CommitAnswer) and answer.errors == (error,)
 
 
-def test_temporarily_left_static_member_passes_partitions_on_at_epoch_0():
+def test_temporarily_left_static_member_passes_partitions_on_at_epoch_0() -> None:
     """ConsumerGroupMember.Builder.resetAssignedPartitionsEpochsToZero, of 4.3.1 and 4.4.0."""
     harness = harness_with_topic()
     harness.join("a", instance_id="i")

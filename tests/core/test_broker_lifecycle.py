@@ -5,6 +5,7 @@ Source: KIP-631, ClusterControlManager, BrokerHeartbeatManager.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import pytest
 
@@ -28,6 +29,8 @@ from protocol.metadata.m03_partition import PartitionRecord
 from protocol.metadata.registry import build_record, parse_record
 from protocol.schema import Message
 from tests.core.fixed_random import Drawn
+
+T = TypeVar("T")
 
 LEVEL = 21
 
@@ -137,7 +140,7 @@ class Controller:
             for (topic_id, partition), held in self.state.replication.partitions()
         ]
 
-    def _carry_out(self, decision: Decision[object] | Refusal) -> list[str]:
+    def _carry_out(self, decision: Decision[T] | Refusal) -> list[str]:
         if isinstance(decision, Refusal):
             return [f"refused {decision.error.name}"]
         lines = [f"answer {_reply(decision.result)}", *self.write(decision.records)]
@@ -336,7 +339,7 @@ def test_metadata_version_decides_the_records_of_broker_state_changes(
     """
     state, log = new_state(level), list[Message]()
 
-    def take(decision: Decision[object] | Refusal) -> list[str]:
+    def take(decision: Decision[T] | Refusal) -> list[str]:
         assert isinstance(decision, Decision)
         for record in decision.records:
             assert parse_record(build_record(record, state.record_version(record))) == record, (
@@ -354,8 +357,11 @@ def test_metadata_version_decides_the_records_of_broker_state_changes(
 
     def heartbeat(**wish: bool) -> list[str]:
         request = BrokerHeartbeatRequest(
-            broker_id=1, broker_epoch=epoch, current_metadata_offset=len(log) - 1, **wish
-        )  # type: ignore[arg-type]
+            broker_id=1,
+            broker_epoch=epoch,
+            current_metadata_offset=len(log) - 1,
+            **wish,  # type: ignore[arg-type]
+        )
         return take(state.decide_heartbeat(request, len(log), 0))
 
     assert heartbeat() == [let_in]

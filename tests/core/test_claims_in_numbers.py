@@ -5,6 +5,7 @@ Source: KIP-730, KIP-758.
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.core.decision import Decision
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import LastIdProducerIdControl, ProducerIdControl
@@ -40,7 +41,7 @@ def control(kind: type[ProducerIdControl]) -> ProducerIdControl:
     return kind(Journal(), lambda broker_id, epoch: True)
 
 
-def test_storing_the_whole_id_space_in_blocks_of_1000_takes_petabytes(figures):
+def test_storing_the_whole_id_space_in_blocks_of_1000_takes_petabytes(figures: Figures) -> None:
     """20 bytes per record as the KIP counts, or 24 with frame, version and tagged fields."""
     blocks = 2**63 // 1000
     assert [round(blocks * size / PETABYTE) for size in (20, 24)] == [184, 221]
@@ -50,7 +51,7 @@ def test_storing_the_whole_id_space_in_blocks_of_1000_takes_petabytes(figures):
     )
 
 
-def test_parser_of_the_kip_text_misreads_the_released_response(figures):
+def test_parser_of_the_kip_text_misreads_the_released_response(figures: Figures) -> None:
     """The response begins with the throttle time, which a parser written from the KIP's text reads
     as error and block start.
     """
@@ -78,7 +79,9 @@ def test_parser_of_the_kip_text_misreads_the_released_response(figures):
         (ProducerIdControl, LastIdProducerIdControl, -1),
     ],
 )
-def test_different_readings_of_the_block_end_repeat_or_skip_an_id(writer, reader, overlap, figures):
+def test_different_readings_of_the_block_end_repeat_or_skip_an_id(
+    writer: type[ProducerIdControl], reader: type[ProducerIdControl], overlap: int, figures: Figures
+) -> None:
     """The KIP does not say whether the record's end is inclusive; in Kafka it is the first id
     outside of the block.
     """
@@ -95,7 +98,7 @@ def test_different_readings_of_the_block_end_repeat_or_skip_an_id(writer, reader
         figures(**{"ids_repeated" if overlap > 0 else "ids_lost": abs(overlap)})
 
 
-def test_ten_million_sequences_do_not_fit_uncompressed(figures):
+def test_ten_million_sequences_do_not_fit_uncompressed(figures: Figures) -> None:
     """A buffer full of the smallest records, or five requests of one megabyte, hold fewer; they
     would need a compression ratio above 13.
     """
@@ -116,7 +119,7 @@ def test_ten_million_sequences_do_not_fit_uncompressed(figures):
     [codec for codec in Compression if codec is not Compression.NONE],
     ids=lambda codec: codec.name,
 )
-def test_ten_million_sequences_do_not_fit_compressed(codec: Compression, figures):
+def test_ten_million_sequences_do_not_fit_compressed(codec: Compression, figures: Figures) -> None:
     """The smallest records differ in their offsets: a batch of as many empty records as fit
     compresses best with zstd, at 11 to 1.
     """
@@ -129,7 +132,7 @@ def test_ten_million_sequences_do_not_fit_compressed(codec: Compression, figures
     figures(**{f"in_five_requests_{codec.name.lower()}": in_five_requests})
 
 
-def test_init_producer_id_is_the_same_with_and_without_kip_447(figures):
+def test_init_producer_id_is_the_same_with_and_without_kip_447(figures: Figures) -> None:
     """InitProducerId v1 came with 2.0 and v2 with 2.4; TxnOffsetCommit went to v3 with KIP-447 in
     2.5. InitProducerId v3 belongs to KIP-360.
     """
@@ -153,22 +156,22 @@ def test_init_producer_id_is_the_same_with_and_without_kip_447(figures):
     figures(fields_before=fields[0], fields_after=fields[1])
 
 
-def is_carried(codec: CompiledMessage, field: str, value: object) -> bool:
+def is_carried(codec: CompiledMessage[InitProducerIdRequest], field: str, value: object) -> bool:
     """Whether a version has a field: another value changes the bytes.
 
     A codec rejects or omits what its version does not support.
     """
-    asked = {"transactional_id": "t", "transaction_timeout_ms": 5}
+    asked, changed = (
+        InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=5) for _ in range(2)
+    )
+    setattr(changed, field, value)
     try:
-        return bool(
-            codec.encode(InitProducerIdRequest(**{**asked, field: value}))
-            != codec.encode(InitProducerIdRequest(**asked))
-        )
+        return bool(codec.encode(changed) != codec.encode(asked))
     except MalformedMessage:
         return False
 
 
-def test_txn_offset_commit_v3_names_the_group_member(figures):
+def test_txn_offset_commit_v3_names_the_group_member(figures: Figures) -> None:
     """Generation, member and instance, with defaults that name none."""
     asked = TxnOffsetCommitRequest(
         transactional_id="t", group_id="g", producer_id=7, producer_epoch=0

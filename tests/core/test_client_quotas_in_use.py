@@ -46,7 +46,7 @@ def test_most_specific_quota_applies_and_names_its_sharing_scope() -> None:
     """In Kafka's order: user and client, user and any client, user, any user and client, any user
     and any client, any user, client, any client.
     """
-    levels = [
+    levels: list[tuple[dict[str, str | None], tuple[str, str]]] = [
         ({"user": "u", "client_id": "c"}, ("u", "c")),
         ({"user": "u", "client_id": None}, ("u", "c")),
         ({"user": "u"}, ("u", "")),

@@ -71,7 +71,7 @@ class ProducerDriver:
     def do_producer(self, *settings: str) -> None:
         given = {name: int(value) for name, _, value in (each.partition("=") for each in settings)}
         self.now_ms = 0
-        self.producer = IdempotentProducer(ProducerSettings(**{"linger_ms": 0, **given}))  # type: ignore[arg-type]
+        self.producer = IdempotentProducer(ProducerSettings(**{"linger_ms": 0, **given}))
         self.requests: dict[int, SendProduce] = {}
 
     def do_windowed(self) -> None:

@@ -133,10 +133,24 @@ def test_every_default_value_is_valid(line: str, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.5, "0.5"), (7.0, "7.0"), (1e7, "1.0E7"), (9999999.5, "9999999.5"), (0.001, "0.001"), (0.0005, "5.0E-4"), (-123456789.0, "-1.23456789E8"),
-     (float("nan"), "NaN"), (float("-inf"), "-Infinity"), (True, "true"), (("a", "b"), "[a, b]"), (12, "12")],
-)  # fmt: skip
-def test_values_are_formatted_as_in_java(value, shown: str) -> None:
+    [
+        (0.5, "0.5"),
+        (7.0, "7.0"),
+        (1e7, "1.0E7"),
+        (9999999.5, "9999999.5"),
+        (0.001, "0.001"),
+        (0.0005, "5.0E-4"),
+        (-123456789.0, "-1.23456789E8"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+        (True, "true"),
+        (("a", "b"), "[a, b]"),
+        (12, "12"),
+    ],
+)
+def test_values_are_formatted_as_in_java(
+    value: float | bool | tuple[str, str] | int, shown: str
+) -> None:
     """Double.toString and AbstractCollection.toString."""
     assert shown_value(value) == shown
 
@@ -177,7 +191,7 @@ def test_settings_that_are_dynamically_updatable(
     ],
 )
 def test_broker_retention_comes_from_the_highest_priority_name_and_source(
-    static, own, cluster, expected: str
+    static: dict[str, str], own: dict[str, str], cluster: dict[str, str], expected: str
 ) -> None:
     """KafkaConfig.logRetentionTimeMillis, KIP-226: per-broker, cluster-wide default, properties
     file, default.

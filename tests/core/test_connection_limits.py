@@ -30,7 +30,7 @@ def limits(settings: ConnectionSettings | None = None, **ips: float) -> Connecti
     return made
 
 
-def test_limits_come_from_the_node_and_from_each_listener():
+def test_limits_come_from_the_node_and_from_each_listener() -> None:
     """Only the inter-broker listener is protected, and only if there is another listener."""
     static = {
         "max.connections": "7",
@@ -59,7 +59,9 @@ def test_limits_come_from_the_node_and_from_each_listener():
         ),
     ],
 )
-def test_connections_above_the_rate_wait_for_one_window_at_most(settings):
+def test_connections_above_the_rate_wait_for_one_window_at_most(
+    settings: ConnectionSettings,
+) -> None:
     """Two per second over a window of ten seconds: twenty at once, the next waits half a second,
     none waits for more than a second.
     """
@@ -68,7 +70,7 @@ def test_connections_above_the_rate_wait_for_one_window_at_most(settings):
     assert pauses == [0] * 20 + [500, 1000, 1000, 1000, 1000]
 
 
-def test_inter_broker_connections_do_not_wait_for_clients():
+def test_inter_broker_connections_do_not_wait_for_clients() -> None:
     """Only its own limits apply to a protected listener."""
     acceptor = limits(ConnectionSettings(node=AcceptorLimits(1, 1), protected="INSIDE"))
     assert [acceptor.pause_ms("OUTSIDE", 0) for _ in range(12)][-1] > 0 and acceptor.pause_ms(
@@ -86,7 +88,7 @@ def test_inter_broker_connections_do_not_wait_for_clients():
     assert not acceptor.are_too_many
 
 
-def test_listener_may_have_a_lower_limit_than_its_node():
+def test_listener_may_have_a_lower_limit_than_its_node() -> None:
     acceptor = limits(
         ConnectionSettings(node=AcceptorLimits(3), listeners={"OUTSIDE": AcceptorLimits(1)})
     )
@@ -94,7 +96,7 @@ def test_listener_may_have_a_lower_limit_than_its_node():
     assert not acceptor.has_room("OUTSIDE") and acceptor.has_room("OTHER")
 
 
-def test_too_many_connections_of_one_address_are_rejected_immediately():
+def test_too_many_connections_of_one_address_are_rejected_immediately() -> None:
     """max.connections.per.ip, and its overrides for single addresses."""
     acceptor = limits(ConnectionSettings(per_ip=1, per_ip_overrides={"b": 2}))
     assert [acceptor.enter("X", ip, 0) for ip in ("a", "a", "b", "b", "b")] == [
@@ -108,7 +110,7 @@ def test_too_many_connections_of_one_address_are_rejected_immediately():
     assert acceptor.enter("X", "a", 0) is None
 
 
-def test_connections_of_one_address_above_its_rate_are_rejected_and_not_counted():
+def test_connections_of_one_address_above_its_rate_are_rejected_and_not_counted() -> None:
     """connection_creation_rate of an address, or its default; a rejected connection counts toward
     neither the connection limit nor the rate.
     """

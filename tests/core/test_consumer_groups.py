@@ -28,7 +28,11 @@ def harness() -> ConsumersHarness:
     return ConsumersHarness(topics)
 
 
-def test_partition_is_reassigned_only_after_its_revocation(harness):
+def group_state(harness: ConsumersHarness) -> ConsumerGroupState:
+    return harness.consumers.state
+
+
+def test_partition_is_reassigned_only_after_its_revocation(harness: ConsumersHarness) -> None:
     assert harness.join("a").assigned == {T: (0, 1, 2, 3)}
     joined = harness.join("b")
     assert (joined.member_epoch, joined.assigned) == (2, {})
@@ -39,11 +43,13 @@ def test_partition_is_reassigned_only_after_its_revocation(harness):
     assert harness.beat("b").assigned is None, "not yet"
     assert harness.beat("a").member_epoch == 2
     assert harness.beat("b").assigned == {T: (2, 3)}
-    assert harness.consumers.state is ConsumerGroupState.STABLE
+    assert group_state(harness) is ConsumerGroupState.STABLE
     assert harness.beat("b").assigned is None, "sent once"
 
 
-def test_member_that_omits_its_owned_partitions_is_assumed_to_own_all_assigned(harness):
+def test_member_that_omits_its_owned_partitions_is_assumed_to_own_all_assigned(
+    harness: ConsumersHarness,
+) -> None:
     harness.join("a")
     harness.join("b")
     harness.beat("a")
@@ -52,7 +58,9 @@ def test_member_that_omits_its_owned_partitions_is_assumed_to_own_all_assigned(h
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a"), ("a", "b", "c"), tuple("abcdefg")])
-def test_all_partitions_are_assigned_after_any_membership_changes_and_failover(harness, names):
+def test_all_partitions_are_assigned_after_any_membership_changes_and_failover(
+    harness: ConsumersHarness, names: tuple[str, ...]
+) -> None:
     for name in names:
         harness.join(name)
     shares = harness.beat_all(*names)
@@ -83,8 +91,12 @@ def test_all_partitions_are_assigned_after_any_membership_changes_and_failover(h
     ],
 )
 def test_only_the_current_epoch_or_the_previous_after_a_lost_response_is_valid(
-    harness, member_id, epoch, owned, error
-):
+    harness: ConsumersHarness,
+    member_id: str,
+    epoch: int,
+    owned: dict[bytes, tuple[int, ...]] | None,
+    error: ErrorCode,
+) -> None:
     harness.join("a")
     harness.join("b")
     harness.beat_all("a", "b")
@@ -96,7 +108,9 @@ def test_only_the_current_epoch_or_the_previous_after_a_lost_response_is_valid(
 @pytest.mark.parametrize(
     ("may", "error"), [(0, ErrorCode.FENCED_MEMBER_EPOCH), (1, ErrorCode.NONE)]
 )
-def test_known_member_may_rejoin_with_epoch_0_where_the_release_allows_it(may, error):
+def test_known_member_may_rejoin_with_epoch_0_where_the_release_allows_it(
+    may: int, error: ErrorCode
+) -> None:
     harness = ConsumersHarness(consumer_may_rejoin=may)
     harness.topics.make("t", 2)
     harness.join("a")
@@ -105,13 +119,13 @@ def test_known_member_may_rejoin_with_epoch_0_where_the_release_allows_it(may, e
     assert harness.join("a").error is error
 
 
-def test_nonexistent_groups_are_not_found(harness):
+def test_nonexistent_groups_are_not_found(harness: ConsumersHarness) -> None:
     for epoch in (1, -1, -2):
         assert harness.ask("a", epoch, instance_id="i").error is ErrorCode.GROUP_ID_NOT_FOUND
     assert not harness.shard.consumer_groups
 
 
-def test_expired_session_removes_only_its_member(harness):
+def test_expired_session_removes_only_its_member(harness: ConsumersHarness) -> None:
     harness.join("a")
     harness.join("b")
     harness.beat_all("a", "b")
@@ -124,7 +138,7 @@ def test_expired_session_removes_only_its_member(harness):
     assert state_of(harness.replayed_again()) == state_of(harness)
 
 
-def test_member_that_does_not_revoke_in_time_is_removed(harness):
+def test_member_that_does_not_revoke_in_time_is_removed(harness: ConsumersHarness) -> None:
     harness.join("a")
     harness.join("b")
     harness.beat("a")
@@ -136,7 +150,7 @@ def test_member_that_does_not_revoke_in_time_is_removed(harness):
     assert harness.beat_all("b") == {"b": [0, 1, 2, 3]}
 
 
-def test_new_coordinator_restarts_session_and_rebalance_timeouts(harness):
+def test_new_coordinator_restarts_session_and_rebalance_timeouts(harness: ConsumersHarness) -> None:
     harness.join("a")
     harness.join("b")
     harness.beat("a")
@@ -147,7 +161,7 @@ def test_new_coordinator_restarts_session_and_rebalance_timeouts(harness):
     assert other.consumers.state is ConsumerGroupState.EMPTY
 
 
-def test_static_member_is_replaced_after_it_left_temporarily(harness):
+def test_static_member_is_replaced_after_it_left_temporarily(harness: ConsumersHarness) -> None:
     harness.join("a", instance_id="i")
     harness.join("b")
     harness.beat("a", instance_id="i")
@@ -166,14 +180,16 @@ def test_static_member_is_replaced_after_it_left_temporarily(harness):
     assert state_of(harness.replayed_again()) == state_of(harness)
 
 
-def test_static_member_that_does_not_return_is_removed_after_its_session(harness):
+def test_static_member_that_does_not_return_is_removed_after_its_session(
+    harness: ConsumersHarness,
+) -> None:
     harness.join("a", instance_id="i")
     harness.ask("a", -2, instance_id="i")
     harness.pass_time(SESSION_MS)
     assert harness.consumers.members == {}
 
 
-def test_full_group_rejects_new_members():
+def test_full_group_rejects_new_members() -> None:
     harness = ConsumersHarness(consumer_max_size=1)
     harness.topics.make("t", 1)
     harness.join("a")
@@ -181,7 +197,7 @@ def test_full_group_rejects_new_members():
     assert harness.beat("a").error is ErrorCode.NONE
 
 
-def test_new_partitions_and_topics_are_assigned(harness):
+def test_new_partitions_and_topics_are_assigned(harness: ConsumersHarness) -> None:
     harness.join("a", "t", "later")
     harness.topics.make("t", 5)
     assert harness.beat("a").assigned == {T: (0, 1, 2, 3, 4)}
@@ -189,7 +205,9 @@ def test_new_partitions_and_topics_are_assigned(harness):
     assert harness.beat("a").assigned == {T: (0, 1, 2, 3, 4), id_of("later"): (0,)}
 
 
-def test_regular_expression_subscribes_to_currently_matching_topics(harness):
+def test_regular_expression_subscribes_to_currently_matching_topics(
+    harness: ConsumersHarness,
+) -> None:
     harness.join("a", subscribed_names=(), subscribed_regex="t|u.*")
     assert harness.owned["a"] == {T: (0, 1, 2, 3)}
     harness.topics.make("unit", 1)
@@ -200,12 +218,14 @@ def test_regular_expression_subscribes_to_currently_matching_topics(harness):
     assert state_of(harness.replayed_again()) == state_of(harness)
 
 
-def test_expression_is_resolved_once_while_topics_are_unchanged(harness, monkeypatch):
+def test_expression_is_resolved_once_while_topics_are_unchanged(
+    harness: ConsumersHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise the cost of members with different expressions would be quadratic."""
-    looks = []
+    looks: list[None] = []
     names = harness.topics.names
 
-    def counted():
+    def counted() -> list[str]:
         looks.append(None)
         return names()
 
@@ -220,7 +240,7 @@ def test_expression_is_resolved_once_while_topics_are_unchanged(harness, monkeyp
     assert len(looks) == 2 * len(members)
 
 
-def test_target_assignment_is_computed_at_the_configured_interval():
+def test_target_assignment_is_computed_at_the_configured_interval() -> None:
     """KIP-1263: a member that joins in between has the epoch of the target and no partitions."""
     harness = ConsumersHarness(
         consumer_assignment_interval_ms=1000, consumer_first_epoch=1, consumer_settles_empty=1
@@ -250,13 +270,17 @@ def test_target_assignment_is_computed_at_the_configured_interval():
         ("a", 2, None, ErrorCode.STALE_MEMBER_EPOCH),
     ],
 )
-def test_members_commit_in_their_present_epoch(harness, member_id, epoch, version, error):
+def test_members_commit_in_their_present_epoch(
+    harness: ConsumersHarness, member_id: str, epoch: int, version: int | None, error: ErrorCode
+) -> None:
     """Version None: inside a transaction."""
     harness.join("a")
     assert (harness.consumers.refuse_commit(member_id, epoch, version) or ErrorCode.NONE) is error
 
 
-def test_empty_group_changes_type_and_keeps_offsets_after_failover(harness):
+def test_empty_group_changes_type_and_keeps_offsets_after_failover(
+    harness: ConsumersHarness,
+) -> None:
     harness.stable_classic()
     harness.commit(5)
     harness.join("a")
@@ -268,7 +292,7 @@ def test_empty_group_changes_type_and_keeps_offsets_after_failover(harness):
     assert [each.committed() for each in (harness, harness.replayed_again())] == [5, 5]
 
 
-def test_deleted_group_stays_deleted_after_failover(harness):
+def test_deleted_group_stays_deleted_after_failover(harness: ConsumersHarness) -> None:
     harness.join("a")
     assert harness.shard.delete(GROUP, harness.now) is ErrorCode.NON_EMPTY_GROUP
     harness.ask("a", -1)
@@ -277,7 +301,7 @@ def test_deleted_group_stays_deleted_after_failover(harness):
     assert not harness.shard.consumer_groups and not harness.replayed_again().shard.consumer_groups
 
 
-def test_member_reconciliation_is_linear_in_its_partitions():
+def test_member_reconciliation_is_linear_in_its_partitions() -> None:
     """Including the lookup of the partitions that it owned before, whose epochs are kept."""
     topic_id, had = bytes(16), tuple(range(20_000))
     member = ConsumerMember(
@@ -304,7 +328,7 @@ def test_member_reconciliation_is_linear_in_its_partitions():
 
 
 @pytest.mark.parametrize("takes_back", [True, False])
-def test_unclaimed_revoked_partition_is_returned_immediately_since_4_0(takes_back):
+def test_unclaimed_revoked_partition_is_returned_immediately_since_4_0(takes_back: bool) -> None:
     """CurrentAssignmentBuilder.computeNextAssignment of 4.0.2: no other member waits for a
     partition that the member itself was revoking.
     """

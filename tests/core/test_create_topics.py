@@ -71,8 +71,8 @@ def topic(
     name: str = "new", partitions: int = 2, replicas: int = 1, **changes: object
 ) -> CreatableTopic:
     return CreatableTopic(
-        **({"name": name, "num_partitions": partitions, "replication_factor": replicas} | changes)
-    )  # type: ignore[arg-type]
+        **({"name": name, "num_partitions": partitions, "replication_factor": replicas} | changes)  # type: ignore[arg-type]
+    )
 
 
 def by_hand(*assignments: tuple[int, list[int]], **changes: object) -> CreatableTopic:

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.core.decision import Refusal
 from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision
 from kraftsim.producer_state.rules_entries import (
@@ -36,7 +37,7 @@ def state_of(*batches: RecordBatch, first_offset: int = 0) -> ProducerStateManag
     return state
 
 
-def test_retry_is_recognised_by_its_id_and_by_no_other(figures):
+def test_retry_is_recognised_by_its_id_and_by_no_other(figures: Figures) -> None:
     """TS-10: two of three retries have the id of the first attempt."""
     state = state_of(make_batch(0), make_batch(1))
     results: list[CheckResult] = [
@@ -70,7 +71,9 @@ def assert_known_are_those_of_the_active_segment(seed: int) -> None:
         assert [each.last_offset for each in behind.retained] == known
 
 
-def test_empty_snapshot_and_active_segment_know_all_producers_of_that_segment(figures):
+def test_empty_snapshot_and_active_segment_know_all_producers_of_that_segment(
+    figures: Figures,
+) -> None:
     """TS-11: producers that are idle since the segment's start are treated as expired; of the
     others only the batches of that segment are known.
     """
@@ -167,8 +170,8 @@ class BoundaryHarness(ReplicationHarness):
 
 @pytest.mark.parametrize(("rebuilt", "lost", "silent", "elected"), CONDITIONS)
 def test_duplicate_needs_three_of_four_conditions(
-    rebuilt: bool, lost: bool, silent: bool, elected: bool, figures
-):
+    rebuilt: bool, lost: bool, silent: bool, elected: bool, figures: Figures
+) -> None:
     """TS-18: losing the leader is not required, because leadership also moves cleanly; the other
     three are needed together.
     """
@@ -202,7 +205,7 @@ def test_duplicate_needs_three_of_four_conditions(
         figures(**{"doubled_leader_lost" if lost else "doubled_leader_moved": is_doubled})
 
 
-def test_five_megabytes_per_second_make_422_segments_per_day(figures):
+def test_five_megabytes_per_second_make_422_segments_per_day(figures: Figures) -> None:
     """TS-14: what a follower would fetch where only the last day matters."""
     assert round(86_400 * 5 * MEGABYTE / GIGABYTE) == 422
     figures(

@@ -6,6 +6,7 @@ Source: KIP-447.
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.clients.rules_producer_variants import DesignDocumentProducer
 from kraftsim.clients.rules_transaction_steps import (
     Answered,
@@ -22,7 +23,7 @@ from protocol.errors import ErrorCode
 from tests.core.groups_harness import GroupsHarness
 from tests.core.test_transactional_producer import HERE, Script
 
-SHARDS = {"shipped": GroupShard, **FENCINGS}
+SHARDS: dict[str, type[GroupShard]] = {"shipped": GroupShard, **FENCINGS}
 NONE, FENCED = ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION
 UNKNOWN, OTHER_INSTANCE = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
 CHECKED = {
@@ -49,8 +50,8 @@ def error_of(harness: GroupsHarness, waiter: int) -> ErrorCode:
 
 @pytest.mark.parametrize("fencing", ["shipped", "document", "none"])
 def test_kip_text_fences_by_generation_and_release_also_by_member_and_instance(
-    fencing: str, figures
-):
+    fencing: str, figures: Figures
+) -> None:
     """The KIP's text accepts four of nine commits that the release rejects, among them a commit of
     an unknown member with the current generation.
     """
@@ -83,8 +84,8 @@ def test_kip_text_fences_by_generation_and_release_also_by_member_and_instance(
     ],
 )
 def test_kip_text_blocks_old_consumers_where_the_release_returns_the_old_offset(
-    fencing: str, old: int, new: ErrorCode, figures
-):
+    fencing: str, old: int, new: ErrorCode, figures: Figures
+) -> None:
     """447-11, 447-12: the text blocks old consumers, and only those, until the transaction ends."""
     harness = GroupsHarness(SHARDS[fencing])
     harness.commit(5)
@@ -100,8 +101,8 @@ def test_kip_text_blocks_old_consumers_where_the_release_returns_the_old_offset(
     [(0, NONE, FENCED), (999, NONE, FENCED), (1000, FENCED, NONE), (5000, FENCED, NONE)],
 )
 def test_stale_copy_of_the_assignment_gives_two_wrong_answers(
-    wait_ms: int, former: ErrorCode, present: ErrorCode, figures
-):
+    wait_ms: int, former: ErrorCode, present: ErrorCode, figures: Figures
+) -> None:
     """447-07: until the copy arrives, a member that lost its partitions is accepted and their new
     owner is rejected.
     """
@@ -145,8 +146,8 @@ class DocumentScript(Script):
 )
 @pytest.mark.parametrize("error", [FENCED, UNKNOWN, OTHER_INSTANCE])
 def test_group_fencing_is_fatal_in_the_kip_text_and_abortable_in_the_release(
-    script, state: ProducerState, error: ErrorCode, figures
-):
+    script: type[Script], state: ProducerState, error: ErrorCode, figures: Figures
+) -> None:
     """447-29."""
     driver = script().begun()
     driver.step(OffsetsGiven(group=GroupIdentity("g", 3, "m"), offsets={HERE: 1}))
@@ -159,8 +160,8 @@ def test_group_fencing_is_fatal_in_the_kip_text_and_abortable_in_the_release(
 
 @pytest.mark.parametrize(("script", "asks"), [(DocumentScript, False), (Script, True)])
 def test_kip_text_rejects_offsets_without_a_member_and_the_release_sends_them(
-    script, asks: bool, figures
-):
+    script: type[Script], asks: bool, figures: Figures
+) -> None:
     """447-30: the producer sends nothing, and the transaction must be aborted."""
     driver = script().ready()
     driver.step(BeginAsked())

@@ -80,7 +80,11 @@ def ask(
     ],
 )
 def test_new_session_evicts_stale_or_less_valuable_sessions(
-    holder, used_ms, newcomer, now_ms, gets_place
+    holder: tuple[bool, int],
+    used_ms: int,
+    newcomer: tuple[bool, int],
+    now_ms: int,
+    gets_place: bool,
 ) -> None:
     """A session unused for two minutes can be evicted; before that, followers take precedence over
     consumers and larger sessions over smaller ones.

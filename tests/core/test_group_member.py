@@ -102,7 +102,7 @@ def asked(
 # --------------------------------------------------------------------------------------------------
 
 
-def test_new_member_receives_its_id_and_rejoins_with_it():
+def test_new_member_receives_its_id_and_rejoins_with_it() -> None:
     """KIP-394: the first JoinGroup has no member id and returns MEMBER_ID_REQUIRED."""
     script = Script()
     assert script.step(MemberStarted()) == [FIND]
@@ -112,7 +112,7 @@ def test_new_member_receives_its_id_and_rejoins_with_it():
     )
 
 
-def test_leader_fetches_partition_counts_and_computes_the_assignment():
+def test_leader_fetches_partition_counts_and_computes_the_assignment() -> None:
     """Members are assigned in the order of their ids, by the protocol that the coordinator
     chose.
     """
@@ -141,7 +141,7 @@ def test_leader_fetches_partition_counts_and_computes_the_assignment():
     assert script.step(Synced(error_code=ErrorCode.NONE, partitions=(TWO,))) == [changed]
 
 
-def test_failed_partition_counts_are_retried_after_a_backoff():
+def test_failed_partition_counts_are_retried_after_a_backoff() -> None:
     """The group waits for its leader, until its rebalance timeout."""
     script = Script()
     script.step(MemberStarted())
@@ -162,7 +162,7 @@ def test_failed_partition_counts_are_retried_after_a_backoff():
     assert script.passed(1) == [CountPartitions(("t",))]
 
 
-def test_coordinator_lost_during_partition_counts_receives_no_sync():
+def test_coordinator_lost_during_partition_counts_receives_no_sync() -> None:
     """The counts are discarded; the member looks up its coordinator and rejoins."""
     script = Script()
     script.step(MemberStarted())
@@ -208,7 +208,7 @@ def leading(script: Script, counts: dict[str, int], *partitions: TopicPartition)
     return script
 
 
-def test_leader_refreshes_missing_topics_soon_and_rebalances():
+def test_leader_refreshes_missing_topics_soon_and_rebalances() -> None:
     """A freshly started broker returns no topics; without a refresh they would never be found
     (Metadata.requestUpdate, rejoinNeededOrPending).
     """
@@ -225,7 +225,7 @@ def test_leader_refreshes_missing_topics_soon_and_rebalances():
 
 
 @pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE_STICKY])
-def test_leader_refreshes_metadata_periodically(assignor: str):
+def test_leader_refreshes_metadata_periodically(assignor: str) -> None:
     """Every metadata.max.age.ms; unchanged metadata does not trigger a rebalance."""
     script = leading(Script(assignor), {"t": 1}, ZERO)
     age_ms = script.member._settings.metadata_max_age_ms
@@ -249,7 +249,7 @@ def test_leader_refreshes_metadata_periodically(assignor: str):
     assert done == (again if assignor == COOPERATIVE_STICKY else [ReleaseWanted((ZERO,))])
 
 
-def test_former_leader_does_not_refresh_topics():
+def test_former_leader_does_not_refresh_topics() -> None:
     """The new leader does."""
     script = leading(Script(), {})
     script.step(TimePassed(), BEAT_MS)
@@ -266,7 +266,7 @@ def test_former_leader_does_not_refresh_topics():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_eager_member_revokes_everything_before_it_rejoins():
+def test_eager_member_revokes_everything_before_it_rejoins() -> None:
     """KIP-429 calls it eager: a member that rejoins owns nothing."""
     script = Script(RANGE).stable(ZERO, ONE)
     assert script.passed(BEAT_MS) == asked(MemberHeartbeat(member_id="m", generation_id=3))
@@ -276,7 +276,7 @@ def test_eager_member_revokes_everything_before_it_rejoins():
     assert script.step(Released()) == asked(Join(member_id="m", owned=(), generation_id=3))
 
 
-def test_member_keeps_sending_heartbeats_while_it_revokes():
+def test_member_keeps_sending_heartbeats_while_it_revokes() -> None:
     """An application may take as long as the rebalance timeout, which is longer than a session;
     nothing is revoked twice.
     """
@@ -287,7 +287,7 @@ def test_member_keeps_sending_heartbeats_while_it_revokes():
     assert script.step(HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)) == []
 
 
-def test_cooperative_member_keeps_its_partitions_and_rejoins_after_revocation():
+def test_cooperative_member_keeps_its_partitions_and_rejoins_after_revocation() -> None:
     """KIP-429: a moved partition is revoked in one generation and assigned to another member in the
     next.
     """
@@ -347,7 +347,13 @@ ON_A_BEAT = [
     ON_A_BEAT,
     ids=lambda value: getattr(value, "name", None),
 )
-def test_each_heartbeat_error_has_its_effect(error, at_once, later, member_id, generation_id):
+def test_each_heartbeat_error_has_its_effect(
+    error: ErrorCode,
+    at_once: list[FindCoordinator | MemberLost],
+    later: list[SendMemberRequest],
+    member_id: str,
+    generation_id: int,
+) -> None:
     """An expelled member stops reading and rejoins after the revocation; a fenced instance is lost
     for good.
     """
@@ -364,7 +370,7 @@ def test_each_heartbeat_error_has_its_effect(error, at_once, later, member_id, g
 @pytest.mark.parametrize(
     "error", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID], ids=lambda each: each.name
 )
-def test_expelled_member_waits_for_its_revocation(error):
+def test_expelled_member_waits_for_its_revocation(error: ErrorCode) -> None:
     """While the application still processes its partitions the member gets no newer generation,
     with which a commit of theirs would succeed.
     """
@@ -378,7 +384,7 @@ def test_expelled_member_waits_for_its_revocation(error):
     )
 
 
-def test_member_expelled_during_revocation_waits_for_it():
+def test_member_expelled_during_revocation_waits_for_it() -> None:
     """It still owns the partitions that it was asked to revoke."""
     script = Script(COOPERATIVE_STICKY).stable(ZERO)
     script.passed(BEAT_MS)
@@ -396,7 +402,7 @@ def test_member_expelled_during_revocation_waits_for_it():
     assert script.member.state is MemberState.EXPELLED
 
 
-def test_expelled_member_without_partitions_rejoins_immediately():
+def test_expelled_member_without_partitions_rejoins_immediately() -> None:
     """No partition is being processed."""
     script = Script().stable()
     script.passed(BEAT_MS)
@@ -404,7 +410,7 @@ def test_expelled_member_without_partitions_rejoins_immediately():
     assert script.passed(BACKOFF_MS) == asked(Join(member_id="", owned=(), generation_id=-1))
 
 
-def test_expelled_member_may_leave():
+def test_expelled_member_may_leave() -> None:
     """It does not have to wait then."""
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
@@ -421,7 +427,7 @@ def test_expelled_member_may_leave():
         ErrorCode.INVALID_SESSION_TIMEOUT,
     ],
 )
-def test_fatal_join_error_ends_the_member(error):
+def test_fatal_join_error_ends_the_member(error: ErrorCode) -> None:
     """No retry can help; the member never wakes again."""
     script = Script()
     script.step(MemberStarted())
@@ -431,7 +437,7 @@ def test_fatal_join_error_ends_the_member(error):
     assert script.passed(100 * BEAT_MS) == []
 
 
-def test_sync_during_a_rebalance_rejoins_immediately():
+def test_sync_during_a_rebalance_rejoins_immediately() -> None:
     """REBALANCE_IN_PROGRESS is not a failure: there is no backoff."""
     script = Script()
     script.step(MemberStarted())
@@ -442,7 +448,7 @@ def test_sync_during_a_rebalance_rejoins_immediately():
     )
 
 
-def test_missing_response_causes_coordinator_lookup_and_backoff():
+def test_missing_response_causes_coordinator_lookup_and_backoff() -> None:
     """Whether the request was executed is unknown; a joining member joins again."""
     script = Script()
     script.step(MemberStarted())
@@ -454,7 +460,7 @@ def test_missing_response_causes_coordinator_lookup_and_backoff():
     )
 
 
-def test_missing_heartbeat_response_keeps_the_generation():
+def test_missing_heartbeat_response_keeps_the_generation() -> None:
     """The session is still valid: a broken connection revokes nothing."""
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
@@ -474,12 +480,17 @@ def test_missing_heartbeat_response_keeps_the_generation():
         (None, False),
     ],
 )
-def test_coordinator_lookup_is_retried_unless_the_error_is_fatal(error, is_fatal):
+def test_coordinator_lookup_is_retried_unless_the_error_is_fatal(
+    error: ErrorCode | None, is_fatal: bool
+) -> None:
     """None: no response."""
     script = Script()
     script.step(MemberStarted())
     lost = script.step(CoordinatorLost(kind=CoordinatorKind.GROUP, error_code=error))
-    assert lost == ([MemberLost(error_code=error, is_fatal=True)] if is_fatal else [])
+    assert error is not None or not is_fatal
+    assert lost == (
+        [MemberLost(error_code=error, is_fatal=True)] if error is not None and is_fatal else []
+    )
     assert script.passed(BACKOFF_MS) == ([] if is_fatal else [FIND])
 
 
@@ -487,7 +498,7 @@ def test_coordinator_lookup_is_retried_unless_the_error_is_fatal(error, is_fatal
 # --------------------------------------------------------------------------------------------------
 
 
-def test_member_leaves_by_its_id():
+def test_member_leaves_by_its_id() -> None:
     """LeaveGroup is sent as soon as no other request is in flight."""
     script = Script().stable(ZERO)
     assert script.step(LeaveAsked()) == asked(Leave("m"))
@@ -495,7 +506,7 @@ def test_member_leaves_by_its_id():
     assert script.member.state is MemberState.GONE
 
 
-def test_leave_waits_for_the_request_in_flight():
+def test_leave_waits_for_the_request_in_flight() -> None:
     """One request at a time."""
     script = Script().stable(ZERO)
     script.passed(BEAT_MS)
@@ -503,7 +514,7 @@ def test_leave_waits_for_the_request_in_flight():
     assert script.step(HeartbeatAnswered(ErrorCode.NONE)) == asked(Leave("m"))
 
 
-def test_leave_without_a_response_is_sufficient():
+def test_leave_without_a_response_is_sufficient() -> None:
     """The session timeout does the rest."""
     script = Script().stable(ZERO)
     script.step(LeaveAsked())
@@ -511,7 +522,7 @@ def test_leave_without_a_response_is_sufficient():
     assert script.member.state is MemberState.GONE
 
 
-def test_member_that_never_joined_leaves_silently():
+def test_member_that_never_joined_leaves_silently() -> None:
     """There is no member id to leave with."""
     script = Script()
     script.step(MemberStarted())
@@ -519,7 +530,7 @@ def test_member_that_never_joined_leaves_silently():
     assert script.member.state is MemberState.GONE and script.member.wake_at_ms is None
 
 
-def test_stable_member_wakes_for_its_next_heartbeat():
+def test_stable_member_wakes_for_its_next_heartbeat() -> None:
     """And no earlier; while a request is in flight the response wakes it."""
     script = Script().stable(ZERO)
     assert script.member.wake_at_ms == script.now_ms + BEAT_MS

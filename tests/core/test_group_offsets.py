@@ -23,7 +23,9 @@ RETENTION_MS = 10080 * 60_000
         ("", 1, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_only_members_of_the_current_generation_commit(member_id, generation_id, error):
+def test_only_members_of_the_current_generation_commit(
+    member_id: str, generation_id: int, error: ErrorCode
+) -> None:
     harness = GroupsHarness()
     harness.stable("1")
     waiter = harness.commit(5, member_id=member_id, generation_id=generation_id)
@@ -31,7 +33,7 @@ def test_only_members_of_the_current_generation_commit(member_id, generation_id,
     assert harness.committed() == (5 if error is ErrorCode.NONE else None)
 
 
-def test_no_commits_between_join_and_assignment():
+def test_no_commits_between_join_and_assignment() -> None:
     harness = GroupsHarness()
     waiter = harness.join(fresh="1")
     harness.pass_time(3000)
@@ -39,7 +41,7 @@ def test_no_commits_between_join_and_assignment():
     assert harness.answers[refused] == CommitAnswer((ErrorCode.REBALANCE_IN_PROGRESS,))
 
 
-def test_non_member_commits_while_the_group_is_empty_and_creates_it():
+def test_non_member_commits_while_the_group_is_empty_and_creates_it() -> None:
     harness = GroupsHarness()
     assert harness.answers[harness.commit(5, generation_id=1)] == CommitAnswer(
         (ErrorCode.ILLEGAL_GENERATION,)
@@ -51,7 +53,7 @@ def test_non_member_commits_while_the_group_is_empty_and_creates_it():
     assert harness.committed() == 5
 
 
-def test_commit_takes_effect_once_replicated():
+def test_commit_takes_effect_once_replicated() -> None:
     harness = GroupsHarness()
     harness.commit(5)
     harness.holds_back = True
@@ -65,7 +67,7 @@ def test_commit_takes_effect_once_replicated():
     assert (waiter in harness.answers, harness.committed(require_stable=True)) == (True, 6)
 
 
-def test_of_two_commits_the_later_in_the_log_wins():
+def test_of_two_commits_the_later_in_the_log_wins() -> None:
     harness = GroupsHarness()
     harness.holds_back = True
     harness.commit(5)
@@ -83,7 +85,7 @@ def test_of_two_commits_the_later_in_the_log_wins():
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
     ],
 )
-def test_unreplicated_commit_has_no_effect(error, answer):
+def test_unreplicated_commit_has_no_effect(error: ErrorCode, answer: ErrorCode) -> None:
     harness = GroupsHarness()
     harness.commit(5)
     harness.holds_back = True
@@ -93,7 +95,7 @@ def test_unreplicated_commit_has_no_effect(error, answer):
     assert harness.committed(require_stable=True) == 5
 
 
-def test_commit_with_a_replication_error_is_rejected_but_may_take_effect():
+def test_commit_with_a_replication_error_is_rejected_but_may_take_effect() -> None:
     """It takes effect at the next coordinator, which reads only the log.
 
     Until that is resolved the offset is unstable.
@@ -115,7 +117,7 @@ def test_commit_with_a_replication_error_is_rejected_but_may_take_effect():
     assert [each.committed(require_stable=True) for each in (harness, harness.reloaded())] == [6, 6]
 
 
-def test_commit_that_times_out_repeatedly_is_answered_once():
+def test_commit_that_times_out_repeatedly_is_answered_once() -> None:
     """While a replica is away for long the same append may be awaited several times; the client was
     answered at the first timeout.
     """
@@ -129,7 +131,7 @@ def test_commit_that_times_out_repeatedly_is_answered_once():
     assert harness.committed(require_stable=True) == 5
 
 
-def test_too_long_metadata_is_rejected():
+def test_too_long_metadata_is_rejected() -> None:
     harness = GroupsHarness(offset_metadata_max_bytes=3)
     assert harness.answers[harness.commit(5, metadata="abcd")] == CommitAnswer(
         (ErrorCode.OFFSET_METADATA_TOO_LARGE,)
@@ -137,7 +139,7 @@ def test_too_long_metadata_is_rejected():
     assert harness.answers[harness.commit(5, metadata="abc")] == CommitAnswer((ErrorCode.NONE,))
 
 
-def test_offsets_of_an_empty_group_expire_with_the_group():
+def test_offsets_of_an_empty_group_expire_with_the_group() -> None:
     harness = GroupsHarness()
     harness.stable("1")
     harness.commit(5, member_id="c-1", generation_id=1)
@@ -152,7 +154,7 @@ def test_offsets_of_an_empty_group_expire_with_the_group():
     assert GROUP not in harness.reloaded().shard.groups, "tombstones were written"
 
 
-def test_offset_with_its_own_retention_expires_by_it():
+def test_offset_with_its_own_retention_expires_by_it() -> None:
     """OffsetCommit 2 to 4; version 1 of the record."""
     harness = GroupsHarness()
     harness.commit(5, retention_ms=1000)
@@ -164,7 +166,7 @@ def test_offset_with_its_own_retention_expires_by_it():
     assert [(each.committed(0), each.committed(1)) for each in (harness, other)] == [(None, 6)] * 2
 
 
-def test_deleted_offsets_and_groups_stay_deleted_after_failover():
+def test_deleted_offsets_and_groups_stay_deleted_after_failover() -> None:
     harness = GroupsHarness()
     harness.stable("1")
     for partition in (0, 1):
@@ -181,7 +183,7 @@ def test_deleted_offsets_and_groups_stay_deleted_after_failover():
     assert harness.shard.delete(GROUP, harness.now) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_offsets_of_deleted_topics_are_removed():
+def test_offsets_of_deleted_topics_are_removed() -> None:
     harness = GroupsHarness()
     harness.commit(5)
     harness.shard.forget_topics(lambda topic: topic != "t", harness.now)

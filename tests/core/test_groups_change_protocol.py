@@ -89,7 +89,9 @@ def stable(harness: ConsumersHarness, *owned: int) -> str:
     return member_id
 
 
-def test_classic_members_stay_in_the_upgraded_consumer_group_after_failover(harness):
+def test_classic_members_stay_in_the_upgraded_consumer_group_after_failover(
+    harness: ConsumersHarness,
+) -> None:
     old = stable(harness, 0, 1, 2, 3)
     harness.commit(5, member_id=old, generation_id=1)
     assert harness.join("new").member_epoch == 2
@@ -103,7 +105,9 @@ def test_classic_members_stay_in_the_upgraded_consumer_group_after_failover(harn
     assert [each.committed() for each in (harness, harness.replayed_again())] == [5, 5]
 
 
-def test_classic_member_revokes_and_receives_partitions_by_rejoining(harness):
+def test_classic_member_revokes_and_receives_partitions_by_rejoining(
+    harness: ConsumersHarness,
+) -> None:
     old = stable(harness, 0, 1, 2, 3)
     harness.join("new")
     assert harness.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -120,7 +124,9 @@ def test_classic_member_revokes_and_receives_partitions_by_rejoining(harness):
     assert state_of(harness.replayed_again()) == state_of(harness)
 
 
-def test_waiting_classic_members_are_asked_to_rejoin_at_the_upgrade(harness):
+def test_waiting_classic_members_are_asked_to_rejoin_at_the_upgrade(
+    harness: ConsumersHarness,
+) -> None:
     old = stable(harness, 0, 1, 2, 3)
     waiter = harness.classic_joins("", subscription(), fresh="second")
     harness.join("new")
@@ -130,7 +136,7 @@ def test_waiting_classic_members_are_asked_to_rejoin_at_the_upgrade(harness):
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_non_empty_classic_group_is_not_upgraded_unless_the_policy_allows_it(policy):
+def test_non_empty_classic_group_is_not_upgraded_unless_the_policy_allows_it(policy: str) -> None:
     harness = made(policy)
     old = stable(harness, 0)
     assert harness.join("new").error is ErrorCode.GROUP_ID_NOT_FOUND
@@ -138,7 +144,7 @@ def test_non_empty_classic_group_is_not_upgraded_unless_the_policy_allows_it(pol
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
-def test_consumer_group_is_not_downgraded_unless_the_policy_allows_it(policy):
+def test_consumer_group_is_not_downgraded_unless_the_policy_allows_it(policy: str) -> None:
     harness = made(policy)
     harness.join("new")
     old = harness.joined(join(harness, "")).member_id
@@ -146,7 +152,9 @@ def test_consumer_group_is_not_downgraded_unless_the_policy_allows_it(policy):
     assert list(harness.consumers.members) == [old] and GROUP not in harness.shard.groups
 
 
-def test_group_is_downgraded_after_its_last_consumer_member_leaves(harness):
+def test_group_is_downgraded_after_its_last_consumer_member_leaves(
+    harness: ConsumersHarness,
+) -> None:
     old = stable(harness, 0, 1, 2, 3)
     harness.join("new")
     harness.commit(5, member_id=old, generation_id=1)
@@ -171,7 +179,7 @@ def test_group_is_downgraded_after_its_last_consumer_member_leaves(harness):
     assert (harness.joined(waiter).generation_id, harness.joined(waiter).leader_id) == (3, old)
 
 
-def test_expired_consumer_member_allows_the_downgrade(harness):
+def test_expired_consumer_member_allows_the_downgrade(harness: ConsumersHarness) -> None:
     old = stable(harness, 0, 1, 2, 3)
     harness.join("new")
     for _ in range(10):
@@ -184,7 +192,9 @@ def test_expired_consumer_member_allows_the_downgrade(harness):
     assert list(classic(harness).members) == [old]
 
 
-def test_classic_member_that_joins_without_sync_is_removed_after_its_timeout(harness):
+def test_classic_member_that_joins_without_sync_is_removed_after_its_timeout(
+    harness: ConsumersHarness,
+) -> None:
     harness.join("new")
     old = harness.joined(join(harness, "")).member_id
     for _ in range(3):
@@ -195,7 +205,9 @@ def test_classic_member_that_joins_without_sync_is_removed_after_its_timeout(har
     assert list(harness.consumers.members) == ["new"]
 
 
-def test_classic_member_that_ignores_a_rebalance_is_removed_after_its_timeout(harness):
+def test_classic_member_that_ignores_a_rebalance_is_removed_after_its_timeout(
+    harness: ConsumersHarness,
+) -> None:
     old = stable(harness, 0, 1, 2, 3)
     harness.join("new")
     for _ in range(4):
@@ -208,7 +220,7 @@ def test_classic_member_that_ignores_a_rebalance_is_removed_after_its_timeout(ha
     assert list(harness.consumers.members) == ["new"]
 
 
-def test_static_member_changes_the_protocol_and_back_in_place(harness):
+def test_static_member_changes_the_protocol_and_back_in_place(harness: ConsumersHarness) -> None:
     waiter = join(harness, "", instance="i")
     harness.pass_time(1)
     old = harness.joined(waiter).member_id
@@ -226,7 +238,9 @@ def test_static_member_changes_the_protocol_and_back_in_place(harness):
     assert classic(harness.replayed_again()).static_member_ids == {"i": back.member_id}
 
 
-def test_unparseable_subscription_is_rejected_and_leaves_the_group_unchanged(harness):
+def test_unparseable_subscription_is_rejected_and_leaves_the_group_unchanged(
+    harness: ConsumersHarness,
+) -> None:
     harness.join("new")
     waiter = harness.classic_joins("", (("range", b""),), fresh="odd")
     assert harness.joined(waiter).error is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -42,7 +42,7 @@ class Script:
 
     def __init__(self, **settings: int) -> None:
         self.now_ms = 1000
-        self.producer = IdempotentProducer(ProducerSettings(**{"linger_ms": 0, **settings}))  # type: ignore[arg-type]
+        self.producer = IdempotentProducer(ProducerSettings(**{"linger_ms": 0, **settings}))
         self.sent: list[SendProduce] = []
         self.delivered: list[tuple[str, int]] = []
         self.given_up: list[tuple[str, ErrorCode]] = []

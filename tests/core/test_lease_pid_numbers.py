@@ -7,6 +7,7 @@ Source: the lease_pid draft.
 import pytest
 
 from bench.bench_leases import REPEATED, TAKEN, collisions, snapshot_bytes
+from claims.recording import Figures
 from kraftsim.lease_pid.rules_broker import (
     NEXT,
     IdReserve,
@@ -60,8 +61,12 @@ def granted(leased: LeasedPartition, producer_id: int = ASKS_FOR_ONE) -> Lease:
     ],
 )
 def test_client_and_server_must_agree_on_the_zero_of_a_new_lease(
-    server, client, sequences, answers, figures
-):
+    server: SequenceOfLease,
+    client: SequenceOfLease,
+    sequences: list[int],
+    answers: list[ErrorCode],
+    figures: Figures,
+) -> None:
     """LP-12: 0 is the next sequence or the mark.
 
     If they differ the first message is rejected: nothing is lost, and nothing is written.
@@ -108,7 +113,9 @@ def test_client_and_server_must_agree_on_the_zero_of_a_new_lease(
 
 @pytest.mark.parametrize(("reading", "returned"), [(ZERO_IS_NEXT, 3), (ZERO_IS_MARK, 2)])
 @pytest.mark.parametrize("next_generation", NextGeneration)
-def test_renewed_lease_returns_the_next_sequence_or_the_mark(reading, returned, next_generation):
+def test_renewed_lease_returns_the_next_sequence_or_the_mark(
+    reading: SequenceOfLease, returned: int, next_generation: NextGeneration
+) -> None:
     leased = LeasedPartition(Readings(sequence_of_lease=reading, next_generation=next_generation))
     first = leased.readings.first_sequence
     for sequence in range(first, 3):
@@ -122,7 +129,9 @@ def test_renewed_lease_returns_the_next_sequence_or_the_mark(reading, returned, 
 
 
 @pytest.mark.parametrize("reading", SequenceOfLease)
-def test_reused_id_with_a_random_generation_accepts_an_old_producer(reading):
+def test_reused_id_with_a_random_generation_accepts_an_old_producer(
+    reading: SequenceOfLease,
+) -> None:
     """LP-12: an id is reused under a random generation.
 
     Of all 2^16 values two match the generation of the former producer.
@@ -132,7 +141,9 @@ def test_reused_id_with_a_random_generation_accepts_an_old_producer(reading):
 
 
 @pytest.mark.parametrize(("partitions", "producers"), [(1, 0), (1, 1), (10, 10), (100, 3)])
-def test_snapshot_size_grows_with_partitions_and_their_producers(partitions, producers):
+def test_snapshot_size_grows_with_partitions_and_their_producers(
+    partitions: int, producers: int
+) -> None:
     """LP-21: 16 bytes, 15 for each partition of a topic with a one-letter name, and 32 for each
     producer of each partition.
     """

@@ -91,7 +91,7 @@ def _text(effect: MarkerEffect) -> str:
             return "retry later"
 
 
-def test_each_leader_receives_one_request_for_all_its_partitions():
+def test_each_leader_receives_one_request_for_all_its_partitions() -> None:
     harness = Leaders({A: 1, B: 2, C: 1})
     ended = harness.end(A, B, C)
     assert harness.effects() == ["ask 1 x:ac", "ask 2 x:b"]
@@ -100,7 +100,7 @@ def test_each_leader_receives_one_request_for_all_its_partitions():
     assert harness.answer(2, {B: NONE}) == ["complete x"]
 
 
-def test_markers_accumulate_while_a_request_is_in_flight():
+def test_markers_accumulate_while_a_request_is_in_flight() -> None:
     harness = Leaders({A: 1, B: 1})
     harness.end(A, name="x", producer_id=1)
     assert harness.effects() == ["ask 1 x:a"]
@@ -112,20 +112,20 @@ def test_markers_accumulate_while_a_request_is_in_flight():
     assert harness.effects() == ["complete y", "complete z"]
 
 
-def test_transaction_without_partitions_completes_immediately():
+def test_transaction_without_partitions_completes_immediately() -> None:
     harness = Leaders({})
     harness.end()
     assert harness.effects() == ["complete x"]
 
 
-def test_deleted_partition_needs_no_marker():
+def test_deleted_partition_needs_no_marker() -> None:
     harness = Leaders({A: 1})
     harness.end(A, B)
     assert harness.effects() == ["ask 1 x:a"]
     assert harness.answer(1, {A: NONE}) == ["complete x"]
 
 
-def test_marker_waits_while_there_is_no_leader():
+def test_marker_waits_while_there_is_no_leader() -> None:
     harness = Leaders({A: NoLeader.UNKNOWN})
     harness.end(A)
     assert harness.effects() == ["retry later"]
@@ -148,7 +148,7 @@ def test_marker_waits_while_there_is_no_leader():
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_failed_marker_is_sent_to_the_current_leader(error):
+def test_failed_marker_is_sent_to_the_current_leader(error: ErrorCode) -> None:
     harness = Leaders({A: 1, B: 1})
     harness.end(A, B)
     harness.effects()
@@ -160,7 +160,7 @@ def test_failed_marker_is_sent_to_the_current_leader(error):
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, FENCED])
-def test_fenced_coordinator_sends_no_more_markers(error):
+def test_fenced_coordinator_sends_no_more_markers(error: ErrorCode) -> None:
     harness = Leaders({A: 1, B: 2})
     harness.end(A, B)
     harness.effects()
@@ -173,14 +173,14 @@ def test_fenced_coordinator_sends_no_more_markers(error):
 @pytest.mark.parametrize(
     "error", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION]
 )
-def test_log_that_does_not_support_markers_needs_none(error):
+def test_log_that_does_not_support_markers_needs_none(error: ErrorCode) -> None:
     harness = Leaders({A: 1})
     harness.end(A)
     harness.effects()
     assert harness.answer(1, {A: error}) == ["complete x"]
 
 
-def test_marker_is_retried_at_the_lost_broker_or_the_new_leader():
+def test_marker_is_retried_at_the_lost_broker_or_the_new_leader() -> None:
     harness = Leaders({A: 1, B: 1})
     harness.end(A, B)
     harness.effects()
@@ -191,7 +191,7 @@ def test_marker_is_retried_at_the_lost_broker_or_the_new_leader():
     assert harness.effects() == ["ask 1 x:a", "ask 2 x:b"]
 
 
-def test_failed_completion_is_written_later():
+def test_failed_completion_is_written_later() -> None:
     harness = Leaders({})
     ended = harness.end()
     assert harness.effects() == ["complete x"]
@@ -201,7 +201,7 @@ def test_failed_completion_is_written_later():
     assert harness.effects() == ["complete x"]
 
 
-def test_completion_by_another_coordinator_is_not_repeated():
+def test_completion_by_another_coordinator_is_not_repeated() -> None:
     harness = Leaders({A: 1, B: NoLeader.UNKNOWN})
     harness.end(A, B)
     harness.effects()
@@ -211,7 +211,7 @@ def test_completion_by_another_coordinator_is_not_repeated():
     assert (harness.effects(), harness.queue.pending) == ([], {})
 
 
-def test_late_response_does_not_affect_a_later_coordinator_epoch():
+def test_late_response_does_not_affect_a_later_coordinator_epoch() -> None:
     """KAFKA-16352: the clean-up of the former epoch must not remove the entry of the new one."""
     harness = Leaders({A: 1, B: 2})
     harness.end(A)
@@ -234,7 +234,7 @@ class ForgetsByName(MarkerQueue):
         return ended.transactional_id in self.pending
 
 
-def test_injected_bug_is_detected_by_these_tests():
+def test_injected_bug_is_detected_by_these_tests() -> None:
     harness = Leaders({A: 1, B: 2}, ForgetsByName)
     harness.end(A)
     harness.effects()

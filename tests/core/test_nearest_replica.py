@@ -42,7 +42,7 @@ def leader_state() -> LeaderState:
     ],
 )
 def test_consumer_is_sent_to_an_up_to_date_follower_in_its_rack(
-    client_rack, fetch_offset, nearest
+    client_rack: str, fetch_offset: int, nearest: int | None
 ) -> None:
     """The leader serves its own rack, no rack, an unknown rack, and offsets that no follower in the
     rack has.

@@ -4,6 +4,7 @@ text predicts.
 Source: KIP-730.
 """
 
+from claims.recording import Figures
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import (
@@ -55,7 +56,7 @@ def uncoordinated(broker_id: int, disk: list[int]) -> UncoordinatedSource:
     )
 
 
-def test_blocks_are_contiguous_across_controllers_with_other_sizes(figures) -> None:
+def test_blocks_are_contiguous_across_controllers_with_other_sizes(figures: Figures) -> None:
     """The response contains the size, so it can change while brokers hold blocks."""
     first = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
     second = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
@@ -75,7 +76,7 @@ def test_blocks_are_contiguous_across_controllers_with_other_sizes(figures) -> N
     )
 
 
-def test_last_block_is_the_last_complete_one_of_the_current_size(figures) -> None:
+def test_last_block_is_the_last_complete_one_of_the_current_size(figures: Figures) -> None:
     control = ResizableProducerIdControl(Journal(), lambda broker_id, epoch: True)
     control.replay(ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=2**63 - 1 - 10))
     ids_left = 2**63 - 1 - control.next_producer_id
@@ -90,7 +91,7 @@ def test_last_block_is_the_last_complete_one_of_the_current_size(figures) -> Non
     figures(ids_left=ids_left, refused_with_blocks_of=refused[0], given_with_blocks_of=last.size)
 
 
-def test_next_block_is_prefetched_at_ninety_percent_of_any_size(figures) -> None:
+def test_next_block_is_prefetched_at_ninety_percent_of_any_size(figures: Figures) -> None:
     for size, mark in ((1000, 900), (10, 9), (1, 0)):
         source = client(PrefetchingBlockClient, size)
         asked = []
@@ -102,7 +103,7 @@ def test_next_block_is_prefetched_at_ninety_percent_of_any_size(figures) -> None
         figures(**{f"asked_at_id_of_{size}": asked[0]})
 
 
-def test_fetching_only_when_exhausted_rejects_a_client_per_block(figures) -> None:
+def test_fetching_only_when_exhausted_rejects_a_client_per_block(figures: Figures) -> None:
     source = client(OnDemandBlockClient, 10)
     assert [source.claim(0) for _ in range(10)] == list(range(10)) and source.take_effects() == []
     refused = source.claim(0)
@@ -118,7 +119,7 @@ def test_prefetching_with_the_first_id_leaves_the_whole_block_of_time() -> None:
     assert [source.claim(0) for _ in range(19)] == list(range(1, 20))
 
 
-def test_authorization_error_ends_the_broker_only_in_the_kip_text(figures) -> None:
+def test_authorization_error_ends_the_broker_only_in_the_kip_text(figures: Figures) -> None:
     for kind, is_fatal in ((TerminatingBlockClient, True), (PrefetchingBlockClient, False)):
         for error in (
             ErrorCode.STALE_BROKER_EPOCH,
@@ -193,7 +194,7 @@ def test_cluster_default_block_size_overrides_the_controllers_properties() -> No
     assert sizes == [50, 7, 50, 50, 50, 100_000]
 
 
-def test_restarted_request_counter_in_the_same_epoch_repeats_ids(figures) -> None:
+def test_restarted_request_counter_in_the_same_epoch_repeats_ids(figures: Figures) -> None:
     """The class of bugs for which KIP-730 rejected it: the released controller allocates another
     block.
     """
@@ -212,7 +213,7 @@ def test_requests_in_a_loop_with_one_number_take_one_block() -> None:
     assert control.next_producer_id == 1000
 
 
-def test_two_machines_with_one_broker_id_and_epoch_allocate_the_same_ids(figures) -> None:
+def test_two_machines_with_one_broker_id_and_epoch_allocate_the_same_ids(figures: Figures) -> None:
     """A broker epoch is an offset of the log: a quorum that lost its log counts epochs again, and
     repeats the response it remembers.
     """
@@ -243,7 +244,9 @@ def test_two_machines_with_one_broker_id_and_epoch_allocate_the_same_ids(figures
 # --------------------------------------------------------------------------------------------------
 
 
-def test_uncoordinated_brokers_never_overlap_and_resume_after_their_last_id(figures) -> None:
+def test_uncoordinated_brokers_never_overlap_and_resume_after_their_last_id(
+    figures: Figures,
+) -> None:
     disks = {broker_id: [0] for broker_id in (0, 1, 2**BROKER_BITS - 1)}
     ids = []
     for broker_id, disk in disks.items():
@@ -258,11 +261,9 @@ def test_uncoordinated_brokers_never_overlap_and_resume_after_their_last_id(figu
 
 def test_uncoordinated_ids_can_overlap_with_zookeepers_range() -> None:
     """Only a broker with id 0 starts within it, and 0 is a valid id."""
-    allocated = range(
-        block_behind(
-            b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}'
-        ).first_producer_id
-    )
+    block = block_behind(b'{"version":1,"broker":2,"block_start":"4000","block_end":"4999"}')
+    assert not isinstance(block, Refusal)
+    allocated = range(block.first_producer_id)
     again = []
     for broker_id in (0, 1):
         source = uncoordinated(broker_id, [0])
@@ -270,7 +271,7 @@ def test_uncoordinated_ids_can_overlap_with_zookeepers_range() -> None:
     assert again == [len(allocated), 0] == [5000, 0]
 
 
-def test_uncoordinated_ids_cannot_represent_every_broker(figures) -> None:
+def test_uncoordinated_ids_cannot_represent_every_broker(figures: Figures) -> None:
     """An id that exceeds the bits, no id at all, and a counter that has used up its own bits."""
     misfits = ((-1, [0]), (2**BROKER_BITS, [0]), (1, [1 << COUNTER_BITS]))
     results = [uncoordinated(broker_id, disk).claim(0) for broker_id, disk in misfits]

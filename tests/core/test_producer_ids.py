@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims.recording import Figures
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import ProducerIdControl
@@ -40,7 +41,7 @@ def control(next_producer_id: int | None = None) -> tuple[ProducerIdControl, Jou
     return producer_ids, journal
 
 
-def test_first_block_begins_at_zero_and_its_record_has_the_next_id(figures) -> None:
+def test_first_block_begins_at_zero_and_its_record_has_the_next_id(figures: Figures) -> None:
     """The record contains the first id that is *not* allocated.
 
     Source: KAFKA-15552 shows the consequence of a mix-up.
@@ -57,7 +58,7 @@ def test_first_block_begins_at_zero_and_its_record_has_the_next_id(figures) -> N
     )
 
 
-def test_decision_changes_nothing_and_replay_advances(figures) -> None:
+def test_decision_changes_nothing_and_replay_advances(figures: Figures) -> None:
     """Two decisions without a replay propose the same block; after the replay comes the next
     one.
     """
@@ -86,7 +87,7 @@ def test_decision_changes_nothing_and_replay_advances(figures) -> None:
     ],
 )
 def test_block_request_is_rejected(
-    broker_id: int, broker_epoch: int, next_producer_id: int, error: ErrorCode, figures
+    broker_id: int, broker_epoch: int, next_producer_id: int, error: ErrorCode, figures: Figures
 ) -> None:
     """If it is not of the broker's current incarnation, and if no block is left."""
     assert control(next_producer_id)[0].decide_allocate(broker_id, broker_epoch) == Refusal(error)
@@ -96,7 +97,7 @@ def test_block_request_is_rejected(
         figures(error_of_strangers_and_the_past=int(error))
 
 
-def test_last_block_can_be_allocated(figures) -> None:
+def test_last_block_can_be_allocated(figures: Figures) -> None:
     """Exhausted means that no complete block is left."""
     decision = control(LAST_PRODUCER_ID - 1000)[0].decide_allocate(1, 5)
     assert isinstance(decision, Decision) and decision.result.next_producer_id == LAST_PRODUCER_ID
@@ -118,7 +119,7 @@ def test_non_increasing_record_is_fatal_to_the_controller(next_producer_id: int)
         )
 
 
-def test_uncommitted_block_is_allocated_again(figures) -> None:
+def test_uncommitted_block_is_allocated_again(figures: Figures) -> None:
     """A leader that loses its leadership discards the block; no broker received it."""
     producer_ids, journal = control()
     journal.mark(10)
@@ -240,7 +241,7 @@ def _source(kind: str) -> ProducerIdSource:
     ],
 )
 def test_next_block_begins_behind_the_znodes_block(
-    data: bytes | None, first_producer_id: int, figures
+    data: bytes | None, first_producer_id: int, figures: Figures
 ) -> None:
     """Both ends in the znode are inclusive: a mix-up was KAFKA-15552."""
     block = block_behind(data)
@@ -258,7 +259,7 @@ def test_next_block_begins_behind_the_znodes_block(
     "data",
     [b"no text", b'{"version":1,"broker":1,"block_start":"0","block_end":"9223372036854775000"}'],
 )
-def test_unreadable_or_exhausted_znode_gives_no_block(data: bytes, figures) -> None:
+def test_unreadable_or_exhausted_znode_gives_no_block(data: bytes, figures: Figures) -> None:
     """Ids are never guessed."""
     refused = block_behind(data)
     assert isinstance(refused, Refusal) and refused.error is ErrorCode.UNKNOWN_SERVER_ERROR

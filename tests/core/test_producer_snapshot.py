@@ -2,6 +2,7 @@
 ProducerStateManager.{writeSnapshot,readSnapshot,loadFromSnapshot}.
 """
 
+from claims.recording import Figures
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_state.rules_entries import (
     APPEND,
@@ -49,7 +50,7 @@ def through_a_file(state: ProducerStateManager, now_ms: int = 1000) -> ProducerS
     return again
 
 
-def test_snapshot_restores_the_last_of_five_batches(figures) -> None:
+def test_snapshot_restores_the_last_of_five_batches(figures: Figures) -> None:
     """A file holds one batch per producer: after a restart an older one that is retried is out of
     order, not a duplicate.
     """

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from claims.recording import Figures
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_state.rules_entries import (
     APPEND,
     DAY_MS,
+    Append,
     CheckResult,
     Duplicate,
     ProducerStatePolicy,
@@ -87,7 +89,13 @@ def test_sequence_decides_the_result(first: int, last: int, verdict: CheckResult
         ((0, 4), (3, 5, False), 2, 5, OLD_EPOCH),  # a past epoch is fenced in any case
     ],
 )
-def test_no_batch_overtakes_one_awaiting_verification(before, asked, epoch, first, verdict) -> None:
+def test_no_batch_overtakes_one_awaiting_verification(
+    before: tuple[int, int] | None,
+    asked: tuple[int, int, bool],
+    epoch: int,
+    first: int,
+    verdict: Append | Refusal,
+) -> None:
     """The lowest sequence of those being verified comes first (KAFKA-14920)."""
     state = manager(*(() if before is None else (make_batch(*before, epoch=3),)))
     producer_epoch, base_sequence, adds = asked
@@ -113,7 +121,7 @@ def test_epoch_is_checked_with_the_sequence(epoch: int, first: int, verdict: Che
     assert manager(make_batch(0, 1, epoch=3)).check(make_batch(first, last, epoch=epoch)) == verdict
 
 
-def test_five_batches_are_remembered_and_older_ones_are_out_of_order(figures) -> None:
+def test_five_batches_are_remembered_and_older_ones_are_out_of_order(figures: Figures) -> None:
     """A duplicate of an older batch is out of order.   Source: NUM_BATCHES_TO_RETAIN."""
     state = manager(*(make_batch(sequence) for sequence in range(6)))
     verdicts = [state.check(make_batch(sequence)) for sequence in range(7)]
@@ -122,6 +130,7 @@ def test_five_batches_are_remembered_and_older_ones_are_out_of_order(figures) ->
         *(duplicate(100 + sequence, 100 + sequence) for sequence in range(1, 6)),
         APPEND,
     ]
+    assert isinstance(verdicts[0], Refusal)
     figures(
         remembered=sum(isinstance(each, Duplicate) for each in verdicts),
         older=int(verdicts[0].error),
@@ -162,7 +171,7 @@ def test_sequences_wrap(
     ],
 )
 def test_unknown_producer_may_begin_anywhere_since_2_5(
-    policy: UnknownProducer, verdict: CheckResult, figures
+    policy: UnknownProducer, verdict: CheckResult, figures: Figures
 ) -> None:
     """Error 59 until 2.4, error 45 in 0.11; a batch that begins at 0 was always accepted.
 
@@ -279,7 +288,7 @@ def test_replayed_log_gives_the_same_results() -> None:
     assert state.check(make_batch(10, epoch=1)) == APPEND
 
 
-def test_producer_expires_a_day_after_its_last_batch(figures) -> None:
+def test_producer_expires_a_day_after_its_last_batch(figures: Figures) -> None:
     """By the batch's own timestamp; an open transaction keeps its producer.   Source: KIP-854."""
     state = manager(
         make_batch(0, timestamp=1000),

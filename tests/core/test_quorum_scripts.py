@@ -166,7 +166,7 @@ class ScriptDriver:
             self.table.lines.append(
                 f"{type(request).__name__.removesuffix('Request')} answer "
                 f"{ErrorCode(body.error_code).name}"
-            )  # type: ignore[attr-defined]
+            )
 
         self._node(leader).receive(request, answered)
 

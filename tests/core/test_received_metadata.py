@@ -104,7 +104,7 @@ def appointed(
     leader_epoch: int = 0,
     replicas: Iterable[int] = (1, 2),
     version: int = 0,
-) -> object:
+) -> LeaderAndIsrPartitionState:
     return LeaderAndIsrPartitionState(
         partition_index=partition,
         controller_epoch=CONTROLLER_EPOCH,
@@ -117,13 +117,13 @@ def appointed(
 
 
 def leader_and_isr(
-    *states: object,
+    *states: LeaderAndIsrPartitionState,
     topic_id: bytes = TOPIC_ID,
     epoch: int = CONTROLLER_EPOCH,
     kraft: bool = False,
     kind: int = 0,
 ) -> LeaderAndIsrRequest:
-    topic = LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id, partition_states=list(states))  # type: ignore[arg-type]
+    topic = LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id, partition_states=list(states))
     return LeaderAndIsrRequest(
         controller_id=2,
         controller_epoch=epoch,

@@ -3,6 +3,7 @@ together.
 """
 
 import zlib
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -59,7 +60,7 @@ def test_bytes_after_an_error_are_never_decompressed(monkeypatch: pytest.MonkeyP
     unpacked = 0
     pieces = compressed_blocks._gzip_pieces
 
-    def counted(data: bytes):
+    def counted(data: bytes) -> Iterator[bytes]:
         nonlocal unpacked
         for piece in pieces(data):
             unpacked += len(piece)

@@ -1,6 +1,7 @@
 """Registry records by group: the same as in a full scan, also after a revert."""
 
 import time
+from functools import partial
 from random import Random
 
 import pytest
@@ -35,7 +36,7 @@ def rule(number: int, name: str) -> AccessControlEntryRecord:
 def test_groups_equal_a_full_scan_also_after_a_revert(seed: int) -> None:
     rng = Random(seed)
     journal = Journal()
-    registries = Registries(lambda: TimelineDict(journal))
+    registries = Registries(partial(TimelineDict, journal))
     for offset in range(2000):
         journal.mark(offset)
         number = rng.randrange(30)

@@ -41,7 +41,7 @@ def sources() -> str:
     )
 
 
-def test_every_step_based_core_has_scripts():
+def test_every_step_based_core_has_scripts() -> None:
     """As in etcd's raft. A group shard is covered as a whole."""
     found = steppers()
     assert len(found) >= 10
@@ -50,7 +50,7 @@ def test_every_step_based_core_has_scripts():
     } == set()
 
 
-def test_every_script_is_executed():
+def test_every_script_is_executed() -> None:
     """A script that is never executed becomes outdated."""
     text = sources() + (TESTS / "test_broker_lifecycle.py").read_text()
     assert [

@@ -57,7 +57,7 @@ def credential(
     )
 
 
-def test_both_scram_sides_match_the_rfc_7677_example():
+def test_both_scram_sides_match_the_rfc_7677_example() -> None:
     first, server_first, final, server_final = RFC_7677
     known = credential("pencil", salt=base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
     client = ScramClient("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
@@ -72,11 +72,12 @@ def test_both_scram_sides_match_the_rfc_7677_example():
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_wrong_password_or_wrong_server_keys_fail_the_exchange(mechanism):
+def test_wrong_password_or_wrong_server_keys_fail_the_exchange(mechanism: str) -> None:
     known = credential("right", hash_name=f"sha{mechanism[-3:]}")
     server = ScramServer(mechanism, {"a=b,c": known}.get, "server")
     client = ScramClient(mechanism, "a=b,c", "wrong", "client")
     proof = client.step(server.step(client.first()))
+    assert proof is not None
     with pytest.raises(SaslRefused) as refused:
         server.step(proof)
     assert refused.value.client_message is None
@@ -97,24 +98,24 @@ def test_wrong_password_or_wrong_server_keys_fail_the_exchange(mechanism):
         b"n,,n=nobody,r=abc",
     ],
 )
-def test_invalid_first_message_is_rejected(token):
+def test_invalid_first_message_is_rejected(token: bytes) -> None:
     with pytest.raises(SaslRefused):
         ScramServer("SCRAM-SHA-256", {"user": credential("x")}.get, "server").step(token)
 
 
-def test_credential_with_too_few_iterations_is_rejected():
+def test_credential_with_too_few_iterations_is_rejected() -> None:
     with pytest.raises(SaslRefused):
         ScramServer("SCRAM-SHA-256", {"user": credential("x", iterations=1000)}.get, "server").step(
             b"n,,n=user,r=abc"
         )
 
 
-def test_nonces_have_130_bits_in_base_36():
+def test_nonces_have_130_bits_in_base_36() -> None:
     assert int(draw_nonce(lambda bits: 2**bits - 1), 36) == 2**130 - 1
     assert (draw_nonce(lambda bits: 0), draw_nonce(lambda bits: 36)) == ("0", "10")
 
 
-def test_plain_accepts_only_configured_users():
+def test_plain_accepts_only_configured_users() -> None:
     login = parse_jaas(
         'a.b.PlainLoginModule required username="u" password="p;\\"q" user_alice="s e=cret" '
         "user_bob=plain;"
@@ -134,7 +135,13 @@ RULE_IDS = itertools.count(1)
 
 
 def rule(
-    name, operation, *, prefixed=False, deny=False, principal="User:alice", host="*"
+    name: str,
+    operation: AclOperation,
+    *,
+    prefixed: bool = False,
+    deny: bool = False,
+    principal: str = "User:alice",
+    host: str = "*",
 ) -> AccessControlEntryRecord:
     return AccessControlEntryRecord(
         id=next(RULE_IDS).to_bytes(16),
@@ -175,11 +182,13 @@ def authorizer(*rules: AccessControlEntryRecord, open_without_rules: bool = Fals
         ([rule("topic", READ, prefixed=True)], READ, False),
     ],
 )
-def test_topic_acls(rules, operation, may):
+def test_topic_acls(
+    rules: list[AccessControlEntryRecord], operation: AclOperation, may: bool
+) -> None:
     assert authorizer(*rules).allows(ALICE, "127.0.0.1", operation, TOPIC, "t") is may
 
 
-def test_resources_without_acls_are_open_only_if_configured():
+def test_resources_without_acls_are_open_only_if_configured() -> None:
     node = authorizer(
         rule("t", READ, principal="User:bob"),
         rule("pre", READ, prefixed=True),
@@ -190,7 +199,7 @@ def test_resources_without_acls_are_open_only_if_configured():
     ] == [True, False, True, True]
 
 
-def test_super_users_bypass_deny_rules():
+def test_super_users_bypass_deny_rules() -> None:
     node = authorizer(rule("*", ALL, deny=True, principal="User:*"))
     assert node.allows(Principal("User", "root"), "h", WRITE, TOPIC, "t")
     assert node.allows(Principal("User", "CN=x,O=y"), "h", WRITE, TOPIC, "t")
@@ -211,11 +220,13 @@ def test_super_users_bypass_deny_rules():
         ([rule("t", WRITE), rule("t", WRITE, prefixed=True, deny=True)], False),
     ],
 )
-def test_authorize_by_resource_type_considers_deny_rules(rules, may):
+def test_authorize_by_resource_type_considers_deny_rules(
+    rules: list[AccessControlEntryRecord], may: bool
+) -> None:
     assert authorizer(*rules).allows_any(ALICE, "h", WRITE, TOPIC) is may
 
 
-def test_removed_acl_no_longer_applies():
+def test_removed_acl_no_longer_applies() -> None:
     registries = Registries(dict)
     node = Authorizer("", allows_without_rules=False, registries=lambda: registries)
     given = rule("t", READ)
@@ -225,7 +236,7 @@ def test_removed_acl_no_longer_applies():
     assert not node.allows(ALICE, "h", READ, TOPIC, "t")
 
 
-def test_authorization_results_are_cached_until_acls_change():
+def test_authorization_results_are_cached_until_acls_change() -> None:
     """A fetch session of 1,000 topics costs 1,000 dict lookups, not 1,000 evaluations."""
     registries = Registries(dict)
     registries.replay(rule("t", READ))
@@ -237,7 +248,9 @@ def test_authorization_results_are_cached_until_acls_change():
     assert node.verdicts(ALICE, "h", READ, TOPIC)["u"]
 
 
-def test_client_chosen_names_do_not_fill_the_authorization_cache(monkeypatch):
+def test_client_chosen_names_do_not_fill_the_authorization_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(security_authorizer, "VERDICTS_MAX", 100)
     registries = Registries(dict)
     node = Authorizer("", allows_without_rules=True, registries=lambda: registries)
@@ -251,7 +264,7 @@ def test_client_chosen_names_do_not_fill_the_authorization_cache(monkeypatch):
     assert 0 < cached <= 100
 
 
-def test_long_name_is_authorized_but_not_cached():
+def test_long_name_is_authorized_but_not_cached() -> None:
     """65,536 group ids of 32,767 bytes each take 2 GB."""
     registries = Registries(dict)
     registries.replay(rule("g", READ, prefixed=True))

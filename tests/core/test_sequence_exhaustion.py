@@ -13,12 +13,14 @@ from random import Random
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
     Identity,
     IdentityTaken,
     MetadataArrived,
+    OutgoingBatch,
     OutgoingRecord,
     PartitionAnswer,
     ProduceAnswered,
@@ -55,6 +57,8 @@ from kraftsim.clients.rules_transaction_steps import (
 from kraftsim.producer_state.rules_entries import (
     APPEND,
     LAST_SEQUENCE,
+    Append,
+    CheckResult,
     ProducerStatePolicy,
     UnknownProducer,
 )
@@ -84,7 +88,8 @@ class Leader:
             request.request_id, tuple(self._append(each) for each in request.batches)
         )
 
-    def _append(self, sent) -> PartitionAnswer:
+    def _append(self, sent: OutgoingBatch) -> PartitionAnswer:
+        assert sent.identity is not None
         state = self.states.setdefault(sent.where, ProducerStateManager(self.policy))
         batch = RecordBatch(
             build_batch(
@@ -96,8 +101,8 @@ class Leader:
         )
         verdict = state.check(batch)
         self.batches.append(batch)
-        if verdict is not APPEND:
-            self.errors[getattr(verdict, "error", ErrorCode.NONE)] += 1
+        if not isinstance(verdict, Append):
+            self.errors[verdict.error] += 1
             return PartitionAnswer(where=sent.where, error_code=verdict.error, base_offset=-1)
         state.apply(batch, len(self.taken))
         self.taken += [record.key for record in sent.records]
@@ -151,7 +156,7 @@ def near(sequence_max: int) -> type[EndingProducer]:
     return type("NearProducer", (EndingProducer,), {"queue_class": queue})
 
 
-def test_sequence_exhaustion_bumps_the_epoch_where_the_shipped_producer_wraps():
+def test_sequence_exhaustion_bumps_the_epoch_where_the_shipped_producer_wraps() -> None:
     talks = {
         rules: ProducerHarness(rules, first_sequence=LAST_SEQUENCE - 1)
         for rules in (EndingProducer, IdempotentProducer)
@@ -172,7 +177,7 @@ def test_sequence_exhaustion_bumps_the_epoch_where_the_shipped_producer_wraps():
     ]
 
 
-def test_without_sequence_wraparound_no_window_is_needed(figures):
+def test_without_sequence_wraparound_no_window_is_needed(figures: Figures) -> None:
     """Every sequence below the latest of its epoch was appended before: no bound such as 2^30 is
     required.
     """
@@ -196,8 +201,8 @@ def test_without_sequence_wraparound_no_window_is_needed(figures):
     [(1, 1.0, 19), (10, 0.1, 2), (100, 0.01, 0), (10, 0.9, 18), (100, 0.9, 17)],
 )
 def test_bumps_decrease_with_many_partitions(
-    partitions: int, hot_share: float, bumps: int, figures
-):
+    partitions: int, hot_share: float, bumps: int, figures: Figures
+) -> None:
     """Concern 2. The next epoch resets every partition to sequence 0: with 2^31 sequences there are
     at most 0.47 bumps per billion records, for any number of partitions.
 
@@ -268,7 +273,7 @@ class Transactions:
         )
 
 
-def test_only_the_transaction_that_crosses_the_end_is_aborted(figures):
+def test_only_the_transaction_that_crosses_the_end_is_aborted(figures: Figures) -> None:
     """Concern 1: one of six; the other five are in increasing epochs."""
     work = Transactions(first_sequence=LAST_SEQUENCE - 9)
     for _ in range(6):
@@ -284,11 +289,11 @@ def test_only_the_transaction_that_crosses_the_end_is_aborted(figures):
     figures(transactions=len(work.outcomes), aborted=work.outcomes.count(Outcome.ABORTED))
 
 
-def test_producer_without_the_next_epoch_wraps_and_all_leaders_accept_it(figures):
+def test_producer_without_the_next_epoch_wraps_and_all_leaders_accept_it(figures: Figures) -> None:
     """Concern 3, the leaders' part; tests/node/test_sequence_exhaustion.py shows which brokers give
     a producer its next epoch.
     """
-    refusals = {}
+    refusals: dict[tuple[str, str], CheckResult] = {}
     for release in releases():
         unknown = (
             UnknownProducer.ACCEPTED

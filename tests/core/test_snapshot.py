@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.core.timeline import Journal, TimelineDict
 from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
 from kraftsim.metadata.rules_registries import Registries
@@ -235,7 +236,7 @@ def test_state_registered_for_other_components_can_be_reverted() -> None:
     assert registries.scram_credentials.records() == [kept]
 
 
-def test_any_number_of_blocks_is_one_snapshot_record(figures) -> None:
+def test_any_number_of_blocks_is_one_snapshot_record(figures: Figures) -> None:
     """KIP-730: a snapshot needs the latest block only."""
     level = FeatureLevelRecord(name="metadata.version", feature_level=7)
     found = {}

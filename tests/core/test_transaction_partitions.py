@@ -4,6 +4,7 @@ Source: KIP-98; TransactionStateManager.partitionFor.
 
 from random import Random
 
+from claims.recording import Figures
 from kraftsim.groups.rules_timing import partition_of
 
 PARTITIONS, IDS = 50, 2000
@@ -11,7 +12,7 @@ KNOWN = {"": 0, "a": 47, "copier-1": 26, "\u00e9": 33}
 """By `Utils.abs(transactionalId.hashCode) % 50` of Java."""
 
 
-def test_transactional_id_always_maps_to_one_partition(figures):
+def test_transactional_id_always_maps_to_one_partition(figures: Figures) -> None:
     """A hash of the name alone, independent of caller, time and order; ids are spread over all
     partitions.
     """

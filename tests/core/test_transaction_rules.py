@@ -16,6 +16,8 @@ from kraftsim.transactions.rules_coordinator import (
     NEEDS_PRODUCER_ID,
     Already,
     EndTxnInput,
+    MustAbort,
+    NeedsProducerId,
     TransactionRules,
     TransactionRulesSince40,
     TransactionRulesSince41,
@@ -130,14 +132,21 @@ LAST = LAST_GIVEN_EPOCH
         ),
     ],
 )
-def test_init_producer_id_returns_the_next_epoch_or_an_error(known, expected, fresh, outcome):
+def test_init_producer_id_returns_the_next_epoch_or_an_error(
+    known: TransactionEntry,
+    expected: tuple[int, int] | None,
+    fresh: int | None,
+    outcome: tuple[TransactionState, int, int] | ErrorCode | MustAbort | NeedsProducerId,
+) -> None:
     before = known.facts
     assert spelt(RULES.decide_init(known, expected, 30_000, NOW, fresh)) == outcome
     assert known.facts is before, "a decision changes nothing"
 
 
 @pytest.mark.parametrize("expected", [None, (PID, 5)])
-def test_initialised_id_has_nothing_of_its_last_transaction(expected):
+def test_initialised_id_has_nothing_of_its_last_transaction(
+    expected: tuple[int, int] | None,
+) -> None:
     facts = RULES.decide_init(entry(COMPLETE_COMMIT), expected, 30_000, NOW)
     assert isinstance(facts, TransactionFacts)
     assert (facts.partitions, facts.start_ms, facts.timeout_ms, facts.last_update_ms) == (
@@ -151,7 +160,7 @@ def test_initialised_id_has_nothing_of_its_last_transaction(expected):
     )
 
 
-def test_requests_during_a_pending_change_are_rejected():
+def test_requests_during_a_pending_change_are_rejected() -> None:
     busy = entry(EMPTY)
     busy.begin(replace(busy.facts, state=EMPTY))
     asked = EndTxnInput(producer_id=PID, producer_epoch=5, is_commit=True, transaction_version=0)
@@ -177,7 +186,12 @@ def test_requests_during_a_pending_change_are_rejected():
         (PREPARE_COMMIT, (PID, 4), [T0], FENCED),
     ],
 )
-def test_current_producer_adds_partitions_to_its_transaction(state, producer, partitions, outcome):
+def test_current_producer_adds_partitions_to_its_transaction(
+    state: TransactionState,
+    producer: tuple[int, int],
+    partitions: list[tuple[str, int]],
+    outcome: tuple[TransactionState, int, int] | Already | ErrorCode,
+) -> None:
     known = entry(state)
     found = RULES.decide_add(known, producer, partitions, 0, NOW)
     assert spelt(found) == outcome
@@ -187,7 +201,9 @@ def test_current_producer_adds_partitions_to_its_transaction(state, producer, pa
 
 
 @pytest.mark.parametrize("producer", [(PID, 4), (PID, 6), (OTHER, 5)])
-def test_since_4_0_pending_completion_is_reported_before_epoch_errors(producer):
+def test_since_4_0_pending_completion_is_reported_before_epoch_errors(
+    producer: tuple[int, int],
+) -> None:
     """KAFKA-18575: the producer may know its next epoch while the completion that returned it is
     pending.
     """
@@ -201,7 +217,7 @@ def test_since_4_0_pending_completion_is_reported_before_epoch_errors(producer):
     )
 
 
-def test_since_4_0_an_exhausted_id_is_fenced_once_the_next_transaction_begins():
+def test_since_4_0_an_exhausted_id_is_fenced_once_the_next_transaction_begins() -> None:
     """Verified with Apache Kafka 4.4.0, after 32,766 epochs."""
     known = entry(COMPLETE_COMMIT, epoch=0, previous_producer_id=OTHER, last_producer_epoch=LAST)
     begun = TransactionRulesSince40().decide_add(known, (PID, 0), [T0], 2, NOW)
@@ -210,7 +226,7 @@ def test_since_4_0_an_exhausted_id_is_fenced_once_the_next_transaction_begins():
     assert spelt(TransactionRulesSince40().decide_init(known, (OTHER, LAST), 1, NOW)) is FENCED
 
 
-def test_since_4_0_initialisation_clears_the_start_of_the_last_transaction():
+def test_since_4_0_initialisation_clears_the_start_of_the_last_transaction() -> None:
     before = entry(COMPLETE_COMMIT)
     facts = RULES.decide_init(before, None, 1, NOW)
     assert isinstance(facts, TransactionFacts) and facts.start_ms == NO_TIME, "as in the record"
@@ -238,7 +254,9 @@ ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE
         (ONGOING, (OTHER, 5), T0, OTHERS),
     ],
 )
-def test_partition_is_verified_against_the_transaction(state, producer, partition, error):
+def test_partition_is_verified_against_the_transaction(
+    state: TransactionState, producer: tuple[int, int], partition: tuple[str, int], error: ErrorCode
+) -> None:
     assert RULES.verify(entry(state), producer, partition, absent=ABORTABLE) is error
 
 
@@ -249,7 +267,6 @@ def ended(
     commits: bool,
     version: int,
     producer_id: int = PID,
-    **changes: object,
 ) -> object:
     """The outcome of an EndTxn."""
     asked = EndTxnInput(
@@ -258,7 +275,7 @@ def ended(
         is_commit=commits,
         transaction_version=version,
     )
-    return spelt(RULES.decide_end(entry(state, **changes), asked, NOW))
+    return spelt(RULES.decide_end(entry(state), asked, NOW))
 
 
 @pytest.mark.parametrize(
@@ -272,7 +289,11 @@ def ended(
         (EMPTY, INVALID, INVALID),
     ],
 )
-def test_end_txn_by_state(state, commit, abort):
+def test_end_txn_by_state(
+    state: TransactionState,
+    commit: tuple[TransactionState, int, int] | ErrorCode | Already,
+    abort: tuple[TransactionState, int, int] | ErrorCode | Already,
+) -> None:
     """Up to transaction.version 1; CONCURRENT_TRANSACTIONS in prepared states, whichever result is
     requested, was verified with Apache Kafka 3.9.1.
     """
@@ -294,7 +315,13 @@ def test_end_txn_by_state(state, commit, abort):
         (EMPTY, FENCED, INVALID, FENCED, (PREPARE_ABORT, PID, 6)),
     ],
 )
-def test_end_txn_with_epoch_bump_by_state(state, repeated_commit, commit, repeated_abort, abort):
+def test_end_txn_with_epoch_bump_by_state(
+    state: TransactionState,
+    repeated_commit: ErrorCode | Already,
+    commit: tuple[TransactionState, int, int] | ErrorCode,
+    repeated_abort: ErrorCode | Already,
+    abort: tuple[TransactionState, int, int] | ErrorCode,
+) -> None:
     """With transaction.version 2: the previous epoch is a retry, the current one a new request."""
     assert ended(state, 4, commits=True, version=2) == repeated_commit
     assert ended(state, 5, commits=True, version=2) == commit
@@ -306,7 +333,7 @@ def test_end_txn_with_epoch_bump_by_state(state, repeated_commit, commit, repeat
         )
 
 
-def test_producer_gets_a_new_id_after_the_last_epoch():
+def test_producer_gets_a_new_id_after_the_last_epoch() -> None:
     known = entry(ONGOING, epoch=LAST)
     asked = EndTxnInput(producer_id=PID, producer_epoch=LAST, is_commit=True, transaction_version=2)
     assert RULES.decide_end(known, asked, NOW) is NEEDS_PRODUCER_ID
@@ -330,7 +357,7 @@ def test_producer_gets_a_new_id_after_the_last_epoch():
 
 
 @pytest.mark.parametrize(("version", "again"), [(0, 6), (1, 6), (2, 6)])
-def test_forced_abort_fences_by_one_epoch(version, again):
+def test_forced_abort_fences_by_one_epoch(version: int, again: int) -> None:
     known = entry(ONGOING)
     facts = RULES.decide_forced_abort(known, version, NOW)
     assert spelt(facts) == (PREPARE_ABORT, PID, 6)
@@ -343,7 +370,7 @@ def test_forced_abort_fences_by_one_epoch(version, again):
     )
 
 
-def test_exhausted_epoch_can_still_be_fenced():
+def test_exhausted_epoch_can_still_be_fenced() -> None:
     assert spelt(RULES.decide_forced_abort(entry(ONGOING, epoch=LAST), 0, NOW)) == (
         PREPARE_ABORT,
         PID,
@@ -363,7 +390,12 @@ def test_exhausted_epoch_can_still_be_fenced():
         (TransactionRulesSince40(), 2, FRESH, (PREPARE_ABORT, PID, FENCING_EPOCH)),
     ],
 )
-def test_fencing_epoch_cannot_be_bumped_again(rules, version, fresh, outcome):
+def test_fencing_epoch_cannot_be_bumped_again(
+    rules: TransactionRules | TransactionRulesSince40,
+    version: int,
+    fresh: int | None,
+    outcome: ErrorCode | tuple[TransactionState, int, int] | NeedsProducerId,
+) -> None:
     """Only a record written by another implementation has it: 3.9.1 rejects, 4.4.0 aborts in the
     same epoch (both verified).
     """
@@ -379,7 +411,11 @@ def test_fencing_epoch_cannot_be_bumped_again(rules, version, fresh, outcome):
         (False, FRESH, (PREPARE_ABORT, PID, FENCING_EPOCH)),
     ],
 )
-def test_only_an_abort_is_possible_in_the_fencing_epoch(is_commit, fresh, outcome):
+def test_only_an_abort_is_possible_in_the_fencing_epoch(
+    is_commit: bool,
+    fresh: int | None,
+    outcome: ErrorCode | NeedsProducerId | tuple[TransactionState, int, int],
+) -> None:
     """With transaction.version 2; verified with 4.4.0."""
     asked = EndTxnInput(
         producer_id=PID, producer_epoch=FENCING_EPOCH, is_commit=is_commit, transaction_version=2
@@ -392,12 +428,14 @@ def test_only_an_abort_is_possible_in_the_fencing_epoch(is_commit, fresh, outcom
 @pytest.mark.parametrize(
     ("state", "over"), [(PREPARE_COMMIT, COMPLETE_COMMIT), (PREPARE_ABORT, COMPLETE_ABORT)]
 )
-def test_completed_transaction_has_no_partitions_and_keeps_its_epoch(state, over):
+def test_completed_transaction_has_no_partitions_and_keeps_its_epoch(
+    state: TransactionState, over: TransactionState
+) -> None:
     facts = RULES.completed(entry(state), NOW)
     assert (spelt(facts), facts.partitions, facts.start_ms) == ((over, PID, 5), (), NOW - 5000)
 
 
-def test_only_the_transitions_of_the_table_are_possible():
+def test_only_the_transitions_of_the_table_are_possible() -> None:
     for state in TransactionState:
         for current in TransactionState:
             known = TransactionEntry("x", replace(entry().facts, state=current))
@@ -429,14 +467,14 @@ FACTS = st.builds(
 
 
 @given(facts=FACTS, version=st.sampled_from([0, 1]))
-def test_state_round_trips_through_its_record(facts, version):
+def test_state_round_trips_through_its_record(facts: TransactionFacts, version: int) -> None:
     key, value = facts_record("x", facts, version)
     parsed = parse_record(CoordinatorTopic.TRANSACTION_STATE, key, value)
     assert parsed is not None and isinstance(parsed[1], TransactionLogValue)
     assert read_facts(parsed[1]) == facts
 
 
-def test_record_of_version_0_is_byte_identical_to_kafkas():
+def test_record_of_version_0_is_byte_identical_to_kafkas() -> None:
     """Dumped from Apache Kafka 3.9.1: 37 bytes without partitions, which are null in Empty."""
     facts = replace(entry(EMPTY).facts, producer_epoch=0)
     key, value = facts_record("x", facts, 0)
@@ -449,7 +487,7 @@ def test_record_of_version_0_is_byte_identical_to_kafkas():
     )
 
 
-def test_last_record_of_an_id_wins_and_a_tombstone_removes_it():
+def test_last_record_of_an_id_wins_and_a_tombstone_removes_it() -> None:
     shard = TransactionShard()
     rows = [
         facts_record("x", entry(ONGOING).facts, 0),
@@ -469,7 +507,7 @@ def test_last_record_of_an_id_wins_and_a_tombstone_removes_it():
     assert [known.transactional_id for known in shard.prepared()] == ["x"]
 
 
-def test_timed_out_transactions_and_expired_ids_are_due():
+def test_timed_out_transactions_and_expired_ids_are_due() -> None:
     shard = TransactionShard()
     for name, facts in (
         ("late", replace(entry(ONGOING).facts, timeout_ms=4999)),
@@ -487,7 +525,7 @@ def test_timed_out_transactions_and_expired_ids_are_due():
     assert shard.timed_out(NOW) == [], "a change is already pending"
 
 
-def test_ids_expire_in_bounded_batches():
+def test_ids_expire_in_bounded_batches() -> None:
     shard = TransactionShard()
     for index in range(1000):
         shard.learn(f"{index:0100}", entry(EMPTY).facts)
@@ -498,7 +536,7 @@ def test_ids_expire_in_bounded_batches():
     assert 10_000 < len(batch) < 20_000
 
 
-def test_another_coordinator_returns_the_announced_new_id():
+def test_another_coordinator_returns_the_announced_new_id() -> None:
     """The record of the decision contains the next id (KIP-890): a coordinator that loads it can
     complete the transaction with it.
     """

@@ -3,8 +3,11 @@ receive meanwhile.
 Source: KIP-98, KIP-447.
 """
 
+from typing import TypedDict
+
 import pytest
 
+from claims.recording import Figures
 from kraftsim.events.groups import (
     OffsetCommitted,
     OffsetLoaded,
@@ -40,8 +43,8 @@ RETENTION_MS = 10080 * 60_000
     ],
 )
 def test_named_member_must_belong_to_the_current_generation(
-    member_id, generation_id, instance, error, figures
-):
+    member_id: str, generation_id: int, instance: str | None, error: ErrorCode, figures: Figures
+) -> None:
     """KIP-447.
 
     A commit that names none is not fenced: old clients, and producers without a group.
@@ -70,8 +73,8 @@ def test_named_member_must_belong_to_the_current_generation(
     ],
 )
 def test_empty_group_accepts_commits_without_a_generation(
-    member_id, generation_id, instance, error, figures
-):
+    member_id: str, generation_id: int, instance: str | None, error: ErrorCode, figures: Figures
+) -> None:
     harness = GroupsHarness()
     waiter = harness.commit_in_transaction(
         5, member_id=member_id, generation_id=generation_id, instance=instance
@@ -83,7 +86,7 @@ def test_empty_group_accepts_commits_without_a_generation(
     figures(**{f"generation_{generation_id}".replace("-", "minus_"): int(error)})
 
 
-def test_pending_rebalance_rejects_no_commit():
+def test_pending_rebalance_rejects_no_commit() -> None:
     harness = GroupsHarness()
     waiter = harness.join(fresh="1")
     harness.pass_time(3000)
@@ -93,7 +96,7 @@ def test_pending_rebalance_rejects_no_commit():
     assert harness.answers[committed] == CommitAnswer((ErrorCode.NONE,))
 
 
-def test_transactional_commit_does_not_renew_the_session():
+def test_transactional_commit_does_not_renew_the_session() -> None:
     harness = GroupsHarness()
     harness.stable("1")
     harness.pass_time(9_000)
@@ -102,7 +105,7 @@ def test_transactional_commit_does_not_renew_the_session():
     assert harness.member_ids == []
 
 
-def test_too_long_metadata_is_rejected():
+def test_too_long_metadata_is_rejected() -> None:
     harness = GroupsHarness(offset_metadata_max_bytes=3)
     assert harness.answers[harness.commit_in_transaction(5, metadata="abcd")] == CommitAnswer(
         (ErrorCode.OFFSET_METADATA_TOO_LARGE,)
@@ -111,7 +114,9 @@ def test_too_long_metadata_is_rejected():
 
 
 @pytest.mark.parametrize(("commits", "expected"), [(True, 7), (False, 5)])
-def test_marker_decides_and_until_then_only_unstable_reads_succeed(commits, expected, figures):
+def test_marker_decides_and_until_then_only_unstable_reads_succeed(
+    commits: bool, expected: int, figures: Figures
+) -> None:
     harness = GroupsHarness()
     harness.commit(5)
     harness.commit_in_transaction(7)
@@ -133,7 +138,7 @@ def test_marker_decides_and_until_then_only_unstable_reads_succeed(commits, expe
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_later_of_a_pending_and_a_plain_commit_wins(commits):
+def test_later_of_a_pending_and_a_plain_commit_wins(commits: bool) -> None:
     """KAFKA-5247: the order of the records decides, not that of the marker."""
     harness = GroupsHarness()
     harness.commit_in_transaction(5)
@@ -142,7 +147,7 @@ def test_later_of_a_pending_and_a_plain_commit_wins(commits):
     assert [each.committed(require_stable=True) for each in (harness, harness.reloaded())] == [7, 7]
 
 
-def test_later_record_wins_whichever_transaction_ends_last():
+def test_later_record_wins_whichever_transaction_ends_last() -> None:
     harness = GroupsHarness()
     harness.commit_in_transaction(5, producer_id=1)
     harness.commit_in_transaction(6, producer_id=2)
@@ -152,7 +157,7 @@ def test_later_record_wins_whichever_transaction_ends_last():
     assert [each.committed(require_stable=True) for each in (harness, harness.reloaded())] == [6, 6]
 
 
-def test_second_of_two_commits_in_one_transaction_wins():
+def test_second_of_two_commits_in_one_transaction_wins() -> None:
     harness = GroupsHarness()
     harness.commit_in_transaction(5)
     harness.commit_in_transaction(6)
@@ -160,7 +165,7 @@ def test_second_of_two_commits_in_one_transaction_wins():
     assert [each.committed(require_stable=True) for each in (harness, harness.reloaded())] == [6, 6]
 
 
-def test_marker_without_pending_offsets_changes_nothing():
+def test_marker_without_pending_offsets_changes_nothing() -> None:
     harness = GroupsHarness()
     harness.commit(5)
     harness.end_transaction(commits=False)
@@ -179,7 +184,7 @@ def test_marker_without_pending_offsets_changes_nothing():
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_failed_write_is_not_pending(error, answer):
+def test_failed_write_is_not_pending(error: ErrorCode, answer: ErrorCode) -> None:
     harness = GroupsHarness()
     harness.holds_back = True
     waiter = harness.commit_in_transaction(6)
@@ -193,7 +198,9 @@ def test_failed_write_is_not_pending(error, answer):
 @pytest.mark.parametrize(
     ("ends", "expected"), [(ErrorCode.NONE, 6), (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)]
 )
-def test_timed_out_commit_is_rejected_but_pending_once_replicated(ends, expected, times):
+def test_timed_out_commit_is_rejected_but_pending_once_replicated(
+    ends: ErrorCode, expected: int | None, times: int
+) -> None:
     harness = GroupsHarness()
     harness.holds_back = True
     waiter = harness.commit_in_transaction(6)
@@ -205,7 +212,7 @@ def test_timed_out_commit_is_rejected_but_pending_once_replicated(ends, expected
     assert harness.committed(require_stable=True) == expected
 
 
-def test_marker_does_not_end_later_records():
+def test_marker_does_not_end_later_records() -> None:
     harness = GroupsHarness()
     harness.commit_in_transaction(5)
     harness.commit_in_transaction(6, partition=1)
@@ -213,7 +220,7 @@ def test_marker_does_not_end_later_records():
     assert (harness.committed(), harness.committed(1, require_stable=True)) == (5, UNSTABLE)
 
 
-def test_offset_with_a_pending_replacement_does_not_expire():
+def test_offset_with_a_pending_replacement_does_not_expire() -> None:
     harness = GroupsHarness()
     harness.commit(5)
     harness.commit_in_transaction(7)
@@ -227,7 +234,7 @@ def test_offset_with_a_pending_replacement_does_not_expire():
 
 
 @pytest.mark.parametrize("how", ["offset", "group", "topic"])
-def test_offset_deleted_during_its_transaction_never_takes_effect(how):
+def test_offset_deleted_during_its_transaction_never_takes_effect(how: str) -> None:
     harness = GroupsHarness()
     harness.commit_in_transaction(7)
     match how:
@@ -245,7 +252,22 @@ def test_offset_deleted_during_its_transaction_never_takes_effect(how):
     ]
 
 
-def test_every_step_of_an_offset_emits_an_event():
+class PartitionOfGroup(TypedDict):
+    """The fields that all events of an offset have."""
+
+    coordinator_partition: int
+    group_id: str
+    topic: str
+    partition: int
+
+
+class PartitionOfTransaction(PartitionOfGroup):
+    """The fields that the events of a pending offset have."""
+
+    producer_epoch: int
+
+
+def test_every_step_of_an_offset_emits_an_event() -> None:
     harness = GroupsHarness()
     harness.commit(5)
     harness.commit_in_transaction(6, producer_id=1)
@@ -254,8 +276,13 @@ def test_every_step_of_an_offset_emits_an_event():
     harness.end_transaction(commits=True, producer_id=1)
     harness.end_transaction(commits=False, producer_id=2)
     harness.commit_in_transaction(9)
-    row = {"coordinator_partition": 7, "group_id": GROUP, "topic": "t", "partition": 0}
-    by = {"producer_epoch": 0, **row}
+    row: PartitionOfGroup = {
+        "coordinator_partition": 7,
+        "group_id": GROUP,
+        "topic": "t",
+        "partition": 0,
+    }
+    by: PartitionOfTransaction = {"producer_epoch": 0, **row}
     assert harness.events == [
         OffsetCommitted(offset=5, record_offset=0, is_current=True, **row),
         PendingOffsetAdded(offset=6, record_offset=1, producer_id=1, transactional_id="x", **by),
@@ -275,7 +302,7 @@ def test_every_step_of_an_offset_emits_an_event():
     ]
 
 
-def test_rules_can_be_replaced_by_the_former_ones():
+def test_rules_can_be_replaced_by_the_former_ones() -> None:
     """KAFKA-5247 and KAFKA-9346, as injected bugs."""
 
     class InOrderOfMarkers(GroupOffsets):

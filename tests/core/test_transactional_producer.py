@@ -2,6 +2,7 @@
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.clients.rules_producer_steps import (
     Identity,
     IdentityTaken,
@@ -146,7 +147,7 @@ class Script:
         return [type(question).__name__ for question in self.asked]
 
 
-def test_each_partition_is_added_once_before_its_first_record_is_sent(figures):
+def test_each_partition_is_added_once_before_its_first_record_is_sent(figures: Figures) -> None:
     """447-24: transaction.version 0 and 1 (KIP-98)."""
     places = (HERE, TopicPartition("t", 1))
     script = Script().ready()
@@ -181,7 +182,7 @@ def test_each_partition_is_added_once_before_its_first_record_is_sent(figures):
     )
 
 
-def test_partition_is_added_before_it_is_written():
+def test_partition_is_added_before_it_is_written() -> None:
     """transaction.version 0 and 1 (KIP-98)."""
     script = Script().ready()
     script.step(BeginAsked())
@@ -193,7 +194,7 @@ def test_partition_is_added_before_it_is_written():
     assert [batch.identity for batch in script.sent[0].batches] == [FIRST]
 
 
-def test_with_version_2_nothing_is_added_and_each_end_bumps_the_epoch():
+def test_with_version_2_nothing_is_added_and_each_end_bumps_the_epoch() -> None:
     """KIP-890 part 2: EndTxn's response contains the next epoch, under which sequences begin at
     0.
     """
@@ -209,7 +210,7 @@ def test_with_version_2_nothing_is_added_and_each_end_bumps_the_epoch():
     ]
 
 
-def test_commit_waits_for_its_records_and_sequences_continue():
+def test_commit_waits_for_its_records_and_sequences_continue() -> None:
     script = Script().begun()
     script.give("b")
     script.step(CommitAsked())
@@ -224,7 +225,7 @@ def test_commit_waits_for_its_records_and_sequences_continue():
     assert script.sent[-1].batches[0].base_sequence == 2
 
 
-def test_offsets_are_added_once_and_committed_at_the_group_coordinator(figures):
+def test_offsets_are_added_once_and_committed_at_the_group_coordinator(figures: Figures) -> None:
     """AddOffsetsToTxn once per group and transaction, then TxnOffsetCommit (KIP-447 names the
     member).
     """
@@ -246,7 +247,7 @@ def test_offsets_are_added_once_and_committed_at_the_group_coordinator(figures):
     )
 
 
-def test_transaction_without_requests_ends_without_end_txn():
+def test_transaction_without_requests_ends_without_end_txn() -> None:
     script = Script().ready()
     script.step(BeginAsked())
     script.step(CommitAsked())
@@ -267,7 +268,7 @@ def test_transaction_without_requests_ends_without_end_txn():
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ProducerState.ABORTABLE_ERROR),
     ],
 )
-def test_end_txn_response_decides_the_state(error, state):
+def test_end_txn_response_decides_the_state(error: ErrorCode, state: ProducerState) -> None:
     """TransactionManager.EndTxnHandler."""
     script = Script().begun()
     script.step(CommitAsked())
@@ -277,11 +278,15 @@ def test_end_txn_response_decides_the_state(error, state):
     assert (script.kinds.count("EndTransaction") == 2) is (state is ProducerState.COMMITTING)
 
 
+def state_of(script: Script) -> ProducerState:
+    return script.rules.state
+
+
 @pytest.mark.parametrize(
     "error",
     [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
 )
-def test_fenced_member_aborts_and_continues(error, figures):
+def test_fenced_member_aborts_and_continues(error: ErrorCode, figures: Figures) -> None:
     """CommitFailedException: what KIP-447 calls fenced does not end the producer."""
     script = Script().begun()
     script.step(OffsetsGiven(group=GROUP, offsets={HERE: 5}))
@@ -290,12 +295,12 @@ def test_fenced_member_aborts_and_continues(error, figures):
     assert script.rules.state is ProducerState.ABORTABLE_ERROR
     script.step(AbortAsked())
     script.say()
-    assert script.rules.state is ProducerState.READY
+    assert state_of(script) is ProducerState.READY
     assert [each.outcome for each in script.settled] == [Outcome.ABORTED]
     figures(state_after_abort=script.rules.state.name)
 
 
-def test_lost_sequence_aborts_the_transaction_and_bumps_the_epoch():
+def test_lost_sequence_aborts_the_transaction_and_bumps_the_epoch() -> None:
     """KIP-360: a batch with unknown result is dropped; after the abort InitProducerId names the
     current epoch.
     """
@@ -314,13 +319,13 @@ def test_lost_sequence_aborts_the_transaction_and_bumps_the_epoch():
         transactional_id="id", transaction_timeout_ms=60_000, identity=FIRST
     )
     script.say(identity=Identity(4000, 1))
-    assert script.rules.state is ProducerState.READY and script.identities == [
+    assert state_of(script) is ProducerState.READY and script.identities == [
         FIRST,
         Identity(4000, 1),
     ]
 
 
-def test_invalid_producer_epoch_is_resolved_at_the_coordinator():
+def test_invalid_producer_epoch_is_resolved_at_the_coordinator() -> None:
     """KIP-588: INVALID_PRODUCER_EPOCH from Produce aborts the transaction; the coordinator decides
     whether the producer is fenced.
     """
@@ -330,11 +335,11 @@ def test_invalid_producer_epoch_is_resolved_at_the_coordinator():
     assert script.rules.state is ProducerState.ABORTABLE_ERROR
     script.step(AbortAsked())
     script.say(ErrorCode.PRODUCER_FENCED)
-    assert script.rules.state is ProducerState.FATAL_ERROR
+    assert state_of(script) is ProducerState.FATAL_ERROR
     assert [each.outcome for each in script.settled] == [Outcome.UNKNOWN]
 
 
-def test_lost_request_is_retried_at_the_current_coordinator():
+def test_lost_request_is_retried_at_the_current_coordinator() -> None:
     script = Script().begun()
     script.step(CommitAsked())
     script.step(QuestionLost())

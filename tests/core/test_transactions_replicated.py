@@ -4,6 +4,8 @@ transaction hangs.
 Source: KIP-98, KIP-890; KAFKA-9807, KAFKA-14402, KAFKA-14884.
 """
 
+from typing import TypedDict, Unpack
+
 import pytest
 
 from kraftsim.core.decision import Refusal
@@ -15,10 +17,19 @@ from tests.core.transactions_harness import TransactionsHarness
 SEEDS = 10
 
 
-def run(seed: int, version: int, *, brokers: int = 3, **options: object) -> TransactionsHarness:
+class ReplacedParts(TypedDict, total=False):
+    """Classes that replace those of the product."""
+
+    state_class: type[ProducerStateManager]
+    replica_class: type[PartitionReplica]
+
+
+def run(
+    seed: int, version: int, *, brokers: int = 3, **options: Unpack[ReplacedParts]
+) -> TransactionsHarness:
     harness = TransactionsHarness(
         seed, version=version, brokers=brokers, min_in_sync=min(brokers, 1 + seed % 2), **options
-    )  # type: ignore[arg-type]
+    )
     harness.run(300, trouble=0.06)
     harness.settle_transactions()
     return harness
@@ -104,7 +115,7 @@ class SeesEverything(PartitionReplica):
         ({"replica_class": SeesEverything}, "is not from"),
     ],
 )
-def test_harness_finds_a_former_bug(options: dict[str, type], complaint: str) -> None:
+def test_harness_finds_a_former_bug(options: ReplacedParts, complaint: str) -> None:
     """Otherwise it would prove nothing."""
     with pytest.raises(AssertionError, match=complaint):
         for seed in range(10):

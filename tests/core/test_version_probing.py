@@ -18,7 +18,9 @@ from kraftsim.clients.rules_group_member import VersionProbing, Versions
         (3, [(3, 3), (2, 4)], (2, 3)),
     ],
 )
-def test_leader_sends_the_lowest_used_and_the_latest_supported_version(leader, members, answer):
+def test_leader_sends_the_lowest_used_and_the_latest_supported_version(
+    leader: int, members: list[tuple[int, int]], answer: tuple[int, int]
+) -> None:
     assert VersionProbing(leader).decide_assignment([Versions(*each) for each in members]) == answer
 
 
@@ -37,13 +39,15 @@ def test_leader_sends_the_lowest_used_and_the_latest_supported_version(leader, m
         ),  # a leader's wrong count upgrades no member beyond what it supports
     ],
 )
-def test_member_changes_the_version_and_rejoins(latest, answer, again, used, assigned):
+def test_member_changes_the_version_and_rejoins(
+    latest: int, answer: tuple[int, int], again: bool, used: int, assigned: int
+) -> None:
     member = VersionProbing(latest)
     assert member.on_assigned(Versions(*answer)) is again
     assert (member.own.used, member.assigned) == (used, assigned)
 
 
-def test_downgraded_member_upgrades_when_all_members_support_it():
+def test_downgraded_member_upgrades_when_all_members_support_it() -> None:
     member = VersionProbing(2)
     assert member.on_assigned(Versions(1, 1)) and not member.on_assigned(Versions(1, 1))
     assert member.assigned == 1

@@ -4,6 +4,7 @@ five requests otherwise.
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
     MetadataArrived,
@@ -75,7 +76,7 @@ class ProducerHarness:
         self.take(self.producer.step(ProduceAnswered(request.request_id, (said,)), 0))
 
 
-def test_five_requests_are_sent_until_a_window_is_announced(figures):
+def test_five_requests_are_sent_until_a_window_is_announced(figures: Figures) -> None:
     driver = ProducerHarness()
     before = driver.send(60)
     assert before == 5
@@ -90,7 +91,7 @@ def test_five_requests_are_sent_until_a_window_is_announced(figures):
     figures(sent_before_a_window=before, windows=windows, under_way_by_window=under_way)
 
 
-def test_next_leader_is_sent_five_until_it_announces_a_window(figures):
+def test_next_leader_is_sent_five_until_it_announces_a_window(figures: Figures) -> None:
     driver = ProducerHarness()
     driver.send(8)
     driver.receive(1, 1000)
@@ -114,8 +115,8 @@ def test_next_leader_is_sent_five_until_it_announces_a_window(figures):
 
 @pytest.mark.parametrize(("rules", "sent"), [(WindowedProducer, 5), (LiteralProducer, 1)])
 def test_five_are_five_requests_or_literally_five_sequences(
-    rules: type[WindowedProducer], sent: int, figures
-):
+    rules: type[WindowedProducer], sent: int, figures: Figures
+) -> None:
     """Eight batches of three records at a leader that announces nothing."""
     driver = ProducerHarness(rules, linger_ms=1000)
     for _ in range(8):
@@ -131,7 +132,7 @@ def test_five_are_five_requests_or_literally_five_sequences(
 @pytest.mark.parametrize(("rules", "sent"), [(WindowedProducer, 5), (UncheckedProducer, 20)])
 def test_without_fallback_the_next_leader_is_sent_the_former_leaders_window(
     rules: type[WindowedProducer], sent: int
-):
+) -> None:
     driver = ProducerHarness(rules)
     driver.send(1)
     driver.receive(1, 1000)
@@ -149,7 +150,7 @@ def test_without_fallback_the_next_leader_is_sent_the_former_leaders_window(
     assert len(driver.sent) - 1 == sent
 
 
-def test_broker_that_stops_announcing_is_sent_five_again():
+def test_broker_that_stops_announcing_is_sent_five_again() -> None:
     driver = ProducerHarness()
     driver.send(30)
     assert driver.receive(1, 12) == 12
@@ -161,7 +162,7 @@ def test_broker_that_stops_announcing_is_sent_five_again():
     assert len(driver.sent) == 13
 
 
-def test_duplicate_completes_and_out_of_order_is_retried(figures):
+def test_duplicate_completes_and_out_of_order_is_retried(figures: Figures) -> None:
     driver = ProducerHarness()
     driver.send(8)
     driver.receive(1, 100)
@@ -174,7 +175,7 @@ def test_duplicate_completes_and_out_of_order_is_retried(figures):
 
 
 @pytest.mark.parametrize("window", [1, 500, 2**30])
-def test_produce_response_carries_the_window(window):
+def test_produce_response_carries_the_window(window: int) -> None:
     answer: Message = ProduceResponse()
     answer._tags = window_tag(window)
     decoded: Message
@@ -187,7 +188,9 @@ def test_produce_response_carries_the_window(window):
     ("state", "doubled"), [(ProducerStateManager, 7), (LatestBatchStateManager, 0)]
 )
 @pytest.mark.parametrize("rules", [WindowedProducer, LiteralProducer, UncheckedProducer])
-def test_old_leader_duplicates_batches_in_flight_beyond_five(rules, state, doubled: int, figures):
+def test_old_leader_duplicates_batches_in_flight_beyond_five(
+    rules: type[WindowedProducer], state: type[ProducerStateManager], doubled: int, figures: Figures
+) -> None:
     """20 batches are sent under a window, 12 of them are in the log when the leader dies: a leader
     that remembers five rejects 0 to 6 as out of order.
     """

@@ -84,8 +84,10 @@ class TransactionsHarness(ReplicationHarness):
         seed: int,
         *,
         version: int,
+        brokers: int = 3,
+        min_in_sync: int = 1,
         state_class: type[ProducerStateManager] = ProducerStateManager,
-        **options: int,
+        replica_class: type[PartitionReplica] = PartitionReplica,
     ) -> None:
         self.version = version
         self._state_class = state_class
@@ -99,7 +101,9 @@ class TransactionsHarness(ReplicationHarness):
         self.committed = self.aborted = self.unverified = self.fenced = 0
         self._marking: list[tuple[int, int, int, Callable[[ErrorCode], None]]] = []
         self._stable: dict[tuple[int, int], int] = {}
-        super().__init__(seed, **options)
+        super().__init__(
+            seed, brokers=brokers, min_in_sync=min_in_sync, replica_class=replica_class
+        )
 
     # Producers
     # ----------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def controllers(*codes: tuple[int | None, ...]) -> Iterator[list[Controller]]:
         yield found
 
 
-def test_make_bench_lists_every_bench():
+def test_make_bench_lists_every_bench() -> None:
     """A bench that is never run measures nothing."""
     assert (
         set(BENCHES)
@@ -87,7 +87,7 @@ def test_make_bench_lists_every_bench():
 )
 def test_a_client_asks_all_controllers_until_one_is_active(
     codes: list[tuple[int | None, ...]], answered_by: int
-):
+) -> None:
     """A controller that is not active, closes the connection, or has not caught up is retried."""
     with controllers(*codes) as served:
         client = QuorumClient([f"127.0.0.1:{each.server_address[1]}" for each in served])
@@ -98,7 +98,7 @@ def test_a_client_asks_all_controllers_until_one_is_active(
         client.close()
 
 
-def test_rounds_are_summarised_by_median_and_worst():
+def test_rounds_are_summarised_by_median_and_worst() -> None:
     """Not by the mean: one split vote adds another second."""
     found = figures([2.0, 1.0, 9.0, 1.0, 1.0])
     assert (found.rounds, found.median, found.best, found.worst) == (5, 1.0, 1.0, 9.0)

@@ -1,6 +1,7 @@
 """What `make bench ARGS=kills` counts as lost, duplicated, disordered, partial and leaked."""
 
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -10,6 +11,8 @@ from bench.bench_kills import (
     RECORDS_PER_TRANSACTION,
     UNKNOWN,
     Findings,
+    IdempotentWriter,
+    TransactionalWriter,
     check_idempotent,
     check_transactional,
 )
@@ -32,9 +35,13 @@ def found_of(findings: Findings) -> list[str]:
         (["w.0", "w.1"], [(0, "w.1"), (1, "w.0")], []),
     ],
 )
-def test_idempotent_records(acknowledged, records, expected):
+def test_idempotent_records(
+    acknowledged: list[str], records: list[tuple[int, str]], expected: list[str]
+) -> None:
     findings = Findings()
-    check_idempotent([SimpleNamespace(acknowledged=acknowledged)], records, findings)
+    check_idempotent(
+        [cast(IdempotentWriter, SimpleNamespace(acknowledged=acknowledged))], records, findings
+    )
     assert found_of(findings) == expected
 
 
@@ -53,7 +60,11 @@ def test_idempotent_records(acknowledged, records, expected):
         (COMMITTED, [*WHOLE, (0, "other.5.0")], ["leaked"]),
     ],
 )
-def test_transactions(outcome, records, expected):
+def test_transactions(outcome: str, records: list[tuple[int, str]], expected: list[str]) -> None:
     findings = Findings()
-    check_transactional([SimpleNamespace(name="t", outcomes={0: outcome})], records, findings)
+    check_transactional(
+        [cast(TransactionalWriter, SimpleNamespace(name="t", outcomes={0: outcome}))],
+        records,
+        findings,
+    )
     assert found_of(findings) == expected

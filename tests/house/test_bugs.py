@@ -2,31 +2,33 @@
 to find them there, for each repetition.
 """
 
+from pathlib import Path
+
 import pytest
 
 from bench.bug_hunts import REPETITIONS, BugHunts, Hunt, read, write
 from docs.bugs_page import bugs_plot, row
-from kraftsim.bugs.bug import bugs
+from kraftsim.bugs.bug import Bug, bugs
 from kraftsim.cluster.scenario import SCENARIOS
 from kraftsim.explore.virtual import BELIEF
 from kraftsim.invariants.invariant import INVARIANTS
 
 
 @pytest.mark.parametrize("bug", bugs(), ids=lambda bug: bug.name)
-def test_a_bug_names_its_scenario_and_the_invariants_that_detect_it(bug):
+def test_a_bug_names_its_scenario_and_the_invariants_that_detect_it(bug: Bug) -> None:
     assert bug.scenario in SCENARIOS.names()
     assert bug.caught_by and set(bug.caught_by) <= {*INVARIANTS.names(), BELIEF}
 
 
 @pytest.mark.parametrize("bug", bugs(), ids=lambda bug: bug.name)
-def test_every_bug_was_searched_for_equally_often_in_its_scenario(bug):
+def test_every_bug_was_searched_for_equally_often_in_its_scenario(bug: Bug) -> None:
     hunted = read()[bug.name]
     assert hunted.scenario == bug.scenario, 'make bench ARGS="bugs --write --bug NAME"'
     assert len(hunted.hunts) == REPETITIONS
     assert all(set(each.caught_by) & set(bug.caught_by) for each in hunted.hunts if each.is_found)
 
 
-def test_a_row_counts_misses_and_names_only_intended_detectors():
+def test_a_row_counts_misses_and_names_only_intended_detectors() -> None:
     found = Hunt(
         is_found=True,
         seeds=3,
@@ -45,7 +47,7 @@ def test_a_row_counts_misses_and_names_only_intended_detectors():
     )
 
 
-def test_search_results_are_stored_sorted_and_reloaded(tmp_path):
+def test_search_results_are_stored_sorted_and_reloaded(tmp_path: Path) -> None:
     file = tmp_path / "bugs.json"
     known = [
         BugHunts(
@@ -60,5 +62,5 @@ def test_search_results_are_stored_sorted_and_reloaded(tmp_path):
     assert list(read(file)) == ["a", "b"] and read(file)["b"] == known[0]
 
 
-def test_the_chart_has_a_strip_for_every_bug():
+def test_the_chart_has_a_strip_for_every_bug() -> None:
     assert all(f">{bug.name}</text>" in bugs_plot() for bug in bugs())

@@ -4,6 +4,7 @@ rule.
 
 import sys
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -15,8 +16,19 @@ KIND = "class Shape:\n    def __init__(self, name):\n        self.name = name\n"
 ENTRY = "from {package}.shape import Shape\nSHAPE = Shape({name!r})\n"
 
 
+class Shape(Protocol):
+    """An entry of the catalogue."""
+
+    name: str
+
+
+Shapes = tuple[Catalogue[Shape], Path]
+
+
 @pytest.fixture
-def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
+def shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Shapes:
     """A catalogue of two shapes in its own package, and the folder to add more."""
     package = f"shapes_{abs(hash(request.node.name))}"
     folder = tmp_path / package
@@ -26,24 +38,24 @@ def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     (folder / "kafka_2_square.py").write_text(ENTRY.format(package=package, name="KAFKA-2"))
     (folder / "kafka_1_circle.py").write_text(ENTRY.format(package=package, name="KAFKA-1"))
     monkeypatch.syspath_prepend(str(tmp_path))
-    kind = __import__(f"{package}.shape", fromlist=["Shape"]).Shape
+    kind: type[Shape] = __import__(f"{package}.shape", fromlist=["Shape"]).Shape
     return Catalogue(package, "SHAPE", kind), folder
 
 
-def test_catalogue_entries_are_in_file_order(shapes):
+def test_catalogue_entries_are_in_file_order(shapes: Shapes) -> None:
     catalogue, _ = shapes
     assert catalogue.files() == ("kafka_1_circle", "kafka_2_square")
     assert catalogue.names() == ("KAFKA-1", "KAFKA-2")
     assert [shape.name for shape in catalogue.all()] == ["KAFKA-1", "KAFKA-2"]
 
 
-def test_a_catalogue_entry_is_loaded_without_importing_the_others(shapes):
+def test_a_catalogue_entry_is_loaded_without_importing_the_others(shapes: Shapes) -> None:
     catalogue, _ = shapes
     assert catalogue.named("KAFKA-2").name == "KAFKA-2"
     assert f"{catalogue.package}.kafka_1_circle" not in sys.modules
 
 
-def test_an_unknown_name_lists_known_names_nearest_first(shapes):
+def test_an_unknown_name_lists_known_names_nearest_first(shapes: Shapes) -> None:
     catalogue, _ = shapes
     with pytest.raises(
         KeyError, match=r"no shape is called KAFKA-22 \(there are: KAFKA-2, KAFKA-1\)"
@@ -51,7 +63,7 @@ def test_an_unknown_name_lists_known_names_nearest_first(shapes):
         catalogue.named("KAFKA-22")
 
 
-def test_an_unknown_name_among_many_suggests_the_nearest():
+def test_an_unknown_name_among_many_suggests_the_nearest() -> None:
     """All of them would be one line of 1,800 characters."""
     with pytest.raises(KeyError) as unknown:
         SCENARIOS.named("quorum_under_fault")
@@ -77,14 +89,16 @@ def test_an_unknown_name_among_many_suggests_the_nearest():
         (ENTRY + "SECOND = Shape('two')\n", "exports SECOND beside SHAPE"),
     ],
 )
-def test_a_file_that_does_not_export_exactly_one_entry_is_refused(shapes, text, complaint):
+def test_a_file_that_does_not_export_exactly_one_entry_is_refused(
+    shapes: Shapes, text: str, complaint: str
+) -> None:
     catalogue, folder = shapes
     (folder / "other.py").write_text(text.format(package=catalogue.package, name="other"))
     with pytest.raises(CatalogueError, match=complaint):
         catalogue.all()
 
 
-def test_an_entry_may_extend_another(shapes):
+def test_an_entry_may_extend_another(shapes: Shapes) -> None:
     """A release is a delta of the one before."""
     catalogue, folder = shapes
     (folder / "later.py").write_text(
@@ -95,7 +109,7 @@ def test_an_entry_may_extend_another(shapes):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_catalogue_entry_can_be_imported(kind):
+def test_every_catalogue_entry_can_be_imported(kind: str) -> None:
     catalogue = catalogue_of(kind)
     entries = catalogue.all()
     assert entries, f"nothing is listed under {kind}"

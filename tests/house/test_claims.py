@@ -85,7 +85,7 @@ def exists(check: str) -> bool:
     )
 
 
-def test_every_claim_of_every_document_has_a_row():
+def test_every_claim_of_every_document_has_a_row() -> None:
     expected = [
         f"{document}-{number:02}"
         for document, count in COUNTS.items()
@@ -95,7 +95,7 @@ def test_every_claim_of_every_document_has_a_row():
 
 
 @pytest.mark.parametrize("document", COUNTS)
-def test_every_check_that_a_claim_names_exists(document):
+def test_every_check_that_a_claim_names_exists(document: str) -> None:
     assert not [
         (row.id, check)
         for row in ROWS
@@ -105,19 +105,19 @@ def test_every_check_that_a_claim_names_exists(document):
     ]
 
 
-def test_an_unknown_check_name_is_reported():
+def test_an_unknown_check_name_is_reported() -> None:
     assert not exists("tests/core/test_lease_pid.py::test_that_is_not_there") and not exists(
         "kraftsim scenario of_nobody"
     )
 
 
-def test_every_claim_run_is_named_by_a_row_and_a_command():
+def test_every_claim_run_is_named_by_a_row_and_a_command() -> None:
     named = {check for row in ROWS for check in row.checks}
     assert not [name for name in CHECKS if name not in named]
     assert not [name for name, measurement in CHECKS.items() if measurement.again not in AGAIN]
 
 
-def test_the_claims_record_follows_from_rows_and_figures():
+def test_the_claims_record_follows_from_rows_and_figures() -> None:
     """After a manual change of docs/claims.json or of a row, the test fails with the command to
     run: `make claims`.
     """
@@ -129,12 +129,12 @@ def test_the_claims_record_follows_from_rows_and_figures():
     )
 
 
-def test_the_claims_record_names_the_command_that_measures_it():
+def test_the_claims_record_names_the_command_that_measures_it() -> None:
     said = {name: each["again"] for name, each in RECORD["checks"].items() if name in CHECKS}
     assert said == {name: CHECKS[name].again for name in said}, 'run: make claims ARGS="--only ..."'
 
 
-def test_every_claim_row_is_shown():
+def test_every_claim_row_is_shown() -> None:
     assert not [
         (row["id"], row["measured"])
         for row in RECORD["rows"]
@@ -143,7 +143,7 @@ def test_every_claim_row_is_shown():
     assert all(each["date"] and each["commit"] for each in RECORD["checks"].values())
 
 
-def test_a_claim_result_follows_from_the_figures():
+def test_a_claim_result_follows_from_the_figures() -> None:
     row = Row(
         id="730-01",
         kind="rule",
@@ -159,7 +159,7 @@ def test_a_claim_result_follows_from_the_figures():
     assert row_result(row, {"a": measured})["verdict"] == FAILED, "a figure is missing"
 
 
-def test_each_row_has_figures_and_a_condition_or_a_reason():
+def test_each_row_has_figures_and_a_condition_or_a_reason() -> None:
     assert not [row.id for row in ROWS if row.argued and (row.conditions or len(row.argued) < 20)]
     assert not [row.id for row in ROWS if not row.conditions and not row.argued], (
         "a result follows from figures"
@@ -169,7 +169,7 @@ def test_each_row_has_figures_and_a_condition_or_a_reason():
     )
 
 
-def test_no_claim_sentence_has_a_literal_figure():
+def test_no_claim_sentence_has_a_literal_figure() -> None:
     """A number outside of braces is a name, or one of the parameters above: measured figures are in
     braces.
     """

@@ -57,7 +57,7 @@ def run(*arguments: str, python: tuple[str, ...] = ()) -> subprocess.CompletedPr
     )
 
 
-def test_the_command_starts_quickly():
+def test_the_command_starts_quickly() -> None:
     """The best of ten, in CPU time, which does not depend on the load of the machine."""
     took = []
     for _ in range(10):
@@ -73,7 +73,7 @@ def test_the_command_starts_quickly():
     assert min(took) < START_SECONDS
 
 
-def test_listing_commands_imports_none_of_them():
+def test_listing_commands_imports_none_of_them() -> None:
     """Nor any other package, nor modules that only some commands need."""
     program = (
         "import sys; from kraftsim.cli.main import kraftsim; kraftsim.main(['--help'], "
@@ -91,7 +91,7 @@ def test_listing_commands_imports_none_of_them():
     assert not {"rich", "pyspark", "msgspec", "asyncio", "structlog"} & set(loaded)
 
 
-def test_a_node_imports_neither_spark_nor_the_terminal_renderer():
+def test_a_node_imports_neither_spark_nor_the_terminal_renderer() -> None:
     program = (
         "import sys; import kraftsim.cli.node, kraftsim.cluster.launch; print(*sorted(sys.modules))"
     )
@@ -116,7 +116,7 @@ def test_a_node_imports_neither_spark_nor_the_terminal_renderer():
     )
 
 
-def test_optimised_python_is_refused_with_one_line():
+def test_optimised_python_is_refused_with_one_line() -> None:
     """Assertions must be enabled."""
     done = run("--version", python=("-O",))
     assert (done.returncode, done.stdout) == (3, "")
@@ -125,13 +125,13 @@ def test_optimised_python_is_refused_with_one_line():
     ]
 
 
-def test_the_version_is_printed():
+def test_the_version_is_printed() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout) == (0, f"kraftsim, version {__version__}\n")
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_examples(verb):
+def test_every_verb_has_help_with_examples(verb: str) -> None:
     shown = CliRunner().invoke(kraftsim, [verb, "--help"])
     assert shown.exit_code == 0
     assert "Example" in shown.output and f"kraftsim {verb}" in shown.output
@@ -139,14 +139,15 @@ def test_every_verb_has_help_with_examples(verb):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_examples_can_be_pasted_into_a_shell(verb):
+def test_examples_can_be_pasted_into_a_shell(verb: str) -> None:
     """Explanations of examples are comments."""
-    epilog = kraftsim.get_command(click.Context(kraftsim), verb).epilog or ""
-    examples = re.findall(r"^  (\S.*)$", epilog, flags=re.MULTILINE)
+    command = kraftsim.get_command(click.Context(kraftsim), verb)
+    assert command is not None
+    examples = re.findall(r"^  (\S.*)$", command.epilog or "", flags=re.MULTILINE)
     assert examples and not [line for line in examples if re.search(r"\S {3,}(?!#)\S", line)]
 
 
-def test_the_list_of_commands_has_the_usual_heading():
+def test_the_list_of_commands_has_the_usual_heading() -> None:
     shown = CliRunner().invoke(kraftsim, ["--help"]).output
     assert "\nCommands:\n" in shown and all(f"\n  {verb} " in shown for verb in VERBS)
 
@@ -167,7 +168,7 @@ def test_the_list_of_commands_has_the_usual_heading():
         (["node", "no-such.properties"], "File 'no-such.properties' does not exist"),
     ],
 )
-def test_errors_exit_with_3_and_a_reason(arguments, complaint):
+def test_errors_exit_with_3_and_a_reason(arguments: list[str], complaint: str) -> None:
     """2 would mean that an invariant is unknown or vacuous."""
     done = run(*arguments)
     assert done.returncode == 3
@@ -183,7 +184,7 @@ def test_errors_exit_with_3_and_a_reason(arguments, complaint):
         ("process.roles=broker\nnode.id=minus one\n", "node.id"),
     ],
 )
-def test_a_node_with_bad_configs_prints_one_line(tmp_path: Path, text, complaint):
+def test_a_node_with_bad_configs_prints_one_line(tmp_path: Path, text: str, complaint: str) -> None:
     file = tmp_path / "node.properties"
     file.write_text(text)
     done = run("node", str(file))
@@ -192,7 +193,7 @@ def test_a_node_with_bad_configs_prints_one_line(tmp_path: Path, text, complaint
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-def test_list_prints_one_entry_a_line(kind, tmp_path: Path):
+def test_list_prints_one_entry_a_line(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "list.json"
     shown = CliRunner().invoke(kraftsim, ["list", kind, "--json", str(file)])
     assert shown.exit_code == 0, shown.output
@@ -201,7 +202,7 @@ def test_list_prints_one_entry_a_line(kind, tmp_path: Path):
     assert all(row["name"] and row["about"] for row in rows)
 
 
-def test_doctor_reports_present_and_missing_tools(tmp_path: Path):
+def test_doctor_reports_present_and_missing_tools(tmp_path: Path) -> None:
     done = run("doctor", "--disk", str(tmp_path), "--json", "-")
     found = {row["name"]: row for row in json.loads(done.stdout)}
     assert {"python", "java", "maven", "go", "tshark", "uvloop", "ports", "disk"} <= set(found)
@@ -210,7 +211,7 @@ def test_doctor_reports_present_and_missing_tools(tmp_path: Path):
     assert done.returncode == 0
 
 
-def test_doctor_reports_missing_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_doctor_reports_missing_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert run("doctor", "--require", "java").returncode == 3
@@ -222,7 +223,7 @@ def test_doctor_reports_missing_java(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert run("doctor", "--require", "java").returncode == 0
 
 
-def test_rich_output_keeps_text_in_brackets():
+def test_rich_output_keeps_text_in_brackets() -> None:
     """File names, package extras and messages of libraries contain brackets; rich drops them if it
     parses markup.
     """
@@ -273,7 +274,7 @@ def test_rich_output_keeps_text_in_brackets():
         ("listeners=PLAINTEXT://127.0.0.1:9092\n", {"listeners": "PLAINTEXT://127.0.0.1:9092"}),
     ],
 )
-def test_property_files_are_read_as_java_reads_them(text, expected):
+def test_property_files_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
     """java.util.Properties.load, as far as Kafka's property files use it."""
     assert read_properties(text) == expected
 
@@ -282,8 +283,8 @@ def test_property_files_are_read_as_java_reads_them(text, expected):
     ("variable", "value"), [("KRAFTSIM_LOG_LEVEL", "loud"), ("KRAFTSIM_LOG_FORMAT", "yaml")]
 )
 def test_an_unknown_log_level_or_format_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable, value
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
     """`zookeeper` and `lease` have no option for it; the environment variable applies there too."""
     monkeypatch.setenv(variable, value)
     done = run("zookeeper", "--data", str(tmp_path / "zookeeper"))
@@ -304,7 +305,7 @@ def test_an_unknown_log_level_or_format_is_named(
         ["up", "--help"],
     ],
 )
-def test_a_closed_output_pipe_is_not_reported_as_a_violation(arguments):
+def test_a_closed_output_pipe_is_not_reported_as_a_violation(arguments: list[str]) -> None:
     """As in `kraftsim analyze RUN | head -1`."""
     running = subprocess.Popen(
         [sys.executable, "-m", "kraftsim", *arguments],

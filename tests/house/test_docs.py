@@ -43,7 +43,7 @@ def is_generated(page: Path) -> bool:
 
 
 @pytest.mark.parametrize("page", GENERATED)
-def test_a_generated_page_renders(page):
+def test_a_generated_page_renders(page: str) -> None:
     text = RENDERED[page]
     assert len(text) > 200
     if page.endswith(".md"):
@@ -52,7 +52,7 @@ def test_a_generated_page_renders(page):
 
 
 @pytest.mark.parametrize("page", [page for page in GENERATED if page.endswith(".md")])
-def test_table_rows_of_generated_pages_match_their_headers(page):
+def test_table_rows_of_generated_pages_match_their_headers(page: str) -> None:
     width, in_code = 0, False
     for line in RENDERED[page].splitlines():
         in_code ^= line.startswith("```")
@@ -65,7 +65,7 @@ def test_table_rows_of_generated_pages_match_their_headers(page):
 
 
 @pytest.mark.parametrize("page", [page for page in GENERATED if page.endswith(".md")])
-def test_links_of_generated_pages_resolve(page):
+def test_links_of_generated_pages_resolve(page: str) -> None:
     place = Path(REFERENCE) / Path(page).parent
     targets = [
         os.path.normpath(place / link) for link in LINK.findall(RENDERED[page]) if "://" not in link
@@ -75,7 +75,7 @@ def test_links_of_generated_pages_resolve(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_and_paths_of_pages_resolve(page):
+def test_links_and_paths_of_pages_resolve(page: Path) -> None:
     text = page.read_text()
     targets = [page.parent / link for link in LINK.findall(text) if "://" not in link]
     targets += [
@@ -88,7 +88,7 @@ def test_links_and_paths_of_pages_resolve(page):
     ]
 
 
-def test_files_that_code_reads_exist():
+def test_files_that_code_reads_exist() -> None:
     """If a page is moved, the tests that run its examples must follow."""
     sources = [
         path
@@ -108,7 +108,7 @@ def test_files_that_code_reads_exist():
     ]
 
 
-def test_the_readme_links_only_committed_pages():
+def test_the_readme_links_only_committed_pages() -> None:
     """The README is read in the repository browser."""
     links = [
         link for link in LINK.findall((PROJECT_ROOT / "README.md").read_text()) if "://" not in link
@@ -117,7 +117,7 @@ def test_the_readme_links_only_committed_pages():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_shown_in_pages_exist(page):
+def test_commands_shown_in_pages_exist(page: Path) -> None:
     text = page.read_text()
     makefile = (PROJECT_ROOT / "Makefile").read_text()
     assert set(re.findall(r"^\s*(?:\$ )?kraftsim ([a-z]+)", text, flags=re.M)) <= set(VERBS)
@@ -127,7 +127,7 @@ def test_commands_shown_in_pages_exist(page):
     assert not [goal for goal in goals if not re.search(rf"^{goal}:", makefile, flags=re.M)]
 
 
-def test_an_api_page_lists_versions_fields_and_errors():
+def test_an_api_page_lists_versions_fields_and_errors() -> None:
     page = RENDERED["protocol/k22-init-producer-id.md"]
     assert "| Kafka | 2.8.2 | 3.9.1 |" in page and "| versions | 0-4 | 0-5 |" in page
     assert "| `producer_id` | int64 | 3+ |  | `-1` |  |" in page
@@ -135,14 +135,14 @@ def test_an_api_page_lists_versions_fields_and_errors():
     assert "- Version 2: flexible: compact lengths, tagged fields." in page
 
 
-def test_every_api_has_a_page_linked_from_the_index():
+def test_every_api_has_a_page_linked_from_the_index() -> None:
     index = RENDERED["protocol/index.md"]
     pages = [page for page in GENERATED if page.startswith("protocol/k")]
     assert len(pages) == len(declared_api_keys())
     assert not [page for page in pages if f"({page.removeprefix('protocol/')})" not in index]
 
 
-def test_the_architecture_page_names_every_package():
+def test_the_architecture_page_names_every_package() -> None:
     text = (DOCS / "architecture.md").read_text()
     rooms = [
         place.name
@@ -152,7 +152,7 @@ def test_the_architecture_page_names_every_package():
     assert not [room for room in rooms if f"kraftsim/{room}" not in text]
 
 
-def test_every_hand_written_page_is_linked_from_the_readme():
+def test_every_hand_written_page_is_linked_from_the_readme() -> None:
     named = {
         (PROJECT_ROOT / link).resolve()
         for link in LINK.findall((PROJECT_ROOT / "README.md").read_text())
@@ -161,7 +161,7 @@ def test_every_hand_written_page_is_linked_from_the_readme():
     assert not [page.name for page in DOCS.glob("*.md") if page.resolve() not in named]
 
 
-def test_counts_in_pages_match_the_data():
+def test_counts_in_pages_match_the_data() -> None:
     readme, changes = (
         (PROJECT_ROOT / "README.md").read_text(),
         (PROJECT_ROOT / "CHANGELOG.md").read_text(),
@@ -173,14 +173,14 @@ def test_counts_in_pages_match_the_data():
     assert asked and int(asked[-1]) <= sum(len(chapter.probes) for chapter in CHAPTERS)
 
 
-def test_no_generated_page_is_committed():
+def test_no_generated_page_is_committed() -> None:
     """git ignores build/; in docs/ there are hand-written pages only."""
     assert not [
         page for page in GENERATED if (DOCS / page).exists() or (DOCS / REFERENCE / page).exists()
     ]
 
 
-def test_every_kraftsim_config_has_type_default_since_and_meaning():
+def test_every_kraftsim_config_has_type_default_since_and_meaning() -> None:
     rows = [
         line for line in RENDERED["settings.md"].splitlines() if line.startswith("| `kraftsim.")
     ]
@@ -198,7 +198,7 @@ def test_every_kraftsim_config_has_type_default_since_and_meaning():
         )
 
 
-def test_every_kafka_config_has_a_type_and_a_first_release():
+def test_every_kafka_config_has_a_type_and_a_first_release() -> None:
     rows = [line for line in RENDERED["settings.md"].splitlines() if re.match(r"\| `[a-z]", line)]
     for row in rows:
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]

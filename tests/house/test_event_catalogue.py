@@ -16,7 +16,7 @@ from kraftsim.events.catalogue import KINDS
 EVENTS = Path(catalogue.__file__).parent
 
 
-def test_every_event_class_is_in_the_catalogue():
+def test_every_event_class_is_in_the_catalogue() -> None:
     """Read from the sources, so that files that are never imported are found too."""
     written = {
         node.name: file.stem
@@ -34,7 +34,7 @@ def test_every_event_class_is_in_the_catalogue():
     } <= set(KINDS)
 
 
-def test_an_event_field_name_has_one_type_in_all_events():
+def test_an_event_field_name_has_one_type_in_all_events() -> None:
     """The event log of a run is one table: a column with text in one kind and numbers in another
     could not be read.
     """
@@ -50,7 +50,7 @@ def test_an_event_field_name_has_one_type_in_all_events():
     }
 
 
-def test_the_event_catalogue_does_not_depend_on_import_order():
+def test_the_event_catalogue_does_not_depend_on_import_order() -> None:
     program = (
         "import kraftsim.node.zookeeper.files; from kraftsim.events.catalogue import KINDS; "
         "print(*KINDS)"
@@ -61,7 +61,7 @@ def test_the_event_catalogue_does_not_depend_on_import_order():
     assert said == list(KINDS) == sorted(KINDS)
 
 
-def test_nodes_do_not_import_the_event_catalogue():
+def test_nodes_do_not_import_the_event_catalogue() -> None:
     """The catalogue imports every kind of event; a node imports only those that it emits."""
     program = (
         "import sys; import kraftsim.cli.node, kraftsim.cluster.launch; "

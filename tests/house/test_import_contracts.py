@@ -24,7 +24,7 @@ tests/house/test_command_line.py.
 """
 
 
-def test_no_package_breaks_its_import_contract():
+def test_no_package_breaks_its_import_contract() -> None:
     """docs/architecture.md, section 1."""
     program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     done = subprocess.run(
@@ -37,7 +37,7 @@ def test_no_package_breaks_its_import_contract():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_package_has_an_import_contract():
+def test_every_package_has_an_import_contract() -> None:
     rooms = {"protocol", "scenarios"} | {
         f"kraftsim.{place.name}" for place in PACKAGES.iterdir() if (place / "__init__.py").exists()
     }
@@ -58,7 +58,7 @@ def test_every_package_has_an_import_contract():
         ("requests", False),  # a library that the contract does not name
     ],
 )
-def test_a_package_imports_only_what_its_contract_allows(imported, is_kept):
+def test_a_package_imports_only_what_its_contract_allows(imported: str, is_kept: bool) -> None:
     graph = grimp.ImportGraph()
     for module in ("core", "core.rules", imported):
         graph.add_module(module)

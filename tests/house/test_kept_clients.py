@@ -22,7 +22,7 @@ def futures_of_temporaries(source: str) -> list[int]:
     ]
 
 
-def test_every_admin_client_outlives_its_futures():
+def test_every_admin_client_outlives_its_futures() -> None:
     sources = [
         file
         for top in ("tests", "bench", "demo", "examples", "claims")
@@ -33,7 +33,7 @@ def test_every_admin_client_outlives_its_futures():
     } == {}
 
 
-def test_a_future_of_an_unreferenced_admin_client_is_found():
+def test_a_future_of_an_unreferenced_admin_client_is_found() -> None:
     assert futures_of_temporaries("AdminClient({}).list_consumer_groups().result()") == [1]
     assert (
         futures_of_temporaries(

@@ -37,7 +37,7 @@ def wanted(*groups: str) -> set[str]:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_lock_files_carry_hashes_and_no_address(lock):
+def test_lock_files_carry_hashes_and_no_address(lock: str) -> None:
     text = (PROJECT_ROOT / lock).read_text()
     assert "://" not in text
     assert "--index" not in text
@@ -45,7 +45,7 @@ def test_lock_files_carry_hashes_and_no_address(lock):
     assert all("--hash=sha256:" in package for package in packages if package.strip())
 
 
-def test_lock_files_pin_what_pyproject_asks_for():
+def test_lock_files_pin_what_pyproject_asks_for() -> None:
     assert wanted("build") <= set(pins("requirements-core.lock"))
     assert wanted("build", "analysis", "clients", "dev") <= set(pins("requirements.lock"))
     assert wanted("build", "analysis", "clients", "java") <= set(pins("requirements-analysis.lock"))
@@ -53,5 +53,5 @@ def test_lock_files_pin_what_pyproject_asks_for():
     assert wanted("java") - wanted() <= set(pins("requirements-java.lock"))
 
 
-def test_core_lock_pins_the_tested_versions():
+def test_core_lock_pins_the_tested_versions() -> None:
     assert pins("requirements-core.lock").items() <= pins("requirements.lock").items()

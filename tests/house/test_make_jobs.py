@@ -27,7 +27,7 @@ def lines_of(*words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("target", "times"), [("test", 1), ("interop", 2)])
-def test_every_test_directory_is_in_one_make_test_job(target: str, times: int):
+def test_every_test_directory_is_in_one_make_test_job(target: str, times: int) -> None:
     """A job of `make interop` names its directories twice: also in the retry command."""
     there = {
         file.parent.relative_to(PROJECT_ROOT).as_posix()
@@ -42,6 +42,6 @@ def test_every_test_directory_is_in_one_make_test_job(target: str, times: int):
     assert sorted(asked) == sorted([*there] * times)
 
 
-def test_arguments_replace_the_default_test_jobs():
+def test_arguments_replace_the_default_test_jobs() -> None:
     (line,) = lines_of("test", "ARGS=tests/wire -x")
     assert line.endswith('-m "not interop" tests/wire -x')

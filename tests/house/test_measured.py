@@ -98,18 +98,18 @@ def silent_sections(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_table_of_figures_names_command_date_and_commit(page):
+def test_every_table_of_figures_names_command_date_and_commit(page: str) -> None:
     assert not unsaid(PAGES[page].read_text()), "write below it: Measured: `COMMAND`, DATE, COMMIT"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_measured_section_names_command_date_and_commit(page):
+def test_every_measured_section_names_command_date_and_commit(page: str) -> None:
     assert not silent_sections(PAGES[page].read_text()), (
         "write below the sentence: Measured: `COMMAND`, DATE, COMMIT"
     )
 
 
-def test_a_section_without_provenance_is_found():
+def test_a_section_without_provenance_is_found() -> None:
     text = (
         "# a\n\nIt takes 3 CPU seconds.\n\n## b\n\n60 seeds, 20 of each, are clean.\n\n## c\n\n"
         "It waits for 3 s.\n"
@@ -120,14 +120,14 @@ def test_a_section_without_provenance_is_found():
     )
 
 
-def test_a_table_without_provenance_is_found():
+def test_a_table_without_provenance_is_found() -> None:
     table = "| what | seconds |\n|---|---|\n| start | 0.9 |\n\n"
     assert unsaid(table) == unsaid(table + "Measured: somehow") == ["| what | seconds |"]
     assert not unsaid(table + "Measured: `make bench ARGS=start`, 2026-11-21, f95d19724")
     assert not unsaid("| what | how |\n|---|---|\n| start | `make bench ARGS=9` |\n")
 
 
-def test_measured_commits_are_in_the_git_history():
+def test_measured_commits_are_in_the_git_history() -> None:
     """A rebased commit is lost: its measurement could not be repeated."""
     named = {
         file.name: re.findall(r"^Measured: .*, ([0-9a-f]{7,40})$", file.read_text(), flags=re.M)
@@ -139,14 +139,14 @@ def test_measured_commits_are_in_the_git_history():
     ]
 
 
-def test_commits_of_claims_are_in_the_git_history():
+def test_commits_of_claims_are_in_the_git_history() -> None:
     """`make claims ARGS=--stale` repeats measurements of other commits."""
     commits = {check: measured["commit"] for check, measured in read_record()["checks"].items()}
     foreign = foreign_commits(commits.values())
     assert not [check for check, commit in commits.items() if commit in foreign]
 
 
-def test_a_missing_commit_is_found():
+def test_a_missing_commit_is_found() -> None:
     commits = ("0" * 40, measured_commit())
     assert foreign_commits(commits) in ([], ["0" * 40]), (
         "without a git history the check is not possible"
@@ -172,7 +172,7 @@ def misfit(command: str) -> str:
     return ""
 
 
-def test_measuring_commands_start():
+def test_measuring_commands_start() -> None:
     """With all required options, and no unknown ones."""
     named = [
         command
@@ -194,7 +194,7 @@ def test_measuring_commands_start():
     )
 
 
-def test_measuring_commands_are_cli_commands_or_make_targets():
+def test_measuring_commands_are_cli_commands_or_make_targets() -> None:
     """`make TARGET` is in the Makefile, `kraftsim COMMAND` in the command line."""
     from kraftsim.cli.main import VERBS
 

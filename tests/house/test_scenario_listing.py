@@ -22,11 +22,11 @@ def invoke(*arguments: str) -> str:
     return shown.output
 
 
-def test_every_workload_parameter_is_described():
+def test_every_workload_parameter_is_described() -> None:
     assert {name for each in scenarios() for name in each.workload} == set(MEANINGS)
 
 
-def test_the_long_listing_has_a_row_for_each_scenario(tmp_path: Path):
+def test_the_long_listing_has_a_row_for_each_scenario(tmp_path: Path) -> None:
     file = tmp_path / "scenarios.json"
     _, *rows = invoke("list", "scenarios", "--long", "--json", str(file)).splitlines()
     assert [row.split()[0] for row in rows] == [each.name for each in scenarios()]
@@ -38,7 +38,7 @@ def test_the_long_listing_has_a_row_for_each_scenario(tmp_path: Path):
     ]
 
 
-def test_supported_releases_are_a_range_without_gaps():
+def test_supported_releases_are_a_range_without_gaps() -> None:
     """The listing shows the first and the last."""
     order = [each.name for each in releases()]
     for facts in all_facts():
@@ -47,7 +47,7 @@ def test_supported_releases_are_a_range_without_gaps():
 
 
 @pytest.mark.parametrize("name", [each.name for each in scenarios()])
-def test_help_with_a_name_shows_releases_sizes_and_parameters(name):
+def test_help_with_a_name_shows_releases_sizes_and_parameters(name: str) -> None:
     facts = facts_of(scenario(name), "")
     shown = " ".join(invoke("scenario", name, "--help").split())
     assert f"releases {facts.release_range} (--release)" in shown
@@ -56,11 +56,11 @@ def test_help_with_a_name_shows_releases_sizes_and_parameters(name):
     assert "--seed INTEGER" in shown
 
 
-def test_help_with_an_unknown_name_suggests_near_names():
+def test_help_with_an_unknown_name_suggests_near_names() -> None:
     shown = CliRunner().invoke(kraftsim, ["scenario", "rolling_upgrad", "--help"])
     assert shown.exit_code == 3 and "did you mean rolling_upgrade" in shown.output
 
 
-def test_other_kinds_have_no_long_listing():
+def test_other_kinds_have_no_long_listing() -> None:
     shown = CliRunner().invoke(kraftsim, ["list", "bugs", "--long"])
     assert shown.exit_code != 0 and "only scenarios have a long listing, not bugs" in shown.output

@@ -27,7 +27,7 @@ reveal_type(ClusterSpec(brokers=1).bootstrap)
 """
 
 
-def test_py_typed_files_are_in_the_wheel(monkeypatch: pytest.MonkeyPatch):
+def test_py_typed_files_are_in_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     """What setuptools would copy into a wheel, without building one."""
     monkeypatch.chdir(PROJECT_ROOT)
     distribution = Distribution()
@@ -43,7 +43,9 @@ def test_py_typed_files_are_in_the_wheel(monkeypatch: pytest.MonkeyPatch):
     ) in packed
 
 
-def test_a_strict_type_check_of_user_code_passes(tmp_path: Path, pytestconfig: pytest.Config):
+def test_a_strict_type_check_of_user_code_passes(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
     file = tmp_path / "user.py"
     file.write_text(USER)
     cache = pytestconfig.cache.mkdir("mypy")

@@ -82,12 +82,12 @@ def typed(file: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("file", [*TESTS, *CHECKS], ids=lambda file: file.stem)
-def test_no_claim_figure_is_a_literal(file):
+def test_no_claim_figure_is_a_literal(file: Path) -> None:
     """Use the name of the parameter, or the returned value, instead."""
     assert not typed(file)
 
 
-def test_literal_figures_are_found_in_every_position():
+def test_literal_figures_are_found_in_every_position() -> None:
     source = (
         "figures(a=3, b=len(x), c=-1, d=[1, n], **{f'{k}': 0, 'e': x.y}, f=[x], g=2 * 3, h=1 if "
         "x else 0, i=2**n, j=x if y else 0)"

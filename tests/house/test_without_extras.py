@@ -46,8 +46,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ],
 )
 def test_a_missing_extra_prints_one_line_and_exits_with_3(
-    arguments, package, extra, bare, tmp_path: Path
-):
+    arguments: tuple[str, ...], package: str, extra: str, bare: dict[str, str], tmp_path: Path
+) -> None:
     _write_node_with_s3(tmp_path)
     command = [each.replace("RUN", str(tmp_path)) for each in arguments]
     done = subprocess.run(
@@ -85,7 +85,7 @@ def _write_node_with_s3(directory: Path) -> None:
     (directory / "s3.properties").write_text(text)
 
 
-def test_doctor_names_the_extra_in_full(bare):
+def test_doctor_names_the_extra_in_full(bare: dict[str, str]) -> None:
     """rich parses brackets as markup and drops them, and wraps lines at the terminal width."""
     done = subprocess.run(
         [sys.executable, "-m", "kraftsim", "doctor", "--require", "pyspark"],
@@ -98,7 +98,7 @@ def test_doctor_names_the_extra_in_full(bare):
     assert "pyspark: pip install 'kraftsim[analysis]'" in done.stdout.splitlines()
 
 
-def test_every_package_of_an_extra_is_listed():
+def test_every_package_of_an_extra_is_listed() -> None:
     """Extras for users; `dev` and others are for contributors, and no command imports their
     packages.
     """
@@ -120,7 +120,7 @@ def test_every_package_of_an_extra_is_listed():
     )
 
 
-def test_a_missing_package_is_found_in_exception_groups_and_causes():
+def test_a_missing_package_is_found_in_exception_groups_and_causes() -> None:
     """asyncio puts errors into exception groups, pyspark raises its own error from the
     ImportError.
     """
@@ -139,7 +139,9 @@ def test_a_missing_package_is_found_in_exception_groups_and_causes():
     assert missing_extra(ValueError("other")) is None
 
 
-def test_an_unexpected_error_exits_with_3_and_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys):
+def test_an_unexpected_error_exits_with_3_and_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Python itself exits with 1, which scripts would interpret as a violated invariant."""
 
     @click.command()

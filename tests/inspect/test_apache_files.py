@@ -97,7 +97,7 @@ def assert_equal(*arguments: str, files: list[Path]) -> list[str]:
     return said
 
 
-def test_files_of_apache_kafka_are_dumped_as_by_dump_log_segments(theirs: Path):
+def test_files_of_apache_kafka_are_dumped_as_by_dump_log_segments(theirs: Path) -> None:
     """Batches of every codec, aborted transactions, several segments, indexes, producer snapshots,
     metadata snapshots.
     """
@@ -113,7 +113,7 @@ def test_files_of_apache_kafka_are_dumped_as_by_dump_log_segments(theirs: Path):
         assert trace in text
 
 
-def test_records_of_apache_kafka_are_printed_as_by_dump_log_segments(theirs: Path):
+def test_records_of_apache_kafka_are_printed_as_by_dump_log_segments(theirs: Path) -> None:
     files = [
         file
         for file in files_of(theirs)
@@ -128,7 +128,7 @@ def test_records_of_apache_kafka_are_printed_as_by_dump_log_segments(theirs: Pat
 
 
 @pytest.mark.parametrize("decoder", TOPICS)
-def test_internal_topics_are_decoded_as_by_dump_log_segments(theirs: Path, decoder):
+def test_internal_topics_are_decoded_as_by_dump_log_segments(theirs: Path, decoder: str) -> None:
     """Also without the option, because of the path of the files."""
     files = [file for file in files_of(theirs) if file.parent.name.startswith(TOPICS[decoder])]
     lines = assert_equal(decoder, files=files)
@@ -140,7 +140,7 @@ def test_internal_topics_are_decoded_as_by_dump_log_segments(theirs: Path, decod
     "options",
     [["--deep-iteration"], ["--print-data-log", "--skip-record-metadata"], ["--max-bytes", "9000"]],
 )
-def test_options_behave_as_in_dump_log_segments(theirs: Path, options):
+def test_options_behave_as_in_dump_log_segments(theirs: Path, options: list[str]) -> None:
     files = sorted((theirs / "mixed-0").glob("*.log"))
     if "--max-bytes" in options:
         assert len(kafkas(*options, files=files)[0]) < len(kafkas(files=files)[0])
@@ -148,12 +148,12 @@ def test_options_behave_as_in_dump_log_segments(theirs: Path, options):
 
 
 @pytest.mark.parametrize("option", ["--verify-index-only", "--index-sanity-check"])
-def test_indexes_are_verified_as_by_dump_log_segments(theirs: Path, option):
+def test_indexes_are_verified_as_by_dump_log_segments(theirs: Path, option: str) -> None:
     files = [file for file in files_of(theirs) if file.suffix in (".index", ".timeindex")]
     assert_equal(option, files=files)
 
 
-def test_index_mismatches_are_reported_as_by_dump_log_segments(tmp_path: Path):
+def test_index_mismatches_are_reported_as_by_dump_log_segments(tmp_path: Path) -> None:
     log, index, times = (
         tmp_path / f"{SEGMENT}{suffix}" for suffix in (".log", ".index", ".timeindex")
     )
@@ -171,7 +171,7 @@ def test_index_mismatches_are_reported_as_by_dump_log_segments(tmp_path: Path):
     assert ours(files=[index, times]).stderr.count("Index ") == 3 and len(lines) > 4
 
 
-def test_torn_tails_and_offset_gaps_are_reported_as_by_dump_log_segments(tmp_path: Path):
+def test_torn_tails_and_offset_gaps_are_reported_as_by_dump_log_segments(tmp_path: Path) -> None:
     log = tmp_path / f"{SEGMENT}.log"
     batches = [
         build_batch([Record(timestamp=1, value=b"v")], base_offset=offset) for offset in (0, 5, 6)
@@ -181,7 +181,7 @@ def test_torn_tails_and_offset_gaps_are_reported_as_by_dump_log_segments(tmp_pat
     assert lines[-1] == f"Found {len(batches[0]) - 7} invalid bytes at the end of {log.name}"
 
 
-def test_a_wrong_checksum_is_shown_as_by_dump_log_segments(tmp_path: Path):
+def test_a_wrong_checksum_is_shown_as_by_dump_log_segments(tmp_path: Path) -> None:
     """Standard output is the same; kraftsim also reports the error on standard error."""
     log = tmp_path / f"{SEGMENT}.log"
     content = bytearray(build_batch([Record(timestamp=1, value=b"value")]))
@@ -197,7 +197,9 @@ def test_a_wrong_checksum_is_shown_as_by_dump_log_segments(tmp_path: Path):
     "codec", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 )
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_message_formats_are_printed_as_by_dump_log_segments(tmp_path: Path, magic, codec):
+def test_old_message_formats_are_printed_as_by_dump_log_segments(
+    tmp_path: Path, magic: int, codec: Compression
+) -> None:
     log = tmp_path / f"{SEGMENT}.log"
     records = [
         Record(number, 1000 + number, b"k" if number else None, b"v%d" % number)
@@ -207,7 +209,7 @@ def test_old_message_formats_are_printed_as_by_dump_log_segments(tmp_path: Path,
     assert_equal("--print-data-log", files=[log])
 
 
-def test_voter_records_and_doubles_are_printed_as_by_dump_log_segments(tmp_path: Path):
+def test_voter_records_and_doubles_are_printed_as_by_dump_log_segments(tmp_path: Path) -> None:
     """Content that a node with a static quorum does not write: voters records, and quotas with
     exponents.
     """
@@ -247,7 +249,7 @@ def test_voter_records_and_doubles_are_printed_as_by_dump_log_segments(tmp_path:
     )
 
 
-def test_files_of_our_nodes_are_dumped_the_same_by_both_tools(tmp_path: Path):
+def test_files_of_our_nodes_are_dumped_the_same_by_both_tools(tmp_path: Path) -> None:
     """Segments and indexes of a broker, the metadata log of a controller."""
     with (
         running_processes(tmp_path / "run", settings={"log.segment.bytes": "3000"}) as cluster,

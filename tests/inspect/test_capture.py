@@ -3,7 +3,9 @@ reported.
 """
 
 import gzip
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -41,7 +43,7 @@ def assert_all_read(exchanges: list[Exchange]) -> None:
     "link",
     [packets.RAW_IP, packets.ETHERNET, packets.NULL, packets.LOOP, packets.COOKED, packets.COOKED2],
 )
-def test_frames_are_found_in_every_link_layer(link, version):
+def test_frames_are_found_in_every_link_layer(link: int, version: int) -> None:
     exchanges, notices, _ = read(pcap(conversation().packets, link=link, version=version))
     assert_all_read(exchanges)
     assert not notices
@@ -51,7 +53,7 @@ def test_frames_are_found_in_every_link_layer(link, version):
 @pytest.mark.parametrize(
     ("order", "nanoseconds"), [("<", False), (">", False), ("<", True), (">", True)]
 )
-def test_timestamps_of_a_capture_are_kept(order, nanoseconds):
+def test_timestamps_of_a_capture_are_kept(order: str, nanoseconds: bool) -> None:
     exchanges, _, _ = read(pcap(conversation().packets, order=order, nanoseconds=nanoseconds))
     assert exchanges[0].time_ns == packets.FIRST_SECOND * 1_000_000_000 + 3 * (
         1 if nanoseconds else 1000
@@ -60,7 +62,7 @@ def test_timestamps_of_a_capture_are_kept(order, nanoseconds):
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_a_pcapng_of_two_interfaces_is_one_conversation(order):
+def test_a_pcapng_of_two_interfaces_is_one_conversation(order: str) -> None:
     """Each has its own link type and timestamp resolution."""
     rows = [(number % 2, packet) for number, packet in enumerate(conversation().packets)]
     exchanges, notices, _ = read(pcapng(rows, [packets.ETHERNET, packets.COOKED2], order=order))
@@ -69,14 +71,14 @@ def test_a_pcapng_of_two_interfaces_is_one_conversation(order):
     assert exchanges[0].time_ns == packets.FIRST_SECOND * 1_000_000_000 + 3000
 
 
-def test_a_compressed_capture_is_read(tmp_path):
+def test_a_compressed_capture_is_read(tmp_path: Path) -> None:
     file = tmp_path / "talk.pcap.gz"
     file.write_bytes(gzip.compress(pcap(conversation().packets)))
     with open(file, "rb") as compressed:
         assert_all_read(read(opened(compressed).read())[0])
 
 
-DISTURBANCES = {
+DISTURBANCES: dict[str, Callable[[list[Packet], Random], list[Packet]]] = {
     "every segment is duplicated": lambda sent, random: [
         packet for packet in sent for _ in range(2)
     ],
@@ -122,7 +124,7 @@ def _keep_alive(packet: Packet) -> Packet:
     "first_sequence", [1000, 2**32 - 3000], ids=["plain", "sequence numbers wrap"]
 )
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
-def test_a_reordered_tcp_stream_is_reassembled(disturbance, first_sequence):
+def test_a_reordered_tcp_stream_is_reassembled(disturbance: str, first_sequence: int) -> None:
     sent = conversation(first_sequence=first_sequence, segment_bytes=300).packets
     disturbed = DISTURBANCES[disturbance](sent, Random(7))
     assert disturbed != sent
@@ -149,7 +151,9 @@ def _lost(way: bool, api_index: int, of_segment: int) -> list[Packet]:
     [(True, 0, (0, 9, 2, "request")), (False, 0, (1, 16, 3, "response"))],
     ids=["a segment of a produce request", "a segment of a fetch response"],
 )
-def test_bytes_missing_inside_a_frame_lose_only_that_frame(way, index, said_of):
+def test_bytes_missing_inside_a_frame_lose_only_that_frame(
+    way: bool, index: int, said_of: tuple[int, int, int, str]
+) -> None:
     """Its size gives the start of the next one; its header is still known, so the response can be
     read.
     """
@@ -164,13 +168,13 @@ def test_bytes_missing_inside_a_frame_lose_only_that_frame(way, index, said_of):
     assert said[said_of].endswith("bytes are not in the capture, from byte 600")
 
 
-def test_a_short_snapshot_length_loses_only_truncated_frames():
+def test_a_short_snapshot_length_loses_only_truncated_frames() -> None:
     exchanges, _, _ = read(pcap([cut(packet, 96) for packet in conversation().packets]))
     assert identities(exchanges) == EXPECTED
     assert [each.frame.api_name for each in exchanges if each.said] == ["Produce", "Fetch"]
 
 
-def test_a_lost_frame_start_resynchronises_at_the_next_frame():
+def test_a_lost_frame_start_resynchronises_at_the_next_frame() -> None:
     """The size itself is lost."""
     exchanges, notices, _ = read(pcap(_lost(True, 0, 0)))
     assert [identity for identity in EXPECTED if identity not in identities(exchanges)] == [
@@ -186,7 +190,9 @@ def test_a_lost_frame_start_resynchronises_at_the_next_frame():
 
 @pytest.mark.parametrize("client_id", ["me", None])
 @pytest.mark.parametrize("skipped_frames", [1, 2, 3, 4, 5])
-def test_a_capture_started_midstream_begins_at_the_next_whole_exchange(skipped_frames, client_id):
+def test_a_capture_started_midstream_begins_at_the_next_whole_exchange(
+    skipped_frames: int, client_id: str | None
+) -> None:
     """At the latest two frames later: the response to an uncaptured request cannot be read."""
     sent = conversation(opened=False, client_id=client_id)
     before = Conversation(segment_bytes=1400)
@@ -200,7 +206,7 @@ def test_a_capture_started_midstream_begins_at_the_next_whole_exchange(skipped_f
 
 
 @pytest.mark.parametrize("client_id", ["me", None])
-def test_a_capture_started_inside_a_frame_finds_the_next_frame(client_id):
+def test_a_capture_started_inside_a_frame_finds_the_next_frame(client_id: str | None) -> None:
     """Requests that share a segment: the next one may start at any position."""
     said = Conversation(segment_bytes=1400)
     said.send(
@@ -228,13 +234,13 @@ def test_a_capture_started_inside_a_frame_finds_the_next_frame(client_id):
     ]
 
 
-def test_connections_that_reuse_ports_are_kept_apart():
+def test_connections_that_reuse_ports_are_kept_apart() -> None:
     twice = conversation().packets + conversation(first_sequence=900_000_000).packets
     exchanges, notices, _ = read(pcap(twice))
     assert identities(exchanges) == EXPECTED * 2 and not notices
 
 
-def test_only_kafka_connections_are_read():
+def test_only_kafka_connections_are_read() -> None:
     web = (
         Conversation(client_port=40_000)
         .open()
@@ -250,7 +256,7 @@ def test_only_kafka_connections_are_read():
     assert not notices and reader.foreign == {"not like Kafka": 1, "TLS": 1}
 
 
-def test_a_given_port_identifies_the_server():
+def test_a_given_port_identifies_the_server() -> None:
     """Then frames that do not look like a request are read as one too."""
     odd = (
         Conversation()
@@ -265,7 +271,7 @@ def test_a_given_port_identifies_the_server():
     assert read(pcap(odd.packets), CaptureSettings(ports=frozenset({9093})))[0] == []
 
 
-def test_bare_sasl_tokens_are_not_taken_for_requests():
+def test_bare_sasl_tokens_are_not_taken_for_requests() -> None:
     """After SaslHandshake v0, tokens follow without a header, until requests continue (changed by
     KIP-152).
     """
@@ -292,7 +298,7 @@ def test_bare_sasl_tokens_are_not_taken_for_requests():
     assert identities(exchanges)[4:] == EXPECTED and not notices
 
 
-def test_requests_without_a_response_do_not_wait_for_one():
+def test_requests_without_a_response_do_not_wait_for_one() -> None:
     """acks=0: the next response belongs to the next request."""
     from protocol.messages.k00_produce import ProduceRequest
     from protocol.requests import request_chunks
@@ -308,7 +314,7 @@ def test_requests_without_a_response_do_not_wait_for_one():
     assert identities(exchanges) == [(0, 9, 77, "request"), *EXPECTED]
 
 
-def test_responses_with_a_reused_correlation_id_match_in_order():
+def test_responses_with_a_reused_correlation_id_match_in_order() -> None:
     """As from a client that sends the same bytes repeatedly without waiting."""
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
     from protocol.requests import request_chunks, response_chunks
@@ -331,7 +337,7 @@ def test_responses_with_a_reused_correlation_id_match_in_order():
 
 
 @pytest.mark.parametrize("kept", [0, 4, 20, 30, 60])
-def test_a_truncated_capture_file_is_read_to_its_end(kept):
+def test_a_truncated_capture_file_is_read_to_its_end(kept: int) -> None:
     content = pcap(conversation().packets)
     if kept < 24:
         with pytest.raises(NoCapture):
@@ -342,7 +348,7 @@ def test_a_truncated_capture_file_is_read_to_its_end(kept):
     assert identities(exchanges)[:9] == EXPECTED[:9] and reader.tally.ends_early
 
 
-def test_random_bytes_in_a_connection_never_abort_the_reader():
+def test_random_bytes_in_a_connection_never_abort_the_reader() -> None:
     random = Random(11)
     for turn in range(60):
         noise = Conversation(client_port=1000 + turn).open()
@@ -360,7 +366,7 @@ def test_random_bytes_in_a_connection_never_abort_the_reader():
             continue
 
 
-def test_a_large_capture_is_not_held_in_memory():
+def test_a_large_capture_is_not_held_in_memory() -> None:
     """Of 40 MB of responses only the frames in flight are in memory."""
     import tracemalloc
 

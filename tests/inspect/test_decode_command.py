@@ -1,6 +1,7 @@
 """`kraftsim decode` as users and scripts call it: its inputs, output and exit codes."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -47,17 +48,18 @@ def capture(tmp_path: Path) -> Path:
     "way",
     ["argument", "several arguments", "standard input", "binary file", "binary input", "hex file"],
 )
-def test_a_frame_is_read_from_argument_file_or_stdin(way, tmp_path: Path):
+def test_a_frame_is_read_from_argument_file_or_stdin(way: str, tmp_path: Path) -> None:
     file = tmp_path / "frame.bin"
     file.write_bytes(REQUEST if way == "binary file" else REQUEST.hex(" ", 4).encode())
-    arguments, stdin = {
+    ways: dict[str, tuple[Sequence[str | Path], bytes | None]] = {
         "argument": ([REQUEST.hex()], None),
         "several arguments": (REQUEST.hex(" ").split(), None),
         "standard input": ([], REQUEST.hex(":").encode()),
         "binary file": ([file], None),
         "binary input": (["-"], REQUEST),
         "hex file": ([file], None),
-    }[way]
+    }
+    arguments, stdin = ways[way]
     said = decode(*arguments, stdin=stdin)
     assert (
         said.stdout.splitlines()
@@ -80,7 +82,7 @@ def test_a_frame_is_read_from_argument_file_or_stdin(way, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["InitProducerId", "init_producer_id", "INIT-PRODUCER-ID", "22"])
-def test_a_response_is_decoded_as_the_given_api_and_version(name):
+def test_a_response_is_decoded_as_the_given_api_and_version(name: str) -> None:
     said = decode("--response", name, "v4", RESPONSE.hex())
     assert (
         "error_code: 53  (TRANSACTIONAL_ID_AUTHORIZATION_FAILED)" in said.stdout
@@ -89,7 +91,7 @@ def test_a_response_is_decoded_as_the_given_api_and_version(name):
     assert ending(said) == 0
 
 
-def test_unreadable_frames_are_marked_and_the_rest_is_decoded():
+def test_unreadable_frames_are_marked_and_the_rest_is_decoded() -> None:
     """A string that is longer than its frame; the next frame is read."""
     wrong = REQUEST.replace(b"\x02t", b"\x7ft")
     said = decode("--request", (wrong + REQUEST).hex())
@@ -101,7 +103,7 @@ def test_unreadable_frames_are_marked_and_the_rest_is_decoded():
     assert sum("v4 request" in line for line in lines) == 2 and ending(said) == 1
 
 
-def test_brief_output_has_one_line_per_frame(capture: Path):
+def test_brief_output_has_one_line_per_frame(capture: Path) -> None:
     said = decode(capture, "--brief")
     lines = said.stdout.splitlines()
     assert len(lines) == len(EXPECTED)
@@ -119,7 +121,7 @@ def test_brief_output_has_one_line_per_frame(capture: Path):
     )
 
 
-def test_json_output_has_one_object_per_frame(capture: Path):
+def test_json_output_has_one_object_per_frame(capture: Path) -> None:
     said = decode(capture, "--json")
     rows = [json.loads(line) for line in said.stdout.splitlines()]
     assert [
@@ -155,12 +157,14 @@ def test_json_output_has_one_object_per_frame(capture: Path):
         (["--port", "9092"], list(range(10))),
     ],
 )
-def test_frames_of_a_capture_can_be_filtered(capture: Path, options, shown):
+def test_frames_of_a_capture_can_be_filtered(
+    capture: Path, options: list[str], shown: list[int]
+) -> None:
     rows = [json.loads(line) for line in decode(capture, "--json", *options).stdout.splitlines()]
     assert [row["number"] - 1 for row in rows] == shown
 
 
-def test_records_are_decoded_unless_disabled(capture: Path):
+def test_records_are_decoded_unless_disabled(capture: Path) -> None:
     assert "value 399" not in decode(capture, "--no-records").stdout
     shown = decode(capture).stdout
     assert (
@@ -170,7 +174,9 @@ def test_records_are_decoded_unless_disabled(capture: Path):
 
 
 @pytest.mark.parametrize(("options", "has_fields"), [([], False), (["--full"], True)])
-def test_long_values_are_shortened_unless_fields_are_shown(options, has_fields):
+def test_long_values_are_shortened_unless_fields_are_shown(
+    options: list[str], has_fields: bool
+) -> None:
     said = decode(
         "--request",
         *options,
@@ -182,14 +188,14 @@ def test_long_values_are_shortened_unless_fields_are_shown(options, has_fields):
     assert ('..." (500 characters)' in said.stdout) == (not has_fields)
 
 
-def test_colours_are_shown_only_on_request(capture: Path):
+def test_colours_are_shown_only_on_request(capture: Path) -> None:
     """Not in a pipe; in a terminal, or with --colour."""
     assert "\x1b[" not in decode(capture).stdout
     assert "\x1b[36m" in decode(capture, "--colour").stdout
     assert "\x1b[" not in decode(capture, "--colour", "--json").stdout
 
 
-def test_uncaptured_bytes_are_reported_apart_from_malformed_frames(tmp_path: Path):
+def test_uncaptured_bytes_are_reported_apart_from_malformed_frames(tmp_path: Path) -> None:
     """Not malformed, but not completely read either."""
     file = tmp_path / "half.pcap"
     file.write_bytes(pcap(conversation(opened=False).packets[1:]))
@@ -201,7 +207,7 @@ def test_uncaptured_bytes_are_reported_apart_from_malformed_frames(tmp_path: Pat
     )
 
 
-def test_an_unknown_version_is_reported(tmp_path: Path):
+def test_an_unknown_version_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "future.pcap"
     unknown = REQUEST[:6] + b"\x00\x0a" + REQUEST[8:]
     file.write_bytes(pcap(Conversation().open().send(unknown, from_client=True).packets))
@@ -229,12 +235,12 @@ def test_an_unknown_version_is_reported(tmp_path: Path):
         (["--api", "9999x", "00"], "no API is called 9999x"),
     ],
 )
-def test_impossible_requests_are_reported(arguments, complaint):
+def test_impossible_requests_are_reported(arguments: list[str], complaint: str) -> None:
     said = decode(*arguments)
     assert ending(said) == 3 and complaint in str(getattr(said.exception, "message", ""))
 
 
-def test_a_capture_without_kafka_traffic_is_reported(tmp_path: Path):
+def test_a_capture_without_kafka_traffic_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "web.pcap"
     file.write_bytes(
         pcap(
@@ -252,7 +258,7 @@ def test_a_capture_without_kafka_traffic_is_reported(tmp_path: Path):
     )
 
 
-def test_batches_are_read_from_a_file(tmp_path: Path):
+def test_batches_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "batches.bin"
     file.write_bytes(BATCH)
     said = decode(file, "--batch")

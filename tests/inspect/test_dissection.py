@@ -63,7 +63,9 @@ def assert_same(layout: StructureLayout, parts: list[Part], message: Message) ->
     assert not found
 
 
-def test_every_field_of_every_version_has_the_value_that_the_codec_reads(message_class: type):
+def test_every_field_of_every_version_has_the_value_that_the_codec_reads(
+    message_class: type[Message],
+) -> None:
     declaration = declaration_of(message_class)
     for version in range(declaration.versions.first, declaration.versions.last + 1):
         random = Random(f"{declaration.name} {version}")
@@ -77,7 +79,7 @@ def test_every_field_of_every_version_has_the_value_that_the_codec_reads(message
         )
 
 
-def test_fields_are_contiguous_and_fill_the_message(message_class: type):
+def test_fields_are_contiguous_and_fill_the_message(message_class: type[Message]) -> None:
     """Each field starts where the previous one ends, except for tag counts; nested fields are
     inside their parent.
     """
@@ -96,7 +98,7 @@ def test_fields_are_contiguous_and_fill_the_message(message_class: type):
         assert before.end == after.start
 
 
-def test_a_truncated_message_is_read_up_to_its_end(message_class: type):
+def test_a_truncated_message_is_read_up_to_its_end(message_class: type[Message]) -> None:
     """Always a reported error with a position inside, never another exception; the parts before it
     are kept.
     """
@@ -117,7 +119,7 @@ def test_a_truncated_message_is_read_up_to_its_end(message_class: type):
         )
 
 
-def test_a_changed_byte_is_read_or_refused_as_the_codec_does(message_class: type):
+def test_a_changed_byte_is_read_or_refused_as_the_codec_does(message_class: type[Message]) -> None:
     """The dissector accepts what the codec accepts, with the same values.
 
     A known tag with a wrong size is skipped, as in Kafka, and reported.
@@ -148,7 +150,7 @@ def test_a_changed_byte_is_read_or_refused_as_the_codec_does(message_class: type
         content[place] = before
 
 
-def test_codec_and_dissector_name_the_same_field():
+def test_codec_and_dissector_name_the_same_field() -> None:
     """For a string that is longer than the message: the path of `MalformedMessage`, and its byte
     position.
     """
@@ -178,8 +180,8 @@ def test_codec_and_dissector_name_the_same_field():
     [(35, 4, 0), (0, 4, 4), (35, 0, 0)],
 )
 def test_an_unsupported_version_api_versions_response_is_read_as_version_0(
-    error_code, version, read_as
-):
+    error_code: int, version: int, read_as: int
+) -> None:
     """KIP-511: the response of a node that does not support the requested version."""
     from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 
@@ -191,7 +193,7 @@ def test_an_unsupported_version_api_versions_response_is_read_as_version_0(
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_header_and_body_of_a_request_are_separated(version):
+def test_header_and_body_of_a_request_are_separated(version: int) -> None:
     """ControlledShutdown v0 has a header without a client id, newer versions have tagged fields."""
     from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest
 
@@ -207,7 +209,7 @@ def test_header_and_body_of_a_request_are_separated(version):
     assert frame.body is not None and frame.body.integer("broker_id") == 3
 
 
-def test_trailing_bytes_are_reported():
+def test_trailing_bytes_are_reported() -> None:
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 
     content = b"".join(request_chunks(22, 4, 9, "me", InitProducerIdRequest())) + b"xyz"
@@ -218,7 +220,7 @@ def test_trailing_bytes_are_reported():
     )
 
 
-def test_envelope_requests_and_responses_are_decoded():
+def test_envelope_requests_and_responses_are_decoded() -> None:
     """Envelope (KIP-590): a request inside a request, and the response inside the response."""
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
     from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
@@ -267,7 +269,9 @@ def test_envelope_requests_and_responses_are_decoded():
     ],
     ids=["tags", "text"],
 )
-def test_errors_that_kafka_tolerates_are_read_and_reported(right, wrong, said, read):
+def test_errors_that_kafka_tolerates_are_read_and_reported(
+    right: bytes, wrong: bytes, said: str, read: str
+) -> None:
     from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 
     request: Message = InitProducerIdRequest(transactional_id="abc")

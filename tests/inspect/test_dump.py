@@ -4,6 +4,7 @@ corrupt ones without a crash.
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,12 @@ def dump(*arguments: str | Path) -> Result:
         ("golden_metadata.txt", ["--print-data-log"], lambda name: not name.startswith("golden")),
     ],
 )
-def test_every_line_matches_dump_log_segments(expected, options, is_wanted, monkeypatch):
+def test_every_line_matches_dump_log_segments(
+    expected: str,
+    options: list[str],
+    is_wanted: Callable[[str], bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """golden_*.txt is the output of DumpLogSegments 3.9.1 for these files; the path of a file
     selects its decoder.
     """
@@ -59,7 +65,7 @@ def test_every_line_matches_dump_log_segments(expected, options, is_wanted, monk
     assert (said.stderr, said.return_value) == ("", 0)
 
 
-def test_small_files_are_decoded_by_their_names():
+def test_small_files_are_decoded_by_their_names() -> None:
     said = dump(WRITTEN_BY_KAFKA, "--json")
     rows = [json.loads(line) for line in said.stdout.splitlines()]
     kinds = {row["kind"]: row for row in rows}
@@ -77,7 +83,7 @@ def test_small_files_are_decoded_by_their_names():
     assert said.return_value == 0
 
 
-def test_json_matches_the_text_lines():
+def test_json_matches_the_text_lines() -> None:
     log = WRITTEN_BY_KAFKA / "golden-0" / f"{SEGMENT}.log"
     rows = [
         json.loads(line) for line in dump("--print-data-log", "--json", log).stdout.splitlines()
@@ -114,7 +120,7 @@ def partition(tmp_path: Path) -> Path:
     return directory
 
 
-def test_a_torn_tail_is_reported_after_the_batches_before_it(partition: Path):
+def test_a_torn_tail_is_reported_after_the_batches_before_it(partition: Path) -> None:
     log = partition / f"{SEGMENT}.log"
     log.write_bytes(log.read_bytes()[:-5])
     said = dump(log)
@@ -140,8 +146,8 @@ def _tail(log: Path) -> int:
     ],
 )
 def test_a_corrupt_batch_is_reported_and_the_others_are_shown(
-    partition: Path, position, value, said, shown
-):
+    partition: Path, position: int, value: int, said: str, shown: int
+) -> None:
     log = partition / f"{SEGMENT}.log"
     content = bytearray(log.read_bytes())
     content[position] = value
@@ -151,7 +157,7 @@ def test_a_corrupt_batch_is_reported_and_the_others_are_shown(
     assert done.stdout.count("baseOffset: ") == shown
 
 
-def test_indexes_that_fit_their_log_are_shown(partition: Path):
+def test_indexes_that_fit_their_log_are_shown(partition: Path) -> None:
     said = dump(partition / f"{SEGMENT}.index", partition / f"{SEGMENT}.timeindex")
     assert [line for line in said.stdout.splitlines() if "Dumping" not in line] == [
         "offset: 3 position: 77",
@@ -163,7 +169,7 @@ def test_indexes_that_fit_their_log_are_shown(partition: Path):
 
 
 @pytest.mark.parametrize("options", [[], ["--verify-index-only"]])
-def test_index_mismatches_are_reported(partition: Path, options):
+def test_index_mismatches_are_reported(partition: Path, options: list[str]) -> None:
     """With the messages of Kafka's tool; tests/inspect/test_apache_files.py compares them with
     it.
     """
@@ -188,7 +194,7 @@ def test_index_mismatches_are_reported(partition: Path, options):
     assert ("position:" in said.stdout) == (not options)
 
 
-def test_an_index_without_its_log_is_shown(partition: Path):
+def test_an_index_without_its_log_is_shown(partition: Path) -> None:
     (partition / f"{SEGMENT}.log").unlink()
     said = dump(partition / f"{SEGMENT}.index")
     assert (
@@ -209,13 +215,15 @@ def test_an_index_without_its_log_is_shown(partition: Path):
         ("notes.md", b"", "Ignoring unknown file"),
     ],
 )
-def test_a_broken_or_unknown_small_file_is_reported(tmp_path: Path, name, content, complaint):
+def test_a_broken_or_unknown_small_file_is_reported(
+    tmp_path: Path, name: str, content: bytes, complaint: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     said = dump(tmp_path / name)
     assert complaint in said.stderr and said.return_value == 1
 
 
-def test_old_message_formats_are_shown_as_by_dump_log_segments(tmp_path: Path):
+def test_old_message_formats_are_shown_as_by_dump_log_segments(tmp_path: Path) -> None:
     """The brace after the checksum is Kafka's; tests/inspect/test_apache_files.py compares
     everything with the tool.
     """
@@ -231,7 +239,7 @@ def test_old_message_formats_are_shown_as_by_dump_log_segments(tmp_path: Path):
     assert lines[-1].endswith("} key: k payload: two")
 
 
-def test_the_path_selects_the_record_decoder_unless_given(tmp_path: Path):
+def test_the_path_selects_the_record_decoder_unless_given(tmp_path: Path) -> None:
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
     shutil.copy(WRITTEN_BY_KAFKA / "__cluster_metadata-0" / f"{SEGMENT}.log", directory)
@@ -256,7 +264,7 @@ def test_the_path_selects_the_record_decoder_unless_given(tmp_path: Path):
         (-12345678.9, "-1.23456789E7"),
     ],
 )
-def test_doubles_are_formatted_as_in_java(value, text):
+def test_doubles_are_formatted_as_in_java(value: float, text: str) -> None:
     """Quotas of the metadata log are doubles.   Source: java.lang.Double.toString."""
     assert java_double(value) == text
     assert json_text({"a": [value, "ü\n", None, True]}) == f'{{"a":[{text},"ü\\n",null,true]}}'

@@ -3,7 +3,7 @@
 import pytest
 
 from kraftsim.inspect.lone import Hint, dissect_lone
-from kraftsim.inspect.parts import Part, walk
+from kraftsim.inspect.parts import Part, Trouble, walk
 from kraftsim.inspect.records import dissect_batches
 from protocol.batches import CRC, build_batch, split_batches
 from protocol.compression import Compression
@@ -47,9 +47,11 @@ def records_of(batch: Part) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("append_timestamp", [None, 1_700_000_009_999])
-def test_records_match_those_of_the_batch_view(codec, append_timestamp):
+def test_records_match_those_of_the_batch_view(
+    codec: Compression, append_timestamp: int | None
+) -> None:
     content = b"before" + build_batch(RECORDS, compression=codec, append_timestamp=append_timestamp)
-    troubles: list = []
+    troubles: list[Trouble] = []
     (batch,) = dissect_batches(content, 6, len(content), "", troubles)
     (view,) = split_batches(content[6:])
     assert not troubles and records_of(batch) == [tuple(record) for record in view.records()]
@@ -96,7 +98,9 @@ def damaged(batch: bytes, position: int, value: int, *, with_checksum: bool = Fa
         (PLAIN[:-1], [f"[1], byte {len(PLAIN)}: the last batch is torn: "], 1),
     ],
 )
-def test_errors_name_their_position_and_the_next_batch_is_read(batch, troubles, batches):
+def test_errors_name_their_position_and_the_next_batch_is_read(
+    batch: bytes, troubles: list[str], batches: int
+) -> None:
     found = next(iter(dissect_lone(batch + PLAIN, Hint.BATCH)))
     said = [str(trouble) for trouble in found.tree.troubles]
     assert len(said) == len(troubles), said
@@ -116,7 +120,7 @@ def opened(content: bytes, topic: str | None) -> tuple[dict[str, object], list[s
 
 
 @pytest.mark.parametrize("topic", ["__cluster_metadata", None])
-def test_metadata_records_are_decoded_without_a_given_decoder(topic):
+def test_metadata_records_are_decoded_without_a_given_decoder(topic: str | None) -> None:
     values, notes, troubles = opened(
         build_batch(
             [Record(value=build_record(TopicRecord(name="orders", topic_id=bytes(16)), 0))]
@@ -130,13 +134,13 @@ def test_metadata_records_are_decoded_without_a_given_decoder(topic):
     )
 
 
-def test_an_invalid_metadata_record_is_an_error_only_in_the_metadata_log():
+def test_an_invalid_metadata_record_is_an_error_only_in_the_metadata_log() -> None:
     batch = build_batch([Record(value=b"\x01\x02\x00\x7f")])
     assert opened(batch, None)[2] == []
     assert opened(batch, "__cluster_metadata")[2][0].startswith("[0].records[0].value.name, byte ")
 
 
-def test_coordinator_record_keys_and_values_are_decoded():
+def test_coordinator_record_keys_and_values_are_decoded() -> None:
     key, value = build_coordinator_record(
         OffsetCommitKey(group="g", topic="t", partition=3), OffsetCommitValue(offset=42), 3
     )
@@ -152,7 +156,7 @@ def test_coordinator_record_keys_and_values_are_decoded():
     assert not troubles
 
 
-def test_control_records_are_decoded():
+def test_control_records_are_decoded() -> None:
     marker = build_transaction_marker(
         commits=False, producer_id=7, producer_epoch=0, coordinator_epoch=4, timestamp=0
     )
@@ -169,7 +173,7 @@ def test_control_records_are_decoded():
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-def test_old_message_formats_are_decoded(magic, codec):
+def test_old_message_formats_are_decoded(magic: int, codec: Compression) -> None:
     content = build_message_set(
         [Record(5, 1000, b"a", b"b"), Record(6, 2000, None, b"c")], magic=magic, compression=codec
     )

@@ -47,7 +47,7 @@ BYTES = bytes(range(0x0E, 0x2E))
         "wireshark",
     ],
 )
-def test_hex_is_read_in_common_notations(text):
+def test_hex_is_read_in_common_notations(text: str) -> None:
     assert bytes_of_hex(text) == BYTES
     assert is_hex_text(text.encode())
 
@@ -60,12 +60,12 @@ def test_hex_is_read_in_common_notations(text):
         ("00 0g", "'g' is no hex digit"),
     ],
 )
-def test_invalid_hex_is_reported(text, complaint):
+def test_invalid_hex_is_reported(text: str, complaint: str) -> None:
     with pytest.raises(NotHex, match=complaint):
         bytes_of_hex(text)
 
 
-def test_a_hexdump_marks_a_byte_in_its_context():
+def test_a_hexdump_marks_a_byte_in_its_context() -> None:
     lines = list(hexdump(bytes(range(200)), marked=100))
     assert lines[0].strip() == "... 64 bytes before" and lines[-1].strip() == "... 56 bytes behind"
     mark = lines.index(next(line for line in lines if "^^" in line))
@@ -79,7 +79,7 @@ def lone(content: bytes, hint: Hint | Asked = Hint.NOTHING) -> list[Found]:
 
 @pytest.mark.parametrize("with_size", [True, False])
 @pytest.mark.parametrize("number", range(len(EXCHANGES)))
-def test_requests_are_guessed_by_their_headers(number, with_size):
+def test_requests_are_guessed_by_their_headers(number: int, with_size: bool) -> None:
     key, version, _, _ = EXCHANGES[number]
     content = frames()[2 * number][1]
     (found,) = lone(content if with_size else content[4:])
@@ -91,7 +91,7 @@ def test_requests_are_guessed_by_their_headers(number, with_size):
     )
 
 
-def test_a_response_that_only_one_api_can_have_sent_is_guessed():
+def test_a_response_that_only_one_api_can_have_sent_is_guessed() -> None:
     body = MetadataResponse(
         cluster_id="kraft", brokers=[MetadataResponseBroker(node_id=1, host="localhost", port=9092)]
     )
@@ -103,7 +103,7 @@ def test_a_response_that_only_one_api_can_have_sent_is_guessed():
     assert as_given.frame is not None and (as_given.frame.api_version, as_given.said) == (8, "")
 
 
-def test_an_ambiguous_response_lists_the_other_candidates():
+def test_an_ambiguous_response_lists_the_other_candidates() -> None:
     (found,) = lone(bytes.fromhex("0000000a 00000001 00000000 001b"))
     assert found.frame is not None and found.frame.tree.is_whole
     assert "others fit as well: " in found.said and found.said.endswith(
@@ -111,7 +111,7 @@ def test_an_ambiguous_response_lists_the_other_candidates():
     )
 
 
-def test_consecutive_frames_are_separated():
+def test_consecutive_frames_are_separated() -> None:
     requests = [frame for from_client, frame in frames() if from_client]
     found = lone(b"".join(requests))
     assert [each.frame.api_key for each in found if each.frame is not None] == [
@@ -120,7 +120,7 @@ def test_consecutive_frames_are_separated():
     assert found[1].start == len(requests[0]) + 4, "positions are relative to the whole input"
 
 
-def test_a_truncated_frame_is_reported():
+def test_a_truncated_frame_is_reported() -> None:
     (found,) = lone(frames()[0][1][:-3])
     assert found.tree.troubles[-1].reason == (
         f"the frame is truncated: its size is {len(frames()[0][1]) - 4} bytes, "
@@ -130,7 +130,7 @@ def test_a_truncated_frame_is_reported():
 
 @pytest.mark.parametrize("hint", [Hint.NOTHING, Hint.REQUEST])
 @pytest.mark.parametrize("missing_bytes", [1, 9])
-def test_a_request_with_a_wrong_size_prefix_is_read(hint, missing_bytes):
+def test_a_request_with_a_wrong_size_prefix_is_read(hint: Hint, missing_bytes: int) -> None:
     content = frames()[0][1]
     announced = len(content) - 4 - missing_bytes
     (found,) = lone(announced.to_bytes(4) + content[4:], hint)
@@ -144,7 +144,7 @@ def test_a_request_with_a_wrong_size_prefix_is_read(hint, missing_bytes):
     ]
 
 
-def test_batches_are_guessed_by_their_checksum_and_damaged_ones_by_their_shape():
+def test_batches_are_guessed_by_their_checksum_and_damaged_ones_by_their_shape() -> None:
     (found,) = lone(BATCH * 2)
     assert len(found.tree.parts) == 2 and "checksum" in found.said
     (found,) = lone(BATCH[:-1] + b"\x01")
@@ -153,7 +153,7 @@ def test_batches_are_guessed_by_their_checksum_and_damaged_ones_by_their_shape()
     )
 
 
-def test_unrecognised_bytes_are_reported():
+def test_unrecognised_bytes_are_reported() -> None:
     (found,) = lone(b"\xff" * 40)
     assert (
         found.frame is None

@@ -291,7 +291,7 @@ def dissected(captured: tuple[list[Exchange], Path]) -> list[tuple[Exchange, Row
     return [(by_port[row.client_port], row) for row in rows if row.complaints != "Request missing"]
 
 
-def test_tshark_finds_no_supported_message_malformed(dissected: list[tuple[Exchange, Row]]):
+def test_tshark_finds_no_supported_message_malformed(dissected: list[tuple[Exchange, Row]]) -> None:
     known = [(exchange, row) for exchange, row in dissected if not UNKNOWN.search(row.complaints)]
     wrong = [
         (
@@ -310,7 +310,7 @@ def test_tshark_finds_no_supported_message_malformed(dissected: list[tuple[Excha
     assert len(fine) > 250, "the dissector has read most of the messages that it supports"
 
 
-def test_every_known_tshark_bug_still_occurs(dissected: list[tuple[Exchange, Row]]):
+def test_every_known_tshark_bug_still_occurs(dissected: list[tuple[Exchange, Row]]) -> None:
     release = subprocess.run(
         ["tshark", "--version"], capture_output=True, text=True, check=True
     ).stdout
@@ -326,7 +326,7 @@ def test_every_known_tshark_bug_still_occurs(dissected: list[tuple[Exchange, Row
 
 def test_decode_and_tshark_read_the_same_conversation(
     captured: tuple[list[Exchange], Path], dissected: list[tuple[Exchange, Row]]
-):
+) -> None:
     """API, version and correlation id of every frame, in the same order; kraftsim also reads those
     unknown to tshark, without errors.
     """

@@ -3,8 +3,9 @@ directories.
 """
 
 import errno
+from collections.abc import Sequence
 
-from kraftsim.world.interface import Disk, File
+from kraftsim.world.interface import Chunk, Disk, File, FileSlice
 
 
 class BreakableDisk:
@@ -72,25 +73,25 @@ class BreakableFile:
     def size_bytes(self) -> int:
         return self._file.size_bytes
 
-    def append(self, chunks):
+    def append(self, chunks: Sequence[Chunk]) -> int:
         self._disk.check()
         return self._file.append(chunks)
 
-    def read(self, position, size_bytes):
+    def read(self, position: int, size_bytes: int) -> bytes:
         self._disk.check()
         return self._file.read(position, size_bytes)
 
-    def slice(self, position, size_bytes):
+    def slice(self, position: int, size_bytes: int) -> Chunk | FileSlice:
         self._disk.check()
         return self._file.slice(position, size_bytes)
 
-    def truncate(self, size_bytes):
+    def truncate(self, size_bytes: int) -> None:
         self._disk.check()
         self._file.truncate(size_bytes)
 
-    async def flush(self):
+    async def flush(self) -> None:
         self._disk.check()
         await self._file.flush()
 
-    def close(self):
+    def close(self) -> None:
         self._file.close()

@@ -3,7 +3,7 @@ version.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -66,7 +66,11 @@ class Cluster:
     """One controller and some brokers, each on its own host; `client` is the host of the client."""
 
     def __init__(
-        self, simulation: Simulation, broker_count: int, release_name: str, settings: dict[str, str]
+        self,
+        simulation: Simulation,
+        broker_count: int,
+        release_name: str,
+        settings: Mapping[str, str],
     ) -> None:
         self.simulation = simulation
         self.parts = Parts.for_release(release(release_name))
@@ -90,9 +94,7 @@ class Cluster:
             node = Controller(
                 world,
                 controller_config(
-                    name,
-                    CONTROLLER_PORT,
-                    **{**self.settings, "metadata_max_idle_interval_ms": "500"},
+                    name, CONTROLLER_PORT, self.settings, metadata_max_idle_interval_ms="500"
                 ),
                 self.parts,
             )
@@ -139,7 +141,7 @@ class Cluster:
             self.simulation.spawn("client", connected()), limit_s=limit_s
         )
         assert self.simulation.troubles == []
-        return result  # type: ignore[return-value]
+        return result
 
     async def connect(self, broker: str = "broker-1") -> "Client":
         """Connect to a broker."""
@@ -168,11 +170,20 @@ class Cluster:
 
 @contextmanager
 def running_cluster(
-    broker_count: int = 1, *, seed: int = 1, release_name: str = "3.9", **settings: str
+    broker_count: int = 1,
+    settings: Mapping[str, str] | None = None,
+    *,
+    seed: int = 1,
+    release_name: str = "3.9",
+    **more_settings: str,
 ) -> Iterator[Cluster]:
-    """Run a cluster until the end of the block."""
+    """Run a cluster until the end of the block; underscores in the names of settings stand for
+    dots.
+    """
     with Simulation(seed) as simulation:
-        cluster = Cluster(simulation, broker_count, release_name, settings)
+        cluster = Cluster(
+            simulation, broker_count, release_name, {**(settings or {}), **more_settings}
+        )
         cluster.start()
         yield cluster
 
@@ -187,11 +198,18 @@ class Client:
         """Send a request and wait for its response."""
         return await self.connection.request(body, api_version=version)
 
-    async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        **more_configs: str,
+    ) -> bytes:
         """Create a topic, wait until this broker serves or knows it, and return its id."""
+        chosen = {**(configs or {}), **more_configs}
         settings = [
             CreatableTopicConfig(name=key.replace("_", "."), value=value)
-            for key, value in configs.items()
+            for key, value in chosen.items()
         ]
         topic = CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=1, configs=settings

@@ -126,18 +126,15 @@ class KeyedLog:
     ) -> None:
         self.world = world
         self.state = new_state()
-        self.log = PartitionLog(
-            world,
-            "t",
-            0,
-            segments,
-            on_rolled=lambda: self.snapshots.take(self.state, self.log.base_offsets[-1]) and None,
-        )
+        self.log = PartitionLog(world, "t", 0, segments, on_rolled=self._take_snapshot)
         self.snapshots = recover_partition(
             world, self.log, self.state, recovery_point=recovery_point, log_start_offset=0
         )
         self._sequences: dict[int, int] = {}
         self.now_ms = T
+
+    def _take_snapshot(self) -> None:
+        self.snapshots.take(self.state, self.log.base_offsets[-1])
 
     def add(self, data: bytes) -> None:
         batch, offset = RecordBatch(data), self.log.log_end_offset

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import pytest
 
@@ -54,13 +55,23 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
         world.close()
 
 
+class BatchOptions(TypedDict, total=False):
+    """Fields of a batch header, as in `build_batch`."""
+
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    transactional: bool
+
+
 def data_batch(
     count: int = 1,
     *,
     value: bytes = b"value",
     timestamp: int = 1_700_000_000_000,
     first: int = 0,
-    **options: int,
+    **options: Unpack[BatchOptions],
 ) -> RecordBatch:
     """Build a batch as a client does, base offset 0; timestamps increase by one millisecond."""
     records = [

@@ -1,7 +1,7 @@
 """A controller for tests: its properties, and a client that sends the requests of brokers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,8 +39,15 @@ def parts(**replaced: Any) -> Any:
     return Parts.for_release(release("3.9")).replacing(**replaced)
 
 
-def controller_config(host: str = "127.0.0.1", port: int = 0, **settings: str) -> NodeConfig:
-    """The configuration of a single controller; underscores in keywords stand for dots."""
+def controller_config(
+    host: str = "127.0.0.1",
+    port: int = 0,
+    settings: Mapping[str, str] | None = None,
+    **more_settings: str,
+) -> NodeConfig:
+    """The configuration of a single controller; underscores in the names of settings stand for
+    dots.
+    """
     return NodeConfig.parse(
         {
             "process.roles": "controller",
@@ -50,7 +57,10 @@ def controller_config(host: str = "127.0.0.1", port: int = 0, **settings: str) -
             "controller.quorum.voters": f"{CONTROLLER_ID}@{host}:{port or 9193}",
             "kraftsim.cluster.id": CLUSTER_ID,
             "metadata.max.idle.interval.ms": "0",
-            **{name.replace("_", "."): value for name, value in settings.items()},
+            **{
+                name.replace("_", "."): value
+                for name, value in {**(settings or {}), **more_settings}.items()
+            },
         }
     )
 
@@ -174,7 +184,9 @@ async def running_controller(
     """Run a controller on loopback until it is active; it is aborted at the end unless the test
     stopped it.
     """
-    controller = Controller(world, controller_config(**settings), controller_parts or parts())
+    controller = Controller(
+        world, controller_config(settings=settings), controller_parts or parts()
+    )
     await controller.start()
     try:
         await settled(controller)

@@ -3,7 +3,7 @@ byte paths of a connection.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -134,7 +134,8 @@ def run(
     world: WatchedWorld,
     work: Callable[[Server], Awaitable[T]],
     stub_node: StubNode | None = None,
-    **changed: str,
+    *,
+    settings: Mapping[str, str] | None = None,
 ) -> T:
     """Run a test with a server on a kind of event loop."""
 
@@ -144,7 +145,7 @@ def run(
             lambda _, context: mistakes.append(context)
         )
         served = StubNode() if stub_node is None else stub_node
-        config = NodeConfig.parse({**PROPERTIES, **changed})
+        config = NodeConfig.parse({**PROPERTIES, **(settings or {})})
         shell = NodeShell(world, config, lambda: listeners.abort())
         listeners = Listeners(shell)
         offer = ApiOffer(RELEASED, RELEASED, {})

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.clients.rules_producer_variants import WindowedProducer
@@ -60,7 +61,7 @@ def test_only_a_configured_broker_announces_its_window() -> None:
             cluster.run(work)
 
 
-def test_each_carrier_adds_the_window_to_its_own_response(figures) -> None:
+def test_each_carrier_adds_the_window_to_its_own_response(figures: Figures) -> None:
     """758-15, 758-21: requests keep Kafka's versions; a broker that announces its window before
     Produce offers a Produce version of its own.
     """
@@ -73,7 +74,7 @@ def test_each_carrier_adds_the_window_to_its_own_response(figures) -> None:
             "kraftsim_producer_state": "latest-batch-announced",
             "max_in_flight_sequence_number_per_connection": "500",
         }
-        with running_cluster(**config, kraftsim_window_carrier=carrier) as cluster:
+        with running_cluster(settings=config, kraftsim_window_carrier=carrier) as cluster:
 
             async def work(
                 client: Client,
@@ -172,7 +173,7 @@ def under_way_before_the_first_answer(
     ("carrier", "most"), [("produce", 5), ("api-versions", 40), ("init-producer-id", 40)]
 )
 def test_window_announced_at_the_start_is_known_before_the_first_request(
-    carrier: str, most: int, figures
+    carrier: str, most: int, figures: Figures
 ) -> None:
     """758-15: if Produce responses announce it, five requests are sent first, and more once one is
     answered.
@@ -184,7 +185,7 @@ def test_window_announced_at_the_start_is_known_before_the_first_request(
 
 @pytest.mark.parametrize(("carrier", "most"), [("api-versions", 10), ("init-producer-id", 40)])
 def test_init_producer_id_announces_the_window_of_the_broker_that_answers(
-    carrier: str, most: int, figures
+    carrier: str, most: int, figures: Figures
 ) -> None:
     """758-15: brokers 1 and 2 have windows of 10 and 1,000; 2 allocates the id, 1 leads. The value
     announced with the id is right for one of them only.
@@ -270,7 +271,7 @@ def keys_after_the_leader_died(rules: type[IdempotentProducer], kinds: Sequence[
     ],
 )
 def test_leadership_moves_between_kinds_without_losing_records(
-    rules: type[IdempotentProducer], kinds: Sequence[str], figures
+    rules: type[IdempotentProducer], kinds: Sequence[str], figures: Figures
 ) -> None:
     """The leader is killed while many batches are in flight.
 

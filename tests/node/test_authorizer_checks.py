@@ -2,31 +2,41 @@
 that is added without either fails here.
 """
 
-from typing import Any
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from kraftsim.catalogue import Catalogue
+from kraftsim.metadata.rules_registries import Registries
+from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.forwarded import broker_handlers
-from kraftsim.node.call import NO_ANSWER, Handler
+from kraftsim.node.call import NO_ANSWER, Call, Handler, NoAnswer
+from kraftsim.node.controller.controller import Controller
 from kraftsim.node.security.broker_guards import BROKER_TABLE
 from kraftsim.node.security.controller_guards import CONTROLLER_TABLE
 from kraftsim.node.security.exempt import IN_ENVELOPE
 from kraftsim.node.security.rights import GuardTable, guarded
 from kraftsim.node.security.zookeeper_guards import ZOOKEEPER_TABLE
+from kraftsim.node.shell import NodeShell
 from kraftsim.server.rules_authorization import Authorizer
 from protocol.api_keys import ApiKey
 
 
-def keys(handlers) -> set[ApiKey]:
+def keys(handlers: Iterable[Handler[Broker]] | Iterable[Handler[Controller]]) -> set[ApiKey]:
     return {ApiKey(handler.key) for handler in handlers}
 
 
 def of_controller() -> set[ApiKey]:
-    return keys(Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all())
+    handlers: Catalogue[Handler[Controller]] = Catalogue(
+        "kraftsim.node.controller.handlers", "HANDLER", Handler
+    )
+    return keys(handlers.all())
 
 
-TABLES: dict[str, tuple[GuardTable[Any], set[ApiKey]]] = {
+AnyTable = GuardTable[Broker] | GuardTable[Controller]
+TABLES: dict[str, tuple[AnyTable, set[ApiKey]]] = {
     "broker": (BROKER_TABLE, keys(broker_handlers())),
     "broker in ZooKeeper mode": (ZOOKEEPER_TABLE, keys(broker_handlers())),
     "controller": (CONTROLLER_TABLE, of_controller()),
@@ -34,7 +44,9 @@ TABLES: dict[str, tuple[GuardTable[Any], set[ApiKey]]] = {
 
 
 @pytest.mark.parametrize(("table", "served"), TABLES.values(), ids=TABLES)
-def test_every_served_api_has_an_authorizer_check_or_a_reason(table, served):
+def test_every_served_api_has_an_authorizer_check_or_a_reason(
+    table: AnyTable, served: set[ApiKey]
+) -> None:
     names = [key.name for key in sorted(served - set(table.guards) - set(table.exempt))]
     assert not names, (
         "add a guard to kraftsim/node/security, or an exemption with its reason to "
@@ -45,39 +57,40 @@ def test_every_served_api_has_an_authorizer_check_or_a_reason(table, served):
 
 
 @pytest.mark.parametrize("kind", ["broker", "controller"])
-def test_no_exemption_or_check_remains_without_its_handler(kind):
+def test_no_exemption_or_check_remains_without_its_handler(kind: str) -> None:
     table, served = TABLES[kind]
     assert set(table.guards) <= served
     assert set(table.exempt) <= served
 
 
-def test_controller_checks_what_a_broker_forwards_unchecked():
+def test_controller_checks_what_a_broker_forwards_unchecked() -> None:
     """Otherwise a request could pass unchecked, with both relying on each other."""
     for key, reason in BROKER_TABLE.exempt.items():
         if reason == IN_ENVELOPE:
             assert key in CONTROLLER_TABLE.guards, key.name
 
 
-def test_in_zookeeper_mode_every_check_is_local():
+def test_in_zookeeper_mode_every_check_is_local() -> None:
     assert IN_ENVELOPE not in ZOOKEEPER_TABLE.exempt.values()
 
 
-class Shell:
+def shell(authorizer: Authorizer | None) -> NodeShell:
     """The parts of a node that `guarded` uses."""
-
-    def __init__(self, authorizer: Authorizer | None) -> None:
-        self.security = self
-        self.authorizer = authorizer
+    return cast(NodeShell, SimpleNamespace(security=SimpleNamespace(authorizer=authorizer)))
 
 
-def test_node_with_an_authorizer_does_not_serve_an_unchecked_api():
-    table = GuardTable({}, {ApiKey.API_VERSIONS: "before any right"})
+def without_answer(node: Broker, call: Call) -> NoAnswer:
+    return NO_ANSWER
+
+
+def test_node_with_an_authorizer_does_not_serve_an_unchecked_api() -> None:
+    table: GuardTable[Broker] = GuardTable({}, {ApiKey.API_VERSIONS: "before any right"})
     known, added = (
-        Handler(key=key, handle=lambda node, call: NO_ANSWER)
+        Handler(key=key, handle=without_answer)
         for key in (ApiKey.API_VERSIONS, ApiKey.DELETE_TOPICS)
     )
-    authorizer = Authorizer("", allows_without_rules=False, registries=dict)
-    assert guarded(Shell(authorizer), table, [known]) == (known,)
-    assert guarded(Shell(None), table, [added]) == (added,)
+    authorizer = Authorizer("", allows_without_rules=False, registries=lambda: Registries(dict))
+    assert guarded(shell(authorizer), table, [known]) == (known,)
+    assert guarded(shell(None), table, [added]) == (added,)
     with pytest.raises(AssertionError, match="DELETE_TOPICS has neither a guard nor a reason"):
-        guarded(Shell(authorizer), table, [added])
+        guarded(shell(authorizer), table, [added])

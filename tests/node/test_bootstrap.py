@@ -53,7 +53,7 @@ def checkpoint(*records: Message) -> bytes:
 def first_records(log: bytes) -> list[str]:
     """The kinds of the records before any registration."""
     kinds = [
-        type(parse_record(record.value)).__name__
+        type(parse_record(record.value or b"")).__name__
         for batch in split_batches(log)
         if not batch.is_control
         for record in batch.records()

@@ -61,10 +61,10 @@ def test_compacted_topic_keeps_the_last_record_of_each_key() -> None:
     """Except in the active segment; the checkpoint names the first dirty offset, and a consumer
     reads the log across its gaps.
     """
-    with running_cluster(**FAST) as cluster:
+    with running_cluster(settings=FAST) as cluster:
 
         async def create(client: Client) -> bytes:
-            return await client.create_topic("t", **COMPACTED)
+            return await client.create_topic("t", configs=COMPACTED)
 
         cluster.run(create)
         cluster.run(writing("t", range(40)))
@@ -113,10 +113,10 @@ def test_compacted_topic_keeps_the_last_record_of_each_key() -> None:
 )
 def test_ineligible_log_is_not_cleaned(settings: dict[str, str], configs: dict[str, str]) -> None:
     """No cleaner, not dirty enough, too young, not compacted, or only the active segment."""
-    with running_cluster(**{**FAST, **settings}) as cluster:
+    with running_cluster(settings={**FAST, **settings}) as cluster:
 
         async def create(client: Client) -> bytes:
-            return await client.create_topic("t", **{**COMPACTED, **configs})
+            return await client.create_topic("t", configs={**COMPACTED, **configs})
 
         cluster.run(create)
         cluster.run(writing("t", range(40)))
@@ -128,12 +128,12 @@ def test_tombstones_expire_and_old_segments_are_deleted_by_retention() -> None:
     """compact,delete: compacted segments are also deleted once older than retention.ms; the log
     start offset advances.
     """
-    with running_cluster(**FAST) as cluster:
+    with running_cluster(settings=FAST) as cluster:
 
         async def create(client: Client) -> bytes:
-            await client.create_topic("t", **COMPACTED, delete_retention_ms="3000")
+            await client.create_topic("t", configs=COMPACTED, delete_retention_ms="3000")
             return await client.create_topic(
-                "d", **{**COMPACTED, "cleanup_policy": "compact,delete"}, retention_ms="1000"
+                "d", configs={**COMPACTED, "cleanup_policy": "compact,delete"}, retention_ms="1000"
             )
 
         cluster.run(create)
@@ -162,7 +162,7 @@ def test_overdue_log_is_cleaned_at_any_dirty_ratio() -> None:
     """max.compaction.lag.ms rolls the active segment and cleans it, whatever
     min.cleanable.dirty.ratio is (KIP-354).
     """
-    with running_cluster(**FAST) as cluster:
+    with running_cluster(settings=FAST) as cluster:
 
         async def create(client: Client) -> bytes:
             return await client.create_topic(
@@ -186,7 +186,7 @@ def test_overdue_log_is_cleaned_at_any_dirty_ratio() -> None:
 
 def test_topic_can_be_made_compacted_and_roll_earlier_while_written() -> None:
     """cleanup.policy, segment.bytes and min.cleanable.dirty.ratio take effect immediately."""
-    with running_cluster(**FAST) as cluster:
+    with running_cluster(settings=FAST) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         cluster.run(writing("t", range(20)))
         cluster.simulation.run_for(3)
@@ -220,8 +220,8 @@ def test_inconsistent_record_offsets_stop_the_cleaner_and_nothing_else(what: str
     """Leaders do not validate offsets inside of batches, nor do those of Apache Kafka: its cleaner
     skips such a partition, too.
     """
-    with running_cluster(**FAST) as cluster:
-        cluster.run(lambda client: client.create_topic("t", **COMPACTED))
+    with running_cluster(settings=FAST) as cluster:
+        cluster.run(lambda client: client.create_topic("t", configs=COMPACTED))
 
         async def write(client: Client) -> int:
             bad = numbered_at_will()[what]
@@ -241,10 +241,10 @@ def test_throttled_cleaner_does_not_delay_a_shutdown() -> None:
     """With log.cleaner.io.max.bytes.per.second at 1 it would take days; the broker stops within
     seconds, and the log is valid.
     """
-    with running_cluster(**FAST, log_cleaner_io_max_bytes_per_second="1") as cluster:
+    with running_cluster(settings=FAST, log_cleaner_io_max_bytes_per_second="1") as cluster:
         cluster.run(
             lambda client: client.create_topic(
-                "t", **{**COMPACTED, "segment_bytes": "100000", "max_message_bytes": "100000"}
+                "t", configs={**COMPACTED, "segment_bytes": "100000", "max_message_bytes": "100000"}
             )
         )
         cluster.run(writing("t", range(8), value=b"v" * 50_000, keys=2))

@@ -136,7 +136,9 @@ def test_clean_stop_moves_leadership_and_writes_the_clean_shutdown_file() -> Non
         assert [event.reason for event in cluster.emitted(NodeStopped)] == ["stopped"]
         assert len(cluster.emitted(LeadershipLost)) == 1
         assert [event.reason for event in cluster.emitted(BrokerFenced)] == ["shut down"]
-        disk = cluster.simulation.restart("broker-1").world.disk  # type: ignore[attr-defined]
+        world = cluster.simulation.restart("broker-1").world
+        assert world is not None
+        disk = world.disk
         assert parse_clean_shutdown(disk.read(".kafka_cleanshutdown")) == epoch
         cluster.wait_ready("broker-1", limit_s=2)
         assert not disk.exists(".kafka_cleanshutdown")
@@ -200,7 +202,8 @@ def test_directory_of_another_cluster_or_node_is_rejected() -> None:
     """meta.properties: one clear line, and the directory is unchanged."""
     with running_cluster() as cluster:
         cluster.stop("broker-1")
-        world = cluster.simulation.restart("broker-1").world  # type: ignore[attr-defined]
+        world = cluster.simulation.restart("broker-1").world
+        assert world is not None
         cluster.wait_ready("broker-1")
         for config, line in (
             (broker_config(2, "broker-1"), "belongs to node 1, not to 2 (node.id)"),
@@ -310,8 +313,8 @@ def test_broker_re_registers_only_when_directories_become_supported() -> None:
             for record in records:
                 image.load(record)
             cluster.simulation.run_until(
-                cluster.simulation.spawn("broker-1", broker.publish(image, ImageChanges(**changes)))
-            )  # type: ignore[arg-type]
+                cluster.simulation.spawn("broker-1", broker.publish(image, ImageChanges(**changes)))  # type: ignore[arg-type]
+            )
             cluster.simulation.run_for(5)
             return len(cluster.emitted(BrokerEpochReceived))
 

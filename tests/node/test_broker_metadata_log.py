@@ -2,6 +2,8 @@
 snapshots, and follows the current leader.
 """
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from kraftsim.cluster.simulation import SimulatedCluster
@@ -36,7 +38,7 @@ def names(cluster: Cluster, host: str, suffix: str) -> list[str]:
     )
 
 
-def create(*topics: str):
+def create(*topics: str) -> Callable[[Client], Awaitable[None]]:
     """A coroutine that creates topics."""
 
     async def work(client: Client) -> None:
@@ -165,7 +167,7 @@ def test_without_a_controller_only_the_own_snapshot_is_loaded() -> None:
     With a controller the broker continues from there.
     """
     with running_cluster(
-        **{name.replace(".", "_"): value for name, value in MANY_SNAPSHOTS.items()}
+        settings={name.replace(".", "_"): value for name, value in MANY_SNAPSHOTS.items()}
     ) as cluster:
         cluster.run(create("t"))
         cluster.simulation.run_for(30)
@@ -192,7 +194,7 @@ def test_broker_that_was_away_for_long_fetches_the_leaders_snapshot() -> None:
         "metadata.log.segment.bytes": "1000",
     }
     with running_cluster(
-        2, **{name.replace(".", "_"): value for name, value in settings.items()}
+        2, settings={name.replace(".", "_"): value for name, value in settings.items()}
     ) as cluster:
         cluster.run(create("t"), "broker-2")
         cluster.kill("broker-1")
@@ -224,7 +226,7 @@ def test_broker_deletes_metadata_log_segments_before_its_snapshots() -> None:
         "metadata.log.segment.bytes": "1000",
     }
     with running_cluster(
-        **{name.replace(".", "_"): value for name, value in settings.items()}
+        settings={name.replace(".", "_"): value for name, value in settings.items()}
     ) as cluster:
         cluster.simulation.run_for(400)
         assert len(cluster.emitted(SnapshotWritten, "broker-1")) > 5

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.events.producer_ids import (
     InitProducerIdRefused,
     ProducerIdBlockRequested,
@@ -53,7 +54,7 @@ def test_first_request_finds_no_block_and_then_ids_are_sequential() -> None:
         ]
 
 
-def test_next_block_is_prefetched_before_the_first_is_used_up(figures) -> None:
+def test_next_block_is_prefetched_before_the_first_is_used_up(figures: Figures) -> None:
     """The 901st id triggers it: a client that is not too fast never notices the end of the
     block.
     """

@@ -485,7 +485,8 @@ def test_missing_topic_is_created_if_broker_and_client_allow_it(
             ]
             await client.ask(request)
             await asyncio.sleep(1)
-            return await client.ask(request)
+            answer: MetadataResponse = await client.ask(request)
+            return answer
 
         (topic,) = cluster.run(work).topics
         assert (topic.error_code, len(topic.partitions)) == (

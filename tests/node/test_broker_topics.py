@@ -18,7 +18,11 @@ from protocol.messages.k19_create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
-from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.k20_delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from protocol.messages.k37_create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -27,23 +31,24 @@ from protocol.messages.k37_create_partitions import (
 from protocol.messages.k43_elect_leaders import ElectLeadersRequest
 from protocol.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
 from protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
 from protocol.schema import Message
-from tests.node.brokers import BROKER_PORT, CONTROLLER_HOST, Client, batch, running_cluster
+from tests.node.brokers import BROKER_PORT, CONTROLLER_HOST, Client, Cluster, batch, running_cluster
 
 
 async def delete(client: Client, name: str) -> int:
-    answer = await client.ask(
+    answer: DeleteTopicsResponse = await client.ask(
         DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=5000)
     )
     return answer.responses[0].error_code
 
 
-def files_of(cluster: object, broker: str, directory: str) -> list[str]:
-    return cluster.simulation.world_of(broker).disk.list(directory)  # type: ignore[attr-defined]
+def files_of(cluster: Cluster, broker: str, directory: str) -> list[str]:
+    return cluster.simulation.world_of(broker).disk.list(directory)
 
 
 def test_deleted_topic_leaves_no_files_and_its_name_can_be_reused() -> None:
@@ -145,7 +150,9 @@ async def move(client: Client, replicas: list[int] | None) -> int:
     row = ReassignableTopic(
         name="t", partitions=[ReassignablePartition(partition_index=0, replicas=replicas)]
     )
-    answer = await client.ask(AlterPartitionReassignmentsRequest(topics=[row], timeout_ms=5000), 0)
+    answer: AlterPartitionReassignmentsResponse = await client.ask(
+        AlterPartitionReassignmentsRequest(topics=[row], timeout_ms=5000), 0
+    )
     return answer.responses[0].partitions[0].error_code
 
 

@@ -446,7 +446,7 @@ async def test_failed_assertion_stops_the_node(server: Server) -> None:
     assert [
         event.reason.startswith("AssertionError: the assertion message")  # type: ignore[attr-defined]
         for event in server.world.emitted_of(NodeFailed)
-    ] == [True]  # type: ignore[attr-defined]
+    ] == [True]
     async with asyncio.timeout(1):
         assert isinstance(await server.shell.failed(), AssertionError)
 
@@ -512,5 +512,6 @@ async def test_port_in_use_is_one_clear_line(server: Server) -> None:
         ListenerError, match=f"listeners: cannot listen on B://127.0.0.1:{taken}: .*in use"
     ):
         await listeners.open(
-            [Endpoint("A", "127.0.0.1", 0), Endpoint("B", "127.0.0.1", taken)], None
-        )  # type: ignore[arg-type]
+            [Endpoint("A", "127.0.0.1", 0), Endpoint("B", "127.0.0.1", taken)],
+            None,  # type: ignore[arg-type]
+        )

@@ -33,7 +33,7 @@ def answered_after(cluster: Cluster, count: int, wait_s: float = 20) -> list[flo
         cluster.simulation.spawn("client", all_of_them()), limit_s=100
     )
     assert found is not None
-    return found  # type: ignore[return-value]
+    return found
 
 
 def test_connections_above_the_rate_are_delayed() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.events.metadata import (
     BrokerFenced,
     BrokerRegistered,
@@ -122,7 +123,7 @@ async def test_new_log_begins_with_a_leader_change_and_bootstrap_records(
 
 
 async def test_producer_id_block_is_byte_identical_to_kafkas(
-    make_world: MakeWorld, tmp_path: Path, figures
+    make_world: MakeWorld, tmp_path: Path, figures: Figures
 ) -> None:
     """Facts 1.1: response and record of the first block, for broker 1 at epoch 6."""
     world = make_world()
@@ -177,7 +178,7 @@ async def test_controller_of_an_older_release_writes_an_older_log(make_world: Ma
 
 @pytest.mark.parametrize("epoch_change", [-1, +1, -1 - FIRST_BROKER_EPOCH])
 async def test_only_the_current_broker_epoch_gets_a_block(
-    make_world: MakeWorld, epoch_change: int, figures
+    make_world: MakeWorld, epoch_change: int, figures: Figures
 ) -> None:
     """STALE_BROKER_EPOCH for an older, a newer and no epoch; the other fields of the response are 0
     (facts 1.3, 1.4).
@@ -216,7 +217,7 @@ async def test_block_allocation_continues_after_a_kill(make_world: MakeWorld) ->
             starts += [(await broker.allocate()).producer_id_start for _ in range(2)]
         assert [event.leader_epoch for event in world.emitted_of(ControllerElected)] == [  # type: ignore[attr-defined]
             incarnation
-        ]  # type: ignore[attr-defined]
+        ]
     assert starts == [0, 1000, 2000, 3000, 4000, 5000]
 
 
@@ -277,7 +278,7 @@ async def test_invalid_registration_is_rejected_with_a_reason(make_world: MakeWo
     assert [event.error_code for event in world.emitted_of(BrokerRegistrationRefused)] == [104, 101]  # type: ignore[attr-defined]
     assert [event.broker_epoch for event in world.emitted_of(BrokerRegistered)] == [  # type: ignore[attr-defined]
         FIRST_BROKER_EPOCH
-    ]  # type: ignore[attr-defined]
+    ]
 
 
 async def test_broker_is_unfenced_once_it_has_read_its_registration(make_world: MakeWorld) -> None:
@@ -513,7 +514,7 @@ async def test_topics_of_a_request_are_created_independently(make_world: MakeWor
         ("a/b", 17),
         ("b", 42),
         ("orders", 36),
-    ]  # type: ignore[attr-defined]
+    ]
 
 
 async def test_forwarded_request_is_answered_as_if_sent_directly(make_world: MakeWorld) -> None:
@@ -582,12 +583,12 @@ async def test_invalid_envelope_is_rejected(
         running_controller(make_world()) as controller,
         connected(controller.addresses["CONTROLLER"]) as broker,
     ):
-        fields = {
-            "request_data": ASKED,
-            "request_principal": ANONYMOUS,
-            "client_host_address": bytes(4),
-        } | changes
-        answer = await broker.ask(EnvelopeRequest(**fields))
+        request = EnvelopeRequest(
+            request_data=ASKED, request_principal=ANONYMOUS, client_host_address=bytes(4)
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        answer = await broker.ask(request)
         assert (answer.error_code, answer.response_data) == (error, None)
         assert (
             await broker.ask(

@@ -54,7 +54,7 @@ def test_group_coordinator_loads_its_offsets_after_compaction(way: str) -> None:
         "offsets_topic_num_partitions": "1",
         "offsets_topic_segment_bytes": "600",
     }
-    with running_cluster(**CLEANING, **few, log_flush_interval_messages="1") as cluster:
+    with running_cluster(settings={**CLEANING, **few}, log_flush_interval_messages="1") as cluster:
 
         async def commits(client: Client) -> int:
             await client.create_topic("t")
@@ -83,7 +83,7 @@ def test_transaction_coordinator_loads_its_state_after_compaction(way: str) -> N
         "transaction_state_log_num_partitions": "1",
         "transaction_state_log_segment_bytes": "800",
     }
-    with running_cluster(**CLEANING, **few, log_flush_interval_messages="1") as cluster:
+    with running_cluster(settings={**CLEANING, **few}, log_flush_interval_messages="1") as cluster:
 
         async def transactions(client: Client) -> tuple[str, int, int]:
             await client.create_topic("t")

@@ -80,8 +80,10 @@ def test_resumed_handler_uses_the_entries_that_were_authorized(is_large: bool) -
 
     table: GuardTable[Any] = GuardTable({ApiKey.CREATE_PARTITIONS: authorize_new_partitions}, {})
     (handler,) = guarded(
-        Rights(), table, [Handler(key=ApiKey.CREATE_PARTITIONS, handle=handle, refuse=refuse)]
-    )  # type: ignore[arg-type]
+        Rights(),  # type: ignore[arg-type]
+        table,
+        [Handler(key=ApiKey.CREATE_PARTITIONS, handle=handle, refuse=refuse)],
+    )
     head = RequestHead(int(ApiKey.CREATE_PARTITIONS), 3, 7, "test", 0)
     connection: Any = AnyClient()
     call = LargeCall(head, GROW, connection, None) if is_large else Call(head, GROW, connection)
@@ -128,10 +130,7 @@ def test_zookeeper_mode_controller_keeps_the_authorization_on_retry() -> None:
     """A write that conflicts in ZooKeeper is decided again, but not for topics that the client may
     not access.
     """
-    settings = {
-        "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
-        "allow_everyone_if_no_acl_found": "true",
-    }
+    name = "kafka.security.authorizer.AclAuthorizer"
     rule = AclCreation(
         resource_type=AclResourceType.TOPIC,
         resource_name=THEIRS,
@@ -141,7 +140,9 @@ def test_zookeeper_mode_controller_keeps_the_authorization_on_retry() -> None:
         operation=AclOperation.ALTER,
         permission_type=AclPermissionType.ALLOW,
     )
-    with zookeeper_harness(1, **settings) as harness:
+    with zookeeper_harness(
+        1, authorizer_class_name=name, allow_everyone_if_no_acl_found="true"
+    ) as harness:
 
         async def prepare(client: Client) -> None:
             topics = [

@@ -9,6 +9,7 @@ rule.
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
@@ -41,7 +42,9 @@ def request(sequence: int) -> ProduceRequest:
     "kind, answered",
     [("five-batches", None), ("latest-batch", ErrorCode.DUPLICATE_SEQUENCE_NUMBER)],
 )
-def test_duplicate_above_the_high_watermark(kind: str, answered: ErrorCode | None, figures) -> None:
+def test_duplicate_above_the_high_watermark(
+    kind: str, answered: ErrorCode | None, figures: Figures
+) -> None:
     with Simulation(5) as simulation:
         spec = ClusterSpec(
             brokers=3, settings={**SETTINGS, "kraftsim.producer.state": kind}, seed=5

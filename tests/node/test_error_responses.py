@@ -3,13 +3,17 @@ with the intended error.
 """
 
 import random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from kraftsim.catalogue import Catalogue
+from kraftsim.node.broker.broker import Broker
 from kraftsim.node.broker.forwarded import broker_handlers
 from kraftsim.node.call import Call, Closing, Encoded, Handler, NoAnswer
+from kraftsim.node.connection import ServerConnection
+from kraftsim.node.controller.controller import Controller
 from kraftsim.releases.catalogue import release
 from kraftsim.server.rules_authentication import ANONYMOUS
 from protocol import request_class
@@ -35,14 +39,6 @@ SERVED = [
     for handler in handlers
     if handler.refuse is not None and handler.key in ranges
 ]
-
-
-class Connection:
-    """The parts of a connection that an error response uses: delegation tokens name the
-    requester.
-    """
-
-    principal = ANONYMOUS
 
 
 def errors_in(message: Any) -> set[int]:
@@ -76,9 +72,15 @@ def has_rows(request: Any, layout: StructureLayout) -> bool:
 
 
 @pytest.mark.parametrize(("handler", "range_"), SERVED)
-def test_every_error_response_is_readable_and_has_its_error(handler, range_):
+def test_every_error_response_is_readable_and_has_its_error(
+    handler: Handler[Broker] | Handler[Controller], range_: tuple[int, int]
+) -> None:
     """Twenty random requests of each version; a request rejected as a whole has no other error."""
     rng = random.Random(int(handler.key)).randrange
+    assert handler.refuse is not None
+    connection = cast(
+        ServerConnection, SimpleNamespace(principal=ANONYMOUS)
+    )  # delegation tokens name the requester
     first, last = (
         max(range_[0], versions_of(handler.key)[0]),
         min(range_[1], versions_of(handler.key)[1]),
@@ -94,7 +96,7 @@ def test_every_error_response_is_readable_and_has_its_error(handler, range_):
                 client_id=None,
                 body_position=0,
             )
-            answer = handler.refuse(Call(head, body, Connection()), ErrorCode.NOT_CONTROLLER)
+            answer = handler.refuse(Call(head, body, connection), ErrorCode.NOT_CONTROLLER)
             if isinstance(answer, Encoded | Closing | NoAnswer):
                 assert handler.key is ApiKey.PRODUCE, "every other API must have a response"
                 continue

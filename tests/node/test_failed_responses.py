@@ -16,7 +16,7 @@ from kraftsim.node.outbound import NotEncodable
 from kraftsim.raft import rules_log as do
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.k27_write_txn_markers import (
@@ -26,7 +26,7 @@ from protocol.messages.k27_write_txn_markers import (
 )
 from protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from protocol.requests import decode_response
-from tests.node.brokers import CONTROLLER_HOST, Cluster, running_cluster
+from tests.node.brokers import CONTROLLER_HOST, Client, Cluster, running_cluster
 from tests.node.conftest import MakeWorld
 from tests.node.test_connection import Server, echo, init, serving
 from tests.node.test_raft_node import ALONE, Harness, no_op
@@ -247,10 +247,11 @@ def test_unencodable_request_is_not_sent_or_retried() -> None:
     """
     with running_cluster(1) as cluster:
 
-        async def work(client):
+        async def work(client: Client) -> MetadataResponse:
             with pytest.raises(NotEncodable):
                 await client.ask(InitProducerIdRequest(transactional_id="x" * 40_000), 4)
-            return await client.ask(MetadataRequest(topics=[]), 9)
+            answer: MetadataResponse = await client.ask(MetadataRequest(topics=[]), 9)
+            return answer
 
         assert cluster.run(work).brokers
 

@@ -85,8 +85,8 @@ async def committed(client: Client) -> int:
     return int(answer.topics[0].partitions[0].committed_offset)
 
 
-def test_find_coordinator_creates_the_offsets_topic():
-    with running_cluster(1, offsets_topic_replication_factor="1", **FEW) as cluster:
+def test_find_coordinator_creates_the_offsets_topic() -> None:
+    with running_cluster(1, offsets_topic_replication_factor="1", settings=FEW) as cluster:
         assert cluster.brokers["broker-1"].image.topic("__consumer_offsets") is None
         assert found(cluster) == "broker-1"
         topic = cluster.brokers["broker-1"].image.topic("__consumer_offsets")
@@ -101,9 +101,9 @@ def test_find_coordinator_creates_the_offsets_topic():
         assert len(cluster.emitted(GroupsLoaded)) == 4
 
 
-def test_without_enough_brokers_there_is_no_coordinator():
+def test_without_enough_brokers_there_is_no_coordinator() -> None:
     """offsets.topic.replication.factor defaults to 3."""
-    with running_cluster(1, **FEW) as cluster:
+    with running_cluster(1, settings=FEW) as cluster:
 
         async def ask(client: Client) -> list[int]:
             codes = []
@@ -123,8 +123,8 @@ def test_without_enough_brokers_there_is_no_coordinator():
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
-def test_committed_offsets_survive_the_loss_of_their_coordinator(power_loss):
-    with running_cluster(3, offsets_topic_replication_factor="3", **FEW) as cluster:
+def test_committed_offsets_survive_the_loss_of_their_coordinator(power_loss: bool) -> None:
+    with running_cluster(3, offsets_topic_replication_factor="3", settings=FEW) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         first = found(cluster)
         cluster.run(lambda client: commit_patiently(client, 5), first)
@@ -138,8 +138,8 @@ def test_committed_offsets_survive_the_loss_of_their_coordinator(power_loss):
         assert cluster.run(committed, second) == 6
 
 
-def test_former_leader_redirects_group_members():
-    with running_cluster(3, offsets_topic_replication_factor="3", **FEW) as cluster:
+def test_former_leader_redirects_group_members() -> None:
+    with running_cluster(3, offsets_topic_replication_factor="3", settings=FEW) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         first = found(cluster)
         cluster.run(lambda client: commit_patiently(client, 5), first)
@@ -152,9 +152,9 @@ def test_former_leader_redirects_group_members():
         assert cluster.run(committed, found(cluster, other)) == 5
 
 
-def test_coordinator_reloads_its_groups_after_a_restart():
+def test_coordinator_reloads_its_groups_after_a_restart() -> None:
     with running_cluster(
-        1, offsets_topic_replication_factor="1", group_initial_rebalance_delay_ms="0", **FEW
+        1, offsets_topic_replication_factor="1", group_initial_rebalance_delay_ms="0", settings=FEW
     ) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         found(cluster)

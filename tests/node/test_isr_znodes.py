@@ -4,9 +4,14 @@ effects of an expired session.
 
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
+from typing import cast
 
+from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.node.controller_channel import ControllerChannel
+from kraftsim.node.shell import NodeShell
 from kraftsim.node.zookeeper.client import ZookeeperRefused
 from kraftsim.node.zookeeper_mode.isr_znodes import IsrZnodes
+from kraftsim.node.zookeeper_mode.session import ZookeeperSession
 from kraftsim.partitions.rules_leader import After, IsrProposal
 from kraftsim.partitions.rules_replica import AgreedIsr
 from protocol.errors import ErrorCode
@@ -45,10 +50,16 @@ async def written(session: Endings) -> list[AgreedIsr | ErrorCode]:
 
     tasks = SimpleNamespace(spawn=lambda work, name: work.close())
     world = SimpleNamespace(clock=SimpleNamespace(wall_ms=lambda: 0), emit=lambda event: None)
-    shell = SimpleNamespace(config=SimpleNamespace(node_id=1), tasks=tasks, world=world)
-    changes = IsrZnodes(shell, None, session, lambda: 1, lambda key: None)
-    hosted = SimpleNamespace(
-        topic="t", partition=0, replica=SimpleNamespace(on_isr_answer=on_answer)
+    shell = cast(
+        NodeShell, SimpleNamespace(config=SimpleNamespace(node_id=1), tasks=tasks, world=world)
+    )
+    channel = cast(ControllerChannel, None)  # an expired session is reported to no controller
+    changes = IsrZnodes(
+        shell, channel, cast(ZookeeperSession, session), lambda: 1, lambda key: None
+    )
+    hosted = cast(
+        HostedPartition,
+        SimpleNamespace(topic="t", partition=0, replica=SimpleNamespace(on_isr_answer=on_answer)),
     )
     await changes._write(hosted, IsrProposal((1, 2), (), 5, 7))
     return results

@@ -3,6 +3,8 @@ difference.
 """
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
@@ -16,6 +18,8 @@ from protocol.messages.k00_produce import (
     TopicProduceData,
 )
 from tests.node.brokers import Client, batch, running_cluster
+
+T = TypeVar("T")
 
 LARGE = 2 << 20
 
@@ -34,10 +38,10 @@ def produced(records: bytes, acks: int = -1) -> ProduceRequest:
 @pytest.fixture
 def aside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Where threads were used."""
-    found = []
+    found: list[str] = []
     really = SimulatedWorld.aside
 
-    async def counted(world, work):
+    async def counted(world: SimulatedWorld, work: Callable[[], T]) -> T:
         found.append(world.node)
         await asyncio.sleep(0.5)  # a thread may take long
         return await really(world, work)

@@ -180,7 +180,7 @@ def test_invalid_bytes_behind_a_large_frame_close_after_its_response(
         assert await client.rest() == b"\0\0\0\x0c" + b"\0\0\0\x08produced"
         assert reason in await server.closed_because()
 
-    run(loop, make_world(), work, **{"socket.request.max.bytes": str(2 * MEBIBYTE)})
+    run(loop, make_world(), work, settings={"socket.request.max.bytes": str(2 * MEBIBYTE)})
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -239,7 +239,7 @@ def test_throttled_new_connection_may_send_large_frames(make_world: MakeWorld, l
         for number in range(2, 40):
             assert (await held.answer()).startswith(number.to_bytes(4))
 
-    run(loop, make_world(), work, **{"max.connections": "1"})
+    run(loop, make_world(), work, settings={"max.connections": "1"})
 
 
 def test_bytes_without_buffer_space_close_the_connection() -> None:

@@ -174,8 +174,8 @@ def _counting(handler: Handler[Any], guard: Guard[Any] | None, rights: SomeRight
         return (
             handler.handle(node, call)
             if guard is None
-            else guard(Asked(node, call, handler, rights))
-        )  # type: ignore[arg-type]
+            else guard(Asked(node, call, handler, rights))  # type: ignore[arg-type]
+        )
 
     return Handler(key=handler.key, handle=handle, refuse=handler.refuse, slices=handler.slices)
 

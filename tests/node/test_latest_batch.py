@@ -2,12 +2,13 @@
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.node.config_keys import ConfigError
 from protocol.errors import ErrorCode
 from tests.node.brokers import Client, batch, broker_config, running_cluster
 
 
-def test_producer_state_variant_is_chosen_per_node(figures) -> None:
+def test_producer_state_variant_is_chosen_per_node(figures: Figures) -> None:
     """An old batch is DUPLICATE_SEQUENCE_NUMBER without an offset, and nothing is written; the
     latest one has its offset.
     """
@@ -58,7 +59,7 @@ def test_producer_state_variant_is_chosen_per_node(figures) -> None:
         {"max_in_flight_sequence_number_per_connection": str(2**30 + 1)},
     ],
 )
-def test_invalid_settings_are_rejected(wrong: dict[str, str], figures) -> None:
+def test_invalid_settings_are_rejected(wrong: dict[str, str], figures: Figures) -> None:
     """The range is from 1 to 2^30."""
     with pytest.raises(ConfigError):
         broker_config(1, "host", **wrong)

@@ -26,9 +26,14 @@ from protocol.messages.k19_create_topics import (
 from protocol.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
-from protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
+from protocol.messages.k35_describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
 from protocol.metadata.m04_config import BROKER_RESOURCE
 from tests.node.broken_disk import BreakableDisk
 from tests.node.brokers import Client, Cluster, batch, running_cluster
@@ -66,7 +71,8 @@ def creating(assignments: list[list[int]], name: str = "t") -> Callable[[Client]
 
 
 async def described(client: Client) -> list[DescribeLogDirsResult]:
-    return (await client.ask(DescribeLogDirsRequest(topics=None))).results
+    answer: DescribeLogDirsResponse = await client.ask(DescribeLogDirsRequest(topics=None))
+    return answer.results
 
 
 async def listed_partitions(client: Client) -> dict[int, Any]:
@@ -86,7 +92,7 @@ def test_new_partitions_go_to_the_directory_with_the_fewest() -> None:
     """Each directory has an id, and the controller knows the directory of each replica, also after
     a restart.
     """
-    with running_cluster(**TWO) as cluster:
+    with running_cluster(settings=TWO) as cluster:
         cluster.run(creating([[1]] * 4))
         results = cluster.run(described)
         assert [result.log_dir for result in results] == ["/data", "/other"]
@@ -98,8 +104,9 @@ def test_new_partitions_go_to_the_directory_with_the_fewest() -> None:
         def is_known() -> bool:
             broker = cluster.brokers["broker-1"]
             assigned = {
-                number: broker.image.partition("t", number).directories[0] for number in range(4)
-            }  # type: ignore[union-attr]
+                number: broker.image.partition("t", number).directories[0]  # type: ignore[union-attr]
+                for number in range(4)
+            }
             return all(
                 assigned[hosted.partition] == hosted.home.directory_id
                 for hosted in broker.partitions.hosted()
@@ -120,7 +127,7 @@ def test_failed_directory_takes_only_its_partitions_offline(trouble: int) -> Non
     """KAFKA_STORAGE_ERROR here, a new leader elsewhere; partitions in the other directory are
     served as before.
     """
-    with running_cluster(2, **TWO) as cluster:
+    with running_cluster(2, settings=TWO) as cluster:
         disk = breakable(cluster, "broker-1", 1)
         cluster.run(creating([[1, 2], [1, 2]]))
         first, second = lying_in(cluster.run(described))
@@ -163,7 +170,7 @@ def test_failed_directory_takes_only_its_partitions_offline(trouble: int) -> Non
 
 def test_follower_with_a_failed_directory_leaves_the_isr() -> None:
     """Its leader continues without it."""
-    with running_cluster(2, **TWO) as cluster:
+    with running_cluster(2, settings=TWO) as cluster:
         disk = breakable(cluster, "broker-2", 1)
         cluster.run(creating([[1, 2], [1, 2]]))
         failing = next(
@@ -190,7 +197,7 @@ def test_follower_with_a_failed_directory_leaves_the_isr() -> None:
 
 def test_broker_stops_with_its_last_directory() -> None:
     """As with its only one."""
-    with running_cluster(**TWO) as cluster:
+    with running_cluster(settings=TWO) as cluster:
         disks = [breakable(cluster, "broker-1", place) for place in (0, 1)]
         cluster.run(creating([[1], [1]]))
 
@@ -210,7 +217,7 @@ def test_broker_stops_with_its_last_directory() -> None:
 
 def test_repaired_directory_is_online_again_after_a_restart() -> None:
     """Its replicas follow, and catch up."""
-    with running_cluster(2, **TWO) as cluster:
+    with running_cluster(2, settings=TWO) as cluster:
         disk = breakable(cluster, "broker-1", 1)
         cluster.run(creating([[1, 2], [1, 2]]))
         disk.broken = errno.EIO
@@ -237,7 +244,9 @@ def moving(path: str, partition: int = 0, topic: str = "t") -> Callable[[Client]
         asked = AlterReplicaLogDir(
             path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=[partition])]
         )
-        answer = await client.ask(AlterReplicaLogDirsRequest(dirs=[asked]))
+        answer: AlterReplicaLogDirsResponse = await client.ask(
+            AlterReplicaLogDirsRequest(dirs=[asked])
+        )
         return answer.results[0].partitions[0].error_code
 
     return move
@@ -273,7 +282,7 @@ def test_replica_moves_to_another_directory_while_it_is_written() -> None:
     """All records and its producer state are there, the controller knows the new directory, and the
     old one is empty; also after a restart.
     """
-    with running_cluster(**TWO, log_segment_bytes="1000") as cluster:
+    with running_cluster(settings=TWO, log_segment_bytes="1000") as cluster:
         cluster.run(creating([[1]]))
         cluster.run(producing(60))
         home = cluster.brokers["broker-1"].partitions.hosted()[0].home
@@ -303,11 +312,9 @@ def test_replica_moves_to_another_directory_while_it_is_written() -> None:
         assert cluster.run(read) == expected and cluster.run(producing(5)) == 125
         broker = cluster.brokers["broker-1"]
         hosted = broker.partitions.hosted()[0]
-        assert (
-            hosted.home.path == target
-            and not home.world.disk.list("t-0")
-            and broker.image.partition("t", 0).directories == (hosted.home.directory_id,)
-        )  # type: ignore[union-attr]
+        registration = broker.image.partition("t", 0)
+        assert registration is not None and registration.directories == (hosted.home.directory_id,)
+        assert hosted.home.path == target and not home.world.disk.list("t-0")
         assert [
             (result.log_dir, row.is_future_key)
             for result in cluster.run(described)
@@ -332,7 +339,7 @@ def test_directory_moves_respect_the_throttle(
     """A million bytes at 100,000 per second take about ten seconds; the first chunk and the
     allowance of one window are immediate.
     """
-    with running_cluster(**TWO) as cluster:
+    with running_cluster(settings=TWO) as cluster:
         cluster.run(creating([[1]]))
 
         async def fill(client: Client) -> None:
@@ -363,7 +370,7 @@ def test_power_loss_during_a_directory_move_loses_nothing(at: int) -> None:
     it was requested early enough.
     """
     with running_cluster(
-        **TWO, log_segment_bytes="1000", log_flush_interval_messages="1"
+        settings=TWO, log_segment_bytes="1000", log_flush_interval_messages="1"
     ) as cluster:
         cluster.run(creating([[1]]))
         cluster.run(producing(40))

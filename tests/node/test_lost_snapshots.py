@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.node.bounded_replay import BoundedReplay
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.newest_snapshots import NewestSnapshots
@@ -54,13 +55,7 @@ class Log:
         self.state = CountsReplayed(
             ProducerStatePolicy(expiration_ms=EXPIRATION_MS, verifies_transactions=False)
         )
-        self.log = PartitionLog(
-            world,
-            "t",
-            0,
-            SMALL,
-            on_rolled=lambda: self.snapshots.take(self.state, self.log.base_offsets[-1]) and None,
-        )
+        self.log = PartitionLog(world, "t", 0, SMALL, on_rolled=self._take_snapshot)
         self.snapshots = recover_partition(
             world,
             self.log,
@@ -70,6 +65,9 @@ class Log:
             snapshots_of=kind,
         )
         self.replayed = CountsReplayed.count
+
+    def _take_snapshot(self) -> None:
+        self.snapshots.take(self.state, self.log.base_offsets[-1])
 
     def write(
         self, producer_id: int, sequence: int, timestamp_ms: int, *, transactional: bool = False
@@ -131,7 +129,11 @@ def snapshot_files(directory: Path) -> list[int]:
 
 @pytest.mark.parametrize(("kind", "kept"), [(NewestSnapshots, 2), (ProducerSnapshots, 10)])
 def test_snapshot_is_written_at_each_roll_and_two_are_kept_before_2_8(
-    make_world: MakeWorld, directory: Path, kind, kept: int, figures
+    make_world: MakeWorld,
+    directory: Path,
+    kind: type[ProducerSnapshots],
+    kept: int,
+    figures: Figures,
 ) -> None:
     """TS-05: 2.8 started to keep all of them (KAFKA-9393)."""
     opened = Log(make_world(), kind)
@@ -159,7 +161,7 @@ replayed, and the known producers.
 
 @pytest.mark.parametrize(("there", "cleanly"), READ)
 def test_snapshots_shorten_a_start_and_without_any_producers_are_lost(
-    make_world, directory: Path, there: str, cleanly: bool, figures
+    make_world: MakeWorld, directory: Path, there: str, cleanly: bool, figures: Figures
 ) -> None:
     """TS-07: after a clean stop."""
     filled = Log(make_world()).fill(40)
@@ -217,7 +219,7 @@ def read_back(
 
 @pytest.mark.parametrize("cleanly", [True, False])
 def test_bounded_replay_knows_the_producers_of_the_whole_log(
-    make_world: MakeWorld, directory: Path, cleanly: bool, figures
+    make_world: MakeWorld, directory: Path, cleanly: bool, figures: Figures
 ) -> None:
     """TS-13, over 20 logs: most producers are idle for a while, timestamps go forward, back, and
     ahead of the clock.
@@ -260,7 +262,7 @@ def test_producer_with_a_longer_open_transaction_is_forgotten(
 
 
 def test_empty_snapshot_has_ten_bytes_and_is_kept_at_a_segment_start(
-    make_world: MakeWorld, directory: Path, figures
+    make_world: MakeWorld, directory: Path, figures: Figures
 ) -> None:
     """TS-15: one that is not aligned with a segment is deleted when the log is loaded."""
     opened = Log(make_world()).fill(40)

@@ -21,6 +21,7 @@ from protocol.messages.k01_fetch import (
     READ_COMMITTED,
     FetchPartition,
     FetchRequest,
+    FetchResponse,
     FetchTopic,
     PartitionData,
 )
@@ -29,6 +30,7 @@ from protocol.messages.k02_list_offsets import (
     MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from protocol.messages.k27_write_txn_markers import (
@@ -126,7 +128,7 @@ async def read(
     request = FetchRequest(
         max_wait_ms=max_wait_ms, min_bytes=min_bytes, isolation_level=isolation, topics=[topic]
     )
-    answer = await client.ask(request, 12)
+    answer: FetchResponse = await client.ask(request, 12)
     return answer.responses[0].partitions[0]
 
 
@@ -150,7 +152,7 @@ def on_one_broker(work: Any, **settings: str) -> Cluster:
     """Run a client with a topic t of two partitions at a broker without transaction
     verification.
     """
-    with running_cluster(**{**UNVERIFIED, **settings}) as cluster:
+    with running_cluster(settings={**UNVERIFIED, **settings}) as cluster:
 
         async def prepared(client: Client) -> None:
             await client.create_topic("t", partitions=2)
@@ -186,9 +188,12 @@ def test_marker_is_byte_identical_to_kafkas_control_batch() -> None:
             bytes.fromhex("00000000"),
             bytes.fromhex("000000000005"),
         )
-        assert control_type(record.key).name == "ABORT" and parse_control_record(
-            record.key, record.value
-        ) == EndTxnMarker(coordinator_epoch=5)
+        kind = control_type(record.key)
+        assert (
+            kind is not None
+            and kind.name == "ABORT"
+            and parse_control_record(record.key, record.value) == EndTxnMarker(coordinator_epoch=5)
+        )
         assert record.timestamp == written.max_timestamp > NOW - 10**12
 
     cluster = on_one_broker(work)
@@ -222,7 +227,7 @@ def test_read_committed_stops_before_the_oldest_open_transaction() -> None:
             asked = ListOffsetsTopic(
                 name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
             )
-            answer = await client.ask(
+            answer: ListOffsetsResponse = await client.ask(
                 ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[asked]), 7
             )
             return answer.topics[0].partitions[0].offset
@@ -378,7 +383,7 @@ def test_partition_named_repeatedly_gets_one_marker(times: int) -> None:
         assert await end(client, marker(topics={"t": [0] * times})) == [(7, "t", 0, ErrorCode.NONE)]
         assert (await read(client, 0)).high_watermark == 2
 
-    with running_cluster(**UNVERIFIED) as cluster:
+    with running_cluster(settings=UNVERIFIED) as cluster:
         cluster.run(work)
 
 
@@ -408,7 +413,7 @@ def test_leader_without_enough_replicas_writes_no_marker() -> None:
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_restarted_broker_knows_open_and_aborted_transactions(power_loss: bool) -> None:
     """From its snapshot and its log; the coordinator's next marker ends the open ones."""
-    with running_cluster(**UNVERIFIED, log_flush_interval_messages="1") as cluster:
+    with running_cluster(settings=UNVERIFIED, log_flush_interval_messages="1") as cluster:
 
         async def before(client: Client) -> None:
             await client.create_topic("t")
@@ -470,7 +475,7 @@ def test_fetch_behind_an_open_transaction_waits_depending_on_the_release(
     """3.8 and 3.9 return an empty response at once, 4.x does so at the end of the log; a fetch at
     the last stable offset waits in all of them.
     """
-    with running_cluster(release_name=release_name, **UNVERIFIED) as cluster:
+    with running_cluster(release_name=release_name, settings=UNVERIFIED) as cluster:
 
         async def work(client: Client) -> None:
             await client.create_topic("t")

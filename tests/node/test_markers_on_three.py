@@ -73,7 +73,7 @@ def test_every_replica_returns_the_same_to_read_committed_consumers() -> None:
     """Followers serve consumers since Fetch 11; they derive the last stable offset, the aborted
     list and the producer state from the records alone.
     """
-    with running_cluster(3, **QUICK) as cluster:
+    with running_cluster(3, settings=QUICK) as cluster:
         create(cluster)
         leader = leader_of(cluster)
         cluster.run(run_transactions, leader)
@@ -108,7 +108,7 @@ def test_every_replica_returns_the_same_to_read_committed_consumers() -> None:
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_next_leader_knows_open_and_aborted_transactions(power_loss: bool) -> None:
     """And ends the open ones; the former leader agrees after its restart."""
-    with running_cluster(3, **QUICK) as cluster:
+    with running_cluster(3, settings=QUICK) as cluster:
         create(cluster)
         first = leader_of(cluster)
         cluster.run(run_transactions, first)
@@ -141,7 +141,7 @@ def test_marker_takes_effect_once_all_in_sync_replicas_have_it() -> None:
     written.
     """
     with running_cluster(
-        3, **{**QUICK, "replica_lag_time_max_ms": "20000", "request_timeout_ms": "3000"}
+        3, settings={**QUICK, "replica_lag_time_max_ms": "20000", "request_timeout_ms": "3000"}
     ) as cluster:
         create(cluster, min_insync_replicas="2")
         leader = leader_of(cluster)

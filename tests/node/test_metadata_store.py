@@ -9,6 +9,7 @@ Source: kafka.raft.KafkaMetadataLog, KIP-595, KIP-630.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -25,7 +26,7 @@ from kraftsim.node.raft.snapshot_files import (
 )
 from kraftsim.raft.rules_log import SnapshotId, VoterSet
 from kraftsim.world.interface import File
-from kraftsim.world.simulated import Simulation
+from kraftsim.world.simulated import Host, Simulation
 from protocol.batches import RecordBatch, build_batch, split_batches
 from protocol.disk.quorum_state import QuorumState
 from protocol.records import Record
@@ -293,6 +294,11 @@ class Replica:
         )
 
 
+def is_over(life: asyncio.Task[None], host: Host) -> bool:
+    """Whether an incarnation has ended, by itself or with its host."""
+    return life.done() or not host.is_alive
+
+
 def run(seed: int, config: NodeConfig = CONFIG) -> Replica:
     """Run several incarnations of a replica, each ended by a power loss at some disk operation."""
     replica, rng = Replica(seed), Random(f"{seed}/power")
@@ -314,7 +320,7 @@ def run(seed: int, config: NodeConfig = CONFIG) -> Replica:
                 moment=rng.choice(("before", "after")),
             )
             life = simulation.spawn(HOST, replica.live(simulation))
-            simulation.run_until(lambda life=life, host=host: life.done() or not host.is_alive)
+            simulation.run_until(partial(is_over, life, host))
             if life.done():
                 life.result()
             simulation.kill(HOST, power_loss=True)

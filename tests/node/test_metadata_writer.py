@@ -4,6 +4,7 @@ every possible high watermark.
 Source: org.apache.kafka.controller.QuorumController (deferredEventQueue, renounce).
 """
 
+from functools import partial
 from typing import cast
 
 import pytest
@@ -12,7 +13,7 @@ from kraftsim.events.metadata import MetadataReverted
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
 from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_partitions import TopicDefaults
-from kraftsim.node.controller.metadata_writer import MetadataWriter
+from kraftsim.node.controller.metadata_writer import AppendedOffsets, MetadataWriter
 from kraftsim.node.raft.raft_node import RaftNode
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch
@@ -51,12 +52,20 @@ def allocated(number: int) -> ProducerIdBlockAllocated:
 
 
 @pytest.mark.parametrize("high_watermark", range(FIRST, FIRST + 4))
-def test_committed_writes_are_answered_and_the_rest_reverted_and_rejected(high_watermark):
+def test_committed_writes_are_answered_and_the_rest_reverted_and_rejected(
+    high_watermark: int,
+) -> None:
     """Three blocks are at offsets 5, 6 and 7, and leadership is lost with everything below the high
     watermark committed.
     """
     committed = high_watermark - FIRST
-    answered, given_up = [], []
+    answered: list[tuple[int, int]] = []
+    given_up: list[int] = []
+
+    def on_committed(number: int, offsets: AppendedOffsets | None) -> None:
+        assert offsets is not None
+        answered.append((number, offsets.first_offset))
+
     with Simulation(1) as simulation:
         host = simulation.add_host("controller-1")
         raft, state = (
@@ -77,8 +86,8 @@ def test_committed_writes_are_answered_and_the_rest_reverted_and_rejected(high_w
                     )
                 ],
                 [allocated(number)],
-                lambda offsets, number=number: answered.append((number, offsets.first_offset)),
-                on_given_up=lambda number=number: given_up.append(number),
+                partial(on_committed, number),
+                on_given_up=partial(given_up.append, number),
             )
         assert [batch.base_offset for batch in raft.batches] == [FIRST, FIRST + 1, FIRST + 2]
         assert (answered, given_up, state.producer_ids.next_producer_id) == ([], [], 3000)
@@ -98,9 +107,9 @@ def test_committed_writes_are_answered_and_the_rest_reverted_and_rejected(high_w
 
 
 @pytest.mark.parametrize("is_settled", [True, False])
-def test_read_only_decision_waits_for_all_earlier_writes(is_settled):
+def test_read_only_decision_waits_for_all_earlier_writes(is_settled: bool) -> None:
     """It may depend on what is not committed yet."""
-    answered = []
+    answered: list[AppendedOffsets | None] = []
     with Simulation(1) as simulation:
         raft, state = (
             LeadingRaft(),

@@ -220,11 +220,11 @@ async def test_both_ends_name_a_connection_alike(make_world: MakeWorld) -> None:
     assert [(event.api_key, event.link, event.connection) for event in sent] == [  # type: ignore[attr-defined]
         (18, link, 7),
         (22, link, 7),
-    ]  # type: ignore[attr-defined]
+    ]
     assert [(event.api_key, event.is_response, event.link) for event in received] == [  # type: ignore[attr-defined]
         (18, True, link),
         (22, True, link),
-    ]  # type: ignore[attr-defined]
+    ]
     assert world.emitted_of(ConnectionOpened) == [
         ConnectionOpened(connection=7, listener="outbound", peer=link)
     ]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.node.log import PartitionLog
 from kraftsim.node.partition_recovery import recover_partition
 from kraftsim.partitions.rules_log import SegmentSettings
@@ -31,16 +32,13 @@ class Written:
     def __init__(self, world: World, *, recovery_point: int | None = None) -> None:
         self.now_ms = world.clock.wall_ms()
         self.state = ProducerStateManager(ProducerStatePolicy())
-        self.log = PartitionLog(
-            world,
-            "t",
-            0,
-            SMALL,
-            on_rolled=lambda: self.snapshots.take(self.state, self.log.base_offsets[-1]) and None,
-        )
+        self.log = PartitionLog(world, "t", 0, SMALL, on_rolled=self._take_snapshot)
         self.snapshots = recover_partition(
             world, self.log, self.state, recovery_point=recovery_point, log_start_offset=0
         )
+
+    def _take_snapshot(self) -> None:
+        self.snapshots.take(self.state, self.log.base_offsets[-1])
 
     def fill(self, count: int) -> "Written":
         """Append so many batches of one record, with increasing sequences for each producer."""
@@ -99,7 +97,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_segment_start_and_clean_stop_write_a_snapshot(
-    make_world: MakeWorld, directory: Path, figures
+    make_world: MakeWorld, directory: Path, figures: Figures
 ) -> None:
     """Kafka's file format: the last batch of each producer before the offset in the name."""
     written = Written(make_world()).fill(40)
@@ -175,7 +173,7 @@ def test_corrupted_snapshot_is_deleted_and_the_previous_one_used(
 
 
 def test_without_any_valid_snapshot_the_whole_log_is_replayed(
-    make_world: MakeWorld, directory: Path, figures
+    make_world: MakeWorld, directory: Path, figures: Figures
 ) -> None:
     """Their files are there, so the log is not older than snapshots."""
     before = Written(make_world()).fill(40).close()

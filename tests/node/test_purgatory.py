@@ -49,7 +49,7 @@ async def test_operation_completes_by_its_first_trigger() -> None:
         ["expired"],
         [],
     ]
-    assert purgatory.watched_keys == ()
+    assert not purgatory.watched_keys
 
 
 async def test_stopped_node_discards_waiting_operations() -> None:

@@ -85,7 +85,7 @@ class Harness:
         self.sim = Simulation(1)
         self.sim.add_host(HOST)
         self.listener = Listener()
-        config = controller_config(HOST, 9193, controller_quorum_voters=voters, **settings)
+        config = controller_config(HOST, 9193, settings, controller_quorum_voters=voters)
         self.shell = NodeShell(self.sim.world_of(HOST), config, lambda: self.raft.abort())
         self.raft = RaftNode(
             self.shell,
@@ -93,7 +93,7 @@ class Harness:
             own_versions={},
             settings=RaftSettings(),
             listener=self.listener,
-            duties=self.listener,  # type: ignore[arg-type]
+            duties=self.listener,
         )
 
     def __enter__(self) -> "Harness":
@@ -304,7 +304,7 @@ def test_state_is_durable_before_it_is_announced() -> None:
                 do.Persist(second, 0),
                 do.Persist(second, 0),
                 do.Reply(tell, None),
-            ]  # type: ignore[arg-type]
+            ]
             raft.run()
             await harness.pass_ms(200)
             assert offsets == [8, 9]

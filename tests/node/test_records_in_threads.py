@@ -148,7 +148,7 @@ def old(codec: Compression, count: int = COUNT) -> bytes:
 def test_produce_batch_is_decompressed_in_a_thread(watch: Watch, codec: Compression) -> None:
     """And appended unchanged."""
     with running_cluster() as cluster:
-        cluster.run(lambda client: client.create_topic("t", **ROOM))
+        cluster.run(lambda client: client.create_topic("t", configs=ROOM))
         row = cluster.run(lambda client: client.produce(large(codec)))
         assert (row.error_code, row.base_offset) == (0, 0)
     assert watch.calls and watch.on_loop_bytes == 0
@@ -163,9 +163,9 @@ def test_produce_v2_message_set_is_converted_in_a_thread(watch: Watch, codec: Co
         return [(each.error_code, each.base_offset) for each in answers]
 
     with running_cluster(release_name="3.9") as cluster:
-        cluster.run(lambda client: client.create_topic("t", **ROOM))
+        cluster.run(lambda client: client.create_topic("t", configs=ROOM))
         assert cluster.run(twice) == [(0, 0), (0, COUNT)]
-        there = RecordBatch(bytes(cluster.run(lambda client: client.fetch(COUNT)).records))
+        there = RecordBatch(bytes(cluster.run(lambda client: client.fetch(COUNT)).records or b""))
         assert (there.base_offset, there.last_offset) == (COUNT, 2 * COUNT - 1)
     assert watch.calls and watch.on_loop_bytes == 0
 
@@ -178,14 +178,16 @@ def test_batch_is_recompressed_to_the_topics_codec_in_a_thread(
     kept = Compression.LZ4 if codec is not Compression.LZ4 else Compression.GZIP
     with running_cluster() as cluster:
         cluster.run(
-            lambda client: client.create_topic("t", compression_type=kept.name.lower(), **ROOM)
+            lambda client: client.create_topic(
+                "t", compression_type=kept.name.lower(), configs=ROOM
+            )
         )
         for first_offset, sent in ((0, codec), (COUNT, Compression.NONE)):
             row = cluster.run(lambda client, sent=sent: client.produce(large(sent)))  # type: ignore[misc]
             assert (row.error_code, row.base_offset) == (0, first_offset)
             calls, watch.calls = watch.calls, 0
             assert calls, "a thread rebuilds it"
-        there = RecordBatch(bytes(cluster.run(lambda client: client.fetch(COUNT)).records))
+        there = RecordBatch(bytes(cluster.run(lambda client: client.fetch(COUNT)).records or b""))
         assert there.compression is kept and there.base_offset == COUNT
         assert [record.offset for record in there.records()] == list(range(COUNT, 2 * COUNT))
     assert watch.on_loop_bytes == 0 or not watch.calls
@@ -227,7 +229,7 @@ def test_records_are_validated_by_the_config_at_append_time(watch: Watch, versio
             assert not produced.done()
             return (await produced).error_code
 
-        cluster.run(lambda client: client.create_topic("t", **ROOM))
+        cluster.run(lambda client: client.create_topic("t", configs=ROOM))
         assert cluster.run(both) == ErrorCode.INVALID_RECORD
     assert watch.calls
 
@@ -265,7 +267,7 @@ def test_search_by_timestamp_decompresses_in_a_thread(watch: Watch, codec: Compr
         ).error_code
 
     with running_cluster() as cluster:
-        cluster.run(lambda client: client.create_topic("t", 4, **ROOM))
+        cluster.run(lambda client: client.create_topic("t", 4, configs=ROOM))
         cluster.run(fill)
         watch.calls = watch.on_loop_bytes = 0
         found = cluster.run(searching([NOW + 5, MAX_TIMESTAMP, NOW + 8, NOW]))
@@ -293,7 +295,7 @@ def test_search_in_a_topic_deleted_meanwhile_is_rejected(watch: Watch) -> None:
         return list(await searched)
 
     with running_cluster() as cluster:
-        cluster.run(lambda client: client.create_topic("t", **ROOM))
+        cluster.run(lambda client: client.create_topic("t", configs=ROOM))
         assert cluster.run(delete_meanwhile) == [
             (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1, -1)
         ]
@@ -324,7 +326,7 @@ def test_search_continues_in_a_log_that_rolls_segments_meanwhile(watch: Watch) -
         return list(await searched)
 
     with running_cluster() as cluster:
-        cluster.run(lambda client: client.create_topic("t", segment_bytes="30000", **ROOM))
+        cluster.run(lambda client: client.create_topic("t", segment_bytes="30000", configs=ROOM))
         found = cluster.run(produce_meanwhile)
         assert found in (
             [(0, 2 * COUNT + 1, NOW + 5000)],
@@ -352,7 +354,7 @@ def test_records_are_down_converted_in_a_thread(
         return bytes(answer.responses[0].partitions[0].records)
 
     with running_cluster(release_name="3.9") as cluster:
-        cluster.run(lambda client: client.create_topic("t", **ROOM))
+        cluster.run(lambda client: client.create_topic("t", configs=ROOM))
         assert not cluster.run(lambda client: client.produce(large(codec))).error_code
         watch.calls = watch.on_loop_bytes = 0
         fetched = cluster.run(fetch)
@@ -372,14 +374,14 @@ def test_log_is_compacted_in_a_thread(watch: Watch, codec: Compression) -> None:
         assert not (await client.produce(batch(1))).error_code
 
     segment_bytes = str(len(large(codec)) + 100)
-    with running_cluster(**{"log.cleaner.backoff.ms": "1000"}) as cluster:
+    with running_cluster(settings={"log.cleaner.backoff.ms": "1000"}) as cluster:
         cluster.run(
             lambda client: client.create_topic(
                 "t",
                 cleanup_policy="compact",
                 segment_bytes=segment_bytes,
                 min_cleanable_dirty_ratio="0.01",
-                **ROOM,
+                configs=ROOM,
             )
         )
         cluster.run(fill)
@@ -413,7 +415,7 @@ def test_small_blocks_with_a_false_size_are_decompressed_in_a_thread(watch: Watc
         acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=rows)]
     )
     with running_cluster() as cluster:
-        cluster.run(lambda client: client.create_topic("t", **ROOM))
+        cluster.run(lambda client: client.create_topic("t", configs=ROOM))
         answer = cluster.run(lambda client: client.ask(request, 11))
         assert {row.error_code for row in answer.responses[0].partition_responses} == {
             int(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -446,7 +448,7 @@ def test_search_trusts_a_limited_number_of_small_blocks_per_turn(watch: Watch) -
             assert not (await client.produce(records)).error_code
 
     with running_cluster() as cluster:
-        cluster.run(lambda client: client.create_topic("t", **ROOM))
+        cluster.run(lambda client: client.create_topic("t", configs=ROOM))
         cluster.run(fill)
         watch.in_turn_bytes = 0
         assert cluster.run(searching([NOW + 5000])) == [(0, -1, -1)]

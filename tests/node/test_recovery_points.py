@@ -145,7 +145,7 @@ def test_broker_killed_during_cleaning_keeps_the_remaining_records(
     ) as cluster:
 
         async def create(client: Client) -> bytes:
-            return await client.create_topic("t", **COMPACTED)
+            return await client.create_topic("t", configs=COMPACTED)
 
         async def alter(client: Client) -> None:
             policy = [AlterableConfig(name="cleanup.policy", config_operation=0, value="delete")]

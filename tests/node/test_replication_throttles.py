@@ -115,11 +115,13 @@ def replicated_in_seconds(cluster: Cluster, leader: str) -> float:
         ),
     ],
 )
-def test_new_replica_is_throttled_to_the_configured_rate(holder, rates, replicas, seconds) -> None:
+def test_new_replica_is_throttled_to_the_configured_rate(
+    holder: str, rates: dict[str, str], replicas: dict[str, str], seconds: tuple[int, int]
+) -> None:
     """A million bytes at 100,000 per second take ten seconds, plus or minus one window; without a
     throttle they arrive immediately.
     """
-    with running_cluster(2, **SETTINGS) as cluster:
+    with running_cluster(2, settings=SETTINGS) as cluster:
         leader, own, other = filled(cluster)
 
         async def begin(client: Client) -> None:
@@ -129,11 +131,11 @@ def test_new_replica_is_throttled_to_the_configured_rate(holder, rates, replicas
 
         for broker in (own, other) if rates else ():
             cluster.run(
-                lambda client, broker=broker: configure(
+                lambda client, broker=broker: configure(  # type: ignore[misc]
                     client, BROKER_RESOURCE, str(broker), **rates
                 ),
                 broker=f"broker-{broker}",
-            )  # type: ignore[misc]
+            )
         cluster.run(begin)
         at_least, at_most = seconds
         assert at_least <= replicated_in_seconds(cluster, leader) <= at_most, holder
@@ -143,7 +145,7 @@ def test_in_sync_replica_is_not_throttled_and_a_removed_throttle_ends() -> None:
     """A rate of nearly zero stops a new replica; without it replication completes at once, and set
     again it does not stop one in sync.
     """
-    with running_cluster(2, **SETTINGS) as cluster:
+    with running_cluster(2, settings=SETTINGS) as cluster:
         leader, own, other = filled(cluster)
 
         async def begin(client: Client) -> None:

@@ -3,6 +3,8 @@ sessions.
 """
 
 import asyncio
+from collections.abc import Coroutine
+from typing import TypeVar
 
 import pytest
 
@@ -21,6 +23,8 @@ from protocol.messages.k19_create_topics import (
 )
 from protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from tests.node.brokers import BROKER_PORT, Client, Cluster, batch, running_cluster
+
+T = TypeVar("T")
 
 JAAS = 'x.PlainLoginModule required username="node" password="p" user_node="p" user_alice="a";'
 SETTINGS = {
@@ -47,14 +51,14 @@ async def connected(user: str, password: str) -> PeerConnection:
     return connection
 
 
-def in_cluster(cluster: Cluster, work):
+def in_cluster(cluster: Cluster, work: Coroutine[object, object, T]) -> T:
     result = cluster.simulation.run_until(cluster.simulation.spawn("client", work), limit_s=120)
     assert cluster.simulation.troubles == []
     return result
 
 
-def test_authenticated_brokers_and_controller_replicate():
-    with running_cluster(2, **SETTINGS) as cluster:
+def test_authenticated_brokers_and_controller_replicate() -> None:
+    with running_cluster(2, settings=SETTINGS) as cluster:
 
         async def work() -> int:
             client = Client(await connected("node", "p"))
@@ -77,8 +81,8 @@ def test_authenticated_brokers_and_controller_replicate():
         assert in_cluster(cluster, work()) == 0
 
 
-def test_wrong_password_is_answered_after_100_ms():
-    with running_cluster(1, **SETTINGS) as cluster:
+def test_wrong_password_is_answered_after_100_ms() -> None:
+    with running_cluster(1, settings=SETTINGS) as cluster:
 
         async def work() -> float:
             begun = asyncio.get_running_loop().time()
@@ -92,8 +96,8 @@ def test_wrong_password_is_answered_after_100_ms():
         assert "guess" not in refused.reason
 
 
-def test_expired_session_ends_with_the_next_request_unless_reauthenticated():
-    with running_cluster(1, **SETTINGS, connections_max_reauth_ms="5000") as cluster:
+def test_expired_session_ends_with_the_next_request_unless_reauthenticated() -> None:
+    with running_cluster(1, settings=SETTINGS, connections_max_reauth_ms="5000") as cluster:
 
         async def work() -> list[object]:
             found: list[object] = []
@@ -123,8 +127,8 @@ def test_expired_session_ends_with_the_next_request_unless_reauthenticated():
         assert in_cluster(cluster, work()) == expected
 
 
-def test_own_client_reconnects_before_its_session_expires():
-    with running_cluster(1, **SETTINGS, connections_max_reauth_ms="5000") as cluster:
+def test_own_client_reconnects_before_its_session_expires() -> None:
+    with running_cluster(1, settings=SETTINGS, connections_max_reauth_ms="5000") as cluster:
 
         async def work() -> list[bool]:
             connection = await connected("alice", "a")

@@ -13,6 +13,7 @@ from functools import cache
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.clients.rules_producer_steps import Identity, ProducerSettings
 from kraftsim.clients.rules_producer_variants import (
     EndingQueue,
@@ -165,7 +166,7 @@ def test_transactional_producer_exhausts_its_sequences_at_each_release(release: 
         assert not result.is_successor_fenced
 
 
-def test_only_two_releases_return_the_next_epoch_to_a_fenced_producer(figures) -> None:
+def test_only_two_releases_return_the_next_epoch_to_a_fenced_producer(figures: Figures) -> None:
     refusals = {release.name: result_at(release.name).error in FENCED for release in releases()}
     unable = [name for name, is_refused in refusals.items() if not is_refused]
     assert unable == ["2.3", "2.4"]

@@ -8,6 +8,7 @@ and function calls are counted per callback of the loop, as for large requests.
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -58,7 +59,7 @@ def cluster() -> Iterator[Cluster]:
         release_name="4.4",
         auto_create_topics_enable="false",
         transaction_state_log_min_isr="1",
-        **topics,
+        settings=topics,
     ) as running:
         running.run(lambda client: client.create_topic(TOPIC, PARTITIONS))
         running.run(coordinators)
@@ -233,7 +234,7 @@ def test_quotas_of_many_clients_are_described_in_slices(cluster: Cluster) -> Non
             )
             quotas.put((((USER, name),), record.key), record)
         request = DescribeClientQuotasRequest(components=[])
-        answer = cluster.run(lambda client, request=request: client.ask(request))
+        answer = cluster.run(partial(Client.ask, body=request))
         assert sorted(row.entity[0].entity_name for row in answer.entries) == sorted(
             f"u{number}" for number in range(count)
         )

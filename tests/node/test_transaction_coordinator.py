@@ -151,7 +151,7 @@ def states(cluster: Cluster) -> list[tuple[str, int]]:
 
 def alone(work: Callable[[Producer], Awaitable[None]], **settings: str) -> Cluster:
     """Run a producer with a single broker, which is its coordinator."""
-    with running_cluster(1, **{**ALONE, **settings}) as cluster:
+    with running_cluster(1, settings={**ALONE, **settings}) as cluster:
 
         async def begin(client: Client) -> None:
             await client.create_topic("t", 3)
@@ -166,8 +166,8 @@ def alone(work: Callable[[Producer], Awaitable[None]], **settings: str) -> Clust
 # --------------------------------------------------------------------------------------------------
 
 
-def test_find_coordinator_creates_the_transaction_log_with_kafkas_settings():
-    with running_cluster(1, **ALONE) as cluster:
+def test_find_coordinator_creates_the_transaction_log_with_kafkas_settings() -> None:
+    with running_cluster(1, settings=ALONE) as cluster:
         assert found(cluster) == "broker-1"
         image = cluster.brokers["broker-1"].image
         topic = image.topic("__transaction_state")
@@ -185,7 +185,7 @@ def test_find_coordinator_creates_the_transaction_log_with_kafkas_settings():
         ] == [(each, 0) for each in range(4)]
 
 
-def test_transaction_writes_its_markers_before_it_completes():
+def test_transaction_writes_its_markers_before_it_completes() -> None:
     async def work(producer: Producer) -> None:
         assert [
             await producer.init(),
@@ -220,7 +220,7 @@ def test_transaction_writes_its_markers_before_it_completes():
     ]
 
 
-def test_timed_out_transaction_is_aborted_and_its_producer_fenced():
+def test_timed_out_transaction_is_aborted_and_its_producer_fenced() -> None:
     async def work(producer: Producer) -> None:
         assert [await producer.init(timeout_ms=500), await producer.add(0)] == [0, 0]
         await asyncio.sleep(0.4)
@@ -245,7 +245,7 @@ def test_timed_out_transaction_is_aborted_and_its_producer_fenced():
     ]
 
 
-def test_unused_transactional_id_expires_and_starts_over():
+def test_unused_transactional_id_expires_and_starts_over() -> None:
     async def work(producer: Producer) -> None:
         assert [await producer.init(), await producer.init()] == [0, 0]
         first = producer.producer_id
@@ -268,7 +268,7 @@ def test_unused_transactional_id_expires_and_starts_over():
     ] == [(ID, 1)]
 
 
-def test_open_transaction_does_not_expire():
+def test_open_transaction_does_not_expire() -> None:
     async def work(producer: Producer) -> None:
         assert [await producer.init(), await producer.add(0)] == [0, 0]
         await asyncio.sleep(8)
@@ -281,12 +281,12 @@ def test_open_transaction_does_not_expire():
     assert alone(work, **settings).emitted(TransactionalIdExpired) == []
 
 
-def test_expired_id_stays_expired_after_a_restart():
+def test_expired_id_stays_expired_after_a_restart() -> None:
     settings = {
         "transactional_id_expiration_ms": "5000",
         "transaction_remove_expired_transaction_cleanup_interval_ms": "1000",
     }
-    with running_cluster(1, **ALONE, **settings) as cluster:
+    with running_cluster(1, settings={**ALONE, **settings}) as cluster:
         found(cluster)
 
         async def use(client: Client) -> int:
@@ -322,11 +322,11 @@ async def set_min_isr(client: Client, count: int) -> None:
     await asyncio.sleep(1)
 
 
-def test_failed_fencing_write_does_not_bump_the_epoch():
+def test_failed_fencing_write_does_not_bump_the_epoch() -> None:
     """KAFKA-9666: of five attempts only the written one bumps the epoch; 3.5 then rejects writes
     with too few in-sync replicas.
     """
-    with running_cluster(1, release_name="3.5", **ALONE) as cluster:
+    with running_cluster(1, release_name="3.5", settings=ALONE) as cluster:
 
         async def work(client: Client) -> None:
             await client.create_topic("t", 1)
@@ -353,8 +353,8 @@ def test_failed_fencing_write_does_not_bump_the_epoch():
         ]
 
 
-def test_failed_completion_is_retried():
-    with running_cluster(1, release_name="3.5", **ALONE) as cluster:
+def test_failed_completion_is_retried() -> None:
+    with running_cluster(1, release_name="3.5", settings=ALONE) as cluster:
 
         async def work(client: Client) -> None:
             await client.create_topic("t", 1)
@@ -377,7 +377,7 @@ def test_failed_completion_is_retried():
 
 def running_three() -> Any:
     """Three brokers that detect a failure quickly."""
-    return running_cluster(3, **THREE)
+    return running_cluster(3, settings=THREE)
 
 
 def leader_of(cluster: Cluster, topic: str = "t") -> str:
@@ -387,7 +387,7 @@ def leader_of(cluster: Cluster, topic: str = "t") -> str:
     return f"broker-{registered.leader}"
 
 
-def test_only_the_leader_of_its_partition_serves_an_id():
+def test_only_the_leader_of_its_partition_serves_an_id() -> None:
     with running_three() as cluster:
         first = found(cluster)
 
@@ -405,13 +405,13 @@ def test_only_the_leader_of_its_partition_serves_an_id():
                 assert cluster.run(ask, name) == ErrorCode.NOT_COORDINATOR
 
 
-def test_two_concurrent_initialisations_get_different_epochs():
+def test_two_concurrent_initialisations_get_different_epochs() -> None:
     with running_three() as cluster:
 
         async def work(client: Client) -> list[tuple[int, int]]:
             one, two = Producer(client), Producer(client)
             codes = await asyncio.gather(one.init(BUSY), two.init(BUSY))
-            assert codes == [0, 0]
+            assert list(codes) == [0, 0]
             return sorted([(one.producer_id, one.epoch), (two.producer_id, two.epoch)])
 
         (first_id, first_epoch), (second_id, second_epoch) = cluster.run(work, found(cluster))
@@ -419,7 +419,7 @@ def test_two_concurrent_initialisations_get_different_epochs():
 
 
 @pytest.mark.parametrize("state", ["Empty", "Ongoing", "CompleteCommit", "CompleteAbort"])
-def test_new_coordinator_continues_where_the_former_one_stopped(state):
+def test_new_coordinator_continues_where_the_former_one_stopped(state: str) -> None:
     with running_three() as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         first = found(cluster)
@@ -453,7 +453,7 @@ def test_new_coordinator_continues_where_the_former_one_stopped(state):
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_decided_transaction_is_completed_by_the_next_coordinator(commits):
+def test_decided_transaction_is_completed_by_the_next_coordinator(commits: bool) -> None:
     """The partition's leader is down, so the markers are not written when the coordinator fails;
     both happen later.
     """

@@ -48,16 +48,13 @@ class Transactions:
     def __init__(self, world: World, recovery_point: int | None = None) -> None:
         self.now_ms = world.clock.wall_ms()
         self.state = ProducerStateManager(ProducerStatePolicy(verifies_transactions=False))
-        self.log = PartitionLog(
-            world,
-            "t",
-            0,
-            SMALL,
-            on_rolled=lambda: self.snapshots.take(self.state, self.log.base_offsets[-1]) and None,
-        )
+        self.log = PartitionLog(world, "t", 0, SMALL, on_rolled=self._take_snapshot)
         self.snapshots = recover_partition(
             world, self.log, self.state, recovery_point=recovery_point, log_start_offset=0
         )
+
+    def _take_snapshot(self) -> None:
+        self.snapshots.take(self.state, self.log.base_offsets[-1])
 
     def add(self, batch: RecordBatch) -> None:
         offset = self.log.log_end_offset

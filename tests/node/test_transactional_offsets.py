@@ -112,8 +112,10 @@ def survivors(cluster: Cluster, dead: str) -> str:
 
 
 @pytest.mark.parametrize(("commits", "expected"), [(True, 9), (False, 5)])
-def test_pending_offsets_are_pending_at_the_next_coordinator_too(commits, expected):
-    with running_cluster(3, **UNVERIFIED) as cluster:
+def test_pending_offsets_are_pending_at_the_next_coordinator_too(
+    commits: bool, expected: int
+) -> None:
+    with running_cluster(3, settings=UNVERIFIED) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         first = found(cluster)
         cluster.run(lambda client: commit_patiently(client, 5), first)
@@ -136,8 +138,8 @@ def test_pending_offsets_are_pending_at_the_next_coordinator_too(commits, expect
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_offsets_resolved_by_a_marker_stay_so_at_the_next_coordinator(commits):
-    with running_cluster(3, **UNVERIFIED) as cluster:
+def test_offsets_resolved_by_a_marker_stay_so_at_the_next_coordinator(commits: bool) -> None:
+    with running_cluster(3, settings=UNVERIFIED) as cluster:
         cluster.run(lambda client: client.create_topic("t"))
         first = found(cluster)
         cluster.run(lambda client: commit_patiently(client, 5), first)
@@ -171,10 +173,12 @@ class SlowVerifier(Verifier):
 @pytest.mark.parametrize(
     ("bug_name", "error"), [("", ErrorCode.UNKNOWN_MEMBER_ID), ("KAFKA-15784", ErrorCode.NONE)]
 )
-def test_member_removed_during_verification_commits_nothing(bug_name, error):
+def test_member_removed_during_verification_commits_nothing(
+    bug_name: str, error: ErrorCode
+) -> None:
     """KAFKA-15784: a check before the verification would accept it."""
     with running_cluster(
-        1, offsets_topic_replication_factor="1", group_initial_rebalance_delay_ms="0", **FEW
+        1, offsets_topic_replication_factor="1", group_initial_rebalance_delay_ms="0", settings=FEW
     ) as cluster:
         cluster.kill("broker-1")
         parts = cluster.parts.replacing(verifier=SlowVerifier)

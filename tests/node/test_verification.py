@@ -12,6 +12,7 @@ import pytest
 
 from kraftsim.events.partition_transactions import TransactionVerified
 from kraftsim.events.partitions import ProduceRefused
+from kraftsim.node.broker.hosted_partition import HostedPartition
 from kraftsim.partitions.rules_append import EndMarker
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
@@ -129,7 +130,7 @@ class Producer:
 
 def on_one_broker(work: Any, *, release_name: str = "3.9", **settings: str) -> Cluster:
     """Run a transactional producer with a topic t of two partitions."""
-    with running_cluster(release_name=release_name, **{**ONE_COPY, **settings}) as cluster:
+    with running_cluster(release_name=release_name, settings={**ONE_COPY, **settings}) as cluster:
 
         async def prepared(client: Client) -> None:
             await client.create_topic("t", partitions=2)
@@ -265,7 +266,7 @@ def test_disabled_or_unsupported_verification_is_skipped(settings: dict[str, str
     async def work(producer: Producer) -> None:
         assert (await producer.produce(0, version=9)).error_code == 0
 
-    cluster = on_one_broker(work, **settings)  # type: ignore[arg-type]  # a release is no setting
+    cluster = on_one_broker(work, **settings)
     assert cluster.emitted(TransactionVerified) == []
 
 
@@ -274,7 +275,10 @@ def test_marker_between_verification_and_append_rejects_the_records() -> None:
     verifies again.
     """
 
+    found: list[HostedPartition] = []
+
     async def work(producer: Producer) -> None:
+        (hosted,) = found
         await producer.add(0)
         writing = asyncio.get_running_loop().create_task(producer.produce(0))
         while hosted.replica.producer_state._verifications.of(producer.producer_id) is None:
@@ -293,17 +297,15 @@ def test_marker_between_verification_and_append_rejects_the_records() -> None:
         )
         assert (await producer.produce(0)).error_code == 0
 
-    with running_cluster(**ONE_COPY) as cluster:
+    with running_cluster(settings=ONE_COPY) as cluster:
 
         async def prepared(client: Client) -> None:
-            nonlocal hosted
             await client.create_topic("t")
-            found = cluster.brokers["broker-1"].partitions.find("t", 0)
-            assert found is not None
-            hosted = found
+            hosted = cluster.brokers["broker-1"].partitions.find("t", 0)
+            assert hosted is not None
+            found.append(hosted)
             await work(await Producer(client, "T").begin())
 
-        hosted: Any = None
         cluster.run(prepared)
         assert [each.error_code for each in cluster.emitted(TransactionVerified)] == [0, 0]
         assert [each.error_code for each in cluster.emitted(ProduceRefused)] == [48]

@@ -61,7 +61,7 @@ def together(harness: Harness, names: tuple[str, ...]) -> list[Any]:
     simulation = harness.simulation
     answers = simulation.run_until(simulation.spawn("client", asked()), limit_s=60)
     assert simulation.troubles == []
-    return list(answers)  # type: ignore[call-overload]
+    return list(answers)
 
 
 def test_loss_of_controllership_during_a_znode_read_rejects_requests() -> None:

@@ -117,7 +117,7 @@ class Harness:
             self.simulation.spawn("client", connected()), limit_s=limit_s
         )
         assert self.simulation.troubles == []
-        return result  # type: ignore[return-value]
+        return result
 
     def znodes(self, work: Callable[[ZookeeperClient], Awaitable[T]]) -> T:
         """Change znodes as another client."""
@@ -133,7 +133,7 @@ class Harness:
                 await client.close()
 
         result = self.simulation.run_until(self.simulation.spawn("client", connected()), limit_s=60)
-        return result  # type: ignore[return-value]
+        return result
 
     def emitted(self, kind: type[Event], node: str | None = None) -> list[Any]:
         return [

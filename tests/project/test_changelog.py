@@ -33,19 +33,19 @@ def draft(directory: Path) -> str:
     return done.stdout
 
 
-def test_the_newest_changelog_entry_is_that_of_the_version():
+def test_the_newest_changelog_entry_is_that_of_the_version() -> None:
     text = (PROJECT_ROOT / "CHANGELOG.md").read_text()
     versions = re.findall(r"^## (\S+) - 20\d\d-[01]\d-[0-3]\d$", text, flags=re.M)
     assert versions and versions[0] == __version__
 
 
 @pytest.mark.parametrize("file", FRAGMENTS, ids=lambda file: file.name)
-def test_a_fragment_has_a_known_kind_and_few_words(file: Path):
+def test_a_fragment_has_a_known_kind_and_few_words(file: Path) -> None:
     assert re.fullmatch(rf"[a-z0-9-]+\.({'|'.join(KINDS)})\.md", file.name)
     assert 3 < len(file.read_text().split()) < WORDS_MAX
 
 
-def test_towncrier_collects_every_fragment(tmp_path: Path):
+def test_towncrier_collects_every_fragment(tmp_path: Path) -> None:
     (tmp_path / "changelog.d").mkdir()
     for name in ("pyproject.toml", "CHANGELOG.md", "changelog.d/template.md"):
         (tmp_path / name).write_text((PROJECT_ROOT / name).read_text())

@@ -27,17 +27,17 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def test_find_a_bug_prints_the_violation_and_how_to_replay_it():
+def test_find_a_bug_prints_the_violation_and_how_to_replay_it() -> None:
     shown = run("examples/find_a_bug.py")
     assert "high-watermark-flushed" in shown and "replay: kraftsim scenario" in shown
 
 
-def test_read_events_counts_allocated_blocks():
+def test_read_events_counts_allocated_blocks() -> None:
     shown = run("examples/read_events.py", "--seed", "7")
     assert "events of" in shown and "blocks of producer ids" in shown
 
 
-def test_kill_nodes_starts_kills_and_restarts(tmp_path: Path):
+def test_kill_nodes_starts_kills_and_restarts(tmp_path: Path) -> None:
     port = str(free_port_range(2))
     shown = run("examples/kill_nodes.py", "--data", str(tmp_path / "up"), "--port", port)
     assert "broker-2 killed" in shown and "broker-2 started again" in shown
@@ -45,17 +45,17 @@ def test_kill_nodes_starts_kills_and_restarts(tmp_path: Path):
 
 
 @pytest.mark.spark
-def test_query_events_asks_spark():
+def test_query_events_asks_spark() -> None:
     assert "controller-101 allocated" in run("examples/query_events.py")
 
 
 @pytest.mark.interop
-def test_the_pytest_example_passes():
+def test_the_pytest_example_passes() -> None:
     shown = run("-m", "pytest", "-q", "-m", "interop", "examples/test_with_a_cluster.py")
     assert "1 passed" in shown
 
 
-def test_the_page_names_every_example():
+def test_the_page_names_every_example() -> None:
     named = (EXAMPLES / "README.md").read_text()
     files = [file.name for file in EXAMPLES.glob("*.py")]
     assert len(files) >= 5 and not [file for file in files if f"`{file}`" not in named]

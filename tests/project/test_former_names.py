@@ -16,6 +16,7 @@ from kraftsim.events.catalogue import KINDS
 from kraftsim.explore.replay import read_replay
 from kraftsim.explore.run import run_scenario
 from kraftsim.faults.fault import FAULTS, fault_kind
+from kraftsim.faults.trigger import OnEvent
 from kraftsim.former_names import FormerNameWarning
 from kraftsim.invariants.invariant import INVARIANTS
 
@@ -66,7 +67,10 @@ def test_a_kept_replay_file_still_replays(tmp_path: Path) -> None:
     with pytest.warns(FormerNameWarning):
         found = read_replay(file)
     assert (found.scenario, found.invariants_violated) == (PRESENT, ("fetched-offsets-stable",))
-    assert found.faults[0].kind == "connect-timeout" and found.faults[0].trigger.kind == "VoteSent"
+    assert found.faults[0].kind == "connect-timeout"
+    assert (
+        isinstance(found.faults[0].trigger, OnEvent) and found.faults[0].trigger.kind == "VoteSent"
+    )
     assert found.request().scenario.name == PRESENT
 
 

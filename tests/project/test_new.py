@@ -76,30 +76,30 @@ def written(tree: Path) -> list[str]:
     return sorted(each for each in found if not each.startswith("kraftsim/cli/"))
 
 
-def test_every_template_writes_its_files(tree: Path):
+def test_every_template_writes_its_files(tree: Path) -> None:
     files = written(tree)
     assert len(files) == sum(len(kind.files) for kind in KINDS.values()) + 1, files
     assert "protocol/api_keys.py" in files and "protocol/messages/k95_describe_thing.py" in files
 
 
-def test_generated_code_passes_the_linter(tree: Path):
+def test_generated_code_passes_the_linter(tree: Path) -> None:
     run(tree, "-m", "ruff", "check", *written(tree))
     run(tree, "-m", "ruff", "format", "--check", *written(tree))
 
 
-def test_generated_code_passes_the_type_checker(tree: Path):
+def test_generated_code_passes_the_type_checker(tree: Path) -> None:
     scenario = f"scenarios.{NAMES['scenario']}"
     run(tree, "-m", "mypy", "-p", "kraftsim", "-p", "protocol", "-m", scenario)
 
 
 @pytest.mark.parametrize("kind", LISTED)
-def test_a_new_entry_is_in_its_catalogue(tree: Path, kind: str):
+def test_a_new_entry_is_in_its_catalogue(tree: Path, kind: str) -> None:
     plural, name = LISTED[kind]
     names = [line.split()[0] for line in run(tree, "-m", "kraftsim", "list", plural).splitlines()]
     assert name in names
 
 
-def test_a_new_api_is_declared_and_served(tree: Path):
+def test_a_new_api_is_declared_and_served(tree: Path) -> None:
     program = (
         "from kraftsim.node.broker.forwarded import broker_handlers as handlers\n"
         "from protocol.api_keys import ApiKey as Key\n"
@@ -110,29 +110,29 @@ def test_a_new_api_is_declared_and_served(tree: Path):
     assert run(tree, "-c", program).split() == ["95", "(0,", "0)", "True"]
 
 
-def test_a_new_scenario_runs(tree: Path):
+def test_a_new_scenario_runs(tree: Path) -> None:
     options = ("--work", "work_ms=500", "--work", "records_per_writer=10")
     out = str(tree / "run")
     run(tree, "-m", "kraftsim", "scenario", NAMES["scenario"], "--out", out, *options)
     assert (tree / "run" / "run.json").exists()
 
 
-def test_an_existing_name_is_refused(tree: Path):
+def test_an_existing_name_is_refused(tree: Path) -> None:
     shown = CliRunner().invoke(kraftsim, ["new", "bug", NAMES["bug"], "--root", str(tree)])
     assert shown.exit_code != 0 and "exists: choose another name" in shown.output
 
 
-def test_a_name_with_other_characters_is_refused(tree: Path):
+def test_a_name_with_other_characters_is_refused(tree: Path) -> None:
     shown = CliRunner().invoke(kraftsim, ["new", "fault", "../away", "--root", str(tree)])
     assert shown.exit_code != 0 and "is no name" in shown.output
 
 
-def test_no_committed_file_has_template_placeholders():
+def test_no_committed_file_has_template_placeholders() -> None:
     assert not written(PROJECT_ROOT)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_printed_advice_names_existing_tests_and_modules(kind: str):
+def test_the_printed_advice_names_existing_tests_and_modules(kind: str) -> None:
     named = [re.match(r"[\w/.*]+", test) for test in KINDS[kind].tests]
     assert all(each and list(PROJECT_ROOT.glob(each[0])) for each in named), KINDS[kind].tests
     folders = [PROJECT_ROOT / path.rpartition("/")[0] for path in KINDS[kind].files]

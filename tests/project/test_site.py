@@ -42,7 +42,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_the_site_builds_without_a_warning(source: Path):
+def test_the_site_builds_without_a_warning(source: Path) -> None:
     site = source.parent / "site"
     done = build(source, site)
     assert done.returncode == 0, done.stderr
@@ -54,7 +54,7 @@ def test_the_site_builds_without_a_warning(source: Path):
 
 
 @pytest.mark.parametrize("link", ["no-such-page.md", "glossary.md#no-such-heading"])
-def test_a_dead_link_or_anchor_fails_the_build(tmp_path: Path, link: str):
+def test_a_dead_link_or_anchor_fails_the_build(tmp_path: Path, link: str) -> None:
     source = tmp_path / "source"
     source.mkdir()
     settings = yaml.safe_load((PROJECT_ROOT / "mkdocs.yml").read_text())
@@ -82,7 +82,7 @@ def test_a_dead_link_or_anchor_fails_the_build(tmp_path: Path, link: str):
     assert done.returncode != 0 and "no-such" in done.stderr
 
 
-def test_links_between_files_become_links_between_pages():
+def test_links_between_files_become_links_between_pages() -> None:
     text = (
         "[a](docs/glossary.md) [b](CONTRIBUTING.md#set-up) [c](https://example.org/docs/x.md) "
         "![d](docs/report.png)"

@@ -134,7 +134,7 @@ class TieredHarness:
     def run(self, work: Coroutine[object, object, T]) -> T:
         """Run a coroutine on the client's host."""
         found = self.simulation.run_until(self.simulation.spawn("client", work), limit_s=300)
-        return found  # type: ignore[return-value]
+        return found
 
     def wait(self, seconds: float) -> None:
         """Advance virtual time."""

@@ -107,7 +107,7 @@ def test_segment_is_found_from_copy_finished_until_deletion_starts() -> None:
     known.apply_update(update("a", SegmentState.DELETE_SEGMENT_STARTED))
     assert known.holding(0, 5) is None and len(known.segments) == 1
     known.apply_update(update("a", SegmentState.DELETE_SEGMENT_FINISHED))
-    assert known.segments == ()
+    assert not known.segments
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 (KIP-405).
 """
 
+from claims.recording import Figures
 from kraftsim.events.tiered_storage import (
     RebuiltFromRemote,
     RemoteCopyFailed,
@@ -108,7 +109,7 @@ def test_deleted_records_and_topics_leave_nothing_in_the_store() -> None:
         assert harness.store.contents == {}
 
 
-def test_follower_begins_behind_remote_only_offsets(figures) -> None:
+def test_follower_begins_behind_remote_only_offsets(figures: Figures) -> None:
     """It loads the leader epochs and the producer snapshot from the store, and can become leader
     afterwards.
     """

@@ -6,10 +6,12 @@ one of them; the snapshots behind the first two are missing, as after an upgrade
 Source: KAFKA-15195, KAFKA-16209, KIP-405.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.events.tiered_storage import (
     RebuiltFromRemote,
     RemoteCopyFailed,
@@ -18,6 +20,7 @@ from kraftsim.events.tiered_storage import (
 )
 from kraftsim.node.log import PartitionLog
 from kraftsim.tiered_storage.rules_copying import EmptyAtArchive, SnapshotRemedy
+from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from protocol.messages.k21_delete_records import (
     DeleteRecordsPartition,
@@ -88,7 +91,7 @@ def copied_files(harness: TieredHarness, ending: str) -> list[str]:
     return sorted(key for key in harness.store.contents if key.endswith(ending))
 
 
-def test_leader_and_follower_step_by_step(figures):
+def test_leader_and_follower_step_by_step(figures: Figures) -> None:
     """TS-20 to TS-25: the producers that the leader knows, those in its four snapshots, those that
     the follower knows, and the result of the retried record.
     """
@@ -131,7 +134,9 @@ def test_leader_and_follower_step_by_step(figures):
 @pytest.mark.parametrize(
     ("remedy", "announced"), [("shipped", True), ("shipped-before-3.7.1", False)]
 )
-def test_nothing_is_copied_and_nothing_expires(remedy: str, announced: bool, figures):
+def test_nothing_is_copied_and_nothing_expires(
+    remedy: str, announced: bool, figures: Figures
+) -> None:
     """TS-02: since 3.7.1 each attempt also leaves a segment in state started (KAFKA-16209);
     uncopied records stay local, whatever their age.
     """
@@ -163,7 +168,7 @@ def test_nothing_is_copied_and_nothing_expires(remedy: str, announced: bool, fig
         )
 
 
-def test_held_uploads_may_never_start(figures):
+def test_held_uploads_may_never_start(figures: Figures) -> None:
     """TS-29: as shipped, uncopied segments never expire, so no wait is long enough; DeleteRecords
     ends it.
     """
@@ -186,7 +191,7 @@ def test_held_uploads_may_never_start(figures):
         )
 
 
-def test_fallback_broker_checks_only_its_own_disk(figures):
+def test_fallback_broker_checks_only_its_own_disk(figures: Figures) -> None:
     """TS-30: the leader has segments without snapshots, the broker that receives the request has
     all of them.
     """
@@ -211,7 +216,7 @@ def test_fallback_broker_checks_only_its_own_disk(figures):
     )
 
 
-def test_replay_of_younger_segments_gives_the_unexpired_producers(figures):
+def test_replay_of_younger_segments_gives_the_unexpired_producers(figures: Figures) -> None:
     """TS-14 and TS-31: of two segments one is read, with the same producers as a replay of
     everything leaves after expiry.
     """
@@ -232,7 +237,7 @@ def test_replay_of_younger_segments_gives_the_unexpired_producers(figures):
     )
 
 
-def test_out_of_order_timestamps_end_a_replay_too_early(figures):
+def test_out_of_order_timestamps_end_a_replay_too_early(figures: Figures) -> None:
     """TS-13: it stops at the first expired segment, though an earlier one is younger: an unexpired
     producer is forgotten.
     """
@@ -244,7 +249,7 @@ def test_out_of_order_timestamps_end_a_replay_too_early(figures):
         figures(leader_knew=list(known(harness, 1)), follower_knew=list(known(harness, 2)))
 
 
-def test_proposal_changes_one_decision(figures):
+def test_proposal_changes_one_decision(figures: Figures) -> None:
     """TS-16: what happens if a snapshot is missing when a segment is copied; the follower's part is
     as shipped.
     """
@@ -268,7 +273,9 @@ def test_proposal_changes_one_decision(figures):
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_producers_idle_since_the_boundary_count_as_expired(transactional: bool, figures):
+def test_producers_idle_since_the_boundary_count_as_expired(
+    transactional: bool, figures: Figures
+) -> None:
     """TS-17: idle producers and ended transactions; the epoch that fenced a zombie is forgotten
     with them.
     """
@@ -289,7 +296,7 @@ def test_producers_idle_since_the_boundary_count_as_expired(transactional: bool,
         figures(leader_knew=list(known(harness, 1)), follower_knew=list(known(harness, 2)))
 
 
-def test_open_transaction_is_never_behind_a_boundary(figures):
+def test_open_transaction_is_never_behind_a_boundary(figures: Figures) -> None:
     """TS-17: undecided records are not copied, so that nothing of it is forgotten."""
     with harness_with("empty-at-archive") as harness:
         harness.create_topic(configs=UNTIERED)
@@ -330,7 +337,9 @@ class Later:
     [Later(0, (2, 3)), Later(1, (0, 1, 2, 3)), Later(3, (0, 1, 2, 3))],
     ids=lambda later: f"{later.rolls} rolls",
 )
-def test_risk_ends_when_a_segment_with_a_true_snapshot_is_deleted_locally(later: Later, figures):
+def test_risk_ends_when_a_segment_with_a_true_snapshot_is_deleted_locally(
+    later: Later, figures: Figures
+) -> None:
     """TS-19: one roll after the boundary the newest deleted segment has a snapshot with all
     producers.
     """
@@ -348,8 +357,8 @@ def test_risk_ends_when_a_segment_with_a_true_snapshot_is_deleted_locally(later:
     ("remedy", "begins"), [("empty-on-read", True), ("empty-at-archive", False), ("shipped", False)]
 )
 def test_vanished_snapshot_is_detected_unless_it_is_created_on_read(
-    remedy: str, begins: bool, figures
-):
+    remedy: str, begins: bool, figures: Figures
+) -> None:
     """TS-32: after that it is unknown whether an upgrade, a plugin or a manual deletion was the
     cause.
     """
@@ -373,7 +382,7 @@ def test_vanished_snapshot_is_detected_unless_it_is_created_on_read(
         )
 
 
-def test_clean_leadership_move_is_enough_for_a_duplicate(figures):
+def test_clean_leadership_move_is_enough_for_a_duplicate(figures: Figures) -> None:
     """TS-18: the leader need not be lost."""
     with harness_with("empty-at-archive") as harness:
         run_to_boundary(harness)
@@ -386,8 +395,8 @@ def test_clean_leadership_move_is_enough_for_a_duplicate(figures):
 
 
 def test_rebuilding_the_right_snapshot_reads_the_whole_earlier_log(
-    monkeypatch: pytest.MonkeyPatch, figures
-):
+    monkeypatch: pytest.MonkeyPatch, figures: Figures
+) -> None:
     """TS-28: for each segment without one the log is read from its start, so that k of them cost
     k(k+1)/2; the leader's older batches per producer are lost.
     """
@@ -395,7 +404,11 @@ def test_rebuilding_the_right_snapshot_reads_the_whole_earlier_log(
     replay = PartitionLog.replay
 
     def emitted(
-        log: PartitionLog, on_batch, *, first_offset: int = 0, end_offset: int | None = None
+        log: PartitionLog,
+        on_batch: Callable[[RecordBatch], object],
+        *,
+        first_offset: int = 0,
+        end_offset: int | None = None,
     ) -> None:
         read.append((first_offset, end_offset))
         replay(log, on_batch, first_offset=first_offset, end_offset=end_offset)

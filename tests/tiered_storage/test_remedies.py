@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.events.tiered_storage import (
     EmptySnapshotWritten,
     RebuiltFromRemote,
@@ -79,7 +80,7 @@ def test_every_remedy_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("remedy", RESULTS)
-def test_remedy_decides_the_result_of_a_repeated_record(remedy: str, figures) -> None:
+def test_remedy_decides_the_result_of_a_repeated_record(remedy: str, figures: Figures) -> None:
     """Segments 1 and 2 have no producer snapshot; a follower starts behind 2, becomes leader, and
     producer 0 retries its last record.
     """
@@ -131,7 +132,7 @@ def test_remedy_decides_the_result_of_a_repeated_record(remedy: str, figures) ->
     )
 
 
-def test_former_rule_returns_unknown_producer_id(figures) -> None:
+def test_former_rule_returns_unknown_producer_id(figures: Figures) -> None:
     """1.0 to 2.4: UNKNOWN_PRODUCER_ID; the producer gets another id, and its record is
     duplicated.
     """

@@ -1,5 +1,7 @@
 """The rate limits of copies and reads, by release.   Source: KIP-956 (3.9)."""
 
+from functools import partial
+
 import pytest
 
 from kraftsim.metadata.rules_config_releases import config_tables
@@ -24,6 +26,10 @@ class Stopped:
         return 0
 
 
+def itself(settings: BrokerSettings) -> BrokerSettings:
+    return settings
+
+
 @pytest.mark.parametrize("line", TIERED)
 @pytest.mark.parametrize("key", [COPY, FETCH])
 def test_brokers_before_3_8_have_no_quota_and_ignore_the_setting(key: str, line: str) -> None:
@@ -33,11 +39,7 @@ def test_brokers_before_3_8_have_no_quota_and_ignore_the_setting(key: str, line:
     for static in ({}, {key: "1"}):
         settings = BrokerSettings(static=static, tables=tables)
         quota = RemoteQuota(
-            key,
-            windows=11,
-            window_seconds=1,
-            settings=lambda settings=settings: settings,
-            clock=Stopped(),
+            key, windows=11, window_seconds=1, settings=partial(itself, settings), clock=Stopped()
         )
         quota.record(1 << 30)
         pauses.append(quota.pause_ms() > 0)

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import pytest
 
+from claims.recording import Figures
 from kraftsim.events.tiered_storage import RebuiltFromRemote
 from kraftsim.tiered_storage.rules_boundary_window import (
     Setting,
@@ -105,7 +106,7 @@ def failed_over(
         )
 
 
-def test_segment_fill_time_is_its_size_divided_by_the_rate(figures):
+def test_segment_fill_time_is_its_size_divided_by_the_rate(figures: Figures) -> None:
     """TS-26: 5 MB per second into segments of 1 GB, both divided by 1,024; a batch that does not
     fit goes into the next segment.
     """
@@ -159,7 +160,7 @@ def compared(local_segments: int) -> FailedOver:
     return before
 
 
-def test_least_harmful_idle_time_is_one_local_segment(figures):
+def test_least_harmful_idle_time_is_one_local_segment(figures: Figures) -> None:
     """TS-27, with one closed local segment."""
     least = compared(1)
     figures(
@@ -170,14 +171,14 @@ def test_least_harmful_idle_time_is_one_local_segment(figures):
 
 
 @pytest.mark.interop
-def test_with_two_local_segments_it_is_twice_as_long(figures):
+def test_with_two_local_segments_it_is_twice_as_long(figures: Figures) -> None:
     """TS-27; `make interop` runs it, because it takes seconds."""
     least = compared(2)
     figures(least_two_min=round(least.silence_ms / 60_000, 1))
 
 
 @pytest.mark.interop
-def test_fuller_active_segment_needs_a_longer_idle_time(figures):
+def test_fuller_active_segment_needs_a_longer_idle_time(figures: Figures) -> None:
     """TS-27: a producer that wrote behind the boundary is safe for one more roll; the example's
     producer wrote a segment earlier, and is not.
     """

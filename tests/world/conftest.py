@@ -1,19 +1,26 @@
 """A real world over a temporary directory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from kraftsim.world.real import RealWorld, real_world
 
 
+class OpenWorld(Protocol):
+    """Opens the world of broker-1 for an incarnation."""
+
+    def __call__(self, incarnation: int = 1) -> RealWorld: ...
+
+
 @pytest.fixture
-def open_world(tmp_path: Path) -> Iterator[Callable[[int], RealWorld]]:
+def open_world(tmp_path: Path) -> Iterator[OpenWorld]:
     """Return a function that opens the world of broker-1 for an incarnation; worlds are closed at
     the end.
     """
-    worlds = []
+    worlds: list[RealWorld] = []
 
     def open_incarnation(incarnation: int = 1) -> RealWorld:
         world = real_world(

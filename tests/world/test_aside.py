@@ -62,7 +62,7 @@ def test_disabled_garbage_collection_stays_disabled(world: RealWorld) -> None:
     """A program that embeds nodes may have disabled it."""
     gc.disable()
     try:
-        asyncio.run(world.aside(lambda: None))  # type: ignore[arg-type]
+        asyncio.run(world.aside(lambda: None))
         assert not gc.isenabled()
     finally:
         gc.enable()

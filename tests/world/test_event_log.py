@@ -12,6 +12,7 @@ from kraftsim.events.catalogue import KINDS
 from kraftsim.events.event import ENVELOPE_FIELDS
 from kraftsim.events.nodes import LogRecovered, NodeReady
 from kraftsim.world.real.event_files import next_incarnation
+from tests.world.conftest import OpenWorld
 
 KILLED_AFTER_FLUSH = """
 import os, pathlib, signal, sys
@@ -31,7 +32,9 @@ def lines_of(directory: Path, name: str = "broker-1.1.jsonl") -> list[dict[str, 
     return [json.loads(line) for line in (directory / "events" / name).read_bytes().splitlines()]
 
 
-def test_line_is_the_envelope_followed_by_the_fields_of_the_event(open_world, tmp_path):
+def test_line_is_the_envelope_followed_by_the_fields_of_the_event(
+    open_world: OpenWorld, tmp_path: Path
+) -> None:
     world = open_world()
     world.emit(
         LogRecovered(topic='a\n"', partition=3, next_offset=17, truncated_bytes=5, clean=False)
@@ -51,22 +54,24 @@ def test_line_is_the_envelope_followed_by_the_fields_of_the_event(open_world, tm
     assert {name: recovered[name] for name in ("run", "node", "incarnation", "n", "kind", "topic", "clean")} == {
         "run": "run", "node": "broker-1", "incarnation": 1, "n": 0, "kind": "LogRecovered", "topic": "a\n\"", "clean": False,
     }  # fmt: skip
-    assert ready["n"] == 1 and ready["t_ns"] >= recovered["t_ns"]
+    before, after = recovered["t_ns"], ready["t_ns"]
+    assert isinstance(before, int) and isinstance(after, int)
+    assert ready["n"] == 1 and after >= before
 
 
-def test_no_event_field_has_a_name_of_the_envelope():
+def test_no_event_field_has_a_name_of_the_envelope() -> None:
     for kind, event in KINDS.items():
         clash = set(event.__struct_fields__) & set(ENVELOPE_FIELDS)
         assert not clash, f"{kind} hides {clash} of the envelope"
 
 
-def test_kill_minus_nine_loses_only_what_was_not_flushed(tmp_path):
+def test_kill_minus_nine_loses_only_what_was_not_flushed(tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED_AFTER_FLUSH, str(tmp_path)], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert [line["n"] for line in lines_of(tmp_path)] == list(range(1000))
 
 
-async def test_idle_node_flushes_by_itself(open_world, tmp_path):
+async def test_idle_node_flushes_by_itself(open_world: OpenWorld, tmp_path: Path) -> None:
     import asyncio
 
     world = open_world()
@@ -76,14 +81,14 @@ async def test_idle_node_flushes_by_itself(open_world, tmp_path):
     assert len(lines_of(tmp_path)) == 1
 
 
-def test_full_buffer_flushes_by_itself(open_world, tmp_path):
+def test_full_buffer_flushes_by_itself(open_world: OpenWorld, tmp_path: Path) -> None:
     world = open_world()
     for _ in range(1000):
         world.emit(NodeReady())
     assert 0 < len(lines_of(tmp_path)) < 1000
 
 
-def test_incarnation_is_never_used_twice(open_world, tmp_path):
+def test_incarnation_is_never_used_twice(open_world: OpenWorld, tmp_path: Path) -> None:
     events = tmp_path / "events"
     assert next_incarnation(events, "broker-1") == 1
     open_world(1)

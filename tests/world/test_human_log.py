@@ -3,9 +3,10 @@
 import io
 
 from kraftsim.world.human_log import set_up_human_log
+from tests.world.conftest import OpenWorld
 
 
-def test_line_names_node_time_and_level(open_world):
+def test_line_names_node_time_and_level(open_world: OpenWorld) -> None:
     stream = io.StringIO()
     log = set_up_human_log(
         open_world().clock, node="broker-1", incarnation=3, level="info", stream=stream

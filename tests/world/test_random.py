@@ -2,6 +2,7 @@
 operator sets one.
 """
 
+from pathlib import Path
 from random import SystemRandom
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from kraftsim.cluster.launch import parse_node, real_world_of
 
 
-def drawn(directory, seed: str | None, purpose: str) -> tuple[bool, bytes]:
+def drawn(directory: Path, seed: str | None, purpose: str) -> tuple[bool, bytes]:
     settings = {
         "log.dirs": str(directory / "data"),
         "node.id": "1",
@@ -31,7 +32,9 @@ def drawn(directory, seed: str | None, purpose: str) -> tuple[bool, bytes]:
     "purpose", ["fetch sessions", "sasl nonces", "member ids", "topics", "incarnation id"]
 )
 @pytest.mark.parametrize("seed", [None, "0"])
-def test_without_a_seed_ids_and_nonces_come_from_the_operating_system(tmp_path, seed, purpose):
+def test_without_a_seed_ids_and_nonces_come_from_the_operating_system(
+    tmp_path: Path, seed: str | None, purpose: str
+) -> None:
     """A client that has seen many ids cannot predict the next one: the state of a `random`
     generator can be derived from 624 words.
     """
@@ -40,7 +43,7 @@ def test_without_a_seed_ids_and_nonces_come_from_the_operating_system(tmp_path, 
     assert found[0][1] != found[1][1]
 
 
-def test_with_a_seed_a_node_draws_the_same_again(tmp_path):
+def test_with_a_seed_a_node_draws_the_same_again(tmp_path: Path) -> None:
     assert drawn(tmp_path / "one", "7", "fetch sessions") == drawn(
         tmp_path / "two", "7", "fetch sessions"
     )

@@ -7,10 +7,12 @@ import threading
 
 import pytest
 
+from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.file import CHUNKS_MAX
+from tests.world.conftest import OpenWorld
 
 
-def test_append_returns_the_position_of_its_first_byte(open_world):
+def test_append_returns_the_position_of_its_first_byte(open_world: OpenWorld) -> None:
     disk = open_world().disk
     file = disk.open("topic-0/00000000000000000000.log")
     assert file.append([b"abc", bytearray(b"de"), memoryview(b"fgh")]) == 0
@@ -28,7 +30,9 @@ def test_append_returns_the_position_of_its_first_byte(open_world):
     assert disk.list("") == ["topic-0"] and disk.list("absent") == []
 
 
-def test_partial_kernel_write_is_completed(open_world, monkeypatch):
+def test_partial_kernel_write_is_completed(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A writev may stop early, for example at a signal."""
     file = open_world().disk.open("a")
     whole = os.writev
@@ -42,13 +46,13 @@ def test_partial_kernel_write_is_completed(open_world, monkeypatch):
 @pytest.mark.parametrize(
     "path", ["/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "", "a\0b"]
 )
-def test_paths_stay_inside_the_data_directory(open_world, path):
+def test_paths_stay_inside_the_data_directory(open_world: OpenWorld, path: str) -> None:
     disk = open_world().disk
     with pytest.raises(ValueError):
         disk.open(path)
 
 
-async def test_replace_is_atomic_and_ordered(open_world):
+async def test_replace_is_atomic_and_ordered(open_world: OpenWorld) -> None:
     disk = open_world().disk
     await asyncio.gather(*(disk.replace("meta/quorum-state", b"%d" % i * 100) for i in range(10)))
     assert disk.read("meta/quorum-state") == b"9" * 100
@@ -60,7 +64,9 @@ async def test_replace_is_atomic_and_ordered(open_world):
         disk.read("meta/quorum-state")
 
 
-async def test_waiting_flushes_share_one_sync(open_world, monkeypatch):
+async def test_waiting_flushes_share_one_sync(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While one fdatasync runs, all later callers are served by the next one: it starts after their
     writes.
     """
@@ -86,7 +92,9 @@ async def test_waiting_flushes_share_one_sync(open_world, monkeypatch):
     ] + ["NoneType"] * 4
 
 
-async def test_failed_flush_reaches_all_callers_that_share_it(open_world, monkeypatch):
+async def test_failed_flush_reaches_all_callers_that_share_it(
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = open_world().disk.open("a")
 
     def broken(descriptor: int) -> None:
@@ -97,7 +105,7 @@ async def test_failed_flush_reaches_all_callers_that_share_it(open_world, monkey
     assert [getattr(result, "errno", None) for result in results] == [errno.EIO] * 3
 
 
-async def test_waiting_flush_fails_when_the_disk_is_closed(open_world):
+async def test_waiting_flush_fails_when_the_disk_is_closed(open_world: OpenWorld) -> None:
     """A node that stops during a flush does not start the next one; that is not an error."""
     mistakes: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: mistakes.append(context))
@@ -105,6 +113,7 @@ async def test_waiting_flush_fails_when_the_disk_is_closed(open_world):
     file = disk.open("a")
     flushes = [asyncio.ensure_future(file.flush()) for _ in range(2)]
     await asyncio.sleep(0)
+    assert isinstance(disk, RealDisk)
     disk.close()
     async with asyncio.timeout(5):
         results = await asyncio.gather(*flushes, return_exceptions=True)
@@ -114,7 +123,7 @@ async def test_waiting_flush_fails_when_the_disk_is_closed(open_world):
     ] and not mistakes
 
 
-async def test_file_may_be_closed_while_a_flush_runs(open_world):
+async def test_file_may_be_closed_while_a_flush_runs(open_world: OpenWorld) -> None:
     file = open_world().disk.open("a")
     file.append([b"x"])
     flush = asyncio.ensure_future(file.flush())
@@ -125,14 +134,14 @@ async def test_file_may_be_closed_while_a_flush_runs(open_world):
         file.read(0, 1)
 
 
-def test_random_streams_are_keyed(open_world):
+def test_random_streams_are_keyed(open_world: OpenWorld) -> None:
     first, second = open_world(1), open_world(2)
     draws = [first.random("a").random(), first.random("b").random(), second.random("a").random()]
     assert len(set(draws)) == 3
     assert first.random("a").random() not in draws, "a stream continues at its position"
 
 
-async def test_renamed_directory_keeps_its_contents(open_world):
+async def test_renamed_directory_keeps_its_contents(open_world: OpenWorld) -> None:
     """Also in place of an empty one; its files are found by their new paths."""
     disk = open_world().disk
     disk.open("t-0.x-future/a").append([b"abc"])
@@ -147,7 +156,7 @@ async def test_renamed_directory_keeps_its_contents(open_world):
     )
 
 
-async def test_each_disk_wait_is_reported_with_its_duration(open_world):
+async def test_each_disk_wait_is_reported_with_its_duration(open_world: OpenWorld) -> None:
     world = open_world()
     reported: list[tuple[str, str, float]] = []
     world.watch({}, lambda *flush: reported.append(flush))

@@ -19,8 +19,9 @@ sys.exit(run_node(main))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_stops_the_node_and_its_exit_code_is_returned(number):
+def test_signal_stops_the_node_and_its_exit_code_is_returned(number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", NODE], stdout=subprocess.PIPE, text=True) as node:
+        assert node.stdout is not None
         assert node.stdout.readline() == "up uvloop\n"
         node.send_signal(number)
         assert node.stdout.read() == "down\n"

@@ -26,7 +26,7 @@ class DeliberateAbort(Exception):
     """The transaction is to be aborted."""
 
 
-class TransformWorker(ConsumerRebalanceListener):
+class TransformWorker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """A consumer, and a producer for each assigned partition."""
 
     def __init__(self, bootstrap: str, group: str, source: str, sink: str, name: str) -> None:

@@ -19,9 +19,10 @@ def first_and_next(messages: list[Message]) -> tuple[list[TopicPartition], list[
     firsts: dict[tuple[str, int], int] = {}
     nexts: dict[tuple[str, int], int] = {}
     for message in messages:
-        place = (message.topic(), message.partition())
-        firsts.setdefault(place, message.offset())
-        nexts[place] = message.offset() + 1
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert topic is not None and partition is not None and offset is not None
+        firsts.setdefault((topic, partition), offset)
+        nexts[topic, partition] = offset + 1
     return [TopicPartition(*place, offset) for place, offset in firsts.items()], [
         TopicPartition(*place, offset) for place, offset in nexts.items()
     ]
@@ -74,9 +75,9 @@ class TransformWorker:
         try:
             self.producer.begin_transaction()
             for message in messages:
-                self.producer.produce(
-                    self.sink, message.value().upper(), message.key(), message.partition()
-                )
+                value, partition = message.value(), message.partition()
+                assert value is not None and partition is not None
+                self.producer.produce(self.sink, value.upper(), message.key(), partition)
             self.with_retries(
                 lambda: self.producer.send_offsets_to_transaction(
                     nexts, self.consumer.consumer_group_metadata(), 10

@@ -65,7 +65,7 @@ class OurBrokers:
     """kraftsim, in processes."""
 
     name = "kraftsim"
-    killable = (1, 2, 3)
+    killable: tuple[int, ...] = (1, 2, 3)
 
     def __init__(self, cluster: ProcessCluster) -> None:
         self.cluster = cluster
@@ -85,7 +85,7 @@ class TheirBrokers:
     """Apache Kafka 3.9.1: the first broker is also the controller."""
 
     name = "Apache Kafka"
-    killable = (2, 3)
+    killable: tuple[int, ...] = (2, 3)
 
     def __init__(self, nodes: dict[int, ApacheKafka]) -> None:
         self.nodes = nodes

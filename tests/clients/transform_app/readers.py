@@ -3,12 +3,18 @@
 from typing import Protocol
 
 import kafka
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from tests.clients.transform_app.clusters import PARTITIONS, QUIET
 
 LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._NO_OFFSET)
 """Without a position the reader would miss records."""
+
+
+def _place_and_key(message: Message) -> tuple[int, int, bytes]:
+    partition, offset, key = message.partition(), message.offset(), message.key()
+    assert partition is not None and offset is not None and key is not None
+    return partition, offset, key
 
 
 class Reader(Protocol):
@@ -47,11 +53,7 @@ class ByLibrdkafka:
             assert error is None or error.retriable() or error.code() not in LOST, (
                 f"{message.topic()}-{message.partition()}: {error}"
             )
-        return [
-            (message.partition(), message.offset(), message.key())
-            for message in messages
-            if message.error() is None
-        ]
+        return [_place_and_key(message) for message in messages if message.error() is None]
 
     def close(self) -> None:
         """Close the connections."""

@@ -314,13 +314,11 @@ class TransformApp:
     def _until_group_is_at_the_end(self) -> list[int]:
         admin = AdminClient({**QUIET, "bootstrap.servers": self.bootstrap})
         places = [TopicPartition(self.input, number) for number in range(PARTITIONS)]
-        ends = [
-            future.result(SECONDS).offset
-            for future in admin.list_offsets(
-                {place: OffsetSpec.latest() for place in places},
-                isolation_level=IsolationLevel.READ_COMMITTED,
-            ).values()
-        ]
+        at_the_end = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # confluent_kafka does not annotate OffsetSpec
+        asked = admin.list_offsets(
+            dict.fromkeys(places, at_the_end), isolation_level=IsolationLevel.READ_COMMITTED
+        )
+        ends = [future.result(SECONDS).offset for future in asked.values()]
         give_up_at = time.monotonic() + SECONDS
         committed: list[int] = []
         while committed != ends:

@@ -53,7 +53,7 @@ def _python(library: str, version: str) -> Client:
     )
 
 
-CLIENTS = (
+CLIENTS: tuple[Client, ...] = (
     _java("1.1.1"),
     _java("2.0.1"),
     _java("2.3.1"),

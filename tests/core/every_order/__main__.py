@@ -8,13 +8,14 @@ Exit code: 0 no violation, 1 a violation, with the shortest sequence of events t
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from tests.core.every_order.allocation import Allocation
 from tests.core.every_order.election import Election
-from tests.core.every_order.search import Broken, search
+from tests.core.every_order.search import Broken, World, search
 from tests.core.every_order.transactions import Endings
 
-WORLDS = {
+WORLDS: dict[str, Callable[[], World]] = {
     "allocation, clients of 3.6 and later": Allocation,
     "allocation, clients before 3.6": lambda: Allocation(waits=True),
     "endings of transactions": Endings,

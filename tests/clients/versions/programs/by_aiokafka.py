@@ -141,5 +141,11 @@ def by_itself(work: Callable[..., Coroutine[object, object, object]]) -> Callabl
 
 
 if __name__ == "__main__":
-    works = {"produce": produce, "transact": transact, "read": read, "group": group, "copy": copy}
+    works: dict[str, Callable[..., Coroutine[object, object, object]]] = {
+        "produce": produce,
+        "transact": transact,
+        "read": read,
+        "group": group,
+        "copy": copy,
+    }
     serve("aiokafka", aiokafka.__version__, {verb: by_itself(work) for verb, work in works.items()})

@@ -10,9 +10,12 @@ import ctypes
 from collections.abc import Iterable, Mapping
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from lines import Failed
+if TYPE_CHECKING:
+    from tests.clients.versions.programs.lines import Failed
+else:
+    from lines import Failed
 
 BUFFER = 512
 PRODUCER, CONSUMER = 0, 1
@@ -167,7 +170,9 @@ class Library:
 
     def _knows(self, key: str, value: str) -> bool:
         words, conf = ctypes.create_string_buffer(BUFFER), self.c.rd_kafka_conf_new()
-        is_known = self.c.rd_kafka_conf_set(conf, key.encode(), value.encode(), words, BUFFER) == 0
+        is_known: bool = (
+            self.c.rd_kafka_conf_set(conf, key.encode(), value.encode(), words, BUFFER) == 0
+        )
         self.c.rd_kafka_conf_destroy(conf)
         return is_known
 
