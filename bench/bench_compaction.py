@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from kraftsim.node.broker.log_cleaner import WITHOUT_LIMIT, CleaningPace
-from kraftsim.node.log import PartitionLog
-from kraftsim.node.log_cleaning import CleanedLog, LogToClean, clean_log
-from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.partitions.log import PartitionLog
+from kraftsim.partitions.log_cleaner import WITHOUT_LIMIT, CleaningPace
+from kraftsim.partitions.log_cleaning import CleanedLog, LogToClean, clean_log
+from kraftsim.partitions.producer_snapshots import ProducerSnapshots
 from kraftsim.partitions.rules_cleaning import CleaningRules, LogExtent, OffsetMap, cleanable
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.world.real.world import RealWorld, real_world

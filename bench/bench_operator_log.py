@@ -21,7 +21,7 @@ import structlog
 from kraftsim.events.connections import FrameReceived
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import LeaderElected
-from kraftsim.node.operator_log import Logger, OperatorLog
+from kraftsim.server.operator_log import Logger, OperatorLog
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.disk import RealDisk
 from kraftsim.world.real.event_file import EventFile

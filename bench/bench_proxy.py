@@ -23,7 +23,7 @@ from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.node.outbound import PeerConnection
+from kraftsim.server.outbound import PeerConnection
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.schema import Message
 

@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from kraftsim.node.log import PartitionLog
-from kraftsim.node.partition_recovery import recover_partition
-from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.partitions.log import PartitionLog
+from kraftsim.partitions.partition_recovery import recover_partition
+from kraftsim.partitions.producer_snapshots import ProducerSnapshots
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager

@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from kraftsim.node.broker.tiered_storage.archiving import pieces_of
-from kraftsim.node.broker.tiered_storage.remote_store import RemoteFile, RemoteStore
-from kraftsim.node.log import PartitionLog
+from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy, snapshot_file, state_entries
 from kraftsim.producer_state.rules_manager import ProducerStateManager
+from kraftsim.tiered_storage.archiving import pieces_of
+from kraftsim.tiered_storage.remote_store import RemoteFile, RemoteStore
 from kraftsim.tiered_storage.rules_copying import candidates
 from kraftsim.tiered_storage.rules_segments import RemoteSegment, TopicIdPartition
 from kraftsim.world.interface import Chunk

@@ -11,9 +11,10 @@ import sys
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.node import inbox, log_reading
-from kraftsim.node.connection import ServerConnection
-from kraftsim.node.dispatch import Dispatcher
+from kraftsim.partitions import log_reading
+from kraftsim.server import inbox
+from kraftsim.server.connection import ServerConnection
+from kraftsim.server.dispatch import Dispatcher
 from kraftsim.world.real.runner import manage_freed_memory
 
 NEVER = 1 << 62

@@ -11,12 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kraftsim.node.api_offer import ApiOffer
-from kraftsim.node.call import Answer, Call, Handler
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.dispatch import Dispatcher
-from kraftsim.node.listeners import Listeners
-from kraftsim.node.shell import NodeShell
+from kraftsim.server.api_offer import ApiOffer
+from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.dispatch import Dispatcher
+from kraftsim.server.listeners import Listeners
+from kraftsim.server.shell import NodeShell
 from kraftsim.world.real.runner import run_node
 from kraftsim.world.real.world import real_world
 from protocol.api_keys import ApiKey

@@ -30,9 +30,9 @@ from kraftsim.conformance.selection import all_requirements, sections
 from kraftsim.events.catalogue import MODULES
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
 from kraftsim.faults.states import STATES
-from kraftsim.node.broker.forwarded import broker_handlers
-from kraftsim.node.call import Handler
 from kraftsim.releases.catalogue import releases
+from kraftsim.server.call import Handler
+from kraftsim.server.forwarded import broker_handlers
 from protocol.api_keys import ApiKey
 from protocol.messages.registry import declared_api_keys, versions_of
 
@@ -56,7 +56,7 @@ def coverage() -> str:
         "broker": {handler.key for handler in broker_handlers()},
         "controller": {
             handler.key
-            for handler in Catalogue("kraftsim.node.controller.handlers", "HANDLER", Handler).all()
+            for handler in Catalogue("kraftsim.*.controller_handlers", "HANDLER", Handler).all()
         },
     }
     lines = [

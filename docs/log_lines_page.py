@@ -1,6 +1,6 @@
 """The page of log lines, generated from the table of messages."""
 
-from kraftsim.node.operator_log import (
+from kraftsim.server.operator_log import (
     LINES_MAX,
     MESSAGES,
     NAMED_MAX,

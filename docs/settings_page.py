@@ -14,10 +14,10 @@ from kraftsim.metadata.rules_config_releases import (
     Rows,
     rows_until,
 )
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.config_keys import DEFAULT_KEY, NAME_KEY
-from kraftsim.node.config_meanings import meaning_of
-from kraftsim.node.settings_in_effect import keys_in_effect
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.config_keys import DEFAULT_KEY, NAME_KEY
+from kraftsim.server.config_meanings import meaning_of
+from kraftsim.server.settings_in_effect import keys_in_effect
 
 OWN = "Settings of kraftsim"
 OTHER = "Other"

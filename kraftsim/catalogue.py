@@ -7,6 +7,7 @@ something else, is an error as soon as the catalogue is read.
 
 import difflib
 import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,8 +31,10 @@ class CatalogueError(TypeError):
 class Catalogue(Generic[Entry]):
     """The entries of `package`: modules that export an object of `kind` under the name `export`.
 
-    The module that defines the kind, the modules named in `apart`, modules whose name starts with
-    an underscore, and sub-packages are no entries.
+    An asterisk in the name of the package stands for one of its parts: `kraftsim.*.broker_handlers`
+    are the packages of that name in all folders of `kraftsim`. The module that defines the kind,
+    the modules named in `apart`, modules whose name starts with an underscore, and sub-packages are
+    no entries.
     """
 
     package: str
@@ -43,23 +46,18 @@ class Catalogue(Generic[Entry]):
 
     def files(self) -> tuple[str, ...]:
         """Return the names of the entries' files without '.py', sorted; imports none of them."""
-        return tuple(
-            file
-            for file in _modules_in(tuple(importlib.import_module(self.package).__path__))
-            if self._is_entry(file)
-        )
+        return tuple(file for file in _modules_in(self.package) if self._is_entry(file))
 
     def load(self, file: str) -> Entry:
         """Import one file and return its entry.
 
         Raises CatalogueError if the file exports anything else.
         """
-        module = importlib.import_module(f"{self.package}.{file}")
+        place = _modules_in(self.package)[file]
+        module = importlib.import_module(place)
         entry = getattr(module, self.export, None)
         if not isinstance(entry, self.kind):
-            raise CatalogueError(
-                f"{self.package}.{file} must export one {self.kind.__name__} as {self.export}"
-            )
+            raise CatalogueError(f"{place} must export one {self.kind.__name__} as {self.export}")
         others = [
             name
             for name, value in vars(module).items()
@@ -67,7 +65,7 @@ class Catalogue(Generic[Entry]):
         ]
         if others:
             raise CatalogueError(
-                f"{self.package}.{file} exports {', '.join(sorted(others))} beside "
+                f"{place} exports {', '.join(sorted(others))} beside "
                 f"{self.export}: one file, one {self.kind.__name__}"
             )
         return entry
@@ -110,24 +108,47 @@ class Catalogue(Generic[Entry]):
         """Return whether the value is the entry of another file, imported as a base (a release is a
         delta of the previous one).
         """
-        modules = (sys.modules.get(f"{self.package}.{file}") for file in self.files())
+        modules = (sys.modules.get(_modules_in(self.package)[file]) for file in self.files())
         return any(getattr(module, self.export, None) is value for module in modules)
 
     def _is_entry(self, file: str) -> bool:
         return (
             not file.startswith("_")
             and file not in self.apart
-            and f"{self.package}.{file}" != self.kind.__module__
+            and _modules_in(self.package)[file] != self.kind.__module__
         )
 
 
 @cache
-def _modules_in(place: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the modules in the directories of a package, sorted.
+def _modules_in(package: str) -> Mapping[str, str]:
+    """Return the full names of the modules of a package by their own names, sorted.
 
-    Cached: a program's files do not change while it runs.
+    Raises CatalogueError if two of its folders have a module of one name. Cached: a program's files
+    do not change while it runs.
     """
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(place) if not module.ispkg))
+    found: dict[str, str] = {}
+    for place in _matching(package):
+        for module in pkgutil.iter_modules(importlib.import_module(place).__path__):
+            if not module.ispkg and found.setdefault(module.name, place) != place:
+                raise CatalogueError(f"{found[module.name]} and {place} both have {module.name}.py")
+    return {name: f"{found[name]}.{name}" for name in sorted(found)}
+
+
+def _matching(package: str) -> list[str]:
+    """Return the packages of a name with an asterisk for one of its parts."""
+    root, asterisk, name = package.partition(".*.")
+    if not asterisk:
+        return [package]
+    places = tuple(importlib.import_module(root).__path__)
+    return [
+        f"{root}.{parent}.{name}"
+        for parent in _packages_in(places)
+        if name in _packages_in(tuple(os.path.join(place, parent) for place in places))
+    ]
+
+
+def _packages_in(places: Sequence[str]) -> list[str]:
+    return [module.name for module in pkgutil.iter_modules(places) if module.ispkg]
 
 
 def entry_name(entry: object, file: str) -> str:

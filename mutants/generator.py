@@ -67,8 +67,8 @@ FIELDS: Final = (
         "kraftsim.producer_state.rules_manager",
         ("ProducerStateManager._check_sequence",),
     ),
-    Field("raft stores", "kraftsim.node.log", ("PartitionLog.flush",)),
-    Field("raft stores", "kraftsim.node.raft.snapshot_files", ("SnapshotFiles._name",)),
+    Field("raft stores", "kraftsim.partitions.log", ("PartitionLog.flush",)),
+    Field("raft stores", "kraftsim.raft.snapshot_files", ("SnapshotFiles._name",)),
 )
 
 

@@ -14,6 +14,7 @@ sessions).
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kraftsim.clients.producer import ProducerIdRefused
 from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, ReplicationWorkload
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
@@ -22,7 +23,6 @@ from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
 from kraftsim.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, zookeeper_fault_space
 from kraftsim.faults.targets import LEADER_TARGET
 from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
-from kraftsim.node.clients import ProducerIdRefused
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

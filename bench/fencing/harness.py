@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TypeVar
 
+from kraftsim.clients.producer import ProducerClient
+from kraftsim.clients.reader import ReaderClient
 from kraftsim.clients.rules_group_member import GroupSettings
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
@@ -28,9 +30,8 @@ from kraftsim.cluster.transform_worker import (
 )
 from kraftsim.events.clients import RecordRead
 from kraftsim.events.event import Event
-from kraftsim.node.clients import ProducerClient, ReaderClient
-from kraftsim.node.parts import Parts
 from kraftsim.releases.catalogue import release
+from kraftsim.server.parts import Parts
 from kraftsim.world.simulated import Host, Simulation
 
 T = TypeVar("T")

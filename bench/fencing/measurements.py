@@ -14,7 +14,9 @@ from bench.fencing.harness import (
     Member,
     MemberParameters,
 )
+from kraftsim.clients.group_consumer import GroupConsumerClient
 from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
+from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
 from kraftsim.cluster.transform_worker import Point, Variant
 from kraftsim.events.transactional_clients import (
     MembershipLost,
@@ -22,12 +24,6 @@ from kraftsim.events.transactional_clients import (
     OffsetLearned,
     OffsetsAsked,
     TransactionEnded,
-)
-from kraftsim.node.clients import (
-    AbortNeeded,
-    GroupConsumerClient,
-    ProducerFailed,
-    TransactionalClient,
 )
 from kraftsim.world.simulated import Host
 from protocol.errors import ErrorCode

@@ -21,9 +21,9 @@ from kraftsim.events.producer_ids import (
     ProducerIdBlockReceived,
     ProducerIdReturned,
 )
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.outbound import PeerConnection
 from kraftsim.producer_ids.rules_blocks import LAST_PRODUCER_ID
+from kraftsim.server.broker import Broker
+from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import FrameSeen, Simulation, collected_after
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.node.parts import Parts
+from kraftsim.server.parts import Parts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ Source: KAFKA-10080, fixed by letting only the thread that removes the transacti
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.node.broker.transactions.marker_sender import MarkerSender
+from kraftsim.transactions.marker_sender import MarkerSender
 from kraftsim.transactions.rules_markers import (
     Complete,
     MarkerErrors,

@@ -7,8 +7,8 @@ Source: KAFKA-14618, org.apache.kafka.image.MetadataProvenance.snapshotId.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.node.raft.snapshotting import Snapshotting
 from kraftsim.raft.rules_log import SnapshotId
+from kraftsim.raft.snapshotting import Snapshotting
 from protocol.batches import RecordBatch
 
 

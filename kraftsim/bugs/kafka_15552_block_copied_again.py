@@ -6,7 +6,7 @@ Source: KAFKA-15552, kafka.zk.ZkMigrationClient.migrateProducerId.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.node.controller.migration.zookeeper_copy import ZookeeperCopy
+from kraftsim.migration.zookeeper_copy import ZookeeperCopy
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 
 

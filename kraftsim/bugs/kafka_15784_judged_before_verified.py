@@ -18,11 +18,11 @@ from kraftsim.groups.rules_committing import (
 from kraftsim.groups.rules_offsets import OffsetHolder
 from kraftsim.groups.rules_shard import GroupShard
 from kraftsim.groups.rules_timing import Moment
-from kraftsim.node.broker.groups.transactional_commits import TransactionalCommits
+from kraftsim.groups.transactional_commits import TransactionalCommits
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kraftsim.node.broker.groups.coordinated_partition import CoordinatedPartition
+    from kraftsim.groups.coordinated_partition import CoordinatedPartition
 
 
 class ValidatesFirst(TransactionalCommits):

@@ -8,7 +8,7 @@ transactions.
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.node.controller.migration.zookeeper_copy import ZookeeperCopy
+from kraftsim.migration.zookeeper_copy import ZookeeperCopy
 
 
 class MigratesInPieces(ZookeeperCopy):

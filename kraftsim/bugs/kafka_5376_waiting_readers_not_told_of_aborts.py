@@ -7,8 +7,8 @@ Source: KAFKA-5376, fixed by returning the list when a delayed fetch completes (
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.node.broker.aborted_lists import AbortedLists
-from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.partitions.aborted_lists import AbortedLists
+from kraftsim.partitions.hosted_partition import HostedPartition
 from protocol.messages.k01_fetch import AbortedTransaction
 
 

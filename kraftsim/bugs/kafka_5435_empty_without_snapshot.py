@@ -9,7 +9,7 @@ Source: KAFKA-5435, fixed by skipping the scan only after a clean shutdown
 """
 
 from kraftsim.bugs.bug import Bug
-from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.partitions.producer_snapshots import ProducerSnapshots
 
 
 class AssumesUpgrade(ProducerSnapshots):

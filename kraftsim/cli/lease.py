@@ -15,7 +15,7 @@ from kraftsim.cli.options import DIRECTORY, parse_settings
 if TYPE_CHECKING:
     import asyncio
 
-    from kraftsim.node.lease_pid.settings import LeaseSettings
+    from kraftsim.lease_pid.settings import LeaseSettings
     from kraftsim.world.interface import World
     from kraftsim.world.real.world import RealWorld
 
@@ -78,8 +78,8 @@ def lease(
     The producer prints its id, its generation and the number of its messages in the log. It exits 1
     if some were not acknowledged.
     """
-    from kraftsim.node.config_keys import ConfigError
-    from kraftsim.node.lease_pid.settings import LeaseSettings, parse_address
+    from kraftsim.lease_pid.settings import LeaseSettings, parse_address
+    from kraftsim.server.config_keys import ConfigError
     from kraftsim.world.real.runner import run_node
 
     started_ns = time.monotonic_ns()
@@ -123,7 +123,7 @@ async def _serve(
     import asyncio
 
     from kraftsim.cluster.directory_lock import locked
-    from kraftsim.node.lease_pid.server import LeaseServer
+    from kraftsim.lease_pid.server import LeaseServer
 
     node = f"lease-{settings.broker_id}"
     with locked(data):
@@ -150,8 +150,8 @@ async def _write(
     known_id: int | None,
     patience: float,
 ) -> int:
+    from kraftsim.lease_pid.client import LeasingProducerClient, read_all
     from kraftsim.lease_pid.rules_producer import LeasingSettings
-    from kraftsim.node.lease_pid.client import LeasingProducerClient, read_all
 
     known = ((0, known_id),) if known_id is not None else ()
     client = LeasingProducerClient(

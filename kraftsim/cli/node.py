@@ -20,8 +20,8 @@ from kraftsim.cli.options import (
 if TYPE_CHECKING:
     import asyncio
 
-    from kraftsim.node.config import NodeConfig
-    from kraftsim.node.parts import Parts
+    from kraftsim.server.config import NodeConfig
+    from kraftsim.server.parts import Parts
 
 COLLECTED_AT_OBJECTS = 10_000
 """The allocation threshold of the youngest garbage-collector generation; Python's default is 700.
@@ -61,8 +61,8 @@ def node(
     """
     started_ns = time.monotonic_ns()
     from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
-    from kraftsim.node.config import NodeConfig
-    from kraftsim.node.config_keys import ConfigError
+    from kraftsim.server.config import NodeConfig
+    from kraftsim.server.config_keys import ConfigError
 
     place = str(file) if file is not None else "environment" if asks_environment else "settings"
     try:
@@ -95,7 +95,7 @@ def run_node(config: "NodeConfig", started_ns: int) -> None:
     """Run a node until SIGTERM or Ctrl-C; if the node fails, the verb ends with one line."""
     import gc
 
-    from kraftsim.node.config_keys import ConfigError
+    from kraftsim.server.config_keys import ConfigError
     from kraftsim.world.real.runner import run_node as run_on_uvloop
 
     gc.freeze()  # modules and classes stay; the collector need not look at them again
@@ -127,8 +127,8 @@ async def _hold(
 
     from kraftsim.cluster.launch import build_node, real_world_of
     from kraftsim.events.nodes import NodeFailed
-    from kraftsim.node.settings_in_effect import keys_without_effect
-    from kraftsim.node.unhandled_errors import report_unhandled_errors
+    from kraftsim.server.settings_in_effect import keys_without_effect
+    from kraftsim.server.unhandled_errors import report_unhandled_errors
 
     world = real_world_of(config, started_ns)
     mistakes: list[Exception] = []

@@ -18,7 +18,7 @@ from kraftsim.world.human_log import AUTO, LEVELS, STYLES
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from kraftsim.node.operator_log import OperatorLog
+    from kraftsim.server.operator_log import OperatorLog
     from kraftsim.world.real.world import RealWorld
 
 LEVEL_VARIABLE, FORMAT_VARIABLE = "KRAFTSIM_LOG_LEVEL", "KRAFTSIM_LOG_FORMAT"
@@ -64,7 +64,7 @@ def open_log(world: "RealWorld") -> "tuple[FilteringBoundLogger, OperatorLog]":
     """
     import asyncio
 
-    from kraftsim.node.operator_log import OperatorLog
+    from kraftsim.server.operator_log import OperatorLog
     from kraftsim.world.human_log import set_up_human_log
 
     logger = set_up_human_log(

@@ -54,7 +54,7 @@ def ignore_unknown_option(verb: Verb) -> Verb:
 
 def known_settings(properties: dict[str, str]) -> dict[str, str]:
     """Return the properties that are known, and print the names of the others."""
-    from kraftsim.node.config import unknown_keys
+    from kraftsim.server.config import unknown_keys
 
     unknown = unknown_keys(properties)
     if unknown:

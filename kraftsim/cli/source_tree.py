@@ -12,9 +12,9 @@ API_KEYS: Final = "protocol/api_keys.py"
 """Declares `class ApiKey`; a new API becomes its last member."""
 
 MODULES: Final[Mapping[str, str]] = {
-    "broker_module": "kraftsim.node.broker.broker",
+    "broker_module": "kraftsim.server.broker",
     "bug_module": "kraftsim.bugs.bug",
-    "call_module": "kraftsim.node.call",
+    "call_module": "kraftsim.server.call",
     "event_module": "kraftsim.events.event",
     "fault_module": "kraftsim.faults.fault",
     "invariant_module": "kraftsim.invariants.invariant",
@@ -45,15 +45,15 @@ KINDS: Final[Mapping[str, Kind]] = {
     "api": Kind(
         files={
             "protocol/messages/$stem.py": "message.txt",
-            "kraftsim/node/broker/handlers/$stem.py": "handler.txt",
+            "kraftsim/metadata/broker_handlers/$stem.py": "handler.txt",
         },
         next_steps=(
             "Set the listeners of ApiKey.$constant in protocol/api_keys.py.",
             "Declare fields, versions and errors as Kafka's ${camel}Request.json has them.",
             "Add the API to the releases that offer it (kraftsim/releases).",
             (
-                "Move the handler to kraftsim/node/controller/handlers if the controller serves "
-                "the API."
+                "Move the handler to the folder of its concern, and there to controller_handlers "
+                "if controllers serve the API."
             ),
             (
                 "Add requirements in kraftsim/conformance that Apache Kafka passes first (make "

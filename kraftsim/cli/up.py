@@ -105,7 +105,7 @@ def up(
     from kraftsim.cluster.readiness import ClusterFailed
     from kraftsim.cluster.spec import ClusterSpec, SpecError
     from kraftsim.cluster.supervise import up as bring_up
-    from kraftsim.node.config_keys import ConfigError
+    from kraftsim.server.config_keys import ConfigError
 
     given = parse_settings(settings)
     try:

@@ -45,7 +45,7 @@ def zookeeper(data: Path, settings: tuple[str, ...]) -> None:
     """
     started_ns = time.monotonic_ns()
     from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig
-    from kraftsim.node.config_keys import ConfigError
+    from kraftsim.server.config_keys import ConfigError
 
     try:
         config = ZookeeperNodeConfig.parse({**parse_settings(settings), "dataDir": str(data)})
@@ -71,7 +71,7 @@ async def _until_stopped(
 
     from kraftsim.cluster.directory_lock import locked
     from kraftsim.cluster.launch import real_world_of
-    from kraftsim.node.zookeeper.server import ZookeeperServer
+    from kraftsim.zookeeper.server import ZookeeperServer
 
     with locked(Path(config.log_dir)):
         world = real_world_of(config, started_ns)

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from kraftsim.clients.group_consumer import GroupConsumerClient
 from kraftsim.clients.rules_group_member import GroupSettings
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
+from kraftsim.clients.transactional_producer import TransactionalClient
 from kraftsim.events.event import Event
-from kraftsim.node.clients import GroupConsumerClient, TransactionalClient
-from kraftsim.node.parts import Parts
+from kraftsim.server.parts import Parts
 from kraftsim.world.interface import World
 
 T = TypeVar("T")

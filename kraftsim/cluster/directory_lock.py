@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from kraftsim.node.config_keys import ConfigError
+from kraftsim.server.config_keys import ConfigError
 
 LOCK_FILE: Final = ".lock"
 

@@ -30,8 +30,8 @@ from kraftsim.cluster.readiness import (
     listeners_of,
 )
 from kraftsim.cluster.spec import ClusterSpec, Role, override
-from kraftsim.node.node import Node
-from kraftsim.node.unhandled_errors import report_unhandled_errors
+from kraftsim.server.node import Node
+from kraftsim.server.unhandled_errors import report_unhandled_errors
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.world import RealWorld
 

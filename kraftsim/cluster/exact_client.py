@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kraftsim.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.cluster.exact_transactions import ExactTransactionalId
 from kraftsim.cluster.rights import added, allow_all_entry, dropped, is_done, shut_out
-from kraftsim.node.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
-from kraftsim.node.outbound import PeerConnection
 from kraftsim.producer_ids.rules_allocation import BLOCK_SIZE_CONFIG
+from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.interface import World
 from protocol.batches import build_batch, split_batches
 from protocol.errors import ErrorCode

@@ -9,9 +9,9 @@ Source: KIP-98, KIP-890.
 import asyncio
 from typing import Final
 
+from kraftsim.clients.cluster_connections import ClusterConnections
+from kraftsim.clients.coordinators import find_coordinator
 from kraftsim.clients.rules_transaction_steps import CoordinatorKind
-from kraftsim.node.clients.cluster_connections import ClusterConnections
-from kraftsim.node.clients.coordinators import find_coordinator
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.k24_add_partitions_to_txn import (

@@ -6,7 +6,7 @@ Source: KIP-584, KIP-778, org.apache.kafka.tools.FeatureCommand (`kafka-features
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from kraftsim.node.outbound import PeerConnection
+from kraftsim.server.outbound import PeerConnection
 from protocol.errors import ErrorCode
 from protocol.messages.k57_update_features import (
     SAFE_DOWNGRADE,

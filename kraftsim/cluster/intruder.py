@@ -4,9 +4,9 @@ allocated to it, and ends transactions with WriteTxnMarkers as an administrator 
 Source: KIP-664 (kafka-transactions.sh abort), KIP-890.
 """
 
+from kraftsim.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
 from kraftsim.clients.rules_producer_steps import Identity
 from kraftsim.cluster.client_host import ClientHost
-from kraftsim.node.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
 from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (

@@ -11,18 +11,18 @@ from typing import TypeAlias
 from kraftsim.bugs.bug import bug
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.controller.controller import Controller
-from kraftsim.node.identity import belonging_to_its_directories
-from kraftsim.node.node import Node
-from kraftsim.node.parts import Parts
-from kraftsim.node.release_modes import parts_for
-from kraftsim.node.zookeeper.server import ZookeeperServer
 from kraftsim.releases.catalogue import release
+from kraftsim.server.broker import Broker
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.controller import Controller
+from kraftsim.server.identity import belonging_to_its_directories
+from kraftsim.server.node import Node
+from kraftsim.server.parts import Parts
+from kraftsim.server.release_modes import parts_for
 from kraftsim.world.interface import World
 from kraftsim.world.real.event_files import next_incarnation
 from kraftsim.world.real.world import RealWorld, real_world
+from kraftsim.zookeeper.server import ZookeeperServer
 
 EVENTS_BESIDE_DATA = "events"
 """The default place of the event log of a node: a directory beside its data."""

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Final
 
-from kraftsim.node.lease_pid.server import LeaseServer
-from kraftsim.node.lease_pid.settings import Address, LeaseSettings
-from kraftsim.node.zookeeper.server import ZookeeperServer
-from kraftsim.node.zookeeper.settings import ZookeeperSettings
+from kraftsim.lease_pid.server import LeaseServer
+from kraftsim.lease_pid.settings import Address, LeaseSettings
 from kraftsim.world.simulated import Host, Simulation
+from kraftsim.zookeeper.server import ZookeeperServer
+from kraftsim.zookeeper.settings import ZookeeperSettings
 
 ZOOKEEPER: Final = "zookeeper-1"
 ZOOKEEPER_PORT: Final = 2181

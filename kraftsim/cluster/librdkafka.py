@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import confluent_kafka
 
+from kraftsim.clients.reader import ReadRecord
 from kraftsim.events.clients import (
     ClientStarted,
     ClientStopped,
@@ -19,7 +20,6 @@ from kraftsim.events.clients import (
     RecordRead,
     RecordSent,
 )
-from kraftsim.node.clients import ReadRecord
 from kraftsim.world.interface import World
 
 LIBRARY = f"librdkafka {confluent_kafka.libversion()[0]}"

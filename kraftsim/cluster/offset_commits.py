@@ -9,11 +9,12 @@ Source: KIP-98, KAFKA-5247.
 import asyncio
 from dataclasses import dataclass
 
+from kraftsim.clients.group_consumer import GroupConsumerClient
 from kraftsim.clients.rules_group_member import GroupSettings
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
+from kraftsim.clients.transactional_producer import AbortNeeded, TransactionalClient
 from kraftsim.cluster.scenario import ScenarioEnvironment
-from kraftsim.node.clients import AbortNeeded, GroupConsumerClient, TransactionalClient
 from protocol.errors import ErrorCode
 
 RETRY_SECONDS = 0.1

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
+from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
 from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.phases import transactions_settle
 from kraftsim.cluster.scenario import ProducerSettings, ScenarioEnvironment
@@ -18,7 +19,6 @@ from kraftsim.cluster.transform_app import OFFSETS_TOPIC as OFFSETS_TOPIC
 from kraftsim.cluster.transform_app import PATIENT
 from kraftsim.cluster.transform_app import SETTINGS as SETTINGS
 from kraftsim.events.transactional_clients import CopyRead
-from kraftsim.node.clients import AbortNeeded, ProducerFailed, TransactionalClient
 
 __all__ = ["AbortNeeded", "OrderApp", "OrdersWorkload", "ProducerFailed", "TransactionalClient"]
 

@@ -10,10 +10,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from kraftsim.clients.cluster_connections import error_of
 from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.spec import CLIENT_LISTENER, ClusterSpec
-from kraftsim.node.clients.cluster_connections import error_of
-from kraftsim.node.outbound import PeerConnection
+from kraftsim.server.outbound import PeerConnection
 from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import (
     BrokerRegistrationRequest,

@@ -5,7 +5,7 @@ all of them, and a command to ZooKeeper.
 import asyncio
 from collections.abc import Sequence
 
-from kraftsim.node.outbound import PeerConnection
+from kraftsim.server.outbound import PeerConnection
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 
 RETRY_SECONDS = 0.02

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec
-from kraftsim.node.outbound import PeerConnection
+from kraftsim.server.outbound import PeerConnection
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from protocol.messages.k55_describe_quorum import (

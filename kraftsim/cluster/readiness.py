@@ -15,10 +15,10 @@ from typing import Final
 from kraftsim.cluster.launch import parse_node
 from kraftsim.cluster.probe import ANSWER_MS, RETRY_SECONDS
 from kraftsim.cluster.spec import NodeSpec
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.security.login import AuthenticationFailed, LinkSecurity
-from kraftsim.node.security.node_security import NodeSecurity
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.security.login import AuthenticationFailed, LinkSecurity
+from kraftsim.server.security.node_security import NodeSecurity
 from kraftsim.world.random_streams import stream
 from kraftsim.world.real.clock import RealClock
 from protocol.errors import ErrorCode

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from kraftsim.clients.producer import ProducerClient
+from kraftsim.clients.producer_id_client import InitProducerIdClient
+from kraftsim.clients.reader import ReaderClient, ReadRecord
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.directories import RunDirectory
@@ -31,15 +34,14 @@ from kraftsim.events.nodes import NodeFailed
 from kraftsim.faults.schedule import FaultSchedule
 from kraftsim.faults.zookeeper_servers import Found, make_known
 from kraftsim.metadata.rules_features import ActivationRefused
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.clients import InitProducerIdClient, ProducerClient, ReaderClient, ReadRecord
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.controller.controller import Controller
-from kraftsim.node.controller.migration.migration import Migration
-from kraftsim.node.node import Node
-from kraftsim.node.zookeeper.server import ZookeeperServer
+from kraftsim.migration.migration import Migration
+from kraftsim.server.broker import Broker
+from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.controller import Controller
+from kraftsim.server.node import Node
 from kraftsim.world.simulated import Host, Simulation
 from kraftsim.zookeeper.rules_znodes import Znodes
+from kraftsim.zookeeper.server import ZookeeperServer
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kraftsim.clients.producer import ProducerClient
+from kraftsim.clients.producer_id_client import InitProducerIdClient
+from kraftsim.clients.reader import ReaderClient as OwnReader
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.client_host import ClientHost, here
 from kraftsim.cluster.cluster_fault_driver import RealCluster
@@ -31,8 +34,6 @@ from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDr
 from kraftsim.cluster.zookeeper_queries import compared_from_outside, migrated_until, take_back
 from kraftsim.events.event import Event
 from kraftsim.faults.fault import Fault
-from kraftsim.node.clients import InitProducerIdClient, ProducerClient
-from kraftsim.node.clients import ReaderClient as OwnReader
 from kraftsim.world.interface import World
 from kraftsim.world.real.world import RealWorld, real_world
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import ReplicaInSync
-from kraftsim.node.outbound import PeerConnection
+from kraftsim.server.outbound import PeerConnection
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.k19_create_topics import (

@@ -13,18 +13,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from kraftsim.clients.group_consumer import GroupConsumerClient, MembershipFailed
+from kraftsim.clients.reader import ReadRecord
 from kraftsim.clients.rules_group_member import OF_THREADS, GroupSettings
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
+from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
 from kraftsim.cluster.client_host import ClientHost
-from kraftsim.node.clients import (
-    AbortNeeded,
-    GroupConsumerClient,
-    MembershipFailed,
-    ProducerFailed,
-    ReadRecord,
-    TransactionalClient,
-)
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ describe`, `add-controller`, `remove-controller`).
 from dataclasses import dataclass
 
 from kraftsim.cluster.spec import CONTROLLER_LISTENER, ClusterSpec, NodeSpec
-from kraftsim.node.outbound import PeerConnection
+from kraftsim.server.outbound import PeerConnection
 from protocol.errors import ErrorCode
 from protocol.messages.k55_describe_quorum import (
     DescribeQuorumPartition,

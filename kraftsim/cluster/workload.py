@@ -13,7 +13,7 @@ own.
 from collections.abc import Sequence
 from typing import Protocol
 
-from kraftsim.node.clients import ReadRecord
+from kraftsim.clients.reader import ReadRecord
 from protocol.errors import ErrorCode
 
 

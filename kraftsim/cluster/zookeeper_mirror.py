@@ -17,7 +17,7 @@ from kraftsim.zookeeper.rules_znodes import Znodes, records_of_znodes
 from protocol.zookeeper.kafka_znodes import DELETE_TOPICS, MIGRATION, TOPICS, MigrationZnode
 
 if TYPE_CHECKING:
-    from kraftsim.node.controller.migration.migration import Migration
+    from kraftsim.migration.migration import Migration
 
 NO_ID = bytes(16)
 

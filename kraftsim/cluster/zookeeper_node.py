@@ -8,8 +8,8 @@ distribution).
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.zookeeper.settings import ZookeeperSettings
+from kraftsim.server.config_keys import ConfigError
+from kraftsim.zookeeper.settings import ZookeeperSettings
 
 MARK = "clientPort"
 """A key that every ZooKeeper configuration has, and no Kafka configuration."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from kraftsim.cluster.zookeeper_mirror import differences
 from kraftsim.events.migration import ZookeeperCompared
 from kraftsim.metadata.rules_image import MetadataImage
-from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
-from kraftsim.node.zookeeper_mode.znode_reader import read_all
 from kraftsim.world.interface import World
+from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.zookeeper.znode_reader import read_all
 from protocol.batches import split_batches
 from protocol.malformed import MalformedMessage
 from protocol.metadata.registry import parse_record

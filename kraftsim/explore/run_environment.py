@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from kraftsim.node.large_frames import LARGE_FRAME_BYTES
+from kraftsim.server.large_frames import LARGE_FRAME_BYTES
 from kraftsim.world.simulated.link import NetworkSettings
 
 if TYPE_CHECKING:

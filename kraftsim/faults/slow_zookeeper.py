@@ -12,9 +12,9 @@ from kraftsim.faults.fault import EVERYWHERE, Aim, Between, Family, FaultKind
 from kraftsim.faults.field import SERVER_PREFIX, Condition, SocketInjection, links_of
 from kraftsim.faults.injection import Injection
 from kraftsim.faults.zookeeper_servers import intercept, later
-from kraftsim.node.zookeeper.connection import ZookeeperConnection
-from kraftsim.node.zookeeper.server import ZookeeperServer
+from kraftsim.zookeeper.connection import ZookeeperConnection
 from kraftsim.zookeeper.rules_keeper import Step
+from kraftsim.zookeeper.server import ZookeeperServer
 
 MS_PER_SECOND: Final = 1000
 

@@ -15,9 +15,9 @@ from typing import Final
 from kraftsim.faults.fault import Aim, Between, Family, FaultKind
 from kraftsim.faults.injection import Injection
 from kraftsim.faults.zookeeper_servers import intercept, later
-from kraftsim.node.zookeeper.connection import ZookeeperConnection
-from kraftsim.node.zookeeper.server import ZookeeperServer
+from kraftsim.zookeeper.connection import ZookeeperConnection
 from kraftsim.zookeeper.rules_keeper import Replica, Step
+from kraftsim.zookeeper.server import ZookeeperServer
 from protocol.message_codec import compiled
 from protocol.zookeeper.op_codes import OpCode
 from protocol.zookeeper.sessions import ZookeeperRequestHeader

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kraftsim.faults.injection import Injection
-from kraftsim.node.zookeeper.server import RequestInterceptor, ZookeeperServer
 from kraftsim.world.simulated import Host, Simulation
+from kraftsim.zookeeper.server import RequestInterceptor, ZookeeperServer
 
 ATTACHMENT = "zookeeper"
 """An attachment of the simulation, set by the code that starts its nodes."""

@@ -12,10 +12,6 @@ from typing import Final, Protocol, assert_never
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.outbound import OnAnswer
-from kraftsim.node.pump import Pump
-from kraftsim.node.shell import NodeShell
 from kraftsim.producer_ids.rules_block_clients import (
     Complete,
     Effect,
@@ -27,6 +23,10 @@ from kraftsim.producer_ids.rules_block_clients import (
     own_block,
 )
 from kraftsim.producer_ids.rules_blocks import ProducerId, numbered
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.outbound import OnAnswer
+from kraftsim.server.pump import Pump
+from kraftsim.server.shell import NodeShell
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import (
     AllocateProducerIdsRequest,

@@ -6,7 +6,7 @@ error with a throttle time; other brokers are served.
 Source: KIP-730 (rate limiting), KIP-599 for the kind of limit.
 """
 
-from kraftsim.node.config import NodeConfig
+from kraftsim.server.config import NodeConfig
 from kraftsim.server.rules_quotas import TokenBucket
 from kraftsim.world.interface import Clock
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
-from kraftsim.node.outbound import OnAnswer
-from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
-from kraftsim.node.zookeeper_mode.fenced_writes import FencedWrites
-from kraftsim.node.zookeeper_mode.znode_writer import set_request
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock, block_behind, block_text
+from kraftsim.server.outbound import OnAnswer
+from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.zookeeper.fenced_writes import FencedWrites
+from kraftsim.zookeeper.znode_writer import set_request
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from protocol.schema import Message
@@ -24,7 +24,7 @@ from protocol.zookeeper.kafka_znodes import PRODUCER_ID_BLOCK
 from protocol.zookeeper.op_codes import ZookeeperError
 
 if TYPE_CHECKING:
-    from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
+    from kraftsim.zookeeper.broker_mode import ZookeeperMode
 
 
 # --------------------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from mutants.mutant import Core, Mutator
 COORDINATORS = ("coordinator_load_from_compacted_log",)
 _batches = Mutator("compaction", "kraftsim.partitions.rules_cleaning")
 _cleaning = Mutator("compaction", "kraftsim.partitions.rules_cleaning")
-_cleaner = Mutator("compaction", "kraftsim.node.broker.log_cleaner")
-_log = Mutator("compaction", "kraftsim.node.log")
-_loading = Mutator("compaction", "kraftsim.node.broker.coordinator_loading")
-_replication = Mutator("replication", "kraftsim.node.broker.replication.replication")
+_cleaner = Mutator("compaction", "kraftsim.partitions.log_cleaner")
+_log = Mutator("compaction", "kraftsim.partitions.log")
+_loading = Mutator("compaction", "kraftsim.partitions.coordinator_loading")
+_replication = Mutator("replication", "kraftsim.partitions.replication")
 
 CORE = Core(
     mutants=(

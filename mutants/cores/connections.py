@@ -2,9 +2,9 @@
 
 from mutants.mutant import Core, Mutator
 
-_connection = Mutator("connections", "kraftsim.node.connection")
-_inbox = Mutator("connections", "kraftsim.node.inbox")
-_large = Mutator("connections", "kraftsim.node.large_frames")
+_connection = Mutator("connections", "kraftsim.server.connection")
+_inbox = Mutator("connections", "kraftsim.server.inbox")
+_large = Mutator("connections", "kraftsim.server.large_frames")
 
 CORE = Core(
     mutants=(

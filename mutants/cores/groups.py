@@ -6,7 +6,7 @@ from mutants.mutant import Core, Mutator
 
 EXPELLED = ("member_expelled_during_fetch",)
 _member = Mutator("groups", "kraftsim.clients.rules_group_member")
-_consumer = Mutator("groups", "kraftsim.node.clients.group_consumer")
+_consumer = Mutator("groups", "kraftsim.clients.group_consumer")
 
 CORE = Core(
     mutants=(

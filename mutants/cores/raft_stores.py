@@ -4,15 +4,15 @@ not.
 
 from mutants.mutant import Core, Mutator
 
-_store = Mutator("raft stores", "kraftsim.node.raft.metadata_store")
-_node = Mutator("raft stores", "kraftsim.node.raft.raft_node")
-_snapshots = Mutator("raft stores", "kraftsim.node.raft.snapshot_files")
-_writing = Mutator("raft stores", "kraftsim.node.raft.snapshotting")
-_point = Mutator("raft stores", "kraftsim.node.raft.metadata_store")
-_fetches = Mutator("raft stores", "kraftsim.node.raft.waiting_fetches")
-_log = Mutator("raft stores", "kraftsim.node.log")
-_files = Mutator("raft stores", "kraftsim.node.segment_files")
-_scan = Mutator("raft stores", "kraftsim.node.segment_scan")
+_store = Mutator("raft stores", "kraftsim.raft.metadata_store")
+_node = Mutator("raft stores", "kraftsim.raft.raft_node")
+_snapshots = Mutator("raft stores", "kraftsim.raft.snapshot_files")
+_writing = Mutator("raft stores", "kraftsim.raft.snapshotting")
+_point = Mutator("raft stores", "kraftsim.raft.metadata_store")
+_fetches = Mutator("raft stores", "kraftsim.raft.waiting_fetches")
+_log = Mutator("raft stores", "kraftsim.partitions.log")
+_files = Mutator("raft stores", "kraftsim.partitions.segment_files")
+_scan = Mutator("raft stores", "kraftsim.partitions.segment_scan")
 
 SLOW_DISKS = ("controller_power_loss_slow_disks",)
 FALL_BEHIND = ("controller_power_loss_write_backlog",)

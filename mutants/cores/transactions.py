@@ -7,7 +7,7 @@ from mutants.mutant import Core, Mutator
 _rules = Mutator("transactions", "kraftsim.transactions.rules_coordinator")
 _queue = Mutator("transactions", "kraftsim.transactions.rules_markers")
 _records = Mutator("transactions", "kraftsim.transactions.rules_state")
-_coordinator = Mutator("transactions", "kraftsim.node.broker.transactions.transaction_coordinator")
+_coordinator = Mutator("transactions", "kraftsim.transactions.transaction_coordinator")
 
 CORE = Core(
     mutants=(

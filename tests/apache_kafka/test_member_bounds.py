@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from kraftsim.metadata.rules_config_releases import config_tables
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.config_values import MEMBER_KINDS, check_values
+from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.config_values import MEMBER_KINDS, check_values
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, class_path, java
 from tests.apache_kafka.config_facts import line_of
 from tests.apache_kafka.harness import ApacheKafka

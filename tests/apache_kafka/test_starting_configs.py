@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from kraftsim.metadata.rules_config_releases import config_tables
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.config_keys import ConfigError
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.config_keys import ConfigError
 from protocol.config_resources import ConfigType
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.config_facts import line_of

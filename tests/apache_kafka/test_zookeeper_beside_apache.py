@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
 from kraftsim.world.real.world import real_world
+from kraftsim.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
 from protocol.schema import Message
 from protocol.zookeeper.multi import WRITES, build_multi
 from protocol.zookeeper.op_codes import CreateMode, EventType, OpCode, Permission

@@ -4,12 +4,12 @@ import asyncio
 import threading
 from pathlib import Path
 
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.parts import Parts
-from kraftsim.node.zookeeper_mode.controller import ZookeeperController
 from kraftsim.releases.catalogue import release
+from kraftsim.server.broker import Broker
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.parts import Parts
 from kraftsim.world.real.world import real_world
+from kraftsim.zookeeper.controller import ZookeeperController
 from tests.apache_kafka.harness import _free_ports
 
 START_SECONDS = 30

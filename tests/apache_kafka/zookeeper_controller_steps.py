@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
-from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
+from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.real.world import real_world
+from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.zookeeper.znode_reader import ZnodeReader
 from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.k19_create_topics import (
     CreatableReplicaAssignment,

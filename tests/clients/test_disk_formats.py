@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kraftsim.node.found_record import searched
-from kraftsim.node.log import PartitionLog
+from kraftsim.partitions.found_record import searched
+from kraftsim.partitions.log import PartitionLog
 from kraftsim.world.real.world import real_world
 from protocol.batches import RecordBatch, split_batches
 from protocol.disk.leader_epoch_checkpoint import parse_leader_epoch_checkpoint

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from kraftsim.clients.producer import ProducerClient
+from kraftsim.clients.reader import ReaderClient
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.fixture import ClusterFactory
@@ -19,8 +21,7 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.readiness import ClusterFailed, NotReady
 from kraftsim.cluster.spec import ClusterSpec, SpecError
 from kraftsim.cluster.topics import create_topic
-from kraftsim.node.clients import ProducerClient, ReaderClient
-from kraftsim.node.config import NodeConfig
+from kraftsim.server.config import NodeConfig
 from kraftsim.world.real.world import RealWorld, real_world
 from protocol.errors import ErrorCode
 from tests.cluster.broker_client import batch_of, broker_client

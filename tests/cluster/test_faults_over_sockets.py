@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
@@ -18,7 +19,6 @@ from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultArmed, FaultEnded, FaultInjected, FaultTookEffect
 from kraftsim.faults.fault import FAULTS, SIM, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnFrame, Trigger
-from kraftsim.node.clients import InitProducerIdClient
 from kraftsim.world.real.world import real_world
 from protocol.api_keys import ApiKey
 from tests.cluster.running import QUICK_SESSIONS

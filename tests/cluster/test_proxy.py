@@ -17,6 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kraftsim.clients.producer import ProducerClient
+from kraftsim.clients.reader import ReaderClient
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, NoProxy
 from kraftsim.cluster.directories import RunDirectory
@@ -38,7 +40,6 @@ from kraftsim.events.runs import FaultTookEffect
 from kraftsim.faults.fault import FAULTS, Fault
 from kraftsim.faults.field import CLIENTS, Condition, links_of
 from kraftsim.faults.trigger import AtTime, OnDisk, OnFrame
-from kraftsim.node.clients import ProducerClient, ReaderClient
 from kraftsim.world.random_streams import stream
 from kraftsim.world.real.world import real_world
 from protocol.api_keys import ApiKey

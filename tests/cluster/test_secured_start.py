@@ -22,10 +22,10 @@ from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, listeners_of
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.security.login import AuthenticationFailed, LinkSecurity
+from kraftsim.server.broker import Broker
+from kraftsim.server.outbound import PeerConnection
 from kraftsim.server.rules_authentication import ClientExchange, ScramClient, draw_nonce
+from kraftsim.server.security.login import AuthenticationFailed, LinkSecurity
 from protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -10,12 +10,11 @@ import re
 import time
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-import kraftsim
 import protocol
+from tools.concerns import concern_names
 
 TEXT_CHARACTERS = 16_000
 """Half the length of the longest protocol string."""
@@ -23,13 +22,7 @@ SECONDS_MAX = 0.03
 """A linear expression takes less than 5 ms of CPU time, one that backtracks per character 70 ms,
 and one with nested repetitions never ends.
 """
-PRODUCT = Path(kraftsim.__file__).parent
-NODE_PACKAGES = (
-    "core",
-    "node",
-    *sorted({each.parent.name for each in PRODUCT.glob("*/rules*.py")}),
-)
-ROOMS = (*(importlib.import_module(f"kraftsim.{name}") for name in NODE_PACKAGES), protocol)
+ROOMS = (*(importlib.import_module(f"kraftsim.{name}") for name in concern_names()), protocol)
 HEADS = (
     "",
     "a",

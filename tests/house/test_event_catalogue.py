@@ -52,7 +52,7 @@ def test_an_event_field_name_has_one_type_in_all_events() -> None:
 
 def test_the_event_catalogue_does_not_depend_on_import_order() -> None:
     program = (
-        "import kraftsim.node.zookeeper.files; from kraftsim.events.catalogue import KINDS; "
+        "import kraftsim.zookeeper.files; from kraftsim.events.catalogue import KINDS; "
         "print(*KINDS)"
     )
     said = subprocess.run(

@@ -6,12 +6,9 @@ import ast
 from pathlib import Path
 from typing import Final
 
+from tools.concerns import concern_files
+
 PROJECT_ROOT = Path(__file__).parents[2]
-ROOMS = (
-    "kraftsim/node",
-    "kraftsim/core",
-    *sorted({f"kraftsim/{each.parent.name}" for each in PROJECT_ROOT.glob("kraftsim/*/rules*.py")}),
-)
 LINEAR: Final = "literal patterns without ambiguous matches"
 OF_OPERATORS: Final = "literal patterns, for properties of the operator"
 ALLOWED: Final = {
@@ -22,10 +19,10 @@ ALLOWED: Final = {
     "kraftsim/metadata/rules_registrations.py": LINEAR,
     "kraftsim/partitions/rules_final_log.py": "names of files of a run that is over",
     "kraftsim/server/rules_authentication.py": OF_OPERATORS,
-    "kraftsim/node/api_offer.py": LINEAR,
-    "kraftsim/node/endpoints.py": OF_OPERATORS,
-    "kraftsim/node/security/listener_settings.py": OF_OPERATORS,
-    "kraftsim/node/security/tls_choices.py": OF_OPERATORS,
+    "kraftsim/server/api_offer.py": LINEAR,
+    "kraftsim/server/endpoints.py": OF_OPERATORS,
+    "kraftsim/server/security/listener_settings.py": OF_OPERATORS,
+    "kraftsim/server/security/tls_choices.py": OF_OPERATORS,
 }
 """Every file of a node that may use Python's regular expressions, and why that is safe."""
 COMPILING: Final = {
@@ -60,17 +57,16 @@ def imported(tree: ast.AST) -> set[str]:
 def test_nodes_use_only_listed_regular_expressions() -> None:
     """Also through fnmatch and glob, which translate patterns to regular expressions."""
     found = {}
-    for room in ROOMS:
-        for file in sorted((PROJECT_ROOT / room).rglob("*.py")):
-            names = imported(ast.parse(file.read_text())) & {
-                "re",
-                "fnmatch",
-                "glob",
-                "sre_compile",
-                "regex",
-            }
-            if names:
-                found[file.relative_to(PROJECT_ROOT).as_posix()] = names
+    for file in concern_files():
+        names = imported(ast.parse(file.read_text())) & {
+            "re",
+            "fnmatch",
+            "glob",
+            "sre_compile",
+            "regex",
+        }
+        if names:
+            found[file.relative_to(PROJECT_ROOT).as_posix()] = names
     assert found == {file: {"re"} for file in ALLOWED}
 
 

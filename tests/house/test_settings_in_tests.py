@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 
 from kraftsim.metadata.rules_config_releases import config_tables
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.config_values import check_values
+from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.config_values import check_values
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = (

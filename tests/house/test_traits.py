@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +15,9 @@ from kraftsim.releases import traits
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import Trait
 from kraftsim.zookeeper.rules_control_requests import SINCE
+from tools.concerns import concern_files
 
-PROJECT_ROOT = Path(__file__).parents[2]
-NODES = [
-    *(PROJECT_ROOT / "kraftsim" / "node").rglob("*.py"),
-    *(PROJECT_ROOT / "kraftsim" / "core").rglob("*.py"),
-]
+NODES = concern_files()
 ALL = {name: value for name, value in vars(traits).items() if isinstance(value, Trait)}
 
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from kraftsim.events.event import Event
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.controller.controller import Controller
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.parts import Parts
 from kraftsim.releases.catalogue import release
+from kraftsim.server.broker import Broker
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.controller import Controller
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.parts import Parts
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch, build_batch
 from protocol.messages.k00_produce import (

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
-from kraftsim.node.log import PartitionLog
-from kraftsim.node.log_cleaning import CleanedLog, LogToClean, clean_log
-from kraftsim.node.log_gate import LogGate
-from kraftsim.node.partition_recovery import recover_partition
-from kraftsim.node.segment_swap import finish_swaps
+from kraftsim.partitions.log import PartitionLog
+from kraftsim.partitions.log_cleaning import CleanedLog, LogToClean, clean_log
+from kraftsim.partitions.log_gate import LogGate
+from kraftsim.partitions.partition_recovery import recover_partition
 from kraftsim.partitions.rules_cleaning import (
     Cleanable,
     CleaningRules,
@@ -21,6 +20,7 @@ from kraftsim.partitions.rules_cleaning import (
     retained_batches_of,
 )
 from kraftsim.partitions.rules_log import SegmentSettings
+from kraftsim.partitions.segment_swap import finish_swaps
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager, marker_of
 from kraftsim.world.interface import World

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.controller.controller import Controller
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.parts import Parts
 from kraftsim.releases.catalogue import release
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.controller import Controller
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.parts import Parts
 from kraftsim.world.interface import World
 from protocol.messages.k01_fetch import (
     FetchPartition,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.events.event import Event
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.controller.controller import Controller
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.controller import Controller
 from kraftsim.world.real.world import real_world
 from protocol.errors import ErrorCode
 from tests.node.conftest import WatchedWorld

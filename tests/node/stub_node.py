@@ -10,12 +10,12 @@ from typing import TypeVar
 import uvloop
 
 from kraftsim.events.connections import ConnectionClosed
-from kraftsim.node.api_offer import ApiOffer
-from kraftsim.node.call import Answer, Call, Deferred, Encoded, Handler
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.dispatch import Dispatcher
-from kraftsim.node.listeners import Listeners
-from kraftsim.node.shell import NodeShell
+from kraftsim.server.api_offer import ApiOffer
+from kraftsim.server.call import Answer, Call, Deferred, Encoded, Handler
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.dispatch import Dispatcher
+from kraftsim.server.listeners import Listeners
+from kraftsim.server.shell import NodeShell
 from protocol.api_keys import ApiKey
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse

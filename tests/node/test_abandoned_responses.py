@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kraftsim.node.call import Answer, Call, Deferred, Failed, Handler, completed_by
-from kraftsim.node.controller.handlers.k58_envelope import _wrapped
+from kraftsim.server.call import Answer, Call, Deferred, Failed, Handler, completed_by
+from kraftsim.server.controller_handlers.k58_envelope import _wrapped
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreateTopicsResponse

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from claims.recording import Figures
+from kraftsim.clients.producer import ProducerClient
+from kraftsim.clients.reader import ReaderClient
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.clients.rules_producer_variants import WindowedProducer
@@ -17,7 +19,6 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
 from kraftsim.events.connections import FrameReceived, FrameSent
 from kraftsim.events.event import Event
-from kraftsim.node.clients import ProducerClient, ReaderClient
 from kraftsim.world.simulated import Simulation
 from protocol.announced_window import PRODUCE_VERSION, announced_window
 from protocol.errors import ErrorCode

@@ -10,17 +10,17 @@ import pytest
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.metadata.rules_registries import Registries
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.forwarded import broker_handlers
-from kraftsim.node.call import NO_ANSWER, Call, Handler, NoAnswer
-from kraftsim.node.controller.controller import Controller
-from kraftsim.node.security.broker_guards import BROKER_TABLE
-from kraftsim.node.security.controller_guards import CONTROLLER_TABLE
-from kraftsim.node.security.exempt import IN_ENVELOPE
-from kraftsim.node.security.rights import GuardTable, guarded
-from kraftsim.node.security.zookeeper_guards import ZOOKEEPER_TABLE
-from kraftsim.node.shell import NodeShell
+from kraftsim.server.broker import Broker
+from kraftsim.server.call import NO_ANSWER, Call, Handler, NoAnswer
+from kraftsim.server.controller import Controller
+from kraftsim.server.forwarded import broker_handlers
 from kraftsim.server.rules_authorization import Authorizer
+from kraftsim.server.security.broker_guards import BROKER_TABLE
+from kraftsim.server.security.controller_guards import CONTROLLER_TABLE
+from kraftsim.server.security.exempt import IN_ENVELOPE
+from kraftsim.server.security.rights import GuardTable, guarded
+from kraftsim.server.security.zookeeper_guards import ZOOKEEPER_TABLE
+from kraftsim.server.shell import NodeShell
 from protocol.api_keys import ApiKey
 
 
@@ -30,7 +30,7 @@ def keys(handlers: Iterable[Handler[Broker]] | Iterable[Handler[Controller]]) ->
 
 def of_controller() -> set[ApiKey]:
     handlers: Catalogue[Handler[Controller]] = Catalogue(
-        "kraftsim.node.controller.handlers", "HANDLER", Handler
+        "kraftsim.*.controller_handlers", "HANDLER", Handler
     )
     return keys(handlers.all())
 
@@ -49,8 +49,8 @@ def test_every_served_api_has_an_authorizer_check_or_a_reason(
 ) -> None:
     names = [key.name for key in sorted(served - set(table.guards) - set(table.exempt))]
     assert not names, (
-        "add a guard to kraftsim/node/security, or an exemption with its reason to "
-        "kraftsim/node/security/exempt.py"
+        "add a guard to kraftsim/server/security, or an exemption with its reason to "
+        "kraftsim/server/security/exempt.py"
     )
     assert not set(table.guards) & set(table.exempt)
     assert all(table.exempt.values())

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.controller.controller import Controller
-from kraftsim.node.identity import ForeignDirectory
-from kraftsim.node.parts import Parts
 from kraftsim.releases.catalogue import release
+from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.controller import Controller
+from kraftsim.server.identity import ForeignDirectory
+from kraftsim.server.parts import Parts
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
 from protocol.batches import split_batches

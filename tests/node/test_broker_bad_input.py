@@ -10,7 +10,7 @@ import pytest
 
 from kraftsim.events.connections import RequestRefused
 from kraftsim.events.nodes import NodeFailed
-from kraftsim.node.broker.handlers import k00_produce
+from kraftsim.partitions.broker_handlers import k00_produce
 from protocol.errors import ErrorCode
 from protocol.examples import example
 from protocol.malformed import MalformedMessage

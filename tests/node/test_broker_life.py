@@ -14,11 +14,11 @@ from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeRead
 from kraftsim.events.partitions import LeaderElected, LeadershipLost
 from kraftsim.events.raft import MetadataTruncated, OtherClusterAnswered
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, snapshot_records
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.lifecycle import RegistrationTimedOut
-from kraftsim.node.identity import ForeignDirectory
 from kraftsim.raft.rules_log import RaftLog
 from kraftsim.raft.rules_roles import Leadership
+from kraftsim.server.broker import Broker
+from kraftsim.server.identity import ForeignDirectory
+from kraftsim.server.lifecycle import RegistrationTimedOut
 from kraftsim.world.simulated import FileClass, Simulation
 from kraftsim.world.simulated.disk_faults import FlushRefusal, Full
 from protocol.batches import split_batches

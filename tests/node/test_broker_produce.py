@@ -7,7 +7,7 @@ import pytest
 
 from kraftsim.events.connections import ConnectionClosed, RequestRefused
 from kraftsim.events.partitions import BatchAppended, DuplicateAnswered, ProduceRefused
-from kraftsim.node.outbound import Disconnected, RequestTimedOut
+from kraftsim.server.outbound import Disconnected, RequestTimedOut
 from protocol.batches import build_batch
 from protocol.compression import Compression
 from protocol.errors import ErrorCode

@@ -11,8 +11,8 @@ from kraftsim.events.producer_ids import (
     ProducerIdBlockRequested,
     ProducerIdReturned,
 )
-from kraftsim.node.api_offer import ApiOffer
 from kraftsim.releases.catalogue import release
+from kraftsim.server.api_offer import ApiOffer
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest

@@ -8,9 +8,9 @@ import pytest
 
 from kraftsim.events.metadata import PartitionChanged, PartitionCreated, TopicCreated, TopicDeleted
 from kraftsim.events.partitions import LeaderElected
-from kraftsim.node.broker.forwarded import FORWARDED, broker_handlers
-from kraftsim.node.outbound import PeerConnection
 from kraftsim.releases.catalogue import releases
+from kraftsim.server.forwarded import FORWARDED, broker_handlers
+from kraftsim.server.outbound import PeerConnection
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k19_create_topics import (

@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 
 from kraftsim.catalogue import Catalogue
+from kraftsim.clients.producer import ProducerClient
+from kraftsim.clients.producer_id_client import InitProducerIdClient
+from kraftsim.clients.reader import ReaderClient
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.launch import build_node
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.clients import RecordAcknowledged, RecordFailed
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import DuplicateAnswered
-from kraftsim.node.call import Handler
-from kraftsim.node.clients import InitProducerIdClient, ProducerClient, ReaderClient
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.outbound import PeerConnection
 from kraftsim.releases.catalogue import releases
+from kraftsim.server.call import Handler
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from protocol.api_keys import ApiKey
 from protocol.batches import build_batch
@@ -55,7 +57,7 @@ def import_everything() -> None:
     must not do.
     """
     for role in ("broker", "controller"):
-        Catalogue(f"kraftsim.node.{role}.handlers", "HANDLER", Handler).all()
+        Catalogue(f"kraftsim.*.{role}_handlers", "HANDLER", Handler).all()
     releases()
     declared_records()
     for api_key in declared_api_keys():

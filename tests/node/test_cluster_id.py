@@ -9,9 +9,9 @@ import pytest
 
 from kraftsim.cluster.launch import build_node
 from kraftsim.events.nodes import NodeStarted
-from kraftsim.node.config import DEFAULT_CLUSTER_ID, NodeConfig
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.identity import ForeignDirectory, check_formattable
+from kraftsim.server.config import DEFAULT_CLUSTER_ID, NodeConfig
+from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.identity import ForeignDirectory, check_formattable
 from protocol.disk.meta_properties import (
     KRAFT_VERSION,
     ZOOKEEPER_VERSION,

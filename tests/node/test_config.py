@@ -5,11 +5,11 @@ key.
 import pytest
 
 from kraftsim.metadata.rules_config_releases import all_broker_settings
-from kraftsim.node.config import NodeConfig, unknown_keys
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.endpoints import Endpoint, Voter
-from kraftsim.node.security.listener_settings import listener_keys
-from kraftsim.node.settings_in_effect import keys_without_effect
+from kraftsim.server.config import NodeConfig, unknown_keys
+from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.endpoints import Endpoint, Voter
+from kraftsim.server.security.listener_settings import listener_keys
+from kraftsim.server.settings_in_effect import keys_without_effect
 
 BROKER = {
     "process.roles": "broker",

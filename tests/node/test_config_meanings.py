@@ -7,8 +7,8 @@ import sys
 
 from docs.settings_page import SECURED
 from kraftsim.metadata.rules_config_releases import LINES, config_tables
-from kraftsim.node.config import NodeConfig, declared_keys
-from kraftsim.node.config_meanings import TABLE, meaning_of
+from kraftsim.server.config import NodeConfig, declared_keys
+from kraftsim.server.config_meanings import TABLE, meaning_of
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.node.brokers import Client, running_cluster
 from tests.node.test_config import BROKER
@@ -63,8 +63,8 @@ def test_client_that_requests_documentation_gets_it() -> None:
 def test_startup_does_not_load_the_descriptions() -> None:
     """They are 200 lines that few clients request."""
     code = (
-        "import sys, kraftsim.node.describe_configs, kraftsim.node.config; "
-        "sys.exit('kraftsim.node.config_meanings' in sys.modules)"
+        "import sys, kraftsim.metadata.describe_configs, kraftsim.server.config; "
+        "sys.exit('kraftsim.server.config_meanings' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -19,14 +19,14 @@ from kraftsim.events.connections import (
     RequestRefused,
 )
 from kraftsim.events.nodes import NodeFailed
-from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures
-from kraftsim.node.call import NO_ANSWER, Answer, Call, Deferred, Handler
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.dispatch import Dispatcher
-from kraftsim.node.endpoints import Endpoint
-from kraftsim.node.listeners import ListenerError, Listeners
-from kraftsim.node.muting import mute
-from kraftsim.node.shell import NodeShell
+from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures
+from kraftsim.server.call import NO_ANSWER, Answer, Call, Deferred, Handler
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.dispatch import Dispatcher
+from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.listeners import ListenerError, Listeners
+from kraftsim.server.muting import mute
+from kraftsim.server.shell import NodeShell
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -23,12 +23,12 @@ from kraftsim.events.metadata import (
 )
 from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
-from kraftsim.node.broker.forwarding import ANONYMOUS
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.controller.controller import Controller
-from kraftsim.node.outbound import Disconnected
-from kraftsim.node.parts import Parts
 from kraftsim.releases.catalogue import release
+from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.controller import Controller
+from kraftsim.server.forwarding import ANONYMOUS
+from kraftsim.server.outbound import Disconnected
+from kraftsim.server.parts import Parts
 from protocol.batches import RecordBatch, split_batches
 from protocol.errors import ErrorCode
 from protocol.message_codec import compiled

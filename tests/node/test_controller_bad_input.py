@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from kraftsim.events.connections import RequestRefused
-from kraftsim.node.controller.controller import Controller
+from kraftsim.server.controller import Controller
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.examples import example

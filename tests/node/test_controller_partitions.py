@@ -12,7 +12,7 @@ from typing import Any
 
 from kraftsim.events.metadata import PartitionChanged, TopicDeleted
 from kraftsim.metadata.rules_registrations import PartitionRegistration
-from kraftsim.node.controller.controller import Controller
+from kraftsim.server.controller import Controller
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import (
     CreatableReplicaAssignment,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraftsim.node.controller.controller import Controller
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.parts import Parts
 from kraftsim.raft.rules_log import RaftLog
 from kraftsim.raft.rules_roles import Leadership
+from kraftsim.server.controller import Controller
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.parts import Parts
 from kraftsim.world.simulated import FileClass, Simulation
 from protocol.errors import ErrorCode
 from tests.node.controllers import BrokerStandIn, controller_config, parts

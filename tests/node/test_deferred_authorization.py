@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kraftsim.node.call import Answer, Call, Deferred, Handler, LargeCall
-from kraftsim.node.security.controller_guards import authorize_new_partitions
-from kraftsim.node.security.rights import GuardTable, guarded
-from kraftsim.node.zookeeper.client import ZookeeperRefused
+from kraftsim.server.call import Answer, Call, Deferred, Handler, LargeCall
 from kraftsim.server.rules_authentication import Principal
+from kraftsim.server.security.controller_guards import authorize_new_partitions
+from kraftsim.server.security.rights import GuardTable, guarded
+from kraftsim.zookeeper.client import ZookeeperRefused
 from protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

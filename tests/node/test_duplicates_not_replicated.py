@@ -13,7 +13,7 @@ from claims.recording import Figures
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
-from kraftsim.node.outbound import PeerConnection
+from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from kraftsim.catalogue import Catalogue
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.forwarded import broker_handlers
-from kraftsim.node.call import Call, Closing, Encoded, Handler, NoAnswer
-from kraftsim.node.connection import ServerConnection
-from kraftsim.node.controller.controller import Controller
 from kraftsim.releases.catalogue import release
+from kraftsim.server.broker import Broker
+from kraftsim.server.call import Call, Closing, Encoded, Handler, NoAnswer
+from kraftsim.server.connection import ServerConnection
+from kraftsim.server.controller import Controller
+from kraftsim.server.forwarded import broker_handlers
 from kraftsim.server.rules_authentication import ANONYMOUS
 from protocol import request_class
 from protocol.api_keys import ApiKey
@@ -28,7 +28,7 @@ SIZE_BYTES = 4
 REPORTS_SINCE = {ApiKey.DESCRIBE_LOG_DIRS: 3}
 """Older responses have no top-level error, and Kafka omits it (KIP-827)."""
 CONTROLLER_HANDLERS: tuple[Handler[Any], ...] = Catalogue(
-    "kraftsim.node.controller.handlers", "HANDLER", Handler
+    "kraftsim.*.controller_handlers", "HANDLER", Handler
 ).all()
 SERVED = [
     pytest.param(handler, ranges[handler.key], id=f"{kind} {handler.key.name}")

@@ -11,9 +11,9 @@ import pytest
 
 from kraftsim.events.connections import FrameReceived, MessageFailed, RequestRefused
 from kraftsim.events.nodes import NodeFailed
-from kraftsim.node.call import Answer, Call, Closing, Deferred
-from kraftsim.node.outbound import NotEncodable
 from kraftsim.raft import rules_log as do
+from kraftsim.server.call import Answer, Call, Closing, Deferred
+from kraftsim.server.outbound import NotEncodable
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -100,8 +100,8 @@ async def test_failing_error_response_closes_only_that_connection(
 ) -> None:
     """For example if the error response contains what could not be encoded."""
     server.stub_node.on_init = lambda call: NOT_AN_INT64
-    monkeypatch.setattr("kraftsim.node.dispatch.Dispatcher.refuse_call", lambda *_: NOT_AN_INT64)
-    monkeypatch.setattr("kraftsim.node.dispatch.Dispatcher.refuse", lambda *_: NOT_AN_INT64)
+    monkeypatch.setattr("kraftsim.server.dispatch.Dispatcher.refuse_call", lambda *_: NOT_AN_INT64)
+    monkeypatch.setattr("kraftsim.server.dispatch.Dispatcher.refuse", lambda *_: NOT_AN_INT64)
     client, other = await server.connect(), await server.connect()
     client.send(init(1))
     assert await client.is_closed()
@@ -116,7 +116,7 @@ async def test_failing_handler_and_error_response_close_only_that_connection(
 ) -> None:
     server.stub_node.on_init = failing
     monkeypatch.setattr(
-        "kraftsim.node.dispatch._unforeseen", lambda refuse, call, failure: Closing("no answer")
+        "kraftsim.server.dispatch._unforeseen", lambda refuse, call, failure: Closing("no answer")
     )
     client, other = await server.connect(), await server.connect()
     client.send(init(1))
@@ -185,7 +185,9 @@ def test_handler_that_fails_within_an_envelope_is_answered_once(
     minute.
     """
     with running_cluster(1, kraftsim_frame_events="true") as cluster:
-        monkeypatch.setattr("kraftsim.node.controller.handlers.k19_create_topics.row_of", malformed)
+        monkeypatch.setattr(
+            "kraftsim.metadata.controller_handlers.k19_create_topics.row_of", malformed
+        )
         answer = cluster.run(lambda client: client.ask(create("fine"), 5))
         assert [topic.error_code for topic in answer.topics] == [UNEXPECTED]
 

@@ -12,8 +12,9 @@ from typing import cast
 
 import pytest
 
-from kraftsim.node import connection, log_reading
-from kraftsim.node.call import Answer, Call, Deferred, Encoded
+from kraftsim.partitions import log_reading
+from kraftsim.server import connection
+from kraftsim.server.call import Answer, Call, Deferred, Encoded
 from kraftsim.world.interface import File
 from protocol.messages.k01_fetch import (
     FetchableTopicResponse,

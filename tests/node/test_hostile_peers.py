@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftsim.events.connections import RequestRefused
-from kraftsim.node.call import Answer, Call, Encoded
-from kraftsim.node.inbox import Inbox
-from kraftsim.node.large_frames import LARGE_FRAME_BYTES
+from kraftsim.server.call import Answer, Call, Encoded
+from kraftsim.server.inbox import Inbox
+from kraftsim.server.large_frames import LARGE_FRAME_BYTES
 from protocol.frames import BadFrameSize, FrameReader
 from tests.node.conftest import MakeWorld
 from tests.node.stub_node import LOOPS, Server, StubNode, init, produce, run

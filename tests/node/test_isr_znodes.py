@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import cast
 
-from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.controller_channel import ControllerChannel
-from kraftsim.node.shell import NodeShell
-from kraftsim.node.zookeeper.client import ZookeeperRefused
-from kraftsim.node.zookeeper_mode.isr_znodes import IsrZnodes
-from kraftsim.node.zookeeper_mode.session import ZookeeperSession
+from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.rules_leader import After, IsrProposal
 from kraftsim.partitions.rules_replica import AgreedIsr
+from kraftsim.server.controller_channel import ControllerChannel
+from kraftsim.server.shell import NodeShell
+from kraftsim.zookeeper.client import ZookeeperRefused
+from kraftsim.zookeeper.isr_znodes import IsrZnodes
+from kraftsim.zookeeper.session import ZookeeperSession
 from protocol.errors import ErrorCode
 from protocol.zookeeper.op_codes import ZookeeperError
 

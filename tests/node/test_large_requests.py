@@ -21,15 +21,15 @@ import pytest
 
 from bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_array
 from kraftsim.core import decision
-from kraftsim.node import dispatch, large_requests, slices
-from kraftsim.node.broker import broker as broker_module
-from kraftsim.node.broker.handlers import k00_produce
-from kraftsim.node.call import Answer, Call, Deferred, Handler
-from kraftsim.node.controller import controller as controller_module
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.raft import parsed_records
-from kraftsim.node.security.rights import Asked, Guard, GuardTable
-from kraftsim.node.shell import NodeShell
+from kraftsim.partitions.broker_handlers import k00_produce
+from kraftsim.raft import parsed_records
+from kraftsim.server import broker as broker_module
+from kraftsim.server import controller as controller_module
+from kraftsim.server import dispatch, large_requests, slices
+from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.security.rights import Asked, Guard, GuardTable
+from kraftsim.server.shell import NodeShell
 from kraftsim.world.simulated.host import current_process
 from kraftsim.world.simulated.loop import VirtualLoop
 from kraftsim.world.simulated.world import SimulatedWorld

@@ -3,7 +3,7 @@
 import pytest
 
 from claims.recording import Figures
-from kraftsim.node.config_keys import ConfigError
+from kraftsim.server.config_keys import ConfigError
 from protocol.errors import ErrorCode
 from tests.node.brokers import Client, batch, broker_config, running_cluster
 

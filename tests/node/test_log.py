@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kraftsim.events.nodes import LogRecovered
-from kraftsim.node.found_record import FoundRecord, searched
-from kraftsim.node.log import PartitionLog
+from kraftsim.partitions.found_record import FoundRecord, searched
+from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch, split_batches

@@ -12,11 +12,11 @@ from random import Random
 import pytest
 
 from claims.recording import Figures
-from kraftsim.node.bounded_replay import BoundedReplay
-from kraftsim.node.log import PartitionLog
-from kraftsim.node.newest_snapshots import NewestSnapshots
-from kraftsim.node.partition_recovery import recover_partition
-from kraftsim.node.producer_snapshots import ProducerSnapshots
+from kraftsim.partitions.bounded_replay import BoundedReplay
+from kraftsim.partitions.log import PartitionLog
+from kraftsim.partitions.newest_snapshots import NewestSnapshots
+from kraftsim.partitions.partition_recovery import recover_partition
+from kraftsim.partitions.producer_snapshots import ProducerSnapshots
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager

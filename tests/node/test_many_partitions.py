@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kraftsim.node.bounded_concurrency import AT_ONCE, at_once
-from kraftsim.node.broker.handlers import k01_fetch
-from kraftsim.node.broker.replication.isr_changes import IsrChanges
-from kraftsim.node.tasks import NodeTasks
-from kraftsim.node.zookeeper.client import SessionState
-from kraftsim.node.zookeeper_mode.znode_writer import IN_FLIGHT_MAX, MigrationWriter
+from kraftsim.partitions.broker_handlers import k01_fetch
+from kraftsim.partitions.isr_changes import IsrChanges
 from kraftsim.partitions.rules_reading import decide_read
+from kraftsim.server.bounded_concurrency import AT_ONCE, at_once
+from kraftsim.server.tasks import NodeTasks
+from kraftsim.zookeeper.client import SessionState
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeOperation, ZnodeWrite
+from kraftsim.zookeeper.znode_writer import IN_FLIGHT_MAX, MigrationWriter
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.schema import Message
 from protocol.zookeeper.multi import Asked

@@ -15,16 +15,16 @@ from random import Random
 
 import pytest
 
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.raft.metadata_store import MetadataStore, Recovered
-from kraftsim.node.raft.snapshot_files import (
+from kraftsim.raft.metadata_store import MetadataStore, Recovered
+from kraftsim.raft.rules_log import SnapshotId, VoterSet
+from kraftsim.raft.snapshot_files import (
     DamagedSnapshot,
     SnapshotFiles,
     path_of,
     snapshot_batches,
 )
-from kraftsim.raft.rules_log import SnapshotId, VoterSet
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.config_keys import ConfigError
 from kraftsim.world.interface import File
 from kraftsim.world.simulated import Host, Simulation
 from protocol.batches import RecordBatch, build_batch, split_batches

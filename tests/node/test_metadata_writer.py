@@ -11,10 +11,10 @@ import pytest
 
 from kraftsim.events.metadata import MetadataReverted
 from kraftsim.events.producer_ids import ProducerIdBlockAllocated
+from kraftsim.metadata.metadata_writer import AppendedOffsets, MetadataWriter
 from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_partitions import TopicDefaults
-from kraftsim.node.controller.metadata_writer import AppendedOffsets, MetadataWriter
-from kraftsim.node.raft.raft_node import RaftNode
+from kraftsim.raft.raft_node import RaftNode
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord

@@ -18,8 +18,8 @@ from kraftsim.events.connections import ConnectionClosed, RequestRefused
 from kraftsim.events.event import Event
 from kraftsim.events.nodes import FencedByController, UnfencedByController
 from kraftsim.events.partitions import BatchAppended, IsrChanged, LeaderElected
-from kraftsim.node import operator_log
-from kraftsim.node.operator_log import LINES_MAX, MESSAGES, NAMED_MAX, OperatorLog
+from kraftsim.server import operator_log
+from kraftsim.server.operator_log import LINES_MAX, MESSAGES, NAMED_MAX, OperatorLog
 from kraftsim.world.human_log import STYLES, set_up_human_log
 from kraftsim.world.real.clock import RealClock
 from tests.node.brokers import CONTROLLER_HOST, running_cluster

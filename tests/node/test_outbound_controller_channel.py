@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.controller_channel import ActiveController, ControllerChannel
-from kraftsim.node.outbound import NoCommonVersion, RequestTimedOut
-from kraftsim.node.shell import NodeShell
 from kraftsim.raft.rules_log import Address
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.controller_channel import ActiveController, ControllerChannel
+from kraftsim.server.outbound import NoCommonVersion, RequestTimedOut
+from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from claims.recording import Figures
-from kraftsim.node.log import PartitionLog
-from kraftsim.node.partition_recovery import recover_partition
+from kraftsim.partitions.log import PartitionLog
+from kraftsim.partitions.partition_recovery import recover_partition
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager

@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from kraftsim.node.pump import Pump
-from kraftsim.node.purgatory import Purgatory
+from kraftsim.server.pump import Pump
+from kraftsim.server.purgatory import Purgatory
 
 
 @dataclass

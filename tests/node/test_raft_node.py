@@ -9,17 +9,17 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 import pytest
 
 from kraftsim.metadata.rules_image import MetadataImage
-from kraftsim.node.raft.metadata_store import MetadataStore
-from kraftsim.node.raft.quorum_settings import static_voters
-from kraftsim.node.raft.raft_node import APPLY_BYTES, RaftNode
-from kraftsim.node.raft.snapshot_files import DIRECTORY, path_of
-from kraftsim.node.raft.snapshotting import Snapshotting
-from kraftsim.node.raft.waiting_fetches import WaitingFetches
-from kraftsim.node.shell import NodeShell
 from kraftsim.raft import rules_log as do
+from kraftsim.raft.metadata_store import MetadataStore
+from kraftsim.raft.quorum_settings import static_voters
+from kraftsim.raft.raft_node import APPLY_BYTES, RaftNode
 from kraftsim.raft.rules_following import on_fetch_response
 from kraftsim.raft.rules_log import Address, RaftSettings, SnapshotId, VoterNode
 from kraftsim.raft.rules_messages import fetch_request
+from kraftsim.raft.snapshot_files import DIRECTORY, path_of
+from kraftsim.raft.snapshotting import Snapshotting
+from kraftsim.raft.waiting_fetches import WaitingFetches
+from kraftsim.server.shell import NodeShell
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch, build_batch
 from protocol.disk.quorum_state import QuorumState, parse_quorum_state

@@ -14,9 +14,9 @@ import pytest
 
 import protocol.compressed_blocks as blocks
 from kraftsim.events.nodes import CleaningFailed, LogCleaned
-from kraftsim.node.broker.log_cleaner import CleaningPace
-from kraftsim.node.broker.record_validation import WALKED_BYTES_MAX
-from kraftsim.node.log_gate import LogGate
+from kraftsim.partitions.log_cleaner import CleaningPace
+from kraftsim.partitions.log_gate import LogGate
+from kraftsim.partitions.record_validation import WALKED_BYTES_MAX
 from kraftsim.partitions.rules_conversion import (
     BELIEVED_BYTES_MAX,
     LOOKED_THROUGH_BYTES_MAX,

@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from kraftsim.events.nodes import LogCleaned
-from kraftsim.node.broker.log_directory import LogDirectory
+from kraftsim.partitions.log_directory import LogDirectory
 from kraftsim.partitions.rules_follower import TruncateTo
 from protocol.disk.file_names import (
     CLEANER_OFFSETS,

@@ -2,14 +2,14 @@
 
 import pytest
 
+from kraftsim.groups.group_configuration import group_settings, may_serve_consumers
 from kraftsim.metadata.rules_config_releases import LINES, config_tables
-from kraftsim.node.broker.groups.group_configuration import group_settings, may_serve_consumers
-from kraftsim.node.config import NodeConfig, declared_keys
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.config_values import DEFAULTS_BY_RELEASE
-from kraftsim.node.parts import Parts
-from kraftsim.node.settings_in_effect import keys_without_effect
 from kraftsim.releases.catalogue import release
+from kraftsim.server.config import NodeConfig, declared_keys
+from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.config_values import DEFAULTS_BY_RELEASE
+from kraftsim.server.parts import Parts
+from kraftsim.server.settings_in_effect import keys_without_effect
 from tests.node.test_config import BROKER
 
 OTHER_DEFAULTS = {

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from kraftsim.core.decision import Refusal
-from kraftsim.node.parts import Parts
 from kraftsim.producer_state.rules_entries import APPEND, DAY_MS, CheckResult, Duplicate
 from kraftsim.releases.catalogue import release
 from kraftsim.releases.traits import (
@@ -17,6 +16,7 @@ from kraftsim.releases.traits import (
     VERIFIED_TRANSACTIONS,
     Trait,
 )
+from kraftsim.server.parts import Parts
 from protocol.errors import ErrorCode
 from tests.core.batches import make_batch, make_marker
 from tests.node.brokers import broker_config

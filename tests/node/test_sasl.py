@@ -9,9 +9,9 @@ from typing import TypeVar
 import pytest
 
 from kraftsim.events.connections import AuthenticationRefused
-from kraftsim.node.outbound import Disconnected, PeerConnection
-from kraftsim.node.security.login import AuthenticationFailed, LinkSecurity
+from kraftsim.server.outbound import Disconnected, PeerConnection
 from kraftsim.server.rules_authentication import PlainClient
+from kraftsim.server.security.login import AuthenticationFailed, LinkSecurity
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest
 from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest

@@ -14,6 +14,7 @@ from functools import cache
 import pytest
 
 from claims.recording import Figures
+from kraftsim.clients.producer_requests import request_of
 from kraftsim.clients.rules_producer_steps import Identity, ProducerSettings
 from kraftsim.clients.rules_producer_variants import (
     EndingQueue,
@@ -21,15 +22,14 @@ from kraftsim.clients.rules_producer_variants import (
     EndingTransactionalProducer,
 )
 from kraftsim.clients.rules_transaction_steps import InitProducerId, TransactionalSettings
-from kraftsim.cluster.simulation import SimulatedCluster
-from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.cluster.topics import create_topic
-from kraftsim.node.clients.producer_requests import request_of
-from kraftsim.node.clients.transactional_producer import (
+from kraftsim.clients.transactional_producer import (
     AbortNeeded,
     ProducerFailed,
     TransactionalClient,
 )
+from kraftsim.cluster.simulation import SimulatedCluster
+from kraftsim.cluster.spec import ClusterSpec
+from kraftsim.cluster.topics import create_topic
 from kraftsim.releases.catalogue import release as release_of
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.release import Release

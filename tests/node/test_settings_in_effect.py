@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.node.config import NodeConfig, declared_keys
-from kraftsim.node.config_keys import NAME_KEY
-from kraftsim.node.config_meanings import meaning_of
-from kraftsim.node.config_without_effect import KEYS_WITHOUT_EFFECT
-from kraftsim.node.security.listener_settings import TLS_KEYS
-from kraftsim.node.settings_in_effect import (
+from kraftsim.server.config import NodeConfig, declared_keys
+from kraftsim.server.config_keys import NAME_KEY
+from kraftsim.server.config_meanings import meaning_of
+from kraftsim.server.config_without_effect import KEYS_WITHOUT_EFFECT
+from kraftsim.server.security.listener_settings import TLS_KEYS
+from kraftsim.server.settings_in_effect import (
     READ_BY_NAME,
     keys_in_effect,
     keys_without_effect,
@@ -28,7 +28,7 @@ CHECKED_OR_DESCRIBED = (
     "metadata/rules_starting_configs.py",
     "metadata/rules_config_releases.py",
     "metadata/rules_described_configs.py",
-    "node/config_meanings.py",
+    "server/config_meanings.py",
     "conformance/",
 )
 """Files that name settings only to validate or describe them."""
@@ -113,7 +113,7 @@ def test_every_setting_with_effect_is_read_somewhere() -> None:
             elif (
                 isinstance(node, ast.Constant)
                 and isinstance(node.value, str)
-                and module != "node/config.py"
+                and module != "server/config.py"
             ):
                 literals.add(node.value)
     idle = [

@@ -19,10 +19,10 @@ from kraftsim.groups.rules_consumer_group import ConsumerGroup, ConsumerMember
 from kraftsim.groups.rules_offsets import CommittedOffset
 from kraftsim.groups.rules_timing import Member
 from kraftsim.metadata.rules_client_quotas import USER
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.slices import LARGE_REQUEST_BYTES
 from kraftsim.producer_state.rules_entries import ProducerStateEntry
+from kraftsim.server.broker import Broker
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.slices import LARGE_REQUEST_BYTES
 from kraftsim.transactions.rules_state import ONGOING, TransactionEntry, TransactionFacts
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from protocol.messages.k27_write_txn_markers import (

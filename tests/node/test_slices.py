@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kraftsim.node import describe_configs, dispatch, slices
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.slices import Slices
+from kraftsim.metadata import describe_configs
+from kraftsim.server import dispatch, slices
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.slices import Slices
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import (
@@ -112,7 +113,7 @@ def test_sliced_request_gets_the_response_of_the_whole(
     monkeypatch.setattr(dispatch, "LARGE_REQUEST_BYTES", 1)
     monkeypatch.setattr(slices, "ENTRIES_PER_SLICE", 7)
     monkeypatch.setattr(
-        "kraftsim.node.dispatch.FrameRoute.serve",
+        "kraftsim.server.dispatch.FrameRoute.serve",
         lambda self, node, connection, buffer, position, end: position,
     )
     assert cluster.run(ask) == whole
@@ -142,9 +143,11 @@ def test_short_request_with_a_large_response_is_served_in_slices(
         slices_seen.append(len(request.resources))
         return served(known, call, request)
 
-    monkeypatch.setattr("kraftsim.node.broker.handlers.k32_describe_configs.describe_configs", seen)
     monkeypatch.setattr(
-        "kraftsim.node.controller.handlers.k32_describe_configs.describe_configs", seen
+        "kraftsim.metadata.broker_handlers.k32_describe_configs.describe_configs", seen
+    )
+    monkeypatch.setattr(
+        "kraftsim.metadata.controller_handlers.k32_describe_configs.describe_configs", seen
     )
     name = "1" if host == "broker-1" else str(CONTROLLER_ID)
     own = [

@@ -6,9 +6,9 @@ import ssl
 
 import pytest
 
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.config_keys import ConfigError
-from kraftsim.node.security.tls_choices import check_principal_rules, choose_versions_and_ciphers
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.security.tls_choices import check_principal_rules, choose_versions_and_ciphers
 from tests.node.test_config import BROKER
 
 

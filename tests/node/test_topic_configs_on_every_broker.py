@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraftsim.node.broker.broker import Broker
+from kraftsim.server.broker import Broker
 from protocol.config_resources import ConfigResourceType, ConfigSource
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import (

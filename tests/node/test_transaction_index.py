@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kraftsim.events.event import Event
-from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.broker.log_directory import LogDirectory
-from kraftsim.node.broker.topic_settings import TopicSettings
-from kraftsim.node.log import PartitionLog
-from kraftsim.node.partition_recovery import recover_partition
+from kraftsim.metadata.topic_settings import TopicSettings
+from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.log import PartitionLog
+from kraftsim.partitions.log_directory import LogDirectory
+from kraftsim.partitions.partition_recovery import recover_partition
 from kraftsim.partitions.rules_append import AppendRules
 from kraftsim.partitions.rules_follower import Accept
 from kraftsim.partitions.rules_log import LeaderEpochs, RetentionRules, SegmentSettings

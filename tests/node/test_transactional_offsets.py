@@ -17,7 +17,7 @@ from kraftsim.events.groups import (
     PendingOffsetAdded,
     PendingOffsetDropped,
 )
-from kraftsim.node.broker.transactions.verification import Verifier
+from kraftsim.transactions.verification import Verifier
 from protocol.errors import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol

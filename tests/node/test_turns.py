@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kraftsim.node.api_offer import ApiOffer
-from kraftsim.node.call import Answer, Call, Handler
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.dispatch import Dispatcher
-from kraftsim.node.listeners import Listeners
-from kraftsim.node.shell import NodeShell
-from kraftsim.node.slices import Slices
-from kraftsim.node.turns import Turns
+from kraftsim.server.api_offer import ApiOffer
+from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.dispatch import Dispatcher
+from kraftsim.server.listeners import Listeners
+from kraftsim.server.shell import NodeShell
+from kraftsim.server.slices import Slices
+from kraftsim.server.turns import Turns
 from protocol.api_keys import ApiKey
 from protocol.messages.k15_describe_groups import (
     DescribedGroup,

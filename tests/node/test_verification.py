@@ -12,7 +12,7 @@ import pytest
 
 from kraftsim.events.partition_transactions import TransactionVerified
 from kraftsim.events.partitions import ProduceRefused
-from kraftsim.node.broker.hosted_partition import HostedPartition
+from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.rules_append import EndMarker
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.node.config_keys import ConfigError
+from kraftsim.server.config_keys import ConfigError
 from protocol.zookeeper.op_codes import CreateMode, OpCode, ZookeeperError
 from protocol.zookeeper.watching import SetWatches
 from protocol.zookeeper.znodes import (

@@ -12,8 +12,8 @@ from kraftsim.events.zookeeper_controllers import (
     ZookeeperControllerElected,
     ZookeeperControllerResigned,
 )
-from kraftsim.node.zookeeper.client import ZookeeperClient
-from kraftsim.node.zookeeper_mode.znode_reader import ZnodeReader
+from kraftsim.zookeeper.client import ZookeeperClient
+from kraftsim.zookeeper.znode_reader import ZnodeReader
 from protocol.errors import ErrorCode
 from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.k19_create_topics import (

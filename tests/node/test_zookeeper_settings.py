@@ -2,8 +2,8 @@
 
 import pytest
 
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.config_keys import ConfigError
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.config_keys import ConfigError
 
 BROKER = {
     "broker.id": "3",

@@ -10,11 +10,11 @@ import pytest
 
 from kraftsim.events.nodes import NodeFailed
 from kraftsim.events.zookeeper_controllers import ZookeeperControllerResigned
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.zookeeper.client import ZookeeperRefused
-from kraftsim.node.zookeeper_mode.config_watch import ConfigWatch
-from kraftsim.node.zookeeper_mode.control_requests import ControlRequests
-from kraftsim.node.zookeeper_mode.entity_requests import EntityRequestHandler
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.zookeeper.client import ZookeeperRefused
+from kraftsim.zookeeper.config_watch import ConfigWatch
+from kraftsim.zookeeper.control_requests import ControlRequests
+from kraftsim.zookeeper.entity_requests import EntityRequestHandler
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k06_update_metadata import UpdateMetadataRequest

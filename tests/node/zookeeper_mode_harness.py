@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from kraftsim.events.event import Event
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.parts import Parts
-from kraftsim.node.zookeeper.client import ZookeeperClient
-from kraftsim.node.zookeeper.server import ZookeeperServer
-from kraftsim.node.zookeeper.settings import ZookeeperSettings
-from kraftsim.node.zookeeper_mode.controller import ZookeeperController
 from kraftsim.releases.catalogue import release
+from kraftsim.server.broker import Broker
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.server.parts import Parts
 from kraftsim.world.simulated import Simulation
+from kraftsim.zookeeper.client import ZookeeperClient
+from kraftsim.zookeeper.controller import ZookeeperController
+from kraftsim.zookeeper.server import ZookeeperServer
+from kraftsim.zookeeper.settings import ZookeeperSettings
 from tests.node.brokers import BROKER_PORT, Client
 
 T = TypeVar("T")

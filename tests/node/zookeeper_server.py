@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from kraftsim.node.zookeeper.server import ZookeeperServer
-from kraftsim.node.zookeeper.settings import ZookeeperSettings
 from kraftsim.world.real.world import real_world
+from kraftsim.zookeeper.server import ZookeeperServer
+from kraftsim.zookeeper.settings import ZookeeperSettings
 
 
 class RunningZookeeper:

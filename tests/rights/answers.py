@@ -23,9 +23,9 @@ from kraftsim.conformance.security_rights import (
 )
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
-from kraftsim.node.broker.forwarded import broker_handlers
-from kraftsim.node.security.controller_guards import CONTROLLER_TABLE
 from kraftsim.releases.catalogue import release
+from kraftsim.server.forwarded import broker_handlers
+from kraftsim.server.security.controller_guards import CONTROLLER_TABLE
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey
 from protocol.declaration import ArrayOf, StructureOf

@@ -20,10 +20,10 @@ import hashlib
 
 import aiozk
 
-from kraftsim.node.zookeeper.server import ZookeeperServer
-from kraftsim.node.zookeeper.settings import ZookeeperSettings
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
+from kraftsim.zookeeper.server import ZookeeperServer
+from kraftsim.zookeeper.settings import ZookeeperSettings
 
 SERVER, PORT = "zookeeper-1", 2181
 CLIENTS, TURNS = 3, 6

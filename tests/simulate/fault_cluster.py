@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
+from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
@@ -14,9 +15,8 @@ from kraftsim.faults.fault import Fault, Value
 from kraftsim.faults.injection import Injection
 from kraftsim.faults.trigger import AtTime, Trigger
 from kraftsim.invariants.oracle import Envelope, Oracle
-from kraftsim.node.clients import InitProducerIdClient
-from kraftsim.node.controller.controller import Controller
 from kraftsim.releases.catalogue import DEFAULT_RELEASE
+from kraftsim.server.controller import Controller
 from kraftsim.world.simulated import Host, Simulation
 
 E = TypeVar("E", bound=Event)

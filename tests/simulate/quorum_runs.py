@@ -6,6 +6,7 @@ import asyncio
 from random import Random
 from typing import Any, TypeVar
 
+from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
@@ -18,10 +19,9 @@ from kraftsim.events.raft import (
     VoteAnswered,
     VotersChanged,
 )
-from kraftsim.node.clients import InitProducerIdClient
-from kraftsim.node.controller.controller import Controller
-from kraftsim.node.outbound import PeerConnection
 from kraftsim.raft.rules_log import ReplicaKey
+from kraftsim.server.controller import Controller
+from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode

@@ -23,18 +23,18 @@ from bench.fencing.measurements import (
     takeover,
     zombie_effects,
 )
-from kraftsim.clients.rules_producer_steps import TopicPartition
-from kraftsim.clients.rules_producer_variants import DesignDocumentProducer
-from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
-from kraftsim.clients.rules_transactional_producer import TransactionalProducer
-from kraftsim.cluster.transform_worker import Point, Variant
-from kraftsim.events.clients import ClientStarted
-from kraftsim.node.clients import TransactionalClient
-from kraftsim.node.clients.generic_consumer import (
+from kraftsim.clients.generic_consumer import (
     CoordinatorUnavailable,
     GenericConsumer,
     OffsetsPending,
 )
+from kraftsim.clients.rules_producer_steps import TopicPartition
+from kraftsim.clients.rules_producer_variants import DesignDocumentProducer
+from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
+from kraftsim.clients.rules_transactional_producer import TransactionalProducer
+from kraftsim.clients.transactional_producer import TransactionalClient
+from kraftsim.cluster.transform_worker import Point, Variant
+from kraftsim.events.clients import ClientStarted
 
 SESSION_MS, SCAN_MS = 6000, 1000
 

@@ -14,9 +14,9 @@ from typing import TypeVar
 import pytest
 
 from kraftsim.cluster.lease_cluster import ZOOKEEPER, LeaseCluster
+from kraftsim.lease_pid.client import LeasingProducerClient, read_all
+from kraftsim.lease_pid.links import ClientLink
 from kraftsim.lease_pid.rules_producer import LeasingSettings
-from kraftsim.node.lease_pid.client import LeasingProducerClient, read_all
-from kraftsim.node.lease_pid.links import ClientLink
 from kraftsim.world.simulated import Host, Simulation
 from protocol.errors import ErrorCode
 from protocol.lease_pid.frames import LeaseApi

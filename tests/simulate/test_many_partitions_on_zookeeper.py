@@ -9,7 +9,7 @@ import pytest
 
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.events.partitions import LeaderElected
-from kraftsim.node.zookeeper_mode.propagator import ControllerChannelManager
+from kraftsim.zookeeper.propagator import ControllerChannelManager
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from tests.simulate.zookeeper_clusters import ZooKeeperHarness
 

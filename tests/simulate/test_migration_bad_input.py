@@ -13,11 +13,11 @@ import pytest
 from kraftsim.events.metadata import BrokerRegistrationRefused
 from kraftsim.events.migration import MigrationWaits
 from kraftsim.events.nodes import NodeFailed
+from kraftsim.migration.migration import Migration
 from kraftsim.migration.rules_driver import DriverState
-from kraftsim.node.controller.migration.migration import Migration
-from kraftsim.node.zookeeper.client import ZookeeperClient
-from kraftsim.node.zookeeper_mode.znode_writer import ControllerMoved
+from kraftsim.zookeeper.client import ZookeeperClient
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeOperation, ZnodeWrite
+from kraftsim.zookeeper.znode_writer import ControllerMoved
 from protocol.errors import ErrorCode
 from protocol.zookeeper.kafka_znodes import (
     MIGRATION,

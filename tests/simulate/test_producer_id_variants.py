@@ -5,9 +5,9 @@ import json
 import pytest
 
 from kraftsim.explore.run import run_scenario
-from kraftsim.node.config import NodeConfig
 from kraftsim.producer_ids.controller import BlockLimits
 from kraftsim.producer_ids.rules_blocks import number_of, numbered
+from kraftsim.server.config import NodeConfig
 from protocol.message_codec import compiled
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.schema import Message

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from kraftsim.bugs.bug import bug
-from kraftsim.node.parts import Parts
 from kraftsim.raft.rules_log import RaftLog
 from kraftsim.raft.rules_roles import Leadership
+from kraftsim.server.parts import Parts
 from kraftsim.world.simulated.errors import SimulationStopped
 from tests.simulate.raft_properties.properties import PROPERTIES, run
 

@@ -20,11 +20,11 @@ from kraftsim.events.metadata import MetadataAppended
 from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdReturned
 from kraftsim.invariants.invariant import Envelope
 from kraftsim.invariants.producer_id_unique import INVARIANT
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.outbound import PeerConnection
 from kraftsim.producer_ids.broker import COUNTER_FILE
 from kraftsim.producer_ids.rules_block_clients import BROKER_BITS
 from kraftsim.producer_ids.rules_blocks import numbered
+from kraftsim.server.broker import Broker
+from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest

@@ -15,8 +15,8 @@ from kraftsim.events.connections import RequestRefused
 from kraftsim.events.metadata import BrokerRegistrationRefused
 from kraftsim.events.nodes import NodeFailed
 from kraftsim.metadata.rules_versions import FEATURE
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.config_keys import ConfigError
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.config_keys import ConfigError
 from kraftsim.world.simulated.inode import Inode
 from protocol.disk.metadata_snapshot import build_metadata_snapshot
 from protocol.errors import ErrorCode

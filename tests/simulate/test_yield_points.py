@@ -4,24 +4,23 @@ seed.
 
 import asyncio
 import re
-from pathlib import Path
 
 import pytest
 
 from kraftsim.explore.run import run_scenario
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.quorum_source import QuorumSource
-from kraftsim.node.controller.controller import Controller
-from kraftsim.node.raft.raft_node import RaftNode
+from kraftsim.metadata.quorum_source import QuorumSource
+from kraftsim.raft.raft_node import RaftNode
+from kraftsim.server.broker import Broker
+from kraftsim.server.controller import Controller
 from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.world import SimulatedWorld
 from tests.simulate.fault_cluster import fault_cluster
+from tools.concerns import concern_files
 
-NODE = Path(__file__).parents[2] / "kraftsim" / "node"
 PLACES = sorted(
     re.findall(
         r'\.yield_point\("([^"]+)"\)',
-        "".join(path.read_text() for path in sorted(NODE.rglob("*.py"))),
+        "".join(path.read_text() for path in concern_files()),
     )
 )
 

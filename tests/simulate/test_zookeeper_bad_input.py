@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 
 from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
-from kraftsim.node.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from protocol.zookeeper.kafka_admin_znodes import build_log_directory_event
 from protocol.zookeeper.kafka_znodes import (
     CONTROLLER,

@@ -11,11 +11,11 @@ from kraftsim.faults.fault import FAULTS, Fault, Value
 from kraftsim.faults.injection import Injection
 from kraftsim.faults.trigger import AtTime
 from kraftsim.faults.zookeeper_servers import make_known
-from kraftsim.node.zookeeper.client import SessionState, ZookeeperClient
-from kraftsim.node.zookeeper.server import ZookeeperServer
-from kraftsim.node.zookeeper.settings import ZookeeperSettings
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Host, Simulation
+from kraftsim.zookeeper.client import SessionState, ZookeeperClient
+from kraftsim.zookeeper.server import ZookeeperServer
+from kraftsim.zookeeper.settings import ZookeeperSettings
 from protocol.message_codec import compiled
 from protocol.zookeeper.kafka_znodes import CONTROLLER
 from protocol.zookeeper.op_codes import CreateMode, EventType, OpCode

@@ -12,9 +12,9 @@ import pytest
 from kraftsim.events.nodes import NodeFailed
 from kraftsim.events.producer_ids import ProducerIdBlockReceived
 from kraftsim.events.zookeeper_mode import BrokerSessionBegan, BrokerSessionLost, ZnodeNotUnderstood
-from kraftsim.node.outbound import PeerConnection
-from kraftsim.node.zookeeper.client import ZookeeperClient
-from kraftsim.node.zookeeper_mode.isr_znodes import IsrZnodes
+from kraftsim.server.outbound import PeerConnection
+from kraftsim.zookeeper.client import ZookeeperClient
+from kraftsim.zookeeper.isr_znodes import IsrZnodes
 from protocol.disk.meta_properties import parse_meta_properties
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest
 from protocol.zookeeper.kafka_znodes import (

@@ -4,15 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
+from kraftsim.clients.producer import ProducerClient
+from kraftsim.clients.producer_id_client import InitProducerIdClient
+from kraftsim.clients.reader import ReaderClient
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic, wait_for_replicas
 from kraftsim.events.event import Event
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.clients import InitProducerIdClient, ProducerClient, ReaderClient
-from kraftsim.node.zookeeper.client import ZookeeperClient
-from kraftsim.node.zookeeper_mode.broker_mode import ZookeeperMode
+from kraftsim.server.broker import Broker
 from kraftsim.world.simulated import Simulation
+from kraftsim.zookeeper.broker_mode import ZookeeperMode
+from kraftsim.zookeeper.client import ZookeeperClient
 
 T = TypeVar("T")
 TOPIC, PARTITIONS = "t", 3

@@ -9,9 +9,9 @@ from typing import TypeVar
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
-from kraftsim.node.broker.broker import Broker
-from kraftsim.node.broker.hosted_partition import HostedPartition
-from kraftsim.node.outbound import PeerConnection
+from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.server.broker import Broker
+from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.objects import SharedObjects
 from protocol.batches import RecordBatch, build_batch, split_batches

@@ -18,7 +18,7 @@ from kraftsim.events.tiered_storage import (
     RemoteCopyFinished,
     RemoteCopyStarted,
 )
-from kraftsim.node.log import PartitionLog
+from kraftsim.partitions.log import PartitionLog
 from kraftsim.tiered_storage.rules_copying import EmptyAtArchive, SnapshotRemedy
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode

@@ -9,12 +9,13 @@ Source: KIP-98, the lease_pid draft.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
+from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.rules_transaction_steps import TransactionalSettings
+from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
 from kraftsim.cluster.comparison.outcome import record_key
 from kraftsim.cluster.comparison.systems import System
+from kraftsim.lease_pid.client import LeasingProducerClient
 from kraftsim.lease_pid.rules_producer import LeasingSettings
-from kraftsim.node.clients import AbortNeeded, ProducerClient, ProducerFailed, TransactionalClient
-from kraftsim.node.lease_pid.client import LeasingProducerClient
 from kraftsim.world.interface import World
 
 TOPIC: Final = "compared"

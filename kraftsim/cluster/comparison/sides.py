@@ -5,6 +5,7 @@ the servers of lease_pid with their ZooKeeper.
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from kraftsim.clients.reader import ReaderClient
 from kraftsim.cluster.comparison.applications import (
     TOPIC,
     Address,
@@ -20,8 +21,7 @@ from kraftsim.cluster.lease_cluster import LeaseCluster
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
-from kraftsim.node.clients import ReaderClient
-from kraftsim.node.lease_pid.client import read_all
+from kraftsim.lease_pid.client import read_all
 from kraftsim.world.simulated import Host, Simulation
 
 SESSION_MS: Final = 3000

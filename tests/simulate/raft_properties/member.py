@@ -11,26 +11,26 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from kraftsim.metadata.rules_features import bootstrap_at
-from kraftsim.node.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
-from kraftsim.node.call import Handler
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.controller.handlers import (
+from kraftsim.raft.controller_handlers import (
     k01_fetch,
-    k18_api_versions,
     k52_vote,
     k53_begin_quorum_epoch,
     k54_end_quorum_epoch,
     k59_fetch_snapshot,
 )
-from kraftsim.node.dispatch import Dispatcher
-from kraftsim.node.identity import load_identity
-from kraftsim.node.listeners import Listeners
-from kraftsim.node.parts import Parts
-from kraftsim.node.raft.quorum_settings import raft_settings
-from kraftsim.node.raft.raft_node import RaftNode
-from kraftsim.node.raft.waiting_fetches import WaitingFetches
-from kraftsim.node.shell import NodeShell
+from kraftsim.raft.quorum_settings import raft_settings
+from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_log import Address, SnapshotId, VoterNode
+from kraftsim.raft.waiting_fetches import WaitingFetches
+from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures, spoken_versions
+from kraftsim.server.call import Handler
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.controller_handlers import k18_api_versions
+from kraftsim.server.dispatch import Dispatcher
+from kraftsim.server.identity import load_identity
+from kraftsim.server.listeners import Listeners
+from kraftsim.server.parts import Parts
+from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch, build_batch
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord

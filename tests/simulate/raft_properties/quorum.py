@@ -23,10 +23,10 @@ from kraftsim.events.raft import (
     SnapshotLoaded,
     SnapshotWritten,
 )
-from kraftsim.node.config import NodeConfig
-from kraftsim.node.parts import Parts
-from kraftsim.node.raft.metadata_store import QUORUM_STATE_PATH
+from kraftsim.raft.metadata_store import QUORUM_STATE_PATH
 from kraftsim.raft.rules_roles import Leader
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.parts import Parts
 from kraftsim.world.simulated import Host, Simulation
 from kraftsim.world.simulated.link import NetworkSettings
 from protocol.disk.quorum_state import QuorumState, parse_quorum_state

@@ -1,0 +1,149 @@
+"""FindCoordinator: the coordinator of a group or a transactional id; creates the coordinator's
+internal topic if it is missing.
+
+Source: kafka.server.KafkaApis.{handleFindCoordinatorRequest, getCoordinator}, KIP-699; texts and
+codes verified against Apache Kafka 3.9.1.
+"""
+
+from typing import Final
+
+from kraftsim.metadata.internal_topics import GROUP_METADATA, TRANSACTION_STATE
+from kraftsim.releases.traits import PARSES_SHARE_KEYS, REFUSES_SHARE_KEYS
+from kraftsim.server.broker import Address, Broker
+from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.slices import Slices
+from protocol.api_keys import ApiKey
+from protocol.disk.java_integers import parse_int32
+from protocol.errors import ErrorCode
+from protocol.messages.k10_find_coordinator import (
+    GROUP,
+    NO_NODE_ID,
+    SHARE,
+    TRANSACTION,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from protocol.uuids import parse_uuid_text
+
+FIRST_VERSION_WITH_MANY: Final = 4
+FIRST_VERSION_WITH_SHARES: Final = 6
+NO_PORT: Final = -1
+KEY_SEPARATOR: Final = ":"
+NO_ERROR: Final = "NONE"
+NOT_AVAILABLE: Final = "The coordinator is not available."
+MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details."
+)
+MESSAGES: Final = {
+    ErrorCode.NONE: NO_ERROR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: NOT_AVAILABLE,
+    ErrorCode.INVALID_REQUEST: MALFORMED,
+}
+Found = tuple[int, Address] | ErrorCode
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Return for each key a broker, COORDINATOR_NOT_AVAILABLE or INVALID_REQUEST."""
+    request = call.body
+    assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
+    if call.api_version < FIRST_VERSION_WITH_MANY:
+        found = _find(broker, call, request.key_type, request.key)
+        if isinstance(found, ErrorCode):
+            return refuse(call, found)
+        node_id, address = found
+        return FindCoordinatorResponse(
+            error_code=ErrorCode.NONE,
+            error_message=NO_ERROR,
+            node_id=node_id,
+            host=address.host,
+            port=address.port,
+        )
+    rows = [
+        _row(request.key_type, key, _find(broker, call, request.key_type, key))
+        for key in request.coordinator_keys
+    ]
+    return FindCoordinatorResponse(coordinators=rows)
+
+
+def _find(broker: Broker, call: Call, key_type: int, key: str) -> Found:
+    if key_type == SHARE and call.api_version >= FIRST_VERSION_WITH_SHARES:
+        return _no_share_coordinator(broker, key)
+    if key_type not in (GROUP, TRANSACTION):
+        return ErrorCode.INVALID_REQUEST
+    name = TRANSACTION_STATE if key_type == TRANSACTION else GROUP_METADATA
+    topic = broker.image.topic(name)
+    if topic is None:
+        broker.creation.create([name])
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    number = (
+        broker.transactions.partitions.partition_of(key)
+        if key_type == TRANSACTION
+        else broker.groups.partition_of(key)
+    )
+    leader = topic.partitions[number].leader
+    address = broker.address_of(leader, call.listener)
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if address is None else (leader, address)
+
+
+def _no_share_coordinator(broker: Broker, key: str) -> ErrorCode:
+    """Return the error of a key: no broker coordinates share groups, and later releases validate
+    the key first.
+    """
+    has = broker.parts.release.has
+    is_refused = not _is_share_key(key) if has(PARSES_SHARE_KEYS) else has(REFUSES_SHARE_KEYS)
+    return ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _is_share_key(key: str) -> bool:
+    """Return whether a key has the form group:topicId:partition; the group id may contain
+    colons.
+    """
+    group_id, _, rest = key.rpartition(KEY_SEPARATOR)[0].rpartition(KEY_SEPARATOR)
+    try:
+        parse_uuid_text(rest)
+        parse_int32(key.rpartition(KEY_SEPARATOR)[2])
+    except ValueError:
+        return False
+    return bool(group_id)
+
+
+def _row(key_type: int, key: str, found: Found) -> Coordinator:
+    if isinstance(found, ErrorCode):
+        message = MALFORMED if found is ErrorCode.INVALID_REQUEST and key_type != SHARE else ""
+        return Coordinator(
+            key=key,
+            node_id=NO_NODE_ID,
+            host="",
+            port=NO_PORT,
+            error_code=found,
+            error_message=message,
+        )
+    node_id, address = found
+    return Coordinator(
+        key=key,
+        node_id=node_id,
+        host=address.host,
+        port=address.port,
+        error_code=ErrorCode.NONE,
+        error_message="",
+    )
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Return a response with the same error for every key."""
+    request = call.body
+    assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
+    if call.api_version >= FIRST_VERSION_WITH_MANY:
+        return FindCoordinatorResponse(
+            coordinators=[_row(request.key_type, key, error) for key in request.coordinator_keys]
+        )
+    message = MESSAGES.get(error)
+    return FindCoordinatorResponse(
+        error_code=error, error_message=message, node_id=NO_NODE_ID, host="", port=NO_PORT
+    )
+
+
+SLICES = Slices(entries="coordinator_keys", rows="coordinators")
+HANDLER = Handler(key=ApiKey.FIND_COORDINATOR, handle=handle, refuse=refuse, slices=SLICES)

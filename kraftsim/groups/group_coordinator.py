@@ -1,0 +1,239 @@
+"""The group coordinator: the groups of the `__consumer_offsets` partitions that this broker leads,
+loaded on becoming leader.
+
+Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadataManager},
+kafka.server.metadata.BrokerMetadataPublisher.updateCoordinator.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+
+from kraftsim.events.groups import GroupsLoaded, GroupsUnloaded
+from kraftsim.groups.coordinated_partition import CoordinatedPartition
+from kraftsim.groups.coordinator_log import CoordinatorLog
+from kraftsim.groups.rules_shard import GroupShard
+from kraftsim.groups.rules_timing import GroupSettings, partition_of
+from kraftsim.metadata.internal_topics import GROUP_METADATA
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.partitions.coordinator_loading import read_back
+from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.partitions import PartitionKey, Partitions
+from kraftsim.server.purgatory import Purgatory
+from kraftsim.server.shell import NodeShell
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.uuids import uuid_text
+
+# --------------------------------------------------------------------------------------------------
+# The topics of the cluster as the group coordinator sees them: a view of the broker's current
+# metadata image.
+
+
+class KnownTopics:
+    """`image` returns the current metadata image."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+
+    @property
+    def version(self) -> int:
+        """The last applied offset of the metadata log."""
+        return self._image().highest_offset
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """Return id and partition count of a topic; None if it does not exist."""
+        topic = self._image().topic(name)
+        return None if topic is None else (topic.topic_id, len(topic.partitions))
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic; None if it does not exist."""
+        topic = self._image().topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all topics, sorted."""
+        return (topic.name for topic in self._image().topics())
+
+
+UUID_BYTES = 16
+
+
+class GroupCoordinator:
+    """Loaded partitions by number.
+
+    `on_partition_changed` keeps them consistent with the leadership.
+    """
+
+    def __init__(
+        self,
+        shell: NodeShell,
+        image: Callable[[], MetadataImage],
+        partitions: Partitions,
+        produces: Purgatory[PartitionKey],
+        fetches: Purgatory[PartitionKey],
+        shard_class: type[GroupShard],
+        settings: GroupSettings,
+        serves_consumers: Callable[[], bool],
+    ) -> None:
+        self._serves_consumers = serves_consumers
+        self._shell = shell
+        self._shard_class = shard_class
+        self._world = shell.world
+        self._config = shell.config
+        self._image = image
+        self._hosted = partitions
+        self._settings = settings
+        self._topics = KnownTopics(image)
+        self._log = CoordinatorLog(
+            partitions,
+            produces,
+            fetches,
+            shell.world.clock,
+            timeout_ms=shell.config.offsets_commit_timeout_ms,
+            compression=Compression(shell.config.offsets_topic_compression_codec),
+        )
+        self._member_ids = shell.world.random("member ids")
+        self._partitions: dict[int, CoordinatedPartition] = {}
+
+    # Look-up
+    # ----------------------------------------------------------------------------------------------
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the partition of `__consumer_offsets` that a group belongs to."""
+        topic = self._image().topic(GROUP_METADATA)
+        return partition_of(
+            group_id,
+            self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions),
+        )
+
+    def coordinated(
+        self, group_id: str, *, may_be_empty: bool = False
+    ) -> CoordinatedPartition | ErrorCode:
+        """Return the partition of a group, or INVALID_GROUP_ID, NOT_COORDINATOR or
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        found = self._partitions.get(self.partition_of(group_id))
+        if found is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if found.is_loading else found
+
+    @property
+    def serves_consumers(self) -> bool:
+        """Whether consumer groups are enabled (KIP-848)."""
+        return self._serves_consumers()
+
+    @property
+    def consumer_assignors(self) -> tuple[str, ...]:
+        """The names of the assignors; the first one is used if no member prefers another."""
+        return self._settings.consumer_assignors
+
+    def fresh_consumer_id(self) -> str:
+        """Return a new member id for a consumer group."""
+        return uuid_text(self._member_ids.randbytes(UUID_BYTES))
+
+    def all(self) -> Iterator[CoordinatedPartition]:
+        """Yield every partition for which this broker is coordinator, by number."""
+        for number in sorted(self._partitions):
+            yield self._partitions[number]
+
+    def fresh_member_id(self) -> str:
+        """Return the random suffix of a member id."""
+        drawn = bytearray(self._member_ids.randbytes(16))
+        drawn[6] = drawn[6] & 0x0F | 0x40  # a random one,
+        drawn[8] = drawn[8] & 0x3F | 0x80  # in the form of RFC 4122, as java.util.UUID draws them
+        text = drawn.hex()
+        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+    # Loading and unloading
+    # ----------------------------------------------------------------------------------------------
+
+    def begin_upkeep(self) -> None:
+        """Start the periodic expiration of offsets."""
+        self._shell.tasks.spawn(self._expire(), "offset expiration")
+
+    def on_partition_changed(self, key: PartitionKey) -> None:
+        """Load or unload a partition if this broker became or ceased to be its leader."""
+        topic, number = key
+        if topic != GROUP_METADATA:
+            return
+        hosted = self._hosted.find(topic, number)
+        known = self._partitions.get(number)
+        if known is not None and (hosted is not known.hosted or not hosted.replica.is_leader):
+            del self._partitions[number]
+            known.end()
+            self._world.emit(GroupsUnloaded(partition=number))
+            known = None
+        if known is None and hosted is not None and hosted.replica.is_leader:
+            self._begin(number, hosted)
+
+    def _begin(self, number: int, hosted: HostedPartition) -> None:
+        shard = self._shard_class(self._settings, number, self._world.emit, self._topics)
+        led = CoordinatedPartition(
+            hosted,
+            shard,
+            self._log,
+            self._world.clock,
+            lambda: self._shell.settle_soon(lambda: self._reload(led)),
+        )
+        self._partitions[number] = led
+        self._shell.tasks.spawn(self._load(number, led), f"groups of {GROUP_METADATA}-{number}")
+
+    def _reload(self, former: CoordinatedPartition) -> None:
+        """Reload the groups of a partition: a change could not be written to the log."""
+        number = former.hosted.partition
+        if self._partitions.get(number) is former and former.hosted.replica.is_leader:
+            former.end()
+            self._begin(number, former.hosted)
+
+    def on_marker(
+        self, partition: int, producer_id: int, producer_epoch: int, is_commit: bool, offset: int
+    ) -> None:
+        """A transaction marker is on all in-sync replicas: pending offset commits are materialized
+        on commit and dropped on abort.
+        """
+        led = self._partitions.get(partition)
+        if led is not None:
+            led.end_transaction(producer_id, producer_epoch, offset, is_commit=is_commit)
+
+    def on_topics_deleted(self) -> None:
+        """Delete the offsets of deleted topics."""
+        image = self._image()
+        for led in self.all():
+            if not led.is_loading:
+                led.shard.forget_topics(lambda topic: image.topic(topic) is not None, led.now())
+                led.settle()
+
+    def close(self) -> None:
+        """Cancel all timers: the node shuts down."""
+        for led in self.all():
+            led.close()
+
+    async def _load(self, number: int, led: CoordinatedPartition) -> None:
+        """Replay the log from its start; the partition's groups are available afterwards."""
+        try:
+            offset = await read_back(
+                led.hosted,
+                buffer_size=self._config.offsets_load_buffer_size,
+                is_wanted=lambda: self._partitions.get(number) is led,
+                replay=led.shard.replay,
+            )
+        except OSError as failure:
+            self._hosted.disk_failed(led.hosted.log.directory, "read", failure)
+            return
+        if self._partitions.get(number) is led:
+            self._world.emit(
+                GroupsLoaded(
+                    partition=number, group_count=len(led.shard.groups), next_offset=offset
+                )
+            )
+            led.begin()
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+            for led in self.all():
+                if not led.is_loading:
+                    led.shard.expire_offsets(led.now())
+                    led.settle()

@@ -1,0 +1,197 @@
+"""Metadata: the brokers, the topics, and the leader of each partition; may auto-create a missing
+topic.
+
+Source: kafka.server.metadata.KRaftMetadataCache, kafka.server.KafkaApis.handleTopicMetadataRequest,
+AutoTopicCreationManager.
+"""
+
+from kraftsim.metadata.internal_topics import is_internal
+from kraftsim.metadata.rules_image import TopicImage
+from kraftsim.metadata.rules_partitions import is_online
+from kraftsim.metadata.rules_registrations import PartitionRegistration, why_name_is_invalid
+from kraftsim.server.broker import Broker
+from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.requested_topics import once_each, why_refused
+from kraftsim.server.slices import Slices
+from kraftsim.zookeeper.rules_control_requests import reported_topic_id
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k03_metadata import (
+    NO_LEADER_ID,
+    OPERATIONS_NOT_ASKED_FOR,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.uuids import ZERO_UUID
+
+FIRST_VERSION_WITH_NULL_FOR_ALL = 1
+FIRST_VERSION_WITH_LISTENER_ERROR = 6
+ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
+"""Read, write, create, delete, alter, describe, describe and alter configs: every operation is
+authorized without an authorizer.
+"""
+ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+"""Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Respond with the applied metadata, which may lag behind the metadata log."""
+    request = call.body
+    assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
+    refused = call.over_whole(why_refused)
+    if refused is not None:
+        return refuse(call, refused)
+    view = MetadataView(broker, call, request)
+    alive = [
+        found
+        for registered in broker.image.alive_brokers()
+        if (found := view.broker(registered.broker_id)) is not None
+    ]
+    response = MetadataResponse(
+        brokers=alive,
+        cluster_id=broker.config.cluster_id,
+        controller_id=broker.source.reported_controller([each.node_id for each in alive]),
+        topics=view.topics(),
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+    broker.creation.create(view.missing)
+    return response
+
+
+class MetadataView:
+    """The cluster as seen by one client: addresses are those of the listener that it is connected
+    to.
+    """
+
+    def __init__(self, broker: Broker, call: Call, request: MetadataRequest) -> None:
+        self._broker = broker
+        self._image = broker.image
+        self._listener = call.listener
+        self._version = call.api_version
+        self._request = request
+        self.missing: list[str] = []
+        """Topics to auto-create."""
+
+    def broker(self, broker_id: int) -> MetadataResponseBroker | None:
+        """Return a broker if it has this listener; otherwise None."""
+        found = self._broker.address_of(broker_id, self._listener)
+        return (
+            None
+            if found is None
+            else MetadataResponseBroker(
+                node_id=broker_id, host=found.host, port=found.port, rack=found.rack
+            )
+        )
+
+    def topics(self) -> list[MetadataResponseTopic]:
+        """Return the requested topics, in the order of the request; all topics by name."""
+        asked = self._request.topics
+        if asked is None or (not asked and self._version < FIRST_VERSION_WITH_NULL_FOR_ALL):
+            return [self._topic(topic) for topic in self._image.topics()]
+        return [self._asked(topic) for topic in once_each(asked)]
+
+    def _asked(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+        if asked.topic_id != ZERO_UUID:
+            return self._asked_by_id(asked)
+        name = asked.name or ""
+        topic = self._image.topic(name)
+        return self._topic(topic) if topic is not None else self._unknown(name)
+
+    def _asked_by_id(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+        topic = self._image.topic_by_id(asked.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
+            )
+        return self._topic(topic)
+
+    def _unknown(self, name: str) -> MetadataResponseTopic:
+        """Return a row for a topic that does not exist (yet): the client retries until it does."""
+        if why_name_is_invalid(name) is not None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                name=name,
+                is_internal=is_internal(name),
+            )
+        if (
+            self._request.allow_auto_topic_creation
+            and self._broker.config.auto_create_topics_enable
+            and not is_internal(name)
+        ):
+            self.missing.append(name)
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            name=name,
+            is_internal=is_internal(name),
+        )
+
+    def _topic(self, topic: TopicImage) -> MetadataResponseTopic:
+        asks_operations = self._request.include_topic_authorized_operations
+        return MetadataResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=topic.name,
+            topic_id=reported_topic_id(topic.topic_id),
+            is_internal=is_internal(topic.name),
+            partitions=[
+                self._partition(number, registered)
+                for number, registered in sorted(topic.partitions.items())
+            ],
+            topic_authorized_operations=ALL_TOPIC_OPERATIONS
+            if asks_operations
+            else OPERATIONS_NOT_ASKED_FOR,
+        )
+
+    def _partition(
+        self, number: int, registered: PartitionRegistration
+    ) -> MetadataResponsePartition:
+        error = self._error_of_leader(registered.leader)
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=number,
+            leader_id=registered.leader if error is ErrorCode.NONE else NO_LEADER_ID,
+            leader_epoch=registered.leader_epoch,
+            replica_nodes=list(registered.replicas),
+            isr_nodes=list(registered.isr),
+            offline_replicas=[
+                replica
+                for replica in registered.replicas
+                if not self._is_online(registered, replica)
+            ],
+        )
+
+    def _is_online(self, registered: PartitionRegistration, replica: int) -> bool:
+        """Return whether a replica's broker is alive and its log directory has not failed."""
+        broker = self._broker.image.broker(replica)
+        return (
+            broker is not None
+            and not broker.fenced
+            and is_online(registered.directory_of(replica), broker)
+        )
+
+    def _error_of_leader(self, leader: int) -> ErrorCode:
+        if self._broker.address_of(leader, self._listener) is not None:
+            return ErrorCode.NONE
+        lacks_listener = self._broker.is_alive(leader)
+        if lacks_listener and self._version >= FIRST_VERSION_WITH_LISTENER_ERROR:
+            return ErrorCode.LISTENER_NOT_FOUND
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Return a response with the same error for every topic."""
+    request = call.body
+    assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
+    rows = [
+        MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics or []
+    ]
+    return MetadataResponse(topics=rows)
+
+
+SLICES = Slices(entries="topics", rows="topics", counting=once_each)
+HANDLER = Handler(key=ApiKey.METADATA, handle=handle, refuse=refuse, slices=SLICES)

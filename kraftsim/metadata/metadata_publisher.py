@@ -1,0 +1,90 @@
+"""Applies the committed metadata log to the broker: builds the image, and publishes it with its
+delta, batch by batch.
+
+A snapshot builds a new image; its difference to the previous one is published, including what was
+removed.
+Source: org.apache.kafka.image.loader.MetadataLoader, kafka.server.metadata.BrokerMetadataPublisher.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from kraftsim.events.metadata import MetadataApplied
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, difference
+from kraftsim.raft.parsed_records import parsed_records
+from kraftsim.raft.rules_log import SnapshotId, VoterNode
+from kraftsim.world.interface import World
+from protocol.batches import RecordBatch
+from protocol.metadata.registry import parse_record
+
+NOTHING_PUBLISHED = -1
+Publish = Callable[[MetadataImage, ImageChanges], Awaitable[None]]
+OnBatch = Callable[[MetadataImage], None]
+OnLeader = Callable[[VoterNode | None], None]
+
+
+class MetadataPublisher:
+    """The listener of the broker's metadata log replica. `publish` is awaited with each changed
+    image, `on_leader` is called when the leader changes, `on_batch` after each batch of committed
+    records.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        new_image: Callable[[], MetadataImage],
+        publish: Publish,
+        on_leader: OnLeader,
+        on_batch: OnBatch = lambda image: None,
+    ) -> None:
+        self._world = world
+        self._new_image = new_image
+        self._publish = publish
+        self._on_leader = on_leader
+        self._on_batch = on_batch
+        self.image = new_image()
+        self.published_offset = NOTHING_PUBLISHED
+        """The last offset that has been published to the broker."""
+
+    async def on_committed(self, batches: Sequence[RecordBatch]) -> None:
+        """Apply committed batches to the image, then publish it."""
+        image = self.image
+        for batch in batches:
+            if batch.is_control:
+                image.skip(batch.last_offset)
+                continue
+            for record, offset in await parsed_records(batch):
+                image.replay(record, offset)
+            self._on_batch(image)
+        if image.has_changes:
+            await self._world.yield_point("in the image, and not acted by")
+            await self._publish(image, image.take_changes())
+        self._has_published()
+
+    async def on_snapshot(self, snapshot: SnapshotId, batches: Iterator[RecordBatch]) -> None:
+        """Publish the difference to a snapshot.
+
+        Handlers see the previous image until the new one is complete.
+        """
+        image = self._new_image()
+        for batch in batches:
+            if not batch.is_control:
+                for record in batch.records():
+                    assert record.value is not None, "a metadata record has a value"
+                    image.load(parse_record(record.value))
+                await asyncio.sleep(0)
+        image.skip(snapshot.end_offset - 1)
+        image.take_changes()
+        changes = difference(self.image, image)
+        self.image = image
+        if changes:
+            await self._publish(image, changes)
+        self._has_published()
+
+    def on_leader(self, leader_epoch: int, leader: VoterNode | None) -> None:
+        """The leader of the metadata quorum has changed; None if it is unknown."""
+        self._on_leader(leader)
+
+    def _has_published(self) -> None:
+        self.published_offset = self.image.highest_offset
+        self._world.emit(MetadataApplied(next_offset=self.published_offset + 1))

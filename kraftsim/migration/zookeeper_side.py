@@ -1,0 +1,227 @@
+"""ZooKeeper operations of a migrating controller: /migration, the claim of /controller, registered
+brokers, reads and writes of metadata.
+
+Every write is conditional on the versions of /controller_epoch and /migration, so that a deposed
+controller writes nothing.
+Source: kafka.zk.{ZkMigrationClient, KafkaZkClient.tryRegisterKRaftControllerAsActiveController},
+KIP-866, KAFKA-16171, KAFKA-16667.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from kraftsim.migration.rules_driver import Claim
+from kraftsim.server.shell import NodeShell
+from kraftsim.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
+from kraftsim.zookeeper.rules_znode_writes import ZnodeOperation
+from kraftsim.zookeeper.rules_znodes import Znodes
+from kraftsim.zookeeper.znode_reader import ZnodeReader
+from kraftsim.zookeeper.znode_writer import (
+    ControllerMoved,
+    MigrationConflict,
+    MigrationWriter,
+    check_request,
+    create_request,
+    retried,
+    set_request,
+)
+from protocol.malformed import MalformedMessage
+from protocol.zookeeper.kafka_znodes import (
+    BROKER_IDS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    MIGRATION,
+    NO_KRAFT_EPOCH,
+    TOPICS,
+    ControllerZnode,
+    MigrationZnode,
+    TopicZnode,
+    parse_controller_epoch,
+    topic_path,
+)
+from protocol.zookeeper.multi import Asked
+from protocol.zookeeper.op_codes import OpCode, ZookeeperError
+from protocol.zookeeper.znodes import StatResponse, VersionedPath
+
+REFUSALS: Final = (ZookeeperRefused, ControllerMoved, MigrationConflict, MalformedMessage)
+"""Errors of ZooKeeper or of its content; the driver retries."""
+
+
+class ZookeeperSide:
+    """The session of one controller, replaced by a new one when it has expired.
+
+    All methods raise REFUSALS.
+    """
+
+    def __init__(self, shell: NodeShell) -> None:
+        self._shell = shell
+        self._client: ZookeeperClient | None = None
+
+    @property
+    def client(self) -> ZookeeperClient:
+        """The current session."""
+        if self._client is None or self._client.state in (
+            SessionState.EXPIRED,
+            SessionState.CLOSED,
+        ):
+            config = self._shell.config
+            self._client = ZookeeperClient(
+                self._shell.world,
+                config.zookeeper.servers,
+                session_timeout_ms=config.zookeeper_session_timeout_ms,
+                local_host=config.outgoing_host,
+                chroot=config.zookeeper.chroot,
+            )
+            self._client.start()
+        return self._client
+
+    async def close(self) -> None:
+        """Close the session."""
+        if self._client is not None:
+            await self._client.close()
+
+    def abort(self) -> None:
+        """Drop the session immediately, as a killed process would."""
+        if self._client is not None:
+            self._client.abort()
+
+    async def recover(self, claim: Claim) -> Claim:
+        """Read /migration, or create it."""
+        try:
+            data, stat = await self.client.get(MIGRATION)
+        except ZookeeperRefused as refused:
+            if refused.error != ZookeeperError.NO_NODE:
+                raise
+            await self._create_migration()
+            data, stat = await self.client.get(MIGRATION)
+        return replace(
+            claim, znode=MigrationZnode.parse(data or b""), migration_version=stat.version
+        )
+
+    async def claim(self, claim: Claim) -> Claim:
+        """Claim /controller permanently with the next controller epoch; then learn the version of
+        /migration by writing it unconditionally.
+        """
+        epoch_data, epoch_stat = await self.client.get(CONTROLLER_EPOCH)
+        epoch, kraft_epoch = parse_controller_epoch(epoch_data), claim.znode.kraft_controller_epoch
+        found = await self._present_controller()
+        if found is not None and (found[0].broker_id, found[0].kraft_epoch) == (
+            claim.znode.kraft_controller_id,
+            kraft_epoch,
+        ):
+            taken = replace(
+                claim, controller_epoch=epoch, controller_epoch_version=epoch_stat.version
+            )  # the response to the claim was lost
+        else:
+            taken = await self._take(claim, found, epoch, epoch_stat.version)
+        stat = await self.client.set(MIGRATION, taken.znode.build())
+        return replace(taken, migration_version=stat.version)
+
+    async def broker_ids(self) -> frozenset[int]:
+        """Return the ids of registered brokers."""
+        names, _ = await self.client.children(BROKER_IDS)
+        return frozenset(int(name) for name in names if name.isdecimal())
+
+    async def assigned_ids(self) -> frozenset[int]:
+        """Return the ids of brokers with assigned replicas."""
+        found: set[int] = set()
+        names, _ = await self.client.children(TOPICS)
+        for name in names:
+            data, _ = await self.client.get(topic_path(name))
+            for replicas in TopicZnode.parse(data or b"").partitions.values():
+                found.update(replicas)
+        return frozenset(found)
+
+    async def metadata(self) -> Znodes:
+        """Return all metadata znodes, except topics queued for deletion."""
+        return await ZnodeReader(self.client).metadata()
+
+    async def everything(self) -> Znodes:
+        """Return all metadata znodes."""
+        return await ZnodeReader(self.client).everything()
+
+    async def write(self, claim: Claim, operations: Sequence[ZnodeOperation]) -> Claim:
+        """Execute operations; each increments the version of /migration."""
+        if not operations:
+            return claim
+        writer = MigrationWriter(
+            self.client,
+            epoch_version=claim.controller_epoch_version,
+            migration_version=claim.migration_version,
+        )
+        for operation in operations:
+            await writer.carry_out(operation, claim.znode.build())
+        return replace(claim, migration_version=writer.migration_version)
+
+    async def move(self, claim: Claim) -> Claim:
+        """Write the claim's state to /migration."""
+        asked: list[Asked] = [
+            check_request(CONTROLLER_EPOCH, claim.controller_epoch_version),
+            set_request(MIGRATION, claim.znode.build(), claim.migration_version),
+        ]
+        try:
+            results = await retried(self.client, asked)
+        except ZookeeperRefused as refused:
+            if refused.path == MIGRATION and refused.error == ZookeeperError.BAD_VERSION:
+                return await self._moved_after_all(claim)
+            raise
+        stat = results[1][1]
+        assert isinstance(stat, StatResponse), "a setData request returns a Stat"
+        return replace(claim, migration_version=stat.stat.version)
+
+    async def _moved_after_all(self, claim: Claim) -> Claim:
+        """Return the claim if the write succeeded but its response was lost; raise if another
+        controller has written.
+        """
+        data, stat = await self.client.get(MIGRATION)
+        if data != claim.znode.build():
+            raise MigrationConflict(
+                f"{MIGRATION} is at version {stat.version}, and another controller wrote it"
+            )
+        return replace(claim, migration_version=stat.version)
+
+    async def _create_migration(self) -> None:
+        try:
+            await self.client.create(MIGRATION, MigrationZnode().build())
+        except ZookeeperRefused as refused:
+            if refused.error != ZookeeperError.NODE_EXISTS:
+                raise
+
+    async def _present_controller(self) -> tuple[ControllerZnode, int] | None:
+        try:
+            data, stat = await self.client.get(CONTROLLER)
+        except ZookeeperRefused as refused:
+            if refused.error != ZookeeperError.NO_NODE:
+                raise
+            return None
+        return ControllerZnode.parse(data or b""), stat.version
+
+    async def _take(
+        self,
+        claim: Claim,
+        found: tuple[ControllerZnode, int] | None,
+        epoch: int,
+        epoch_version: int,
+    ) -> Claim:
+        kraft_id, kraft_epoch = claim.znode.kraft_controller_id, claim.znode.kraft_controller_epoch
+        if found is not None and (found[0].kraft_epoch or NO_KRAFT_EPOCH) >= kraft_epoch:
+            raise ControllerMoved(
+                f"controller {found[0].broker_id} has epoch {found[0].kraft_epoch} of KRaft, "
+                f"this one has {kraft_epoch}"
+            )
+        own = ControllerZnode(
+            broker_id=kraft_id,
+            timestamp_ms=self._shell.world.clock.wall_ms(),
+            kraft_epoch=kraft_epoch,
+        )
+        asked: list[Asked] = [set_request(CONTROLLER_EPOCH, str(epoch + 1).encode(), epoch_version)]
+        if found is not None:
+            asked.append((OpCode.DELETE, VersionedPath(path=CONTROLLER, version=found[1])))
+        asked.append(create_request(CONTROLLER, own.build()))
+        results = await self.client.multi(asked)
+        stat = results[0][1]
+        assert isinstance(stat, StatResponse), "a setData request returns a Stat"
+        return replace(
+            claim, controller_epoch=epoch + 1, controller_epoch_version=stat.stat.version
+        )

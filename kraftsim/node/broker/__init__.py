@@ -1,4 +1,0 @@
-"""The broker: hosts partition replicas, serves clients, follows the metadata log.
-
-Source: kafka.server.BrokerServer.
-"""

@@ -1,1 +1,0 @@
-"""Replication: fetchers for followed partitions, and ISR changes of led ones."""

@@ -1,3 +1,0 @@
-"""Tiered storage of a broker: copies, reads, deletes and rebuilds remote segments, and their
-metadata topic (KIP-405).
-"""

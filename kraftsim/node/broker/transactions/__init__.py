@@ -1,1 +1,0 @@
-"""The transaction coordinator of a broker: its log, its markers, its timeouts."""

@@ -1,1 +1,0 @@
-"""Handlers of the controller listener: one file per API key, each exporting HANDLER."""

@@ -1,1 +1,0 @@
-"""Migration of a cluster from ZooKeeper to KRaft, on the controller."""

@@ -1,1 +1,0 @@
-"""A ZooKeeper server that implements the real client protocol, and a client for it."""

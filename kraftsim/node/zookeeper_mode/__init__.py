@@ -1,3 +1,0 @@
-"""ZooKeeper mode: the broker and controller components that keep cluster metadata in ZooKeeper
-(pre-KRaft).
-"""

@@ -1,0 +1,76 @@
+"""Opens the log of a partition that a broker hosts, with recovery if it exists.
+
+Source: kafka.log.LogManager.getOrCreateLog, kafka.cluster.Partition.createLogIfNotExists.
+"""
+
+from collections.abc import Callable
+
+from kraftsim.events.nodes import DiskFailed
+from kraftsim.metadata.rules_image import TopicImage
+from kraftsim.metadata.topic_settings import TopicSettings
+from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.log import PartitionLog
+from kraftsim.partitions.log_directory import LogDirectory
+from kraftsim.partitions.partition_recovery import recover_partition
+from kraftsim.partitions.segment_swap import finish_swaps
+from kraftsim.server.parts import Parts
+from kraftsim.server.shell import NodeShell
+from protocol.uuids import uuid_text
+
+
+async def open_partition(
+    home: LogDirectory,
+    topic: TopicImage,
+    partition: int,
+    settings: TopicSettings,
+    *,
+    shell: NodeShell,
+    parts: Parts,
+    on_rolled: Callable[[], None],
+) -> HostedPartition | None:
+    """Return a partition in one of the log directories.
+
+    None if its directory belongs to another topic of the same name. Raises OSError.
+    """
+    key = (topic.name, partition)
+    world, config = shell.world, shell.config
+    log = PartitionLog(home.world, topic.name, partition, settings.segments, on_rolled=on_rolled)
+    owner = log.stored_topic_id()
+    if owner is not None and owner != topic.topic_id:
+        why = (
+            f"the directory belongs to topic id {uuid_text(owner)}, not {uuid_text(topic.topic_id)}"
+        )
+        world.emit(DiskFailed(path=log.directory, operation="open", reason=why))
+        return None
+    await finish_swaps(home.world.disk, log.directory)
+    is_new = not home.world.disk.list(log.directory)
+    if is_new:
+        await home.forget_checkpoints(key)
+    producer_state = parts.producer_state(config)
+    snapshots = recover_partition(
+        home.world,
+        log,
+        producer_state,
+        recovery_point=None if is_new else home.recovery_point(key),
+        log_start_offset=home.log_start(key),
+        snapshots_of=parts.snapshots(config),
+        is_tiered=settings.tiering.is_tiered,
+        chained_from=None if is_new else home.uncleaned_from(key),
+    )
+    await log.complete_truncation()
+    if owner is None:
+        await log.store_topic_id(topic.topic_id)
+    replica = parts.partition_replica(
+        topic=topic.name,
+        partition=partition,
+        replica_id=config.node_id,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        epochs=log.epochs,
+        producer_state=producer_state,
+        rules=settings.rules,
+        emit=world.emit,
+        high_watermark=home.high_watermark(key),
+    )
+    replica.is_tiered, replica.local_start_offset = log.is_tiered, log.local_start_offset
+    return HostedPartition(topic.topic_id, log, replica, settings, snapshots, home)

@@ -1,0 +1,176 @@
+"""InitProducerId: a new producer id for an idempotent producer, or the next epoch of a
+transactional id, which fences the previous producer.
+
+Without a transactional id the producer id and epoch of the request are ignored: an idempotent
+producer resets with a new id.
+
+Source: KIP-98, KIP-360, KIP-588; kafka.server.KafkaApis.handleInitProducerIdRequest,
+TransactionCoordinator.handleInitProducerId.
+"""
+
+from typing import Final
+
+from kraftsim.core.decision import Refusal
+from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdReturned
+from kraftsim.producer_ids.rules_block_clients import Waiting
+from kraftsim.producer_ids.rules_blocks import ProducerId
+from kraftsim.server.broker import Broker
+from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.variant_names import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
+from kraftsim.transactions.transaction_coordinator import Identity
+from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
+from protocol.announced_window import announce_window
+from protocol.api_keys import ApiKey
+from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.errors import ErrorCode
+from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+FIRST_PRODUCER_EPOCH = 0
+FIRST_VERSION_WITH_FENCED: Final = 4
+FIRST_VERSION_WITH_TAGS: Final = 2
+
+
+def handle(broker: Broker, call: Call) -> Answer | Deferred:
+    """Return a producer id and epoch, or an error."""
+    request = call.body
+    assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
+    refusal = _refusal(broker, request)
+    if refusal is not None:
+        return _refused(broker, call, refusal.error)
+    if request.transactional_id is not None:
+        return _init(broker, call, request, request.transactional_id)
+    claimed = broker.producer_ids.claim()
+    if not isinstance(claimed, Waiting):
+        return _fresh(broker, call, claimed)
+    later = Deferred()
+    broker.producer_ids.wait(claimed, lambda result: _complete(broker, call, later, result))
+    return later
+
+
+def _refusal(broker: Broker, request: InitProducerIdRequest) -> Refusal | None:
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return Refusal(ErrorCode.INVALID_REQUEST, "producer id and epoch must be set together")
+    if request.transactional_id is None:
+        return None
+    if not request.transactional_id:
+        return Refusal(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    if not 0 < request.transaction_timeout_ms <= broker.config.transaction_max_timeout_ms:
+        return Refusal(
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{request.transaction_timeout_ms} ms"
+        )
+    return None
+
+
+def _init(
+    broker: Broker, call: Call, request: InitProducerIdRequest, transactional_id: str
+) -> Deferred:
+    """Call the coordinator.
+
+    The result is final even if the client has disconnected: the epoch is bumped.
+    """
+    later = Deferred()
+    expected = (
+        None
+        if request.producer_id == NO_PRODUCER_ID
+        else (request.producer_id, request.producer_epoch)
+    )
+
+    def on_end(result: Identity | Refusal) -> None:
+        later.complete(_answer(broker, call, request, result))
+
+    broker.transactions.init(transactional_id, request.transaction_timeout_ms, expected, on_end)
+    return later
+
+
+def _answer(
+    broker: Broker, call: Call, request: InitProducerIdRequest, result: Identity | Refusal
+) -> Answer:
+    if isinstance(result, Refusal):
+        emit_refusal(
+            broker.world,
+            ApiKey.INIT_PRODUCER_ID,
+            request.transactional_id or "",
+            (request.producer_id, request.producer_epoch),
+            result.error,
+        )
+        return _refused(
+            broker, call, error_in_version(result.error, call, FIRST_VERSION_WITH_FENCED)
+        )
+    broker.world.emit(
+        ProducerIdReturned(
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+            fresh=result.is_fresh,
+            transactional_id=request.transactional_id,
+            client_id=call.client_id,
+        )
+    )
+    return _announcing(
+        broker,
+        call,
+        InitProducerIdResponse(
+            producer_id=result.producer_id, producer_epoch=result.producer_epoch
+        ),
+    )
+
+
+def _complete(broker: Broker, call: Call, later: Deferred, result: ProducerId | Refusal) -> None:
+    """Complete a waiting request; an id whose client has disconnected is lost, as in Kafka."""
+    if not later.is_abandoned:
+        later.complete(_fresh(broker, call, result))
+
+
+def _fresh(broker: Broker, call: Call, result: ProducerId | Refusal) -> Answer:
+    if isinstance(result, Refusal):
+        return _refused(broker, call, result.error)
+    broker.world.emit(
+        ProducerIdReturned(
+            producer_id=result,
+            producer_epoch=FIRST_PRODUCER_EPOCH,
+            fresh=True,
+            client_id=call.client_id,
+        )
+    )
+    return _announcing(
+        broker,
+        call,
+        InitProducerIdResponse(producer_id=result, producer_epoch=FIRST_PRODUCER_EPOCH),
+    )
+
+
+def _announcing(
+    broker: Broker, call: Call, answer: InitProducerIdResponse
+) -> InitProducerIdResponse:
+    """Return the response with this broker's window, if it is configured to announce it here
+    (KIP-758).
+    """
+    config = broker.config
+    announces = (
+        config.producer_state == ANNOUNCED_WINDOW and config.window_carrier == BY_INIT_PRODUCER_ID
+    )
+    if announces and call.api_version >= FIRST_VERSION_WITH_TAGS:
+        announce_window(answer, config.max_in_flight_sequence_number_per_connection)
+    return answer
+
+
+def _refused(broker: Broker, call: Call, error: ErrorCode) -> Answer:
+    request = call.body
+    assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
+    broker.world.emit(
+        InitProducerIdRefused(
+            error_code=error, transactional_id=request.transactional_id, client_id=call.client_id
+        )
+    )
+    return InitProducerIdResponse(
+        error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Return an error response."""
+    return InitProducerIdResponse(
+        error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+    )
+
+
+HANDLER = Handler(key=ApiKey.INIT_PRODUCER_ID, handle=handle, refuse=refuse)

@@ -1,0 +1,17 @@
+"""RenewDelegationToken (39): rejected, because delegation tokens are not supported.
+
+Source: KIP-48, allowTokenRequests.
+"""
+
+from kraftsim.server.broker import Broker
+from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.without_security import renew_delegation_token
+from protocol.api_keys import ApiKey
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Return the error."""
+    return renew_delegation_token(call)
+
+
+HANDLER = Handler(key=ApiKey.RENEW_DELEGATION_TOKEN, handle=handle, refuse=renew_delegation_token)

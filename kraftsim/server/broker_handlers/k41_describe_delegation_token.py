@@ -1,0 +1,19 @@
+"""DescribeDelegationToken (41): rejected, because delegation tokens are not supported.
+
+Source: KIP-48, allowTokenRequests.
+"""
+
+from kraftsim.server.broker import Broker
+from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.without_security import describe_delegation_token
+from protocol.api_keys import ApiKey
+
+
+def handle(broker: Broker, call: Call) -> Answer:
+    """Return the error."""
+    return describe_delegation_token(call)
+
+
+HANDLER = Handler(
+    key=ApiKey.DESCRIBE_DELEGATION_TOKEN, handle=handle, refuse=describe_delegation_token
+)

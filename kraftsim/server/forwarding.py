@@ -1,0 +1,102 @@
+"""Forwarding: requests that only the controller can process are wrapped in an Envelope with the
+client's principal.
+
+Source: KIP-590, kafka.server.ForwardingManager, kafka.server.EnvelopeUtils,
+DefaultKafkaPrincipalBuilder.
+"""
+
+import ipaddress
+from collections.abc import Callable
+
+from kraftsim.server.call import Answer, Call, Closing, Deferred, Encoded, Failed, reason_of
+from kraftsim.server.controller_channel import ControllerChannel
+from kraftsim.server.outbound import NoCommonVersion
+from kraftsim.server.rules_authentication import ANONYMOUS as ANONYMOUS_PRINCIPAL
+from kraftsim.server.rules_authentication import Principal
+from kraftsim.server.shell import NodeShell
+from protocol.errors import ErrorCode
+from protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.principal_data import DefaultPrincipalData, build_principal
+from protocol.requests import request_chunks
+from protocol.schema import Message
+
+ANONYMOUS = build_principal(DefaultPrincipalData(principal_type="User", name="ANONYMOUS"))
+LOOPBACK_ADDRESS = ipaddress.ip_address("127.0.0.1").packed
+SIZE_BYTES = 4
+CORRELATION_ID_BYTES = 4
+Refuse = Callable[[Call, ErrorCode], Answer]
+
+
+class Forwarding:
+    """Forwards requests to the active controller."""
+
+    def __init__(self, shell: NodeShell, channel: ControllerChannel) -> None:
+        self._shell = shell
+        self._channel = channel
+
+    def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
+        """Complete `later` with the controller's response to the request of `call`, or with
+        `refuse(call, error)` if there is none.
+        """
+        if call.is_large:
+            self._shell.tasks.spawn(
+                self._forward_large(call, later, refuse), "forward-large-request"
+            )
+            return
+        self._channel.send(
+            _envelope(call),
+            lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse)),
+        )
+
+    async def _forward_large(self, call: Call, later: Deferred, refuse: Refuse) -> None:
+        """The same for a large request: it is encoded in a thread."""
+        try:
+            envelope = await self._shell.world.aside(lambda: _envelope(call))
+        except Exception as failure:  # a value that the protocol cannot carry
+            later.complete(Failed(f"the request cannot be forwarded: {reason_of(failure)}"))
+            return
+        self._channel.send(
+            envelope, lambda answer: later.complete_with(lambda: _unwrapped(call, answer, refuse))
+        )
+
+
+def _envelope(call: Call) -> EnvelopeRequest:
+    chunks = request_chunks(
+        call.api_key, call.api_version, call.correlation_id, call.client_id, call.body
+    )
+    return EnvelopeRequest(
+        request_data=b"".join(chunks)[SIZE_BYTES:],
+        request_principal=ANONYMOUS
+        if call.principal == ANONYMOUS_PRINCIPAL
+        else _named(call.principal),
+        client_host_address=_packed_address(call.connection.peer),
+    )
+
+
+def _named(principal: Principal) -> bytes:
+    return build_principal(DefaultPrincipalData(principal_type=principal.kind, name=principal.name))
+
+
+def _unwrapped(call: Call, answer: Message | OSError, refuse: Refuse) -> Answer:
+    """Return the client's response.
+
+    The embedded response starts with the client's own correlation id, so it is passed on unchanged.
+    """
+    if isinstance(answer, NoCommonVersion):
+        return refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if isinstance(answer, OSError):
+        return refuse(call, ErrorCode.REQUEST_TIMED_OUT)
+    assert isinstance(answer, EnvelopeResponse), "the response of an Envelope"
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        return Closing("the controller does not support this version")
+    if answer.error_code != ErrorCode.NONE or answer.response_data is None:
+        return refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return Encoded(bytes(answer.response_data[CORRELATION_ID_BYTES:]))
+
+
+def _packed_address(peer: str) -> bytes:
+    """Return the bytes of the client's address, in the format of InetAddress.getAddress."""
+    try:
+        return ipaddress.ip_address(peer.rpartition(":")[0]).packed
+    except ValueError:
+        return LOOPBACK_ADDRESS

@@ -1,0 +1,154 @@
+"""Authorizer checks of a broker, by API.
+
+Requests that it forwards are authorized by the controller.
+
+Source: kafka.server.KafkaApis.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.server.call import Answer, Deferred
+from kraftsim.server.rules_authorization import CLUSTER_NAME
+from kraftsim.server.security import (
+    consumer_guards,
+    group_guards,
+    metadata_guards,
+    offset_guards,
+    topic_guards,
+    transaction_guards,
+)
+from kraftsim.server.security.config_guards import authorize_descriptions, authorize_own_alterations
+from kraftsim.server.security.exempt import ANY_BROKER, HANDED_ON
+from kraftsim.server.security.rights import Asked, Guard, GuardTable, cluster_guard, completed
+from protocol.acls import AclOperation, AclResourceType
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from kraftsim.server.broker import Broker
+
+
+# --------------------------------------------------------------------------------------------------
+# Authorizer check of WriteTxnMarkers: brokers, and administrators with ALTER on the cluster
+# (KIP-664).
+#
+# Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest.
+
+
+def authorize_markers(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Either right is sufficient."""
+    if asked.may_on_cluster(AclOperation.ALTER) or asked.may_on_cluster(
+        AclOperation.CLUSTER_ACTION
+    ):
+        return asked.pass_on()
+    return asked.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+# --------------------------------------------------------------------------------------------------
+# Authorized operations in responses: reduces the operations of a resource to those that the client
+# is authorized for.
+#
+# Source: KIP-430, kafka.server.AuthHelper.authorizedOperations.
+
+NOT_ASKED_FOR: Final = -(2**31)
+OPERATIONS: Final = tuple(AclOperation)
+
+
+def with_authorized_operations(look: "Guard[Broker]") -> "Guard[Broker]":
+    """Return a guard whose responses list only authorized operations."""
+
+    def look_and_filter(asked: "Asked[Broker]") -> Answer | Deferred:
+        return completed(asked.call, look(asked), lambda answer: _filter_operations(asked, answer))
+
+    return look_and_filter
+
+
+def pass_on(asked: "Asked[Broker]") -> Answer | Deferred:
+    """Every client is served."""
+    return asked.pass_on()
+
+
+def _filter_operations(asked: "Asked[Broker]", answer: Message) -> None:
+    operations = getattr(answer, "cluster_authorized_operations", NOT_ASKED_FOR)
+    if operations != NOT_ASKED_FOR:
+        may_look = asked.may_on_cluster(AclOperation.DESCRIBE)
+        answer.cluster_authorized_operations = (
+            _left(asked, operations, AclResourceType.CLUSTER, CLUSTER_NAME) if may_look else 0
+        )
+    for topic in getattr(answer, "topics", ()):
+        if (
+            topic.topic_authorized_operations != NOT_ASKED_FOR
+            and topic.name is not None
+            and not topic.error_code
+        ):
+            topic.topic_authorized_operations = _left(
+                asked, topic.topic_authorized_operations, AclResourceType.TOPIC, topic.name
+            )
+    for group in getattr(answer, "groups", ()):
+        if group.authorized_operations != NOT_ASKED_FOR:
+            group.authorized_operations = _left(
+                asked, group.authorized_operations, AclResourceType.GROUP, group.group_id
+            )
+
+
+def _left(asked: "Asked[Broker]", operations: int, resource: AclResourceType, name: str) -> int:
+    return sum(
+        1 << operation
+        for operation in OPERATIONS
+        if operations >> operation & 1 and asked.may(operation, resource, name)
+    )
+
+
+BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
+    ApiKey.PRODUCE: topic_guards.authorize_produce,
+    ApiKey.FETCH: topic_guards.authorize_fetch,
+    ApiKey.LIST_OFFSETS: topic_guards.LIST_OFFSETS,
+    ApiKey.METADATA: with_authorized_operations(metadata_guards.authorize_metadata),
+    ApiKey.LEADER_AND_ISR: cluster_guard(AclOperation.CLUSTER_ACTION),
+    ApiKey.STOP_REPLICA: cluster_guard(AclOperation.CLUSTER_ACTION),
+    ApiKey.UPDATE_METADATA: cluster_guard(AclOperation.CLUSTER_ACTION),
+    ApiKey.CONTROLLED_SHUTDOWN: cluster_guard(AclOperation.CLUSTER_ACTION),
+    ApiKey.ALTER_PARTITION: cluster_guard(AclOperation.CLUSTER_ACTION),
+    ApiKey.ALLOCATE_PRODUCER_IDS: cluster_guard(AclOperation.CLUSTER_ACTION),
+    ApiKey.OFFSET_COMMIT: offset_guards.authorize_commit,
+    ApiKey.OFFSET_FETCH: offset_guards.authorize_offsets,
+    ApiKey.FIND_COORDINATOR: group_guards.authorize_coordinator,
+    ApiKey.JOIN_GROUP: group_guards.authorize_group,
+    ApiKey.HEARTBEAT: group_guards.authorize_group,
+    ApiKey.LEAVE_GROUP: group_guards.authorize_group,
+    ApiKey.SYNC_GROUP: group_guards.authorize_sync,
+    ApiKey.DESCRIBE_GROUPS: with_authorized_operations(group_guards.authorize_descriptions),
+    ApiKey.LIST_GROUPS: group_guards.authorize_list,
+    ApiKey.DELETE_GROUPS: group_guards.authorize_group_deletion,
+    ApiKey.OFFSET_DELETE: offset_guards.authorize_offset_deletion,
+    ApiKey.DELETE_RECORDS: topic_guards.DELETE_RECORDS,
+    ApiKey.INIT_PRODUCER_ID: group_guards.authorize_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: topic_guards.authorize_epochs,
+    ApiKey.ADD_PARTITIONS_TO_TXN: transaction_guards.authorize_added_partitions,
+    ApiKey.ADD_OFFSETS_TO_TXN: transaction_guards.authorize_added_offsets,
+    ApiKey.END_TXN: transaction_guards.authorize_end,
+    ApiKey.WRITE_TXN_MARKERS: authorize_markers,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_guards.authorize_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: with_authorized_operations(
+        consumer_guards.authorize_descriptions
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: offset_guards.authorize_transactional_commit,
+    ApiKey.DESCRIBE_ACLS: cluster_guard(AclOperation.DESCRIBE),
+    ApiKey.DESCRIBE_CONFIGS: authorize_descriptions,
+    ApiKey.ALTER_CONFIGS: authorize_own_alterations,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: authorize_own_alterations,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: cluster_guard(AclOperation.ALTER),
+    ApiKey.DESCRIBE_LOG_DIRS: cluster_guard(AclOperation.DESCRIBE),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: cluster_guard(AclOperation.DESCRIBE),
+    ApiKey.DESCRIBE_PRODUCERS: topic_guards.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS: transaction_guards.authorize_descriptions,
+    ApiKey.LIST_TRANSACTIONS: transaction_guards.authorize_list,
+    ApiKey.DESCRIBE_CLUSTER: with_authorized_operations(pass_on),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: with_authorized_operations(
+        metadata_guards.authorize_topic_partitions
+    ),
+    ApiKey.LIST_CONFIG_RESOURCES: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
+}
+BROKER_TABLE: "GuardTable[Broker]" = GuardTable(BROKER_GUARDS, {**ANY_BROKER, **HANDED_ON})

@@ -1,0 +1,31 @@
+"""ControlledShutdown (7) on a ZooKeeper-mode broker: a stopping broker asks the controller to move
+its leaderships.
+
+A broker that is not the controller returns an error.
+Source: kafka.server.KafkaApis, kafka.controller.KafkaController.doControlledShutdown.
+"""
+
+from kraftsim.server.broker import Broker
+from kraftsim.server.call import Answer, Call, Deferred, Handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.k07_controlled_shutdown import ControlledShutdownResponse
+
+
+def handle(broker: Broker, call: Call) -> Answer | Deferred:
+    """Respond as the controller, or return an error."""
+    assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
+    controller = broker.zookeeper.controller
+    return (
+        refuse(call, ErrorCode.NOT_CONTROLLER)
+        if controller is None
+        else controller.handle(call.api_key, call)
+    )
+
+
+def refuse(call: Call, error: ErrorCode) -> Answer:
+    """Return a response for a request-level error."""
+    return ControlledShutdownResponse(error_code=error)
+
+
+HANDLER = Handler(key=ApiKey.CONTROLLED_SHUTDOWN, handle=handle, refuse=refuse)
