@@ -10,8 +10,8 @@ from kraftsim.events.metadata import BrokerFenced, BrokerRegistered
 from kraftsim.events.nodes import NodeReady
 from kraftsim.events.producer_ids import ProducerIdBlockRefused, ProducerIdBlockRequested
 from tests.analysis.event_factories import elected, received
-from tests.analysis.history import History
-from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
+from tests.analysis.history import History, Row
+from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 
 NEW_EPOCH = "broker-epoch-per-incarnation"
 SESSION_TIMEOUT = "new-controller-awaits-heartbeats"

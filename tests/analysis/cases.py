@@ -29,7 +29,7 @@ from tests.analysis.event_factories import (
     sent,
     settled,
 )
-from tests.analysis.history import STEP_NS, History
+from tests.analysis.history import STEP_NS, History, LoggedEvent
 from tests.analysis.joining_cases import JOINING_ROWS
 from tests.analysis.metadata_log_cases import METADATA_LOG_ROWS
 from tests.analysis.migration_cases import MIGRATION_ROWS
@@ -51,7 +51,6 @@ ONCE = "records-in-final-log-once"
 PRESENT = "producer-id-block-to-current-incarnation"
 ACKNOWLEDGED = "acknowledged-records-in-final-log"
 
-LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
 A, B = (7, 0, 0), (7, 0, 5)
 """Producer id, epoch and base sequence of two batches."""
 

@@ -11,6 +11,7 @@ from tests.analysis.event_factories import (
     final_log,
     final_record,
 )
+from tests.analysis.history import LoggedEvent, Row
 from tests.analysis.replica_cases import (
     EQUAL,
     EVERYWHERE,
@@ -18,21 +19,12 @@ from tests.analysis.replica_cases import (
     MATCHING,
     ONE,
     TWO,
-    Row,
     in_sync,
     log_of,
     on,
     replicated,
 )
-from tests.analysis.transaction_cases import (
-    MARKERS,
-    STATES,
-    LoggedEvent,
-    batch,
-    changed,
-    marker,
-    state,
-)
+from tests.analysis.transaction_cases import MARKERS, STATES, batch, changed, marker, state
 
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 

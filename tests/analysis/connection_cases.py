@@ -7,8 +7,8 @@ from random import Random
 
 from kraftsim.events.connections import ConnectionOpened, RequestRefused
 from kraftsim.events.runs import RunStarted
-from tests.analysis.history import History
-from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
+from tests.analysis.history import History, Row
+from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 
 UNDERSTOOD = "requests-well-formed"
 OPENED = ConnectionOpened(connection=1, listener="PLAINTEXT", peer="c:1")

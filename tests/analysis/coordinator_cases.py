@@ -14,7 +14,7 @@ from kraftsim.events.transactions import (
     TransactionLoaded,
     TransactionsLoaded,
 )
-from tests.analysis.history import History
+from tests.analysis.history import History, Row
 from tests.analysis.transaction_cases import (
     LABELS,
     OK,
@@ -24,7 +24,6 @@ from tests.analysis.transaction_cases import (
     TWO,
     VACUOUS,
     VIOLATED,
-    Row,
     changed,
     committed,
     dropped,

@@ -6,7 +6,8 @@ from kraftsim.events.migration import MetadataCopyForgotten
 from kraftsim.events.raft import RaftRoleChanged
 from kraftsim.events.runs import FaultInjected
 from tests.analysis.event_factories import flushed, left, loaded, stored, truncated_to
-from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
+from tests.analysis.history import Row
+from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 
 STAYS = "flushed-metadata-retained"
 TAKEN_UP = "quorum-state-restored"

@@ -20,8 +20,8 @@ from kraftsim.events.runs import FaultInjected
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.connection_cases import begun
 from tests.analysis.event_factories import loaded, stored, voted
-from tests.analysis.history import History
-from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, LoggedEvent, on
+from tests.analysis.history import History, LoggedEvent
+from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 
 MAJORITY = "leader-elected-by-majority"
 UNHEARD = "resignation-only-below-majority"

@@ -4,7 +4,8 @@ for the table in `cases.py`.
 
 from kraftsim.events.event import Event
 from kraftsim.events.transactions import TransactionChangeGivenUp
-from tests.analysis.transaction_cases import OK, ONE, STATES, VIOLATED, Row, on, state
+from tests.analysis.history import Row
+from tests.analysis.transaction_cases import OK, ONE, STATES, VIOLATED, on, state
 
 
 def abandoned(offset: int, *, name: str = "id") -> Event:

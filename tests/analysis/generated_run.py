@@ -4,7 +4,9 @@ that is allocated twice.
 
 import heapq
 from collections.abc import Callable
+from functools import partial
 from random import Random
+from typing import TypedDict
 
 from kraftsim.events.clients import ClientInitialized, ClientStarted, RecordAcknowledged, RecordSent
 from kraftsim.events.connections import FrameReceived, FrameSent
@@ -29,6 +31,20 @@ from tests.analysis.event_factories import appended, final_batch, final_log, fin
 from tests.analysis.history import History
 
 MS = 1_000_000
+
+
+class Frame(TypedDict):
+    """The fields that both ends of a frame log alike."""
+
+    connection: int
+    api_key: int
+    api_version: int
+    correlation_id: int
+    is_response: bool
+    size_bytes: int
+    link: str
+
+
 CONTROLLER = "controller-101"
 BROKERS = ("broker-1", "broker-2", "broker-3")
 
@@ -85,20 +101,20 @@ class GeneratedRun:
             self.correlation_id += 1
             correlation_id = self.correlation_id
         ends = (target, source) if is_response else (source, target)
-        frame = {
-            "connection": 1,
-            "api_key": api_key,
-            "api_version": 4,
-            "correlation_id": correlation_id,
-            "is_response": is_response,
-            "size_bytes": 90,
-        }
-        link = f"{ends[0]}:40001>{ends[1]}:9092"
-        self.emit(source, FrameSent(peer=target, link=link, **frame))
+        frame = Frame(
+            connection=1,
+            api_key=api_key,
+            api_version=4,
+            correlation_id=correlation_id,
+            is_response=is_response,
+            size_bytes=90,
+            link=f"{ends[0]}:40001>{ends[1]}:9092",
+        )
+        self.emit(source, FrameSent(peer=target, **frame))
 
         def arrive() -> None:
             if not self.down.get(target, False):
-                self.emit(target, FrameReceived(peer=source, link=link, **frame))
+                self.emit(target, FrameReceived(peer=source, **frame))
                 then()
 
         self.after(self.random.expovariate(1 / 4e5) + 1e5, arrive)
@@ -111,22 +127,20 @@ class GeneratedRun:
         )
         self.at(0, lambda: self.start(CONTROLLER, "controller"))
         for number, broker in enumerate(BROKERS):
-            self.at((3 + number) * MS, lambda broker=broker: self.start(broker, "broker"))
+            self.at((3 + number) * MS, partial(self.start, broker, "broker"))
         for number, client in enumerate(self.clients):
             self.at(
                 (40 + 5 * number) * MS,
-                lambda client=client: self.emit(
-                    client, ClientStarted(client_id=client, library="kraftsim")
-                ),
+                partial(self.emit, client, ClientStarted(client_id=client, library="kraftsim")),
             )
             for turn in range(int(self.end_ns / (12 * MS))):
                 t_ns = int((60 + 12 * turn + self.random.random() * 9) * MS)
-                self.at(t_ns, lambda client=client, number=number: self.produce(client, number % 3))
-            self.at((50 + number) * MS, lambda client=client: self.initialize(client))
+                self.at(t_ns, partial(self.produce, client, number % 3))
+            self.at((50 + number) * MS, partial(self.initialize, client))
             for turn in range(int(self.end_ns / (90 * MS))):
                 self.at(
                     int((80 + 90 * turn + self.random.random() * 60) * MS),
-                    lambda client=client: self.initialize(client),
+                    partial(self.initialize, client),
                 )
         self.at(55 * MS, lambda: self.emit("harness", PhaseBegan(phase="faults")))
         self.fault("broker-2", int(self.end_ns * 0.28), int(self.end_ns * 0.12), "restart")

@@ -3,15 +3,28 @@ written as the event log of a run.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from kraftsim.events.event import Event
 from kraftsim.invariants.invariant import Envelope
 from kraftsim.invariants.oracle import Oracle
-from kraftsim.invariants.verdict import Verdict
+from kraftsim.invariants.verdict import Outcome, Verdict
 from kraftsim.world.event_log import LineEncoder, file_name
 
 STEP_NS = 1_000
+LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
+"""A node, its incarnation if it is not the first one, and the event."""
+Row = (
+    tuple[str, str, Sequence[LoggedEvent], Outcome, int]
+    | tuple[str, str, Sequence[LoggedEvent], Outcome, int, tuple[str, ...]]
+    | tuple[
+        str, str, Sequence[LoggedEvent], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]
+    ]
+)
+"""A row of the table in `cases.py`, as the arguments of a `Case`: violations and evidence may be
+missing.
+"""
 
 
 class History:

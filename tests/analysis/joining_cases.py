@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kraftsim.events.event import Event
 from kraftsim.events.partitions import IsrChangeAsked
 from tests.analysis.event_factories import appended
-from tests.analysis.history import History
+from tests.analysis.history import History, Row
 from tests.analysis.replica_cases import (
     OK,
     ONE,
@@ -18,7 +18,6 @@ from tests.analysis.replica_cases import (
     TWO,
     VACUOUS,
     VIOLATED,
-    Row,
     agreed,
     follows,
     leads,

@@ -8,8 +8,8 @@ from random import Random
 from kraftsim.events.metadata import MetadataAppended
 from kraftsim.events.raft import MetadataReplicated, VotersChanged
 from tests.analysis.event_factories import committed, flushed, holds, loaded, truncated_to, written
-from tests.analysis.history import History
-from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
+from tests.analysis.history import History, Row
+from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 
 ONE_PIECE = "metadata-log-contiguous"
 REPLICATED = "flushed-metadata-has-origin"
@@ -95,7 +95,7 @@ METADATA_LOG_ROWS: list[Row] = [
     (
         "another's log is another log",
         ONE_PIECE,
-        [("a", written(1, 5)), ("b", written(1, 7)), ("a", 2, written(1, 2))],
+        [*on("a", written(1, 5)), *on("b", written(1, 7)), ("a", 2, written(1, 2))],
         OK,
         3,
     ),
@@ -224,7 +224,7 @@ METADATA_LOG_ROWS: list[Row] = [
     (
         "a process restarts",
         REPLICATED,
-        [("a", replicated(3, 5)), ("a", 2, flushed(5)), ("a", 2, replicated(5, 6))],
+        [*on("a", replicated(3, 5)), ("a", 2, flushed(5)), ("a", 2, replicated(5, 6))],
         OK,
         3,
     ),
@@ -426,5 +426,5 @@ METADATA_LOG_ROWS: list[Row] = [
         ("a.1.1",),
         (("a.1.0", "a.1.1"),),
     ),
-    ("known to another process", GROWS, [("a", loaded(9)), ("a", 2, committed(1, 9))], OK, 1),
+    ("known to another process", GROWS, [*on("a", loaded(9)), ("a", 2, committed(1, 9))], OK, 1),
 ]

@@ -18,9 +18,9 @@ from tests.analysis.event_factories import (
     returned,
     said,
 )
-from tests.analysis.history import History
+from tests.analysis.history import History, Row
 from tests.analysis.metadata_log_cases import replicated
-from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
+from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 
 MIRRORS = "zookeeper-mirrors-log"
 PASSING = "only-retriable-errors"

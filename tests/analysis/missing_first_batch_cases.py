@@ -6,8 +6,8 @@ from kraftsim.events.clients import RecordReportedDuplicate
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.event_factories import acknowledged, appended, final_log, final_record
-from tests.analysis.replica_cases import EVERYWHERE, IN_FINAL_LOG, ONE, Row, in_sync, on
-from tests.analysis.transaction_cases import LoggedEvent
+from tests.analysis.history import LoggedEvent, Row
+from tests.analysis.replica_cases import EVERYWHERE, IN_FINAL_LOG, ONE, in_sync, on
 
 OK, VIOLATED = Outcome.OK, Outcome.VIOLATED
 END = 2**31

@@ -19,6 +19,7 @@ from tests.analysis.event_factories import (
     written,
     wrote_snapshot,
 )
+from tests.analysis.history import LoggedEvent, Row
 
 ONE_LEADER = "one-leader-per-epoch"
 ONE_VOTE = "one-vote-per-epoch"
@@ -32,11 +33,6 @@ STORED = "vote-stored-before-sent"
 COMMITTED_ONLY = "metadata-snapshot-committed-only"
 GIVEN = "producer-id-block-allocated-after-commit"
 
-LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
-Row = (
-    tuple[str, str, list[LoggedEvent], Outcome, int]
-    | tuple[str, str, list[LoggedEvent], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
-)
 OK, VIOLATED, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.VACUOUS
 
 
@@ -194,14 +190,14 @@ QUORUM_ROWS: list[Row] = [
     (
         "won again by the same one after a restart",
         ONE_LEADER,
-        [("a", elected(3)), ("a", 2, elected(3))],
+        [*on("a", elected(3)), ("a", 2, elected(3))],
         OK,
         2,
     ),
     ("no elections", ONE_LEADER, on("a", allocated(0, 1)), VACUOUS, 0),
     # --- one vote per epoch
     ("a vote in each epoch", ONE_VOTE, on("a", voted(1, 101), voted(2, 102), voted(3, 101)), OK, 3),
-    ("a vote granted again", ONE_VOTE, [("a", voted(2, 102)), ("a", 2, voted(2, 102))], OK, 2),
+    ("a vote granted again", ONE_VOTE, [*on("a", voted(2, 102)), ("a", 2, voted(2, 102))], OK, 2),
     (
         "two votes across a restart",
         ONE_VOTE,
@@ -224,7 +220,7 @@ QUORUM_ROWS: list[Row] = [
     (
         "written again after it was lost",
         MATCHING,
-        [("a", written(1, 5, crc=7)), ("a", 2, written(1, 5, crc=7))],
+        [*on("a", written(1, 5, crc=7)), ("a", 2, written(1, 5, crc=7))],
         OK,
         2,
     ),
@@ -503,7 +499,7 @@ QUORUM_ROWS: list[Row] = [
     (
         "an older snapshot after a restart, because of a loss",
         UNCUT,
-        [("a", committed(1, 5)), ("a", 2, loaded(4))],
+        [*on("a", committed(1, 5)), ("a", 2, loaded(4))],
         OK,
         1,
     ),

@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from kraftsim.events.clients import RecordRead
 from kraftsim.events.event import Event
 from tests.analysis.event_factories import appended
-from tests.analysis.history import History
+from tests.analysis.history import History, Row
 from tests.analysis.replica_cases import (
     OK,
     ONE,
     TWO,
     VACUOUS,
     VIOLATED,
-    Row,
     follows,
     moved,
     on,
@@ -40,7 +39,7 @@ def reads(offset: int, *, partition: int = 0, is_read_committed: bool = False) -
 
 def placed(replicas: str) -> Event:
     """The metadata of a partition, with its replicas."""
-    return replace(uncleanly(1, state=0), replicas=replicas)  # type: ignore[type-var]
+    return replace(uncleanly(1, state=0), replicas=replicas)
 
 
 READING_ROWS: list[Row] = [
@@ -122,7 +121,7 @@ READING_ROWS: list[Row] = [
             *on(TWO, follows(1, 0)),
             *on(ONE, replace(moved(9), partition=1)),
             *on("x", reads(3), reads(8, partition=1)),
-        ],  # type: ignore[type-var]
+        ],
         VIOLATED,
         1,
         ("x.1.0",),
@@ -134,7 +133,7 @@ def add_read_events(history: History, random: Random, slip: Callable[[], bool]) 
     """Let a consumer read committed records, and sometimes uncommitted ones, in its own topic."""
 
     def emit(node: str, event: Event) -> None:
-        history.emit(node, replace(event, topic="read"))  # type: ignore[type-var]
+        history.emit(node, replace(event, topic="read"))
 
     if slip():
         emit("c", placed("1"))

@@ -29,7 +29,7 @@ from tests.analysis.event_factories import (
     final_log,
     final_record,
 )
-from tests.analysis.history import History
+from tests.analysis.history import History, LoggedEvent, Row
 
 ONE_APPEND = "one-append-per-sequence"
 MATCHING = "partition-log-matching"
@@ -43,11 +43,6 @@ IN_FINAL_LOG = "acknowledged-records-in-final-log"
 EQUAL = "replicas-equal"
 APPENDED_ONLY = "producer-snapshot-below-its-offset"
 
-LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
-Row = (
-    tuple[str, str, list[LoggedEvent], Outcome, int]
-    | tuple[str, str, list[LoggedEvent], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
-)
 OK, VIOLATED, UNKNOWN, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS
 A = (7, 0, 0)
 ONE, TWO, THREE = "broker-1", "broker-2", "broker-3"

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from kraftsim.events.clients import ClientInitialized, RecordFailed, RecordSent
 from kraftsim.events.partitions import BatchAppended, ProduceRefused
 from tests.analysis.event_factories import appended
-from tests.analysis.history import History
-from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, Row, on
+from tests.analysis.history import History, Row
+from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on
 
 TURN = "early-batches-wait"
 OUT_OF_ORDER, UNKNOWN_PRODUCER, FENCED = 45, 59, 47

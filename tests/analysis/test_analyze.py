@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ def by_duckdb(monkeypatch: pytest.MonkeyPatch) -> "SparkSession":
         "find_verdicts",
         lambda spark, parquet, event_count, invariants: found_by_duckdb(parquet, invariants),
     )
-    return NoSpark()  # type: ignore[return-value]
+    return cast("SparkSession", NoSpark())
 
 
 def clean(run: Path) -> History:

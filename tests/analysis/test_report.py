@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -28,6 +29,11 @@ from tests.analysis.generated_run import generated_run
 from tests.analysis.history import History
 from tests.analysis.oracle_by_duckdb import found_by_duckdb
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NO_SPARK = cast("SparkSession", object())
+"""Never used: DuckDB runs the queries."""
 HOSTILE = [
     "</script><script>alert(1)</script>",
     "<img src=x onerror=alert(2)>",
@@ -54,7 +60,7 @@ def judged(run: Path, history: History, **facts: object) -> Path:
     (run / "run.json").write_text(
         json.dumps({"scenario": "tale", "mode": "sim", "seed": 7, **facts}), encoding="utf-8"
     )
-    analyze_run(run, spark=object())  # type: ignore[arg-type]
+    analyze_run(run, spark=NO_SPARK)
     return run
 
 
@@ -212,7 +218,7 @@ def test_nulls_large_numbers_and_unknown_kinds_are_packed_correctly(tmp_path: Pa
     }
     with (tmp_path / "events" / "a.1.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
-    analyze_run(tmp_path, spark=object())  # type: ignore[arg-type]
+    analyze_run(tmp_path, spark=NO_SPARK)
     page = page_of(tmp_path)
     assert [event for event in Unpacked(page).events() if event[1] != "NodeReady"] == [
         ("a.1.1", "Odd", {"topic": "t", "extra": '{"x":[1]}'}),

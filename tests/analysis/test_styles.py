@@ -27,9 +27,14 @@ def colours() -> list[dict[str, tuple[int, int, int]]]:
     found = {name: re.findall(rf"--{name}: #([0-9a-f]{{6}});", STYLE) for name in FAMILIES}
     assert {name: len(values) for name, values in found.items()} == dict.fromkeys(FAMILIES, SCHEMES)
     return [
-        {name: tuple(bytes.fromhex(values[scheme])) for name, values in found.items()}
-        for scheme in range(SCHEMES)
+        {name: rgb(values[scheme]) for name, values in found.items()} for scheme in range(SCHEMES)
     ]
+
+
+def rgb(digits: str) -> tuple[int, int, int]:
+    """Three bytes as hexadecimal digits."""
+    red, green, blue = bytes.fromhex(digits)
+    return red, green, blue
 
 
 def is_red(colour: tuple[int, int, int]) -> bool:
@@ -38,7 +43,7 @@ def is_red(colour: tuple[int, int, int]) -> bool:
     return saturation > SATURATED and min(degrees, 360 - degrees) < RED_DEGREES
 
 
-def test_every_event_module_declares_a_style_family():
+def test_every_event_module_declares_a_style_family() -> None:
     named = {module.__name__.rpartition(".")[2] for module in MODULES}
     assert set(looks._FAMILY_OF_MODULE) == named
     assert {family_of(kind) for kind in KINDS} == set(FAMILIES), (
@@ -46,7 +51,7 @@ def test_every_event_module_declares_a_style_family():
     )
 
 
-def test_only_faults_and_violations_are_red():
+def test_only_faults_and_violations_are_red() -> None:
     for scheme in colours():
         assert {name for name, colour in scheme.items() if is_red(colour)} == {"faults"}
     faults = {kind for kind in KINDS if family_of(kind) == "faults"}
@@ -60,7 +65,7 @@ def test_only_faults_and_violations_are_red():
 
 
 @pytest.mark.parametrize("scheme", range(SCHEMES))
-def test_style_families_are_distinguishable(scheme):
+def test_style_families_are_distinguishable(scheme: int) -> None:
     chosen = colours()[scheme]
     for (one, first), (other, second) in itertools.combinations(chosen.items(), 2):
         assert sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) ** 0.5 >= APART, (
@@ -69,11 +74,11 @@ def test_style_families_are_distinguishable(scheme):
         )
 
 
-def test_an_unknown_event_kind_is_drawn_in_the_style_of_run_events():
+def test_an_unknown_event_kind_is_drawn_in_the_style_of_run_events() -> None:
     assert family_of("OfTheFuture") == "run"
 
 
-def test_the_page_draws_nothing_else_in_red():
+def test_the_page_draws_nothing_else_in_red() -> None:
     """Refusals and similar events are diamonds with amber text."""
     drawn = {
         line.strip()

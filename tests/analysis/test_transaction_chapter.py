@@ -4,7 +4,7 @@ Spark, and as shown in the report.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import duckdb
 import pytest
@@ -160,20 +160,32 @@ def offset_returned(error_code: int, *, require_stable: bool = True) -> Event:
     )
 
 
+class Place(TypedDict):
+    """Where the events of a pending offset belong."""
+
+    coordinator_partition: int
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    producer_id: int
+    producer_epoch: int
+
+
 def history() -> History:
     """Three transactions of one id, two of them committed; one of another; one left open; offsets
     of one group; and refused requests.
     """
     found = History()
-    place = {
-        "coordinator_partition": 0,
-        "group_id": "g",
-        "topic": "in",
-        "partition": 0,
-        "offset": 5,
-        "producer_id": 7,
-        "producer_epoch": 0,
-    }
+    place = Place(
+        coordinator_partition=0,
+        group_id="g",
+        topic="in",
+        partition=0,
+        offset=5,
+        producer_id=7,
+        producer_epoch=0,
+    )
 
     def emit(event: Event, ms: int = 0) -> None:
         found.emit("broker-1", event, after_ns=ms * MS)
@@ -187,12 +199,12 @@ def history() -> History:
     )
     emit(marked(5), 2)
     emit(marked(5, on_leader=False), 1)
-    emit(OffsetMaterialised(**place, record_offset=10, marker_offset=11, is_current=True))  # type: ignore[arg-type]
+    emit(OffsetMaterialised(**place, record_offset=10, marker_offset=11, is_current=True))
     emit(changed("CompleteCommit"), 1)
     emit(appended(6, is_transactional=False))
     emit(appended(7))
     emit(pending(12))
-    emit(PendingOffsetDropped(**place, record_offset=12, marker_offset=13), 3)  # type: ignore[arg-type]
+    emit(PendingOffsetDropped(**place, record_offset=12, marker_offset=13), 3)
     emit(changed("PrepareCommit"), 7)
     emit(marked(9), 7)
     emit(marked(10, is_commit=False, on_leader=False), 3)

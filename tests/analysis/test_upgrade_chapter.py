@@ -1,13 +1,13 @@
 """The chapter on upgrades: derived from events only, and only for runs with an upgrade."""
 
-from kraftsim.analysis.upgrade_chapter import BEFORE_ALL, Counted, upgrade_of
+from kraftsim.analysis.upgrade_chapter import BEFORE_ALL, Counted, Row, upgrade_of
 from kraftsim.analysis.upgrade_tables import upgrade_html
 from kraftsim.invariants.only_retriable_errors import RETRIABLE, TIMING_OUT
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import RETRIABLE_BLOCK_TIMEOUT, RPC_PRODUCER_IDS
 from protocol.errors import ErrorCode
 
-OF_ONE = [
+OF_ONE: list[Row] = [
     {"kind": "NodeStarted", "node": "broker-1", "incarnation": 1, "t_ns": 0, "release": "3.5"},
     {"kind": "NodeStarted", "node": "broker-2", "incarnation": 1, "t_ns": 1, "release": "3.5"},
     {
@@ -19,7 +19,7 @@ OF_ONE = [
         "given_by": "quorum",
     },
 ]
-UPGRADED = [
+UPGRADED: list[Row] = [
     *OF_ONE,
     {
         "kind": "PhaseBegan",
@@ -92,7 +92,7 @@ def test_a_known_error_of_a_release_is_marked_as_known() -> None:
     """3.0 to 3.3.1 return REQUEST_TIMED_OUT where others return COORDINATOR_LOAD_IN_PROGRESS
     (KAFKA-14417).
     """
-    rows = [
+    rows: list[Row] = [
         {"kind": "NodeStarted", "node": "broker-1", "incarnation": 1, "t_ns": 0, "release": "3.1"},
         {"kind": "NodeStarted", "node": "broker-2", "incarnation": 1, "t_ns": 1, "release": "3.5"},
         {

@@ -10,8 +10,8 @@ from kraftsim.events.tiered_storage import (
     RemoteCopyFinished,
 )
 from kraftsim.invariants.verdict import Outcome
-from tests.analysis.history import History
-from tests.analysis.replica_cases import ONE, THREE, TWO, Row, on
+from tests.analysis.history import History, Row
+from tests.analysis.replica_cases import ONE, THREE, TWO, on
 
 GO = "local-segments-deleted-after-upload"
 EQUAL = "rebuilt-producer-state-equal"

@@ -2,6 +2,8 @@
 `cases.py`.
 """
 
+from typing import TypedDict
+
 from kraftsim.events.clients import RecordAcknowledged, RecordRead, RecordSent
 from kraftsim.events.event import Event
 from kraftsim.events.groups import (
@@ -34,6 +36,7 @@ from kraftsim.events.transactional_clients import (
 )
 from kraftsim.events.transactions import TransactionStateChanged
 from kraftsim.invariants.verdict import Outcome
+from tests.analysis.history import LoggedEvent, Row
 
 OUTPUT = "each-input-processed-once"
 ATOMIC = "transactions-atomic"
@@ -46,11 +49,6 @@ FENCED = "fenced-producers-write-nothing"
 FETCHED = "fetched-offsets-stable"
 EQUAL = "group-offsets-equal-log"
 
-LoggedEvent = tuple[str, Event] | tuple[str, int, Event]
-Row = (
-    tuple[str, str, list[LoggedEvent], Outcome, int]
-    | tuple[str, str, list[LoggedEvent], Outcome, int, tuple[str, ...], tuple[tuple[str, ...], ...]]
-)
 OK, VIOLATED, UNKNOWN, VACUOUS = Outcome.OK, Outcome.VIOLATED, Outcome.UNKNOWN, Outcome.VACUOUS
 ONE, TWO = "broker-1", "broker-2"
 PID = 50
@@ -294,45 +292,56 @@ def changed(
 # --------------------------------------------------------------------------------------------------
 
 
-def place(offset: int, record_offset: int) -> dict[str, str | int]:
-    return {
-        "coordinator_partition": 0,
-        "group_id": "g",
-        "topic": "in",
-        "partition": 0,
-        "offset": offset,
-        "record_offset": record_offset,
-    }
+class Place(TypedDict):
+    """An offset of a group, and where the record of its commit lies."""
+
+    coordinator_partition: int
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    record_offset: int
+
+
+def place(offset: int, record_offset: int) -> Place:
+    return Place(
+        coordinator_partition=0,
+        group_id="g",
+        topic="in",
+        partition=0,
+        offset=offset,
+        record_offset=record_offset,
+    )
 
 
 def committed(offset: int, record_offset: int) -> Event:
-    return OffsetCommitted(**place(offset, record_offset), is_current=True)  # type: ignore[arg-type]
+    return OffsetCommitted(**place(offset, record_offset), is_current=True)
 
 
 def loaded(offset: int, record_offset: int, producer_id: int = -1) -> Event:
-    return OffsetLoaded(**place(offset, record_offset), producer_id=producer_id)  # type: ignore[arg-type]
+    return OffsetLoaded(**place(offset, record_offset), producer_id=producer_id)
 
 
 def pending(offset: int, record_offset: int, producer_id: int = PID) -> Event:
     return PendingOffsetAdded(
         **place(offset, record_offset), producer_id=producer_id, producer_epoch=0
-    )  # type: ignore[arg-type]
+    )
 
 
 def materialised(offset: int, record_offset: int, producer_id: int = PID) -> Event:
-    settled = {
-        "producer_id": producer_id,
-        "producer_epoch": 0,
-        "marker_offset": 9,
-        "is_current": True,
-    }
-    return OffsetMaterialised(**place(offset, record_offset), **settled)  # type: ignore[arg-type]
+    return OffsetMaterialised(
+        **place(offset, record_offset),
+        producer_id=producer_id,
+        producer_epoch=0,
+        marker_offset=9,
+        is_current=True,
+    )
 
 
 def dropped(offset: int, record_offset: int, producer_id: int = PID) -> Event:
     return PendingOffsetDropped(
         **place(offset, record_offset), producer_id=producer_id, producer_epoch=0, marker_offset=9
-    )  # type: ignore[arg-type]
+    )
 
 
 def fetch(
@@ -340,7 +349,7 @@ def fetch(
 ) -> Event:
     return OffsetReturned(
         **place(offset, record_offset), require_stable=require_stable, error_code=error_code
-    )  # type: ignore[arg-type]
+    )
 
 
 def logged(offset: int, log_offset: int, producer_id: int = -1, broker: str = ONE) -> Event:

@@ -5,6 +5,9 @@ Figures of tests are compared in the tests themselves (the fixture `figures`); h
 and benches.
 """
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from claims.checks import CHECKS, CLAIMS, INTEROP, TEST
@@ -28,17 +31,17 @@ def named(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", named(TEST))
-def test_seeded_figures_are_unchanged(name):
+def test_seeded_figures_are_unchanged(name: str) -> None:
     assert not (lines := drift_of(name)), "\n".join(lines)
 
 
 @pytest.mark.interop
 @pytest.mark.parametrize("name", named(INTEROP))
-def test_figures_of_longer_seeded_runs_are_unchanged(name):
+def test_figures_of_longer_seeded_runs_are_unchanged(name: str) -> None:
     assert not (lines := drift_of(name)), "\n".join(lines)
 
 
-def test_drift_names_the_figure_and_the_command_to_run():
+def test_drift_names_the_figure_and_the_command_to_run() -> None:
     (line,) = drift(
         "kraftsim scenario x",
         {"refused": 116, "stays": True},
@@ -51,7 +54,7 @@ def test_drift_names_the_figure_and_the_command_to_run():
     )
 
 
-def test_a_figure_without_a_measurement_is_reported():
+def test_a_figure_without_a_measurement_is_reported() -> None:
     assert not unfounded("a", ["refused"], {"refused": 1}, [])
     (line,) = unfounded("a", ["refused"], {"refused": 1, "typed": 2}, ["730-08"])
     assert "nothing measures typed" in line and "730-08" in line
@@ -76,7 +79,9 @@ def test_one(case, figures):
         ({"of_first": 5, "of_second": 6, "typed": 3}, ["-k", "second"], 0),
     ],
 )
-def test_a_full_run_fails_for_a_figure_that_no_case_recorded(stored, asked, lines, tmp_path):
+def test_a_full_run_fails_for_a_figure_that_no_case_recorded(
+    stored: dict[str, object], asked: list[str], lines: int, tmp_path: Path
+) -> None:
     """In a separate pytest run; a run of some cases cannot detect it."""
     file = tmp_path / f"test_{tmp_path.name}.py"
     check = f"{file.name}::test_one"
@@ -97,13 +102,13 @@ def test_a_full_run_fails_for_a_figure_that_no_case_recorded(stored, asked, line
             self._stored = {"checks": {check: measured}, "rows": []}
 
         @pytest.fixture
-        def figures(self, request):
+        def figures(self, request: pytest.FixtureRequest) -> Callable[..., None]:
             return lambda **found: self.record(request.node.nodeid, **found)
 
-        def pytest_addoption(self, parser):
+        def pytest_addoption(self, parser: pytest.Parser) -> None:
             parser.addoption("--more-seeds", type=int, default=0)
 
-        def pytest_unconfigure(self):
+        def pytest_unconfigure(self) -> None:
             seen.extend(self.lines)
 
     file.write_text(FAKE)
@@ -112,7 +117,7 @@ def test_a_full_run_fails_for_a_figure_that_no_case_recorded(stored, asked, line
     assert (len(seen), code) == (lines, 1 if lines else 0)
 
 
-def test_everything_determined_by_a_seed_is_measured_again():
+def test_everything_determined_by_a_seed_is_measured_again() -> None:
     """The exceptions are times, and bytes that depend on the Python version."""
     assert named(CLAIMS) == [
         'make bench ARGS="id_variants --seconds 20" # the controller\'s rule, CPU time',

@@ -13,7 +13,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -221,7 +221,7 @@ def published(ports: list[tuple[Published, str]]) -> Iterator[None]:
 
 def _relay_to(
     address: str, port: int
-) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]:
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             service_reader, service_writer = await asyncio.open_connection(address, port)

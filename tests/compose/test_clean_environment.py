@@ -54,7 +54,7 @@ def _run(
     return done
 
 
-def test_a_wheel_contains_py_typed_and_the_report_page(wheel: Path):
+def test_a_wheel_contains_py_typed_and_the_report_page(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {
         "kraftsim/py.typed",
@@ -64,7 +64,7 @@ def test_a_wheel_contains_py_typed_and_the_report_page(wheel: Path):
     } <= names
 
 
-def test_commands_without_their_extra_name_it_and_others_work(bare: Path, tmp_path: Path):
+def test_commands_without_their_extra_name_it_and_others_work(bare: Path, tmp_path: Path) -> None:
     kraftsim = str(bare / "kraftsim")
     run = str(tmp_path / "run")
     simulated = _run(

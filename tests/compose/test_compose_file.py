@@ -14,7 +14,7 @@ def config_of(service: Service) -> NodeConfig:
     return NodeConfig.parse(properties_of_environment(service.environment))
 
 
-def test_compose_has_a_controller_three_brokers_and_a_profile():
+def test_compose_has_a_controller_three_brokers_and_a_profile() -> None:
     services = composition()
     assert tuple(name for name, service in services.items() if not service.profiles) == NODES
     assert [name for name, service in services.items() if service.profiles == ("scenario",)] == [
@@ -28,7 +28,7 @@ def test_compose_has_a_controller_three_brokers_and_a_profile():
     assert [config_of(services[name]).node_id for name in NODES] == [101, 1, 2, 3]
 
 
-def test_nodes_advertise_service_names_inside_and_localhost_outside():
+def test_nodes_advertise_service_names_inside_and_localhost_outside() -> None:
     """listeners and advertised.listeners as in Kafka: brokers use service names, clients outside
     use published ports of this machine.
     """
@@ -59,7 +59,7 @@ def test_nodes_advertise_service_names_inside_and_localhost_outside():
     )
 
 
-def test_every_node_has_its_own_volume_and_health_check():
+def test_every_node_has_its_own_volume_and_health_check() -> None:
     services = composition()
     for name in NODES:
         service, config = services[name], config_of(services[name])
@@ -78,7 +78,7 @@ def test_every_node_has_its_own_volume_and_health_check():
         )
 
 
-def test_services_use_images_of_the_dockerfile_and_declared_volumes():
+def test_services_use_images_of_the_dockerfile_and_declared_volumes() -> None:
     for service in composition().values():
         assert service.target in stages()
         declared = {step.words for step in steps_of(service.target) if step.verb == "VOLUME"}
@@ -87,7 +87,7 @@ def test_services_use_images_of_the_dockerfile_and_declared_volumes():
         )
 
 
-def test_the_compose_file_names_no_registry():
+def test_the_compose_file_names_no_registry() -> None:
     assert "://" not in FILE.read_text().replace("INTERNAL://", "").replace(
         "EXTERNAL://", ""
     ).replace("CONTROLLER://", "")

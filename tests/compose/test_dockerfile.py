@@ -10,7 +10,7 @@ from kraftsim.cluster.ports import free_port_range
 from tests.compose.dockerfile import FILE, Image, context_files, stages, steps_of
 
 
-def test_images_are_built_from_the_project_and_python_only():
+def test_images_are_built_from_the_project_and_python_only() -> None:
     """No registry address, no base image except Python's; the default target is the node."""
     found = stages()
     assert [stage.base for stage in found.values() if stage.base not in found] == [
@@ -21,14 +21,14 @@ def test_images_are_built_from_the_project_and_python_only():
 
 
 @pytest.mark.parametrize("target", ["node", "analysis"])
-def test_dockerfile_steps_use_lock_files_and_an_unprivileged_user(target: str):
+def test_dockerfile_steps_use_lock_files_and_an_unprivileged_user(target: str) -> None:
     steps = steps_of(target)
     installs = [step.words for step in steps if step.verb == "RUN" and "pip install" in step.words]
     assert all("--require-hashes" in words or "--no-deps" in words for words in installs)
     assert [step.words for step in steps if step.verb == "USER"][-1] == "kraftsim"
 
 
-def test_the_build_context_has_only_packages_and_build_files():
+def test_the_build_context_has_only_packages_and_build_files() -> None:
     """Nothing else is in an image: no tests, no runs, no history."""
     parts = {file.parts[0] for file in context_files()}
     assert parts == {
@@ -47,7 +47,7 @@ def test_the_build_context_has_only_packages_and_build_files():
 
 
 @pytest.mark.interop
-def test_a_cluster_runs_from_the_installed_node_image(node_image: Image):
+def test_a_cluster_runs_from_the_installed_node_image(node_image: Image) -> None:
     """Only copied files of the checkout are used, and these are not needed afterwards; only
     packages pinned in the lock file are installed.
     """

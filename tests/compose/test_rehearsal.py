@@ -65,7 +65,7 @@ def read_all(bootstrap: str, count: int) -> list[Message]:
     return read
 
 
-def test_clients_inside_and_outside_get_reachable_addresses(cluster: Rehearsal):
+def test_clients_inside_and_outside_get_reachable_addresses(cluster: Rehearsal) -> None:
     """advertised.listeners: clients of a published port get published ports, clients of a service
     name get service names.
     """
@@ -75,19 +75,19 @@ def test_clients_inside_and_outside_get_reachable_addresses(cluster: Rehearsal):
     ports = [
         service.published[0].port for service in cluster.services.values() if service.published
     ]
-    assert {(broker.host, broker.port) for broker in described.brokers.values()} == {
+    assert {(str(broker.host), broker.port) for broker in described.brokers.values()} == {
         ("localhost", port) for port in ports
     }
     inside = AdminClient(
         {**QUIET, "bootstrap.servers": f"{cluster.address('broker-2')}:9092"}
     ).list_topics(timeout=SECONDS)
     brokers = [name for name in cluster.services if name.startswith("broker-")]
-    assert {(broker.host, broker.port) for broker in inside.brokers.values()} == {
+    assert {(str(broker.host), broker.port) for broker in inside.brokers.values()} == {
         (cluster.address(name), 9092) for name in brokers
     }
 
 
-def test_records_written_from_outside_survive_a_full_stop(cluster: Rehearsal):
+def test_records_written_from_outside_survive_a_full_stop(cluster: Rehearsal) -> None:
     """Each broker is leader of a partition; all are stopped, and restarted on the same volumes."""
     admin = AdminClient({**QUIET, "bootstrap.servers": outside(cluster)})
     admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(SECONDS)
@@ -111,7 +111,7 @@ def test_records_written_from_outside_survive_a_full_stop(cluster: Rehearsal):
     ) == list(range(600))
 
 
-def test_a_health_check_fails_while_its_node_is_down(cluster: Rehearsal):
+def test_a_health_check_fails_while_its_node_is_down(cluster: Rehearsal) -> None:
     assert cluster.is_healthy("broker-3")
     cluster.processes["broker-3"].terminate()
     assert cluster.processes["broker-3"].wait(SECONDS) == 0
@@ -121,7 +121,9 @@ def test_a_health_check_fails_while_its_node_is_down(cluster: Rehearsal):
 
 
 @pytest.mark.spark
-def test_the_compose_profile_runs_and_checks_a_scenario(analysis_image: Image, tmp_path: Path):
+def test_the_compose_profile_runs_and_checks_a_scenario(
+    analysis_image: Image, tmp_path: Path
+) -> None:
     """Its commands, one after the other, in their image."""
     services = {
         name: service

@@ -179,7 +179,7 @@ def table_of(target: Target, line: str) -> Table:
             continue
         for principal in PRINCIPALS:
             with RetryingClient(target, address, principal) as requester:
-                rows = {}
+                rows: dict[str, dict[int, list[str]]] = {}
                 offered = served(line, listener) if target.sasl_controller else advertised(target)
                 for key, (first, last) in offered.items():
                     for version in range(first, last + 1):

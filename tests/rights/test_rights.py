@@ -53,7 +53,7 @@ def different(
 
 
 @pytest.mark.parametrize("line", TABLES)
-def test_kraftsim_denies_what_apache_kafka_denied(line):
+def test_kraftsim_denies_what_apache_kafka_denied(line: str) -> None:
     """A difference that is not in the list fails, and so does a listed one that no longer
     exists.
     """
@@ -69,7 +69,7 @@ def test_kraftsim_denies_what_apache_kafka_denied(line):
 
 
 @pytest.mark.parametrize("line", TABLES)
-def test_the_tables_cover_denials_of_nearly_every_request(line):
+def test_the_tables_cover_denials_of_nearly_every_request(line: str) -> None:
     """Without ACLs nearly every response has an error: a table of served requests would prove
     nothing.
     """
@@ -112,5 +112,5 @@ def _is_refusal(word: str) -> bool:
 
 @pytest.mark.interop
 @pytest.mark.parametrize("line", TABLES)
-def test_apache_kafka_answers_as_recorded(line):
+def test_apache_kafka_answers_as_recorded(line: str) -> None:
     assert different(line, asked(line), recorded(line)) == {}

@@ -16,7 +16,7 @@ PINNING = relaunch_pinned(sys.orig_argv[1:])  # before aiokafka is imported
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 
 import aiokafka
 from aiokafka.structs import TopicPartition
@@ -40,7 +40,7 @@ GROUP = {
     "enable_auto_commit": False,
     "metadata_max_age_ms": 2000,
 }
-Program = Callable[[SimulatedCluster, str], Awaitable[list[str]]]
+Program = Callable[[SimulatedCluster, str], Coroutine[object, object, list[str]]]
 
 
 async def work(cluster: SimulatedCluster, program: Program) -> list[str]:

@@ -10,19 +10,19 @@ from kraftsim.events.nodes import NodeFailed, NodeReady, NodeStarted, NodeStoppe
 from kraftsim.faults.arm import arm
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent
-from kraftsim.world.simulated import FileClass, Simulation
+from kraftsim.world.simulated import FileClass, Host, SimulatedWorld, Simulation
 
 NODES = ("a", "b", "c")
 PORT = 9092
 
 
-async def node(sim, host):
+async def node(sim: Simulation, host: Host) -> None:
     """Append input to a log, flush, answer; iterate over sets of tasks on purpose."""
     world = sim.world_of(host)
     log = world.disk.open("t-0/0.log")
     world.emit(NodeStarted(role="broker", node_id=log.size_bytes, release="3.9", cluster_id="c"))
 
-    async def serve(reader, writer):
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
                 log.append([line])
@@ -34,7 +34,7 @@ async def node(sim, host):
             world.emit(NodeFailed(reason=type(error).__name__))
         writer.close()
 
-    async def nap(seconds):
+    async def nap(seconds: float) -> float:
         await asyncio.sleep(seconds)
         return seconds
 
@@ -47,7 +47,7 @@ async def node(sim, host):
         world.emit(NodeStopped(reason=f"{[task.result() for task in done]} {len(server.sockets)}"))
 
 
-async def client(sim, world, number):
+async def client(sim: Simulation, world: SimulatedWorld, number: int) -> None:
     for i in range(40):
         target = NODES[world.random("choice").randrange(len(NODES))]
         key = f"{number}-{i}"

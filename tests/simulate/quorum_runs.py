@@ -4,7 +4,7 @@ checked continuously and at the end.
 
 import asyncio
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.cluster.simulation import SimulatedCluster
@@ -25,8 +25,8 @@ from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
-from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
-from protocol.schema import Message
+from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 KEPT = (MetadataReverted, MetadataTruncated, SnapshotLoaded, SnapshotWritten, VotersChanged)
@@ -151,14 +151,18 @@ class QuorumRun:
             listeners=[listener],
         )
 
-    def ask_leader(self, body: Message) -> Any:
+    def ask_leader(
+        self, body: AddRaftVoterRequest | RemoveRaftVoterRequest
+    ) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
         """Send a request to the active controller, and retry while it returns REQUEST_TIMED_OUT."""
         tools = self.simulation.hosts.get("tools") or self.simulation.add_host("tools")
         return self.simulation.run_until(
             self.simulation.spawn(tools, self._ask_leader(body)), limit_s=60
         )
 
-    async def _ask_leader(self, body: Message) -> Any:
+    async def _ask_leader(
+        self, body: AddRaftVoterRequest | RemoveRaftVoterRequest
+    ) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
         while True:
             leader = self.leader
             assert leader is not None, "there is a leader"
@@ -167,6 +171,7 @@ class QuorumRun:
             await connection.connect()
             answer = await connection.request(body)
             connection.close()
+            assert isinstance(answer, AddRaftVoterResponse | RemoveRaftVoterResponse)
             if answer.error_code != ErrorCode.REQUEST_TIMED_OUT:
                 return answer
             await asyncio.sleep(0.5)

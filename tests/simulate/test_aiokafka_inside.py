@@ -31,7 +31,7 @@ def run(seed: int, hash_seed: str, program: str) -> tuple[bool, str, list[str]]:
 
 
 @pytest.mark.parametrize("program", ["idempotent", "transactions"])
-def test_aiokafka_neither_loses_nor_duplicates_records_when_a_broker_dies(program):
+def test_aiokafka_neither_loses_nor_duplicates_records_when_a_broker_dies(program: str) -> None:
     """It retries with the same sequences (KIP-98); in transactions a group member commits offsets
     and records together.
     """
@@ -40,7 +40,7 @@ def test_aiokafka_neither_loses_nor_duplicates_records_when_a_broker_dies(progra
 
 
 @pytest.mark.parametrize("program", ["idempotent", "transactions"])
-def test_run_with_aiokafka_is_reproducible_under_the_pinned_launcher(program):
+def test_run_with_aiokafka_is_reproducible_under_the_pinned_launcher(program: str) -> None:
     """Third-party code depends on hash seeds and addresses; the launcher fixes both."""
     (first_pinned, first_digest, _), (second_pinned, second_digest, _) = (
         run(11, "1", program),

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftsim.campaign.campaign_job import Terms
-from kraftsim.campaign.identity import check_identity
+from kraftsim.campaign.identity import IdentityResult, check_identity
 from kraftsim.campaign.sweep import Progress, campaign, sweep
 from kraftsim.cli.campaign_progress import deadline, faults, line
 from kraftsim.cli.main import kraftsim
@@ -53,7 +53,7 @@ def kraftsim_with(start_up: str, directory: Path, *words: str) -> subprocess.Com
     )
 
 
-def test_first_finding_is_the_same_with_any_number_of_workers(tmp_path):
+def test_first_finding_is_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
     """A campaign stops at its first violation, that of the lowest seed; the run is kept, and its
     replay file reproduces it byte for byte.
     """
@@ -73,7 +73,9 @@ def test_first_finding_is_the_same_with_any_number_of_workers(tmp_path):
     )
 
 
-def test_fault_kind_that_never_takes_effect_fails_the_campaign(monkeypatch):
+def test_fault_kind_that_never_takes_effect_fails_the_campaign(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Nothing is ever sent from one broker to another here, so a slow link between them tests
     nothing: that must not pass as clean.
     """
@@ -91,7 +93,7 @@ def test_fault_kind_that_never_takes_effect_fails_the_campaign(monkeypatch):
     )
 
 
-def test_campaign_resumes_where_its_journal_ends(tmp_path):
+def test_campaign_resumes_where_its_journal_ends(tmp_path: Path) -> None:
     """Recorded seeds are not run again; a torn last line is the result of a killed campaign."""
     journal = tmp_path / "journal.jsonl"
     first = campaign((CHEAP,), seeds=range(1, 3), jobs=1, journal=journal)
@@ -111,7 +113,7 @@ def test_campaign_resumes_where_its_journal_ends(tmp_path):
         campaign((CHEAP,), seeds=range(1, 4), terms=Terms(bugs=(BUG,)), journal=journal)
 
 
-def test_scenarios_share_a_campaign_and_a_budget_ends_it():
+def test_scenarios_share_a_campaign_and_a_budget_ends_it() -> None:
     """Seed by seed, so that each scenario has had about as many runs when the time is up."""
     left = iter([False, False, False, True])
     result = campaign((CHEAP, NAME), seeds=range(1, 100), jobs=1, is_over=lambda: next(left))
@@ -119,7 +121,7 @@ def test_scenarios_share_a_campaign_and_a_budget_ends_it():
     assert deadline(0.0)() and not deadline(None)() and not deadline(60.0)()
 
 
-def test_worker_that_dies_costs_one_seed_and_is_a_finding(tmp_path):
+def test_worker_that_dies_costs_one_seed_and_is_a_finding(tmp_path: Path) -> None:
     """A crash of the process that runs a seed must neither pass as clean nor end the campaign."""
     words = (
         "sweep",
@@ -142,17 +144,17 @@ def test_worker_that_dies_costs_one_seed_and_is_a_finding(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def compared():
+def compared() -> IdentityResult:
     """Two seeds in four processes each."""
     return check_identity((CHEAP,), seeds=range(1, 3))
 
 
-def test_same_seed_gives_the_same_bytes_in_four_processes(compared):
+def test_same_seed_gives_the_same_bytes_in_four_processes(compared: IdentityResult) -> None:
     """Two hash seeds, in ascending and descending order of seeds."""
     assert (compared.seeds, compared.runs, compared.differing) == (2, 8, ())
 
 
-def test_compared_runs_may_have_a_smaller_workload(compared):
+def test_compared_runs_may_have_a_smaller_workload(compared: IdentityResult) -> None:
     """A workload parameter is set in all processes alike; an unknown one is reported."""
     less = check_identity((CHEAP,), seeds=range(1, 3), terms=Terms(workload={"lines": 20}))
     assert (less.runs, less.differing) == (8, ())
@@ -161,7 +163,7 @@ def test_compared_runs_may_have_a_smaller_workload(compared):
     assert CliRunner().invoke(kraftsim, words).exit_code == 3
 
 
-def test_campaign_with_another_workload_is_replayed_with_it(tmp_path):
+def test_campaign_with_another_workload_is_replayed_with_it(tmp_path: Path) -> None:
     """Its parameters are in the line that replays a finding, and a journal can be resumed only with
     the same ones.
     """
@@ -186,7 +188,7 @@ def test_campaign_with_another_workload_is_replayed_with_it(tmp_path):
     assert "other work" in CliRunner().invoke(kraftsim, [*words, "--resume", str(journal)]).output
 
 
-def test_dependence_on_the_hash_seed_is_found_with_its_first_event(tmp_path):
+def test_dependence_on_the_hash_seed_is_found_with_its_first_event(tmp_path: Path) -> None:
     """Otherwise the test above could not fail."""
     done = kraftsim_with(
         DEPENDS_ON_THE_HASH_SEED, tmp_path, "sweep", CHEAP, "--seeds", "1", "--check-identity"
@@ -196,7 +198,7 @@ def test_dependence_on_the_hash_seed_is_found_with_its_first_event(tmp_path):
     assert "first event" in done.stdout
 
 
-def test_compared_run_with_a_violation_is_reported(tmp_path):
+def test_compared_run_with_a_violation_is_reported(tmp_path: Path) -> None:
     """Four equal logs of a run that violates an invariant are still a failure."""
     done = kraftsim_with(
         "",
@@ -221,7 +223,7 @@ def test_compared_run_with_a_violation_is_reported(tmp_path):
     "option",
     [["--jobs", "2"], ["--out", "found"], ["--resume", "journal"], ["--spark", "local[2]"]],
 )
-def test_options_without_effect_on_a_comparison_are_rejected(option):
+def test_options_without_effect_on_a_comparison_are_rejected(option: list[str]) -> None:
     """Instead of silently ignored."""
     done = CliRunner().invoke(
         kraftsim, ["sweep", CHEAP, "--seeds", "1", "--check-identity", *option]
@@ -230,7 +232,7 @@ def test_options_without_effect_on_a_comparison_are_rejected(option):
     assert option[0] in done.output
 
 
-def test_progress_line_has_rate_remaining_time_and_findings():
+def test_progress_line_has_rate_remaining_time_and_findings() -> None:
     """One human-readable line while it runs."""
     progress = Progress(
         total=100, seeds=30, resumed=10, cpu_seconds=15.0, violated=1, faults={"kill": (5, 4, 3)}
@@ -239,7 +241,7 @@ def test_progress_line_has_rate_remaining_time_and_findings():
     assert faults(progress) == "armed/fired/bit: kill 5/4/3"
 
 
-def test_run_leaves_nothing_behind_in_its_process():
+def test_run_leaves_nothing_behind_in_its_process() -> None:
     """Workers run thousands of seeds: a table that retains every simulation would fill the
     memory.
     """

@@ -4,11 +4,13 @@ afterwards, without a jump where there was none.
 
 import asyncio
 import itertools
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import FAULTS, Fault
+from kraftsim.faults.fault import FAULTS, Fault, Value
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.trigger import AtTime
 from kraftsim.world.simulated import Simulation
 from tests.simulate.fault_cluster import fault_cluster
@@ -26,13 +28,13 @@ ROWS = [
 
 
 @pytest.fixture
-def sim():
+def sim() -> Iterator[Simulation]:
     with Simulation(5) as simulation:
         simulation.add_host("a"), simulation.add_host("b")
         yield simulation
 
 
-def inject(sim, kind, **params):
+def inject(sim: Simulation, kind: str, **params: Value) -> Injection:
     injection = arm(
         Fault(
             kind=kind,
@@ -46,7 +48,7 @@ def inject(sim, kind, **params):
     return injection
 
 
-def times(sim, seconds, step=0.1):
+def times(sim: Simulation, seconds: float, step: float = 0.1) -> list[tuple[int, int, int]]:
     """Return (true, wall, monotonic) in milliseconds since the start, at every step, as a process
     on host a reads them.
     """
@@ -64,13 +66,15 @@ def times(sim, seconds, step=0.1):
     return found
 
 
-def error_ms(sim):
+def error_ms(sim: Simulation) -> int:
     return sim.host("a").clock.error_ns // 1_000_000
 
 
 @pytest.mark.parametrize("target", ["leader", "broker-1"])
 @pytest.mark.parametrize(("kind", "params"), ROWS)
-def test_node_with_a_wrong_clock_keeps_every_guarantee(kind, params, target) -> None:
+def test_node_with_a_wrong_clock_keeps_every_guarantee(
+    kind: str, params: Mapping[str, Value], target: str
+) -> None:
     """Timeouts use the monotonic clock; a wrong wall clock only shows in timestamps."""
     with fault_cluster() as cluster:
         target = cluster.leader if target == "leader" else target
@@ -89,7 +93,7 @@ def test_every_kind_of_the_family_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("by_ms", [-3000, 3000])
-def test_offset_starts_and_ends_without_a_jump(sim, by_ms):
+def test_offset_starts_and_ends_without_a_jump(sim: Simulation, by_ms: int) -> None:
     injection = inject(sim, "clock-offset", by_ms=by_ms)
     coming = times(sim, 8)
     assert error_ms(sim) == by_ms and injection.is_effective
@@ -107,7 +111,9 @@ def test_offset_starts_and_ends_without_a_jump(sim, by_ms):
 @pytest.mark.parametrize(
     ("kind", "by_ms"), [("clock-jump-forward", 3_600_000), ("clock-jump-back", -10_000)]
 )
-def test_jump_affects_only_the_wall_clock_and_is_undone(sim, kind, by_ms):
+def test_jump_affects_only_the_wall_clock_and_is_undone(
+    sim: Simulation, kind: str, by_ms: int
+) -> None:
     clock = sim.world_of("a").clock
     before = clock.wall_ms()
     injection = inject(sim, kind, by_ms=abs(by_ms))
@@ -118,7 +124,7 @@ def test_jump_affects_only_the_wall_clock_and_is_undone(sim, kind, by_ms):
     assert clock.wall_ms() - before == 1000
 
 
-def test_frozen_clock_does_not_advance_until_healed(sim):
+def test_frozen_clock_does_not_advance_until_healed(sim: Simulation) -> None:
     clock = sim.world_of("a").clock
     injection = inject(sim, "clock-frozen")
     first = clock.wall_ms()
@@ -128,13 +134,13 @@ def test_frozen_clock_does_not_advance_until_healed(sim):
     assert clock.wall_ms() - first == 2000
 
 
-def test_drift_affects_both_clocks_and_their_timers(sim):
+def test_drift_affects_both_clocks_and_their_timers(sim: Simulation) -> None:
     """With a clock twice as fast a second takes half of one; afterwards the monotonic clock keeps
     its lead and the wall clock loses it.
     """
     injection = inject(sim, "clock-drift", ppm=1_000_000)
 
-    async def wait():
+    async def wait() -> int:
         before = sim.now_ns
         await asyncio.sleep(1)
         return sim.now_ns - before
@@ -148,7 +154,7 @@ def test_drift_affects_both_clocks_and_their_timers(sim):
     assert all(later[1] >= earlier[1] for earlier, later in itertools.pairwise(back))
 
 
-def test_faults_of_one_clock_add_up_and_end_separately(sim):
+def test_faults_of_one_clock_add_up_and_end_separately(sim: Simulation) -> None:
     injections = [
         inject(sim, "clock-jump-forward", by_ms=5000),
         inject(sim, "clock-jump-back", by_ms=1000),
@@ -168,7 +174,7 @@ def test_faults_of_one_clock_add_up_and_end_separately(sim):
     assert error_ms(sim) == 0
 
 
-def test_clock_fault_without_a_reader_has_no_effect(sim):
+def test_clock_fault_without_a_reader_has_no_effect(sim: Simulation) -> None:
     injection = inject(sim, "clock-jump-forward")
     sim.run_for(1)
     sim.world_of("b").clock.wall_ms()

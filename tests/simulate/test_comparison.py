@@ -53,11 +53,13 @@ second and a half.
         ([], ["0.0", "0.1", "0.2"], LogCount(doubled=0, lost=3, missing=0, disordered=0)),
     ],
 )
-def test_oracle_counts_duplicates_and_gaps(keys, acknowledged, counted):
+def test_oracle_counts_duplicates_and_gaps(
+    keys: list[str], acknowledged: list[str], counted: LogCount
+) -> None:
     assert count_logs({0: keys}, 3, acknowledged) == counted
 
 
-def test_pause_is_measured_from_the_kill_to_the_next_acknowledgement():
+def test_pause_is_measured_from_the_kill_to_the_next_acknowledgement() -> None:
     times = {0: [1_000_000, 50_000_000], 1: [1_000_000, 9_000_000]}
     assert longest_silence_ms([2_000_000], times, {0: 60_000_000, 1: 60_000_000}) == 48
     assert longest_silence_ms([2_000_000], times, {0: 1_500_000, 1: 60_000_000}) == 7
@@ -65,7 +67,7 @@ def test_pause_is_measured_from_the_kill_to_the_next_acknowledgement():
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-def test_without_faults_every_design_writes_every_record_once(system: System):
+def test_without_faults_every_design_writes_every_record_once(system: System) -> None:
     found = run(system, QUIET)
     assert (
         found.doubled,
@@ -89,13 +91,13 @@ def test_without_faults_every_design_writes_every_record_once(system: System):
         ),
     ],
 )
-def test_zombie_duplicates_records_unless_it_is_fenced(name: str, is_fenced: bool):
+def test_zombie_duplicates_records_unless_it_is_fenced(name: str, is_fenced: bool) -> None:
     found = run(system_named(name), ZOMBIE)
     assert (found.doubled == 0) is is_fenced and (found.fenced > 0) is is_fenced
     assert (found.lost, found.trouble) == (0, None)
 
 
-def test_transaction_version_2_saves_requests_against_version_1_and_3_9():
+def test_transaction_version_2_saves_requests_against_version_1_and_3_9() -> None:
     requests = [
         run(system_named(f"kafka-transactions-{name}"), QUIET).requests
         for name in ("3.9", "1", "2")
@@ -103,13 +105,13 @@ def test_transaction_version_2_saves_requests_against_version_1_and_3_9():
     assert abs(requests[0] - requests[1]) <= 6 and requests[2] < requests[1] - 6
 
 
-def test_same_seed_gives_the_same_outcome():
+def test_same_seed_gives_the_same_outcome() -> None:
     for name in ("kafka-since-2.5", "lease-pid"):
         assert run(system_named(name), plan_of(3)) == run(system_named(name), plan_of(3))
     assert plan_of(3) == plan_of(3) != plan_of(4)
 
 
-def test_one_command_writes_the_report(tmp_path: Path):
+def test_one_command_writes_the_report(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         verb,
         ["--seeds", "1", "--system", "lease-pid", "--out", str(tmp_path)],
@@ -126,7 +128,7 @@ def test_one_command_writes_the_report(tmp_path: Path):
 
 
 @pytest.mark.spark
-def test_spark_computes_the_same_sums(tmp_path: Path):
+def test_spark_computes_the_same_sums(tmp_path: Path) -> None:
     result = compare([1, 2], ["lease-pid", "kafka-since-2.5"])
     assert rows_by_spark(write_outcomes(result, tmp_path), "local[2]") == rows_of(result.outcomes)
     assert write_report(rows_of(result.outcomes), {"x": 1.0}, "again", tmp_path)[0].exists()

@@ -2,38 +2,42 @@
 
 import asyncio
 import errno
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TypeVar
 
 import pytest
 
+from kraftsim.world.interface import Disk, File
 from kraftsim.world.simulated import FileClass, Simulation
 from kraftsim.world.simulated.disk_faults import FlushRefusal, Full, Slowness
 from kraftsim.world.simulated.file_class import file_class
 
+T = TypeVar("T")
 LOG = "t-0/00000000000000000000.log"
 
 
 @pytest.fixture
-def sim():
+def sim() -> Iterator[Simulation]:
     with Simulation(5) as simulation:
         simulation.add_host("a")
         yield simulation
 
 
-def disk_of(sim):
+def disk_of(sim: Simulation) -> Disk:
     return sim.world_of("a").disk
 
 
-def run(sim, coroutine):
+def run(sim: Simulation, coroutine: Coroutine[object, object, T]) -> T:
     return sim.run_until(sim.spawn("a", coroutine))
 
 
-def reboot(sim, *, power_loss):
+def reboot(sim: Simulation, *, power_loss: bool) -> int:
     lost = sim.kill("a", power_loss=power_loss)
     sim.restart("a")
     return lost
 
 
-def test_file_behaves_as_on_a_real_disk(sim):
+def test_file_behaves_as_on_a_real_disk(sim: Simulation) -> None:
     disk = disk_of(sim)
     file = disk.open(LOG)
     assert file.append([b"abc", memoryview(b"de")]) == 0 and file.append([b"fg"]) == 5
@@ -66,7 +70,7 @@ def test_file_behaves_as_on_a_real_disk(sim):
     ],
     ids=["append", "read", "slice", "size", "truncate", "flush"],
 )
-def test_closed_file_cannot_be_used(sim, use):
+def test_closed_file_cannot_be_used(sim: Simulation, use: Callable[[File], object]) -> None:
     """On a real disk its descriptor is gone.
 
     It is always a bug in kraftsim, not a broken disk, so it ends the run.
@@ -79,8 +83,8 @@ def test_closed_file_cannot_be_used(sim, use):
     assert disk_of(sim).read(LOG) == b"abc"
 
 
-def test_file_closed_during_a_flush_is_still_flushed(sim):
-    async def work():
+def test_file_closed_during_a_flush_is_still_flushed(sim: Simulation) -> None:
+    async def work() -> None:
         file = disk_of(sim).open(LOG)
         file.append([b"abc"])
         flush = asyncio.ensure_future(file.flush())
@@ -94,14 +98,14 @@ def test_file_closed_during_a_flush_is_still_flushed(sim):
     assert disk_of(sim).read(LOG) == b"abc"
 
 
-def test_kill_keeps_written_data_flushed_or_not(sim):
+def test_kill_keeps_written_data_flushed_or_not(sim: Simulation) -> None:
     disk_of(sim).open(LOG).append([b"abc"])
     assert reboot(sim, power_loss=False) == 0
     assert disk_of(sim).read(LOG) == b"abc"
 
 
-def test_power_loss_keeps_flushed_data_and_names(sim):
-    async def write():
+def test_power_loss_keeps_flushed_data_and_names(sim: Simulation) -> None:
+    async def write() -> None:
         file = disk_of(sim).open(LOG)
         file.append([b"abc"])
         await file.flush()
@@ -113,7 +117,7 @@ def test_power_loss_keeps_flushed_data_and_names(sim):
     assert disk_of(sim).read(LOG) == b"abc"
 
 
-def test_outcomes_of_unflushed_bytes_and_names():
+def test_outcomes_of_unflushed_bytes_and_names() -> None:
     """A power loss removes all unflushed data, leaves a torn end or some sectors, or removes
     nothing: each outcome occurs, and never a byte that was not written.
     """
@@ -123,7 +127,7 @@ def test_outcomes_of_unflushed_bytes_and_names():
         with Simulation(seed) as sim:
             sim.add_host("a")
 
-            async def write(disk):
+            async def write(disk: Disk) -> None:
                 file = disk.open("named")
                 file.append([b"flushed"])
                 await file.flush()
@@ -157,13 +161,13 @@ def test_outcomes_of_unflushed_bytes_and_names():
     assert names == {True, False}
 
 
-def test_unflushed_truncation_may_be_undone():
+def test_unflushed_truncation_may_be_undone() -> None:
     sizes = set()
     for seed in range(20):
         with Simulation(seed) as sim:
             sim.add_host("a")
 
-            async def write(disk):
+            async def write(disk: Disk) -> None:
                 file = disk.open("f")
                 file.append([b"0123456789"])
                 await file.flush()
@@ -177,7 +181,7 @@ def test_unflushed_truncation_may_be_undone():
     assert sizes == {b"0123456789", b"0123"}
 
 
-def test_replace_leaves_the_old_or_the_new_file_at_any_time():
+def test_replace_leaves_the_old_or_the_new_file_at_any_time() -> None:
     """The crash comes after k nanoseconds, for many k; at the end the new file is certain to be
     there.
     """
@@ -195,12 +199,12 @@ def test_replace_leaves_the_old_or_the_new_file_at_any_time():
         assert seen[0] == b"old" and seen[-1] == b"new one"
 
 
-def test_failed_flush_discards_dirty_data(sim):
+def test_failed_flush_discards_dirty_data(sim: Simulation) -> None:
     """A second flush succeeds and makes nothing durable (fsyncgate)."""
     faults = sim.host("a").durable.faults
-    effects = []
+    effects: list[str] = []
 
-    async def write():
+    async def write() -> None:
         file = disk_of(sim).open(LOG)
         file.append([b"0123456789"])
         await file.flush()
@@ -220,7 +224,7 @@ def test_failed_flush_discards_dirty_data(sim):
     assert disk_of(sim).read(LOG) == b"0123456789" + bytes(6) + b"fine"
 
 
-def test_full_disk_writes_a_part_and_fails(sim):
+def test_full_disk_writes_a_part_and_fails(sim: Simulation) -> None:
     file = disk_of(sim).open(LOG)
     full = Full(record_effect=lambda effect: None)
     sim.host("a").durable.faults.full.append(full)
@@ -232,7 +236,7 @@ def test_full_disk_writes_a_part_and_fails(sim):
     assert file.append([b"x"]) == file.size_bytes - 1
 
 
-def test_slow_disk_is_slow(sim):
+def test_slow_disk_is_slow(sim: Simulation) -> None:
     sim.host("a").durable.faults.slow.append(
         Slowness(factor=100, record_effect=lambda effect: None)
     )
@@ -240,8 +244,8 @@ def test_slow_disk_is_slow(sim):
     assert sim.now_ns >= 50_000_000
 
 
-def test_cancelled_flush_still_happens(sim):
-    async def write():
+def test_cancelled_flush_still_happens(sim: Simulation) -> None:
+    async def write() -> None:
         file = disk_of(sim).open(LOG)
         await disk_of(sim).flush_directory("t-0")
         file.append([b"abc"])
@@ -254,8 +258,8 @@ def test_cancelled_flush_still_happens(sim):
     assert sim.host("a").durable.unflushed_bytes == 0
 
 
-def test_two_flushes_of_one_file_cover_the_writes_before_each(sim):
-    async def write():
+def test_two_flushes_of_one_file_cover_the_writes_before_each(sim: Simulation) -> None:
+    async def write() -> None:
         file = disk_of(sim).open(LOG)
         inode = sim.host("a").durable.names[LOG]
         file.append([b"a"])
@@ -292,11 +296,11 @@ def test_two_flushes_of_one_file_cover_the_writes_before_each(sim):
         ("log.1f", FileClass.OTHER),
     ],
 )
-def test_files_are_classified_by_name(path, kind):
+def test_files_are_classified_by_name(path: str, kind: FileClass) -> None:
     assert file_class(path) is kind
 
 
-def test_renamed_directory_has_one_of_the_names_after_a_power_loss():
+def test_renamed_directory_has_one_of_the_names_after_a_power_loss() -> None:
     """Never a part of it under each; once the root is flushed it has the new one for certain."""
     found = set()
     for seed in range(30):
@@ -304,7 +308,7 @@ def test_renamed_directory_has_one_of_the_names_after_a_power_loss():
             with Simulation(seed) as sim:
                 sim.add_host("a")
 
-                async def write(disk, flushes):
+                async def write(disk: Disk, flushes: bool) -> None:
                     for name in ("x/one", "x/two"):
                         file = disk.open(name)
                         file.append([b"abc"])

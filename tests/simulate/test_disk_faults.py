@@ -4,14 +4,17 @@ reason, and nothing remains once it is healed.
 
 import asyncio
 import errno
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import TypeVar
 
 import pytest
 
 from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed
 from kraftsim.faults.arm import arm
 from kraftsim.faults.damaged_file import sound_files
-from kraftsim.faults.fault import FAULTS, Fault
+from kraftsim.faults.fault import FAULTS, Fault, Value
 from kraftsim.faults.trigger import AtTime, FileClass, OnDisk
+from kraftsim.world.interface import Disk, File
 from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.damage import Damage
 from kraftsim.world.simulated.disk_faults import LyingFlush, Slowness, SlowTail, StuckFlush
@@ -22,6 +25,7 @@ from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from tests.simulate.fault_cluster import fault_cluster
 from tests.simulate.quorum_runs import QuorumRun
 
+T = TypeVar("T")
 FOLLOWER, BROKER = "controller-102", "broker-1"
 LOG = FileClass.METADATA_LOG
 MIDDLE_OF_A_WRITE = OnDisk(operation="flush", file_class=LOG, host=FOLLOWER, nth=5, moment="before")
@@ -66,7 +70,7 @@ KINDS = sorted({row[0] for row in ROWS})
 
 @pytest.mark.parametrize(("kind", "target", "trigger", "params", "outcome"), ROWS)
 def test_node_recovers_from_a_disk_fault_or_reports_why_not(
-    kind, target, trigger, params, outcome
+    kind: str, target: str, trigger: OnDisk | None, params: Mapping[str, Value], outcome: str
 ) -> None:
     """Apache Kafka halts when its only log directory fails; a node that was only killed, or lost
     power, recovers by itself.
@@ -256,21 +260,21 @@ PATH = "t-0/0.log"
 
 
 @pytest.fixture
-def sim():
+def sim() -> Iterator[Simulation]:
     with Simulation(5) as simulation:
         simulation.add_host("a")
         yield simulation
 
 
-def disk_of(sim):
+def disk_of(sim: Simulation) -> Disk:
     return sim.world_of("a").disk
 
 
-def run(sim, coroutine):
+def run(sim: Simulation, coroutine: Coroutine[object, object, T]) -> T:
     return sim.run_until(sim.spawn("a", coroutine))
 
 
-async def flushed(disk, path, content):
+async def flushed(disk: Disk, path: str, content: bytes) -> File:
     file = disk.open(path)
     file.append([content])
     await file.flush()
@@ -281,7 +285,7 @@ async def flushed(disk, path, content):
 WRITTEN = bytes(range(1, 251)) * 12
 
 
-def torn(seed, fate, before=700):
+def torn(seed: int, fate: Fate, before: int = 700) -> bytes:
     """Return what a power loss leaves of WRITTEN behind `before` flushed bytes."""
     with Simulation(seed) as sim:
         sim.add_host("a")
@@ -296,7 +300,7 @@ def torn(seed, fate, before=700):
         return left
 
 
-def test_sectors_survive_or_are_lost_whole_in_any_order():
+def test_sectors_survive_or_are_lost_whole_in_any_order() -> None:
     """A sector of 512 bytes is complete or lost; flushed bytes may share a sector with unflushed
     ones.
     """
@@ -325,7 +329,7 @@ def test_sectors_survive_or_are_lost_whole_in_any_order():
     )
 
 
-def test_names_are_undone_in_the_reverse_order_of_their_journal():
+def test_names_are_undone_in_the_reverse_order_of_their_journal() -> None:
     """Of three changes at least the last is lost; a later one never survives without the earlier
     ones.
     """
@@ -336,7 +340,7 @@ def test_names_are_undone_in_the_reverse_order_of_their_journal():
             disk = disk_of(sim)
             run(sim, flushed(disk, "old", b"old"))
 
-            async def change(disk):
+            async def change(disk: Disk) -> None:
                 disk.open("first")
                 disk.remove("old")
                 disk.open("second")
@@ -348,7 +352,7 @@ def test_names_are_undone_in_the_reverse_order_of_their_journal():
     assert seen == {(("old",), 3), (("first", "old"), 2), (("first",), 1)}
 
 
-def test_flushed_names_are_permanent():
+def test_flushed_names_are_permanent() -> None:
     """They are not in the journal any more: a file that was durably created and deleted does not
     reappear.
     """
@@ -364,7 +368,7 @@ def test_flushed_names_are_permanent():
             assert list(sim.host("a").durable.names) == []
 
 
-def test_unflushed_rename_is_undone(sim):
+def test_unflushed_rename_is_undone(sim: Simulation) -> None:
     """The old file is back under its name, the new one under its temporary one."""
     run(sim, disk_of(sim).replace("meta/quorum-state", b"old"))
     arm(
@@ -381,8 +385,8 @@ def test_unflushed_rename_is_undone(sim):
     assert disk_of(sim).read("meta/quorum-state") == b"old" and sim.world_of("a").incarnation == 2
 
 
-def test_false_flush_shows_only_after_a_power_loss(sim):
-    effects = []
+def test_false_flush_shows_only_after_a_power_loss(sim: Simulation) -> None:
+    effects: list[str] = []
     lies = sim.host("a").durable.faults.lies
     lies.append(LyingFlush(record_effect=effects.append))
     run(sim, flushed(disk_of(sim), PATH, b"x" * 2000))
@@ -395,13 +399,14 @@ def test_false_flush_shows_only_after_a_power_loss(sim):
     )
 
 
-def test_stuck_flushes_end_in_order_once_released(sim):
-    effects, ended = [], []
+def test_stuck_flushes_end_in_order_once_released(sim: Simulation) -> None:
+    effects: list[str] = []
+    ended: list[str] = []
     stuck = StuckFlush(kind=FileClass.PARTITION_LOG, record_effect=effects.append)
     sim.host("a").durable.faults.stuck.append(stuck)
 
-    async def flush_both(disk):
-        async def flush(path):
+    async def flush_both(disk: Disk) -> None:
+        async def flush(path: str) -> None:
             file = disk.open(path)
             file.append([b"x"])
             await file.flush()
@@ -418,10 +423,10 @@ def test_stuck_flushes_end_in_order_once_released(sim):
     assert ended == ["quorum-state", PATH] and sim.now_ns < 5_010_000_000
 
 
-def test_slow_flush_tail_is_long_and_does_not_affect_other_flushes(sim):
+def test_slow_flush_tail_is_long_and_does_not_affect_other_flushes(sim: Simulation) -> None:
     """The other flushes take the same time: a fault draws from its own random stream."""
 
-    def times(tail):
+    def times(tail: bool) -> list[int]:
         with Simulation(5) as sim:
             sim.add_host("a")
             if tail:
@@ -429,7 +434,7 @@ def test_slow_flush_tail_is_long_and_does_not_affect_other_flushes(sim):
                     SlowTail(permille=100, limit_ns=10**9, record_effect=lambda effect: None)
                 )
 
-            async def flush_often(disk):
+            async def flush_often(disk: Disk) -> list[int]:
                 file, loop, taken = disk.open(PATH), asyncio.get_running_loop(), []
                 for _ in range(100):
                     before = loop.time()
@@ -444,7 +449,7 @@ def test_slow_flush_tail_is_long_and_does_not_affect_other_flushes(sim):
     assert 2 <= len(slow) <= 25 and min(slow) > max(usual) and max(slow) > 4 * min(slow)
 
 
-def test_of_two_slow_disk_faults_the_worse_applies(sim):
+def test_of_two_slow_disk_faults_the_worse_applies(sim: Simulation) -> None:
     """Operations in flight end with the last fault: a flush a thousand times slower must not
     outlive the fault that slowed it.
     """
@@ -460,7 +465,7 @@ def test_of_two_slow_disk_faults_the_worse_applies(sim):
     )
     assert faults.slowness == 10_000
 
-    async def flush_several(disk):
+    async def flush_several(disk: Disk) -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(3):
                 group.create_task(flushed(disk, f"t-{number}/0.log", b"x"))
@@ -474,7 +479,7 @@ def test_of_two_slow_disk_faults_the_worse_applies(sim):
     assert done.done() and faults.late == []
 
 
-def test_disk_is_full_at_a_byte_of_a_file_class(sim):
+def test_disk_is_full_at_a_byte_of_a_file_class(sim: Simulation) -> None:
     """Other files are not affected."""
     arm(
         Fault(
@@ -494,7 +499,7 @@ def test_disk_is_full_at_a_byte_of_a_file_class(sim):
     disk_of(sim).open("quorum-state").append([b"x" * 100])
 
 
-def test_read_of_a_bad_range_fails(sim):
+def test_read_of_a_bad_range_fails(sim: Simulation) -> None:
     run(sim, flushed(disk_of(sim), PATH, bytes(2000)))
     cluster = arm(
         Fault(
@@ -512,11 +517,12 @@ def test_read_of_a_bad_range_fails(sim):
         and file.read(1024, 99) == bytes(99)
         and not cluster.is_effective
     )
-    for refuse in (
+    refused: list[Callable[[], bytes]] = [
         lambda: file.read(0, 513),
         lambda: file.read(1023, 1),
         lambda: disk_of(sim).read(PATH),
-    ):
+    ]
+    for refuse in refused:
         with pytest.raises(OSError, match="Input/output error"):
             refuse()
     cluster.end()
@@ -524,7 +530,7 @@ def test_read_of_a_bad_range_fails(sim):
 
 
 @pytest.mark.parametrize("kind", ["bit-rot", "misdirected-write"])
-def test_corruption_shows_in_the_next_incarnation_until_healed(sim, kind):
+def test_corruption_shows_in_the_next_incarnation_until_healed(sim: Simulation, kind: str) -> None:
     content = b"".join(bytes([number]) * SECTOR_BYTES for number in range(1, 5))
     run(sim, flushed(disk_of(sim), PATH, content))
     cluster = arm(
@@ -550,7 +556,7 @@ def test_corruption_shows_in_the_next_incarnation_until_healed(sim, kind):
     assert disk_of(sim).read(PATH) == content
 
 
-def test_data_written_over_corruption_is_not_undone(sim):
+def test_data_written_over_corruption_is_not_undone(sim: Simulation) -> None:
     run(sim, flushed(disk_of(sim), PATH, b"0123456789"))
     cluster = arm(
         Fault(
@@ -569,7 +575,7 @@ def test_data_written_over_corruption_is_not_undone(sim):
     assert file.read(0, 99) == b"abcdefghij"
 
 
-def test_old_image_is_restored_unchanged_and_a_lost_disk_is_empty(sim):
+def test_old_image_is_restored_unchanged_and_a_lost_disk_is_empty(sim: Simulation) -> None:
     run(sim, flushed(disk_of(sim), PATH, b"old"))
     cluster = arm(
         Fault(

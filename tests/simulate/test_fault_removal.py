@@ -64,7 +64,7 @@ def parting_ns(a: Logs, b: Logs) -> int:
 
 
 @pytest.mark.parametrize("name, seed", [("quorum_under_faults", 1), ("quorum_under_faults", 2)])
-def test_removed_fault_changes_nothing_before_it_would_have_fired(name, seed):
+def test_removed_fault_changes_nothing_before_it_would_have_fired(name: str, seed: int) -> None:
     """One that never fired changes nothing at all."""
     faults = schedule(name, seed, 30)
     request = RunRequest(

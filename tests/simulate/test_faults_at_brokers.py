@@ -2,12 +2,14 @@
 once.
 """
 
+from collections.abc import Mapping
+
 import pytest
 
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.virtual import run_in_virtual_time
-from kraftsim.faults.fault import Fault
+from kraftsim.faults.fault import Fault, Value
 from kraftsim.faults.trigger import FileClass, OnDisk
 
 ROWS = [
@@ -28,7 +30,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("kind", "params", "nth", "moment"), ROWS)
-def test_every_line_is_in_the_log_once(kind, params, nth, moment) -> None:
+def test_every_line_is_in_the_log_once(
+    kind: str, params: Mapping[str, Value], nth: int, moment: str
+) -> None:
     """A disk that fails in the middle of a batch, producers that reach a broker twice, clocks that
     make batches older than earlier ones.
     """

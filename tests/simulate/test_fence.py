@@ -27,24 +27,27 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from os import fork as early_fork
 from os import open as early_open
 from pathlib import Path
 from socket import socket as early_socket
 from subprocess import Popen as EarlyPopen
+from typing import cast
 
 import pytest
 
 from kraftsim.world.simulated import Simulation, SimulationEscape, SimulationStopped
 
-THREADS = {
+Escape = Callable[[], object]
+THREADS: dict[str, Escape] = {
     "thread": lambda: threading.Thread(target=print).start(),
     "timer": lambda: threading.Timer(0, print).start(),
     "thread of C": lambda: _thread.start_new_thread(print, ()),
     "thread pool": lambda: concurrent.futures.ThreadPoolExecutor().submit(print),
     "event of threads": lambda: threading.Event().wait(0.001),
 }
-PROCESSES = {
+PROCESSES: dict[str, Escape] = {
     "process": lambda: subprocess.run(["true"], check=False),
     "shell": lambda: os.system("true"),
     "pipe from a shell": lambda: os.popen("true"),
@@ -68,7 +71,7 @@ PROCESSES = {
     "early fork": lambda: early_fork(),
     "early process": lambda: EarlyPopen(["true"]),
 }
-SOCKETS = {
+SOCKETS: dict[str, Escape] = {
     "socket": socket.socket,
     "early socket": lambda: early_socket(),
     "socket of C": lambda: _socket.socket(),
@@ -82,7 +85,7 @@ SOCKETS = {
         ssl.MemoryBIO(), ssl.MemoryBIO()
     ),
 }
-WAITS = {
+WAITS: dict[str, Escape] = {
     "sleep": lambda: time.sleep(0.001),
     "select": lambda: select.select([], [], [], 0.001),
     "poll": lambda: select.poll().poll(1),
@@ -94,7 +97,7 @@ WAITS = {
     "second loop": lambda: asyncio.new_event_loop(),
     "second loop by another name": lambda: asyncio.events.new_event_loop(),
 }
-SIGNALS = {
+SIGNALS: dict[str, Escape] = {
     "signal handler": lambda: signal.signal(signal.SIGUSR1, signal.SIG_DFL),
     "alarm": lambda: signal.alarm(0),
     "interval timer": lambda: signal.setitimer(signal.ITIMER_REAL, 0),
@@ -103,7 +106,7 @@ SIGNALS = {
     "killpg": lambda: os.killpg(0, 0),
     "raise_signal": lambda: signal.raise_signal(signal.SIGWINCH),
 }
-FILES = {
+FILES: dict[str, Escape] = {
     "open": lambda: open(__file__),  # noqa: SIM115
     "io.open": lambda: io.open(__file__),  # noqa: UP020, SIM115
     "os.open": lambda: os.open(__file__, os.O_RDONLY),
@@ -125,7 +128,7 @@ FILES = {
     "database": lambda: sqlite3.connect(":memory:"),
     "library in C": lambda: ctypes.CDLL(None),
 }
-MACHINE = {
+MACHINE: dict[str, Escape] = {
     "clock_gettime": lambda: time.clock_gettime(time.CLOCK_REALTIME),
     "processor time": lambda: time.process_time(),
     "processor time of a thread": lambda: time.thread_time_ns(),
@@ -133,12 +136,22 @@ MACHINE = {
     "load": lambda: os.getloadavg(),
     "entropy of OpenSSL": lambda: ssl.RAND_bytes(1),
 }
-ESCAPES = {**THREADS, **PROCESSES, **SOCKETS, **WAITS, **SIGNALS, **FILES, **MACHINE}
-LOOP_ESCAPES = {
+ESCAPES: dict[str, Escape] = {
+    **THREADS,
+    **PROCESSES,
+    **SOCKETS,
+    **WAITS,
+    **SIGNALS,
+    **FILES,
+    **MACHINE,
+}
+NO_SOCKET = cast("socket.socket", None)
+"""Never used: the call is rejected before that."""
+LOOP_ESCAPES: dict[str, Callable[[asyncio.AbstractEventLoop], Awaitable[object] | None]] = {
     "add_reader": lambda loop: loop.add_reader(0, print),
     "add_writer": lambda loop: loop.add_writer(0, print),
-    "sock_connect": lambda loop: loop.sock_connect(None, ("127.0.0.1", 1)),
-    "sock_sendall": lambda loop: loop.sock_sendall(None, b""),
+    "sock_connect": lambda loop: loop.sock_connect(NO_SOCKET, ("127.0.0.1", 1)),
+    "sock_sendall": lambda loop: loop.sock_sendall(NO_SOCKET, b""),
     "connect_read_pipe": lambda loop: loop.connect_read_pipe(asyncio.Protocol, None),
     "subprocess": lambda loop: asyncio.create_subprocess_exec("true"),
     "shell": lambda loop: asyncio.create_subprocess_shell("true"),
@@ -150,7 +163,9 @@ LOOP_ESCAPES = {
     "TLS server": lambda loop: asyncio.start_server(
         print, "a", 1, ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ),
-    "upgrade to TLS": lambda loop: loop.start_tls(None, asyncio.Protocol(), None),
+    "upgrade to TLS": lambda loop: loop.start_tls(
+        cast("asyncio.WriteTransport", None), asyncio.Protocol(), cast("ssl.SSLContext", None)
+    ),
 }
 HARMLESS_OUTSIDE = {
     "socket",
@@ -170,11 +185,11 @@ HARMLESS_OUTSIDE = {
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_escape_is_rejected_with_its_call_site(name):
+def test_escape_is_rejected_with_its_call_site(name: str) -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")
 
-        async def escape():
+        async def escape() -> None:
             ESCAPES[name]()
 
         with pytest.raises(SimulationEscape, match=r"test_fence\.py:\d+"):
@@ -183,12 +198,13 @@ def test_escape_is_rejected_with_its_call_site(name):
 
 
 @pytest.mark.parametrize("name", LOOP_ESCAPES)
-def test_escape_through_the_loop_is_rejected_with_its_call_site(name):
+def test_escape_through_the_loop_is_rejected_with_its_call_site(name: str) -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")
 
-        async def escape():
+        async def escape() -> None:
             result = LOOP_ESCAPES[name](asyncio.get_running_loop())
+            assert result is not None
             await result
 
         with pytest.raises(SimulationEscape, match=r"test_fence\.py:\d+"):
@@ -196,7 +212,7 @@ def test_escape_through_the_loop_is_rejected_with_its_call_site(name):
 
 
 @pytest.mark.parametrize("name", sorted(HARMLESS_OUTSIDE))
-def test_fence_is_inactive_outside_of_a_simulation(name):
+def test_fence_is_inactive_outside_of_a_simulation(name: str) -> None:
     with Simulation(1) as sim:
         sim.add_host("a")
         sim.run_for(1)
@@ -208,7 +224,7 @@ def test_fence_is_inactive_outside_of_a_simulation(name):
         result.close()
 
 
-def test_escape_swallowed_by_a_node_in_a_callback_ends_the_run():
+def test_escape_swallowed_by_a_node_in_a_callback_ends_the_run() -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")
         sim.loop.schedule(host.process, 1000, open, __file__)
@@ -217,29 +233,29 @@ def test_escape_swallowed_by_a_node_in_a_callback_ends_the_run():
             sim.run_for(1)
 
 
-def test_harness_may_open_files():
+def test_harness_may_open_files() -> None:
     with Simulation(1) as sim:
 
-        async def read():
+        async def read() -> str:
             with open(__file__) as file:  # noqa: ASYNC230
                 return file.readline()
 
         assert sim.run_until(read()).startswith('"""Nothing escapes')
 
 
-def ambient_values():
+def ambient_values() -> list[object]:
     return [
         time.time(), time.time_ns(), time.monotonic(), time.perf_counter(), random.random(), random.choice("abc"), random.Random().random(),
         os.urandom(4), os.getrandom(4), uuid.uuid4(), uuid.uuid1(), secrets.token_hex(4), random.SystemRandom().random(),
     ]  # fmt: skip
 
 
-def test_ambient_time_and_randomness_come_from_the_running_host():
-    def draw(seed):
+def test_ambient_time_and_randomness_come_from_the_running_host() -> None:
+    def draw(seed: int) -> list[list[object]]:
         with Simulation(seed) as sim:
             values = []
 
-            async def ask():
+            async def ask() -> list[object]:
                 await asyncio.sleep(7)
                 return ambient_values()
 
@@ -263,13 +279,13 @@ def test_ambient_time_and_randomness_come_from_the_running_host():
     )
 
 
-def test_host_has_its_own_names_and_calendar():
+def test_host_has_its_own_names_and_calendar() -> None:
     """Whatever differs between machines and processes also comes from the simulated host."""
     with Simulation(1) as sim:
         for name in ("a", "b"):
             sim.add_host(name)
 
-        async def ask():
+        async def ask() -> tuple[int, int, str, int, time.struct_time, str, str, str]:
             return (
                 os.getpid(),
                 os.getppid(),
@@ -290,18 +306,18 @@ def test_host_has_its_own_names_and_calendar():
         )
 
 
-def test_outside_of_a_simulation_everything_is_real_again():
+def test_outside_of_a_simulation_everything_is_real_again() -> None:
     with Simulation(1) as sim:
         sim.run_for(1)
         assert abs(time.time() - os.stat("/proc/self").st_mtime) < 86400 * 365
         assert ambient_values() != ambient_values()
 
 
-def test_executor_function_runs_immediately():
+def test_executor_function_runs_immediately() -> None:
     """Unmodified clients may pass small work to an executor."""
     with Simulation(1) as sim:
 
-        async def ask():
+        async def ask() -> tuple[int, int]:
             return await asyncio.to_thread(threading.get_ident), threading.get_ident()
 
         assert len(set(sim.run_until(ask()))) == 1

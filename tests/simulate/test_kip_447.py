@@ -3,6 +3,8 @@ prints the same runs as tables.
 Source: KIP-447.
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from bench.fencing.harness import (
@@ -41,8 +43,8 @@ SESSION_MS, SCAN_MS = 6000, 1000
 
 @pytest.mark.parametrize(("fencing", "doubled"), [("", 0), ("document", 0), ("none", 20)])
 def test_member_that_resumes_too_late_is_fenced_or_duplicates_everything(
-    fencing: str, doubled: int, figures
-):
+    fencing: str, doubled: int, figures: Callable[..., None]
+) -> None:
     """By its generation.
 
     447-06, 447-08, 447-27: partitions move between producers that never initialise again.
@@ -59,7 +61,9 @@ def test_member_that_resumes_too_late_is_fenced_or_duplicates_everything(
 
 
 @pytest.mark.parametrize(("fencing", "doubled"), [("", 20), ("document", 0)])
-def test_old_consumer_reads_an_unstable_offset_unless_blocked(fencing: str, doubled: int, figures):
+def test_old_consumer_reads_an_unstable_offset_unless_blocked(
+    fencing: str, doubled: int, figures: Callable[..., None]
+) -> None:
     """447-12, 447-09: a paused member has sent its offsets and commits when it resumes, which its
     generation does not prevent.
     """
@@ -74,7 +78,7 @@ def test_old_consumer_reads_an_unstable_offset_unless_blocked(fencing: str, doub
     )
 
 
-def test_dead_producers_transaction_delays_its_successor(figures):
+def test_dead_producers_transaction_delays_its_successor(figures: Callable[..., None]) -> None:
     """447-10, 447-15: by the transaction timeout and the coordinator's check interval, or by a
     session if that is longer. A producer that ends its transaction causes no delay.
     """
@@ -102,7 +106,9 @@ def test_dead_producers_transaction_delays_its_successor(figures):
     )
 
 
-def test_member_waiting_for_offsets_beyond_its_session_stays_a_member(figures):
+def test_member_waiting_for_offsets_beyond_its_session_stays_a_member(
+    figures: Callable[..., None],
+) -> None:
     """447-17: heartbeats continue in parallel."""
     session_ms = 5000
     found = takeover(dies=True, transaction_ms=20_000, session_ms=session_ms)
@@ -115,7 +121,9 @@ def test_member_waiting_for_offsets_beyond_its_session_stays_a_member(figures):
     )
 
 
-def test_short_transaction_timeout_aborts_a_merely_paused_producer(figures):
+def test_short_transaction_timeout_aborts_a_merely_paused_producer(
+    figures: Callable[..., None],
+) -> None:
     """447-16."""
     found = {
         (pause, timeout): aborted_needlessly(pause, timeout)
@@ -134,7 +142,9 @@ def test_short_transaction_timeout_aborts_a_merely_paused_producer(figures):
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_each_dropped_condition_duplicates_records(condition: str, figures):
+def test_each_dropped_condition_duplicates_records(
+    condition: str, figures: Callable[..., None]
+) -> None:
     """447-21, 447-20."""
     doubled = doubled_where(condition)
     assert doubled == (0 if condition == CONDITIONS[0] else 20)
@@ -152,14 +162,14 @@ def test_each_dropped_condition_duplicates_records(condition: str, figures):
     ("downgrades", "outcome"), [(True, "committed"), (False, "UNSUPPORTED_VERSION")]
 )
 def test_older_broker_gets_commits_without_a_member_or_none(
-    downgrades: bool, outcome: str, figures
-):
+    downgrades: bool, outcome: str, figures: Callable[..., None]
+) -> None:
     """447-31: the producer detects it by itself; no version is fenced."""
     assert first_commit_to_old_brokers(downgrades=downgrades) == outcome
     figures(**{"downgrading" if downgrades else "not_downgrading": outcome})
 
 
-def test_brokers_fence_since_2_5_at_any_inter_broker_protocol(figures):
+def test_brokers_fence_since_2_5_at_any_inter_broker_protocol(figures: Callable[..., None]) -> None:
     """447-35: inter.broker.protocol.version makes no difference, the release does."""
     level = "2.3"
     found = [
@@ -172,7 +182,9 @@ def test_brokers_fence_since_2_5_at_any_inter_broker_protocol(figures):
     figures(records=RECORDS, level=level, doubled_2_4=found[0], doubled_2_5=found[1])
 
 
-def test_mixed_task_and_thread_producers_duplicate_unless_members_are_named(figures):
+def test_mixed_task_and_thread_producers_duplicate_unless_members_are_named(
+    figures: Callable[..., None],
+) -> None:
     """447-33, 447-38: the first bounce makes them name their member, the second changes them from
     tasks to threads.
     """
@@ -188,8 +200,8 @@ def test_mixed_task_and_thread_producers_duplicate_unless_members_are_named(figu
     ("assignor", "asks_for_all"), [("range", True), ("cooperative-sticky", False)]
 )
 def test_offsets_are_fetched_after_a_rebalance_and_cooperatively_only_new_ones(
-    assignor: str, asks_for_all: bool, figures
-):
+    assignor: str, asks_for_all: bool, figures: Callable[..., None]
+) -> None:
     """447-23: a member that keeps a partition does not fetch its offset again."""
     found = fetched_after_rebalances(assignor)
     assert found.followed >= 2 and bool(found.kept_asked) is asks_for_all
@@ -202,7 +214,9 @@ def test_offsets_are_fetched_after_a_rebalance_and_cooperatively_only_new_ones(
     )
 
 
-def test_fenced_producer_restarts_in_the_kip_text_and_continues_as_shipped(figures):
+def test_fenced_producer_restarts_in_the_kip_text_and_continues_as_shipped(
+    figures: Callable[..., None],
+) -> None:
     """447-29: one more producer each time."""
     started = {}
     for rules in (DesignDocumentProducer, TransactionalProducer):
@@ -225,7 +239,9 @@ def test_fenced_producer_restarts_in_the_kip_text_and_continues_as_shipped(figur
 # --------------------------------------------------------------------------------------------------
 
 
-def test_application_with_its_own_consumer_retries_on_pending_offsets(figures):
+def test_application_with_its_own_consumer_retries_on_pending_offsets(
+    figures: Callable[..., None],
+) -> None:
     """447-39, 447-40: generation, offsets of all partitions, and waiting for rebalances are its
     responsibility; so are both errors.
     """

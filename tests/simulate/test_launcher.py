@@ -14,7 +14,7 @@ print(hash("broker-1"), hash(None) if pinning.addresses else 0, [*{"a", "b", "c"
 """
 
 
-def test_pinned_process_has_the_same_hashes_every_time():
+def test_pinned_process_has_the_same_hashes_every_time() -> None:
     environment = {
         name: value
         for name, value in os.environ.items()

@@ -7,7 +7,7 @@ Source: the lease_pid draft.
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import TypeVar
 
@@ -79,7 +79,9 @@ MESSAGES = 300
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_every_message_is_delivered_once_under_crashes(seed: int, figures) -> None:
+def test_every_message_is_delivered_once_under_crashes(
+    seed: int, figures: Callable[..., None]
+) -> None:
     rng = Random(seed)
     with Simulation(seed) as simulation:
         harness = Harness(simulation, lease_expire_ms="600000", lease_snapshot_interval_ms="700")
@@ -119,7 +121,9 @@ def test_every_message_is_delivered_once_under_crashes(seed: int, figures) -> No
     figures(messages_a_run=MESSAGES)
 
 
-def test_successor_continues_at_the_log_position_and_fences_the_zombie(figures) -> None:
+def test_successor_continues_at_the_log_position_and_fences_the_zombie(
+    figures: Callable[..., None],
+) -> None:
     with Simulation(3) as simulation:
         harness = Harness(simulation)
         old_host, zombie = harness.producer("zombie")
@@ -142,7 +146,9 @@ def test_successor_continues_at_the_log_position_and_fences_the_zombie(figures) 
     )
 
 
-def test_producer_paused_beyond_its_lease_duplicates_unacknowledged_messages(figures) -> None:
+def test_producer_paused_beyond_its_lease_duplicates_unacknowledged_messages(
+    figures: Callable[..., None],
+) -> None:
     """The response was lost, the lease has expired: under the next id it sends everything again.
 
     The draft does not prevent it.
@@ -237,7 +243,9 @@ def test_invalid_messages_are_rejected_one_by_one() -> None:
         assert len(harness.keys()) == 5
 
 
-def test_next_leader_never_repeats_ids_and_a_crash_wastes_a_block(figures) -> None:
+def test_next_leader_never_repeats_ids_and_a_crash_wastes_a_block(
+    figures: Callable[..., None],
+) -> None:
     """No message was written with the first ones, so no map knows them: the counter in ZooKeeper
     does.
     """
@@ -262,7 +270,7 @@ def test_next_leader_never_repeats_ids_and_a_crash_wastes_a_block(figures) -> No
     figures(given=given, crashes=len(killed))
 
 
-def test_clocks_that_jump_ahead_expire_leases_early(figures) -> None:
+def test_clocks_that_jump_ahead_expire_leases_early(figures: Callable[..., None]) -> None:
     """Idle time is measured by the server's wall clock: the guaranteed minimum depends on that
     clock.
     """
@@ -281,7 +289,7 @@ def test_clocks_that_jump_ahead_expire_leases_early(figures) -> None:
 
 @pytest.mark.parametrize(("ends_with", "copies"), [("disuse", 1), ("connection", 2)])
 def test_id_bound_to_its_connection_duplicates_unanswered_messages(
-    ends_with: str, copies: int, figures
+    ends_with: str, copies: int, figures: Callable[..., None]
 ) -> None:
     """The draft rejects that: ids exist to outlive a broken connection."""
     with Simulation(8) as simulation:

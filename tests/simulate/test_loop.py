@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kraftsim.events.event import Event
 from kraftsim.events.nodes import NodeReady, NodeStopped
 from kraftsim.world.simulated import (
+    SimulatedWorld,
     Simulation,
     SimulationDeadlock,
     SimulationLivelock,
@@ -22,10 +24,10 @@ from kraftsim.world.simulated.host import current_process
 PROGRAM = Path(__file__).parent / "loop_program.py"
 
 
-def test_simulated_day_takes_no_time():
+def test_simulated_day_takes_no_time() -> None:
     with Simulation(1) as sim:
 
-        async def nap():
+        async def nap() -> float:
             await asyncio.sleep(86400)
             return asyncio.get_running_loop().time()
 
@@ -33,7 +35,7 @@ def test_simulated_day_takes_no_time():
         assert sim.now_ns == 86400 * 10**9 and sim.loop.steps < 10
 
 
-def test_same_seed_gives_the_same_bytes_twice_in_one_process():
+def test_same_seed_gives_the_same_bytes_twice_in_one_process() -> None:
     run = runpy.run_path(str(PROGRAM))["run"]
     contents = [run(seed).event_bytes() for seed in (1, 1, 2)]
     assert contents[0] == contents[1]
@@ -41,7 +43,7 @@ def test_same_seed_gives_the_same_bytes_twice_in_one_process():
     assert contents[0].count(b"FaultTookEffect") >= 4, "the program exercises faults"
 
 
-def test_same_seed_gives_the_same_bytes_under_any_hash_seed():
+def test_same_seed_gives_the_same_bytes_under_any_hash_seed() -> None:
     """kraftsim depends neither on string hashes nor on addresses, not even where it iterates over a
     set of tasks.
     """
@@ -60,7 +62,7 @@ def test_same_seed_gives_the_same_bytes_under_any_hash_seed():
     assert len(set(digests)) == 1 and len(digests[0]) == 65
 
 
-def test_seed_chooses_the_next_process_but_not_the_order_within_one():
+def test_seed_chooses_the_next_process_but_not_the_order_within_one() -> None:
     orders = set()
     for seed in range(8):
         with Simulation(seed) as sim:
@@ -75,11 +77,11 @@ def test_seed_chooses_the_next_process_but_not_the_order_within_one():
     assert len(orders) == 2
 
 
-def test_tiny_delays_still_advance_time():
+def test_tiny_delays_still_advance_time() -> None:
     """A delay that rounds to zero must not stop virtual time for ever."""
     with Simulation(1) as sim:
 
-        async def rearm():
+        async def rearm() -> None:
             for _ in range(100):
                 await asyncio.sleep(1e-12)
 
@@ -87,10 +89,10 @@ def test_tiny_delays_still_advance_time():
         assert sim.now_ns >= 100_000
 
 
-def test_livelock_deadlock_and_timeout_are_distinguished():
+def test_livelock_deadlock_and_timeout_are_distinguished() -> None:
     with Simulation(1) as sim:
 
-        async def spin():
+        async def spin() -> None:
             while True:
                 await asyncio.sleep(0)
 
@@ -103,12 +105,13 @@ def test_livelock_deadlock_and_timeout_are_distinguished():
             sim.run_until(spin())
 
 
-def test_killed_process_does_nothing_more_not_even_finally():
+def test_killed_process_does_nothing_more_not_even_finally() -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")
-        world, trace = sim.world_of(host), []
+        world = sim.world_of(host)
+        trace: list[int | str] = []
 
-        async def work():
+        async def work() -> None:
             try:
                 while True:
                     await asyncio.sleep(1)
@@ -125,15 +128,16 @@ def test_killed_process_does_nothing_more_not_even_finally():
         assert b"NodeReady" not in sim.event_bytes()
 
 
-def test_code_that_kills_its_own_host_continues_without_effect():
+def test_code_that_kills_its_own_host_continues_without_effect() -> None:
     """A fault fires in the middle of a node's callback; the rest of that callback must not take
     effect.
     """
     with Simulation(1) as sim:
         host = sim.add_host("a")
-        world, after = sim.world_of(host), []
+        world = sim.world_of(host)
+        after: list[object] = []
 
-        async def work():
+        async def work() -> None:
             file = world.disk.open("f")
             file.append([b"before"])
             sim.kill(host)
@@ -154,12 +158,12 @@ def test_code_that_kills_its_own_host_continues_without_effect():
         assert b"NodeReady" not in sim.event_bytes()
 
 
-def test_restart_is_the_next_incarnation_with_the_given_program():
+def test_restart_is_the_next_incarnation_with_the_given_program() -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")
         seen = []
 
-        async def main(world):
+        async def main(world: SimulatedWorld) -> None:
             seen.append((world.incarnation, world.random("x").random()))
 
         sim.on_restart = lambda host: main(sim.world_of(host))
@@ -171,12 +175,12 @@ def test_restart_is_the_next_incarnation_with_the_given_program():
         assert seen[0][1] != seen[1][1]
 
 
-def test_paused_process_catches_up_later():
+def test_paused_process_catches_up_later() -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")
         ticks = []
 
-        async def tick():
+        async def tick() -> None:
             while True:
                 await asyncio.sleep(1)
                 ticks.append(sim.now_ns // 10**9)
@@ -191,13 +195,13 @@ def test_paused_process_catches_up_later():
         assert ticks == [1, 2, 7, 8]
 
 
-def test_clocks_of_hosts_are_faulty_independently():
+def test_clocks_of_hosts_are_faulty_independently() -> None:
     with Simulation(1) as sim:
         right, jumped, fast = (sim.add_host(name) for name in ("right", "jumped", "fast"))
         jumped.clock.jump(-5_000_000_000)
         fast.clock.drift(1000)
 
-        async def nap():
+        async def nap() -> float:
             await asyncio.sleep(1001)
             assert (
                 asyncio.get_running_loop().time()
@@ -221,12 +225,12 @@ def test_clocks_of_hosts_are_faulty_independently():
         )
 
 
-def test_oracle_stops_the_run_without_raising_in_a_task():
+def test_oracle_stops_the_run_without_raising_in_a_task() -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")
         world, swallowed = sim.world_of(host), []
 
-        async def work():
+        async def work() -> None:
             while True:
                 try:
                     await asyncio.sleep(1)
@@ -235,7 +239,7 @@ def test_oracle_stops_the_run_without_raising_in_a_task():
                     swallowed.append(error)
                     raise
 
-        def oracle(node, incarnation, n, t_ns, event):
+        def oracle(node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
             if isinstance(event, NodeStopped) and n == 2:
                 sim.violation("toy", "three is too many", (f"{node}.{incarnation}.{n}",))
 
@@ -247,11 +251,11 @@ def test_oracle_stops_the_run_without_raising_in_a_task():
         assert sim.violations[0].witnesses == ("a.1.2",)
 
 
-def test_failed_assertion_of_a_node_ends_the_run():
+def test_failed_assertion_of_a_node_ends_the_run() -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")
 
-        def callback():
+        def callback() -> None:
             assert False, "what was believed"  # noqa: B011
 
         sim.loop.schedule(host.process, 1000, callback)
@@ -260,11 +264,13 @@ def test_failed_assertion_of_a_node_ends_the_run():
         assert sim.troubles[0].host == "a"
 
 
-def test_closed_simulation_closes_pending_work_silently(recwarn, capsys):
+def test_closed_simulation_closes_pending_work_silently(
+    recwarn: pytest.WarningsRecorder, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Simulation(1) as sim:
         host = sim.add_host("a")
 
-        async def stubborn():
+        async def stubborn() -> None:
             try:
                 await asyncio.sleep(1000)
             finally:

@@ -3,13 +3,14 @@ a stopping controller sends all of them.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from kraftsim.events.nodes import NodeStopped
 from kraftsim.events.partitions import LeaderElected
 from kraftsim.zookeeper.propagator import ControllerChannelManager
+from kraftsim.zookeeper.rules_control_requests import ToBroker
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from tests.simulate.zookeeper_clusters import ZooKeeperHarness
 
@@ -23,8 +24,8 @@ def appointments(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     found: list[int] = []
     real = ControllerChannelManager.send
 
-    def send(propagator: ControllerChannelManager, request: object) -> None:
-        requests = list(request)  # type: ignore[call-overload]
+    def send(propagator: ControllerChannelManager, request: Iterable[ToBroker]) -> None:
+        requests = list(request)
         found.extend(
             sum(len(topic.partition_states) for topic in each.request.topic_states)
             for each in requests

@@ -165,7 +165,7 @@ def test_controller_without_the_setting_is_waited_for(release: str, why: str) ->
     finished(run, controllers=3, release=release)
 
 
-def test_broker_of_another_level_is_rejected_and_serves_on(figures) -> None:
+def test_broker_of_another_level_is_rejected_and_serves_on(figures: Callable[..., None]) -> None:
     """inter.broker.protocol.version must equal the metadata.version of the quorum:
     UNSUPPORTED_VERSION, as often as the broker retries.
     """

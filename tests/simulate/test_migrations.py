@@ -18,7 +18,7 @@ WHOLE_WAY = "zookeeper_2_8_to_latest"
 @pytest.mark.parametrize(
     "name, seed", [(MOVE, 1), (FAILOVER, 2), (FAILOVER, 6), (BACK, 5), (WHOLE_WAY, 1)]
 )
-def test_cluster_migrates(name, seed):
+def test_cluster_migrates(name: str, seed: int) -> None:
     """Nothing is lost or duplicated, no producer id is allocated twice, and ZooKeeper agrees with
     the log while both are written.
     """
@@ -38,7 +38,7 @@ def test_cluster_migrates(name, seed):
         ("KAFKA-17457", FAILOVER, 2, "nodes-believe-the-truth"),
     ],
 )
-def test_injected_bug_is_found(name, harness, seed, invariant):
+def test_injected_bug_is_found(name: str, harness: str, seed: int, invariant: str) -> None:
     """The seeds are the first of a sweep that find it; the bug declares which check detects it."""
     result = run_scenario(harness, seed=seed, bugs=(name,))
     assert invariant in result.invariants_violated, "\n".join(result.lines())

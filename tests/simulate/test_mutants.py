@@ -4,6 +4,9 @@ trace, and the seeds are clean without them.
 
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypedDict
 
 import pytest
 from msgspec.structs import replace
@@ -30,7 +33,25 @@ It may only decrease.
 """
 
 
-def test_every_mutant_applies_to_the_current_code():
+class Patch(TypedDict):
+    """Where a mutant changes what into what."""
+
+    module: str
+    function: str
+    old: str
+    new: str
+
+
+class PartOfAPatch(TypedDict, total=False):
+    """The differences of one patch from another."""
+
+    module: str
+    function: str
+    old: str
+    new: str
+
+
+def test_every_mutant_applies_to_the_current_code() -> None:
     """A patch whose text is gone would test nothing and count as a survivor."""
     assert len(mutants()) >= FEWEST
     for mutant in mutants():
@@ -48,21 +69,22 @@ def test_every_mutant_applies_to_the_current_code():
         {"module": "kraftsim.core.raft.no_such_module"},
     ],
 )
-def test_patch_that_does_not_apply_fails_loudly(wrong):
+def test_patch_that_does_not_apply_fails_loudly(wrong: PartOfAPatch) -> None:
     """The text is missing, occurs twice, or would not change; the function or its module is
     missing.
     """
-    right = {
-        "module": "kraftsim.raft.rules_roles",
-        "function": "Leadership.high_watermark",
-        "old": "ends[len(ends) // 2]",
-        "new": "ends[0]",
-    }
+    right = Patch(
+        module="kraftsim.raft.rules_roles",
+        function="Leadership.high_watermark",
+        old="ends[len(ends) // 2]",
+        new="ends[0]",
+    )
+    patch: Patch = {**right, **wrong}
     with pytest.raises(PatchMissed):
-        mutated_code(Mutant(name="wrong", core="raft", breaks="", **(right | wrong)))
+        mutated_code(Mutant(name="wrong", core="raft", breaks="", **patch))
 
 
-def test_mutant_applies_for_all_importers_and_leaves_no_trace():
+def test_mutant_applies_for_all_importers_and_leaves_no_trace() -> None:
     """The function keeps its identity; its code is exchanged and restored."""
     mutant = mutant_named("counts-refusals")
     known_before, right = rules_elections._count, rules_elections._count.__code__
@@ -72,7 +94,7 @@ def test_mutant_applies_for_all_importers_and_leaves_no_trace():
     assert known_before.__code__ is right
 
 
-def test_failure_inside_leaves_no_trace_either():
+def test_failure_inside_leaves_no_trace_either() -> None:
     """Whatever a run does, the next one has the original code."""
     right = Leadership.high_watermark.__code__
     with pytest.raises(ZeroDivisionError), applied(mutant_named("commits-what-one-has")):
@@ -80,7 +102,7 @@ def test_failure_inside_leaves_no_trace_either():
     assert Leadership.high_watermark.__code__ is right
 
 
-def test_mutants_are_detected_by_seeds_that_are_clean_without_them():
+def test_mutants_are_detected_by_seeds_that_are_clean_without_them() -> None:
     """These cost a second or two each; `make mutants` runs all of them."""
     found: list[Finding] = []
     run_mutants(
@@ -95,7 +117,7 @@ def test_mutants_are_detected_by_seeds_that_are_clean_without_them():
     )
 
 
-def test_unit_tests_run_first_and_scenarios_only_for_survivors(tmp_path):
+def test_unit_tests_run_first_and_scenarios_only_for_survivors(tmp_path: Path) -> None:
     """No scenario runs for a mutant that a test detects, unless requested; the detecting test
     passes without the mutant.
     """
@@ -115,7 +137,7 @@ def test_unit_tests_run_first_and_scenarios_only_for_survivors(tmp_path):
     )
 
 
-def test_test_that_never_ends_counts_as_detection(tmp_path):
+def test_test_that_never_ends_counts_as_detection(tmp_path: Path) -> None:
     """A mutant may loop for ever; the test that hangs is named."""
     (tmp_path / "test_round.py").write_text(
         "from kraftsim.raft import rules_elections\n\ndef test_it():\n    while rules_elections._count: "
@@ -145,18 +167,20 @@ print("\\n", unit_stage.run_unit_stage([catalogue.mutant_named("counts-refusals"
         ({"test_cpu_seconds": 1.0, "runs": 9, "cpu_seconds": 30.0}, False),
     ],
 )
-def test_mutation_run_resumes_with_the_remaining_checks(known, is_left):
+def test_mutation_run_resumes_with_the_remaining_checks(
+    known: Mapping[str, str | float], is_left: bool
+) -> None:
     """All tests once; scenarios for undetected mutants, until the budget ends."""
     assert (
         is_open(
-            Finding(**({"name": "", "digest": "", "runs": 0, "cpu_seconds": 0.0} | known)),
+            replace(Finding(name="", digest="", runs=0, cpu_seconds=0.0), **known),
             Budget(runs=10, cpu_seconds=30.0),
         )
         is is_left
     )
 
 
-def test_every_core_has_its_tests_and_scenarios():
+def test_every_core_has_its_tests_and_scenarios() -> None:
     """A missing file would check nothing."""
     assert TESTS.keys() == REACH.keys()
     assert [
@@ -167,7 +191,7 @@ def test_every_core_has_its_tests_and_scenarios():
     ] == []
 
 
-def test_results_belong_to_existing_mutants():
+def test_results_belong_to_existing_mutants() -> None:
     """Results of removed mutants are meaningless; survivors without a reason may only become
     fewer.
     """
@@ -185,6 +209,6 @@ def test_results_belong_to_existing_mutants():
     assert len(mutants()) - len(known) <= NOT_HUNTED_MAX
 
 
-def test_mutants_are_both_manual_and_generated():
+def test_mutants_are_both_manual_and_generated() -> None:
     """People think of likely errors, generators of unlikely ones."""
     assert {mutant.made == BY_HAND for mutant in mutants()} == {True, False}

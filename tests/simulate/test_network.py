@@ -5,7 +5,7 @@ failures.
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 
 import pytest
@@ -16,28 +16,29 @@ from kraftsim.world.simulated import (
     SimulationEscape,
     SimulationStopped,
 )
+from kraftsim.world.simulated.socket import SimulatedSocket
 from tests.simulate.streams import PORT, Pair
 
 
 @pytest.fixture
-def sim():
+def sim() -> Iterator[Simulation]:
     with Simulation(5) as simulation:
         yield simulation
 
 
-def test_asyncio_streams_echo_by_host_name(sim):
+def test_asyncio_streams_echo_by_host_name(sim: Simulation) -> None:
     sim.add_host("broker-1"), sim.add_host("client-1")
 
-    async def echo(reader, writer):
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(100):
             writer.write(data.upper())
             await writer.drain()
         writer.close()
 
-    async def serve():
+    async def serve() -> None:
         await asyncio.start_server(echo, "broker-1", PORT)
 
-    async def dial():
+    async def dial() -> tuple[bytes, object]:
         reader, writer = await asyncio.open_connection("broker-1", PORT)
         writer.write(b"hello")
         writer.write_eof()
@@ -52,29 +53,32 @@ def test_asyncio_streams_echo_by_host_name(sim):
     assert sim.network.connections == {}, "closed connections are discarded"
 
 
-def test_both_ends_agree_on_their_names(sim):
+def test_both_ends_agree_on_their_names(sim: Simulation) -> None:
     pair = Pair(sim)
     for name, other in (("sockname", "peername"), ("peername", "sockname")):
         assert pair.client.transport.get_extra_info(name) == pair.server.transport.get_extra_info(
             other
         )
-    assert pair.client.transport.get_extra_info("socket").getpeername() == (pair.b.address, PORT)
+    simulated_socket = pair.client.transport.get_extra_info("socket")
+    assert isinstance(simulated_socket, SimulatedSocket) and simulated_socket.getpeername() == (
+        pair.b.address,
+        PORT,
+    )
 
 
-def test_localhost_is_the_own_host(sim):
+def test_localhost_is_the_own_host(sim: Simulation) -> None:
     pair = Pair(sim)
     with pytest.raises(ConnectionRefusedError):
         pair.connect("127.0.0.1")
-    assert (
-        pair.connect("127.0.0.1", host="b").transport.get_extra_info("sockname")[0] == "127.0.0.1"
-    )
+    sockname = pair.connect("127.0.0.1", host="b").transport.get_extra_info("sockname")
+    assert isinstance(sockname, tuple) and sockname[0] == "127.0.0.1"
     addresses = sim.run_until(sim.loop.getaddrinfo("a", PORT))
     assert addresses == [
         (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (pair.a.address, PORT))
     ]
 
 
-def test_bytes_arrive_in_order_in_other_chunks_than_written():
+def test_bytes_arrive_in_order_in_other_chunks_than_written() -> None:
     with Simulation(3, network=NetworkSettings(torn_writes=0.5)) as sim:
         pair = Pair(sim)
         written = []
@@ -90,7 +94,7 @@ def test_bytes_arrive_in_order_in_other_chunks_than_written():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_streams_stay_intact_under_partitions_and_pauses(seed):
+def test_streams_stay_intact_under_partitions_and_pauses(seed: int) -> None:
     """Writes, one-way partitions, healing and pauses in any order: the received bytes are always a
     prefix of the sent ones, and in the end all of them.
     """
@@ -112,7 +116,8 @@ def test_streams_stay_intact_under_partitions_and_pauses(seed):
                     ends[side].transport.write(data)
                     sent[side] += data
                 case "block":
-                    blocks.append((("a", "b") if side else ("b", "a"), [].append))
+                    effects: list[str] = []
+                    blocks.append((("a", "b") if side else ("b", "a"), effects.append))
                     sim.network.block(*blocks[-1][0], blocks[-1][1])
                 case "unblock" if blocks:
                     link, record_effect = blocks.pop(draw.randrange(len(blocks)))
@@ -134,7 +139,7 @@ def test_streams_stay_intact_under_partitions_and_pauses(seed):
         assert [end.transport.get_write_buffer_size() for end in ends] == [0, 0]
 
 
-def test_read_returns_buffered_bytes_regardless_of_write_boundaries():
+def test_read_returns_buffered_bytes_regardless_of_write_boundaries() -> None:
     """Unread writes become one stream in the kernel; a read takes as much as it has space for, and
     end of file follows.
     """
@@ -159,7 +164,7 @@ def test_read_returns_buffered_bytes_regardless_of_write_boundaries():
         )
 
 
-def test_writer_is_paused_until_the_reader_reads(sim):
+def test_writer_is_paused_until_the_reader_reads(sim: Simulation) -> None:
     pair = Pair(sim)
     pair.server.transport.pause_reading()
     pair.client.transport.write(bytes(100_000))
@@ -171,7 +176,7 @@ def test_writer_is_paused_until_the_reader_reads(sim):
     assert pair.client.callbacks[-1] == ("resume", 5) and len(pair.server.received) == 100_000
 
 
-def test_half_closed_connection_still_answers(sim):
+def test_half_closed_connection_still_answers(sim: Simulation) -> None:
     pair = Pair(sim, reply=True, keep_open=True)
     pair.client.transport.write(b"x")
     pair.client.transport.write_eof()
@@ -182,7 +187,7 @@ def test_half_closed_connection_still_answers(sim):
     assert [what for what, _ in pair.client.callbacks] == ["made", "eof", "closed"]
 
 
-def test_write_to_a_closed_end_returns_a_reset(sim):
+def test_write_to_a_closed_end_returns_a_reset(sim: Simulation) -> None:
     pair = Pair(sim, keep_open=True)
     pair.server.transport.close()
     pair.client.keep_open = True
@@ -193,7 +198,7 @@ def test_write_to_a_closed_end_returns_a_reset(sim):
     assert pair.client.callbacks[-1][0] == "ConnectionResetError"
 
 
-def test_connects_fail_as_they_do_on_real_hosts(sim):
+def test_connects_fail_as_they_do_on_real_hosts(sim: Simulation) -> None:
     pair = Pair(sim)
     with pytest.raises(ConnectionRefusedError):
         pair.connect(port=1)
@@ -217,9 +222,9 @@ def test_connects_fail_as_they_do_on_real_hosts(sim):
     assert sim.now_ns - started == pytest.approx(30 * 10**9, abs=2 * 10**7)
 
 
-def test_partition_delays_bytes_which_arrive_in_order_when_it_heals(sim):
+def test_partition_delays_bytes_which_arrive_in_order_when_it_heals(sim: Simulation) -> None:
     pair = Pair(sim)
-    effects = []
+    effects: list[str] = []
     pair.client.transport.write(b"1")
     sim.network.block("a", "b", effects.append)
     for i in range(2, 6):
@@ -238,7 +243,7 @@ def test_partition_delays_bytes_which_arrive_in_order_when_it_heals(sim):
     assert pair.server.received == b"123456"
 
 
-def test_two_partitions_of_one_link_end_one_after_the_other(sim):
+def test_two_partitions_of_one_link_end_one_after_the_other(sim: Simulation) -> None:
     pair = Pair(sim)
     first, second = (lambda effect: None), (lambda effect: None)
     for record_effect in (first, second):
@@ -252,7 +257,7 @@ def test_two_partitions_of_one_link_end_one_after_the_other(sim):
     assert pair.server.received == b"x"
 
 
-def test_connection_without_acknowledgements_for_too_long_fails(sim):
+def test_connection_without_acknowledgements_for_too_long_fails(sim: Simulation) -> None:
     pair = Pair(sim)
     sim.network.block("a", "b", lambda effect: None)
     pair.client.transport.write(b"x")
@@ -261,9 +266,9 @@ def test_connection_without_acknowledgements_for_too_long_fails(sim):
     assert pair.server.callbacks == [("made", 0)], "a silent sender detects nothing"
 
 
-def test_connect_waits_for_a_partition_to_end(sim):
+def test_connect_waits_for_a_partition_to_end(sim: Simulation) -> None:
     pair = Pair(sim)
-    effects = []
+    effects: list[str] = []
     sim.network.block("b", "a", effects.append)
     sim.triggers.at(
         5 * 10**9, lambda trigger_context: sim.network.unblock("b", "a", effects.append)
@@ -272,7 +277,7 @@ def test_connect_waits_for_a_partition_to_end(sim):
     assert 5 * 10**9 < sim.now_ns < 10 * 10**9 and effects
 
 
-def test_connection_cut_loses_bytes_in_flight_and_resets_both_ends(sim):
+def test_connection_cut_loses_bytes_in_flight_and_resets_both_ends(sim: Simulation) -> None:
     pair = Pair(sim)
     pair.client.transport.write(b"x")
     assert sim.network.cut("b", "a") == 1
@@ -282,7 +287,7 @@ def test_connection_cut_loses_bytes_in_flight_and_resets_both_ends(sim):
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 5, 10, 11, 15])
-def test_connection_cut_after_k_bytes_delivers_exactly_k(sim, allowed):
+def test_connection_cut_after_k_bytes_delivers_exactly_k(sim: Simulation, allowed: int) -> None:
     pair = Pair(sim, reply=True)
     pair.client.transport.cut_after(allowed)
     pair.client.transport.write(b"0123456789")
@@ -292,7 +297,7 @@ def test_connection_cut_after_k_bytes_delivers_exactly_k(sim, allowed):
     assert pair.client.callbacks[-1][0] == pair.server.callbacks[-1][0] == "ConnectionResetError"
 
 
-def test_killed_process_resets_its_connections_after_its_last_bytes(sim):
+def test_killed_process_resets_its_connections_after_its_last_bytes(sim: Simulation) -> None:
     pair = Pair(sim)
     pair.server.transport.write(b"last words")
     sim.kill("b")
@@ -302,7 +307,7 @@ def test_killed_process_resets_its_connections_after_its_last_bytes(sim):
     assert pair.server.callbacks == [("made", 0)], "a dead process receives nothing"
 
 
-def test_host_without_power_is_silent_until_it_is_back(sim):
+def test_host_without_power_is_silent_until_it_is_back(sim: Simulation) -> None:
     pair = Pair(sim)
     sim.kill("b", power_loss=True)
     sim.run_for(10)
@@ -315,7 +320,7 @@ def test_host_without_power_is_silent_until_it_is_back(sim):
     assert pair.client.callbacks[-1] == ("ConnectionResetError", 20)
 
 
-def test_host_that_stays_without_power_times_out(sim):
+def test_host_that_stays_without_power_times_out(sim: Simulation) -> None:
     pair = Pair(sim)
     pair.client.transport.write(b"under way")
     sim.kill("b", power_loss=True)
@@ -323,7 +328,7 @@ def test_host_that_stays_without_power_times_out(sim):
     assert pair.client.callbacks[-1] == ("TimeoutError", 60)
 
 
-def test_idle_connection_to_a_restarted_host_is_reset_at_the_first_write(sim):
+def test_idle_connection_to_a_restarted_host_is_reset_at_the_first_write(sim: Simulation) -> None:
     pair = Pair(sim)
     sim.kill("b", power_loss=True)
     sim.restart("b")
@@ -334,9 +339,10 @@ def test_idle_connection_to_a_restarted_host_is_reset_at_the_first_write(sim):
     assert pair.client.callbacks[-1][0] == "ConnectionResetError"
 
 
-def test_reset_lost_in_a_partition_arrives_when_it_heals(sim):
+def test_reset_lost_in_a_partition_arrives_when_it_heals(sim: Simulation) -> None:
     pair = Pair(sim)
-    record_effect = [].append
+    effects: list[str] = []
+    record_effect = effects.append
     sim.network.block("b", "a", record_effect)
     sim.kill("b")
     sim.run_for(10)
@@ -346,11 +352,11 @@ def test_reset_lost_in_a_partition_arrives_when_it_heals(sim):
     assert pair.client.callbacks[-1][0] == "ConnectionResetError"
 
 
-def test_slow_link_is_slow_only_in_its_direction(sim):
+def test_slow_link_is_slow_only_in_its_direction(sim: Simulation) -> None:
     pair = Pair(sim)
     sizes = []
 
-    def delay(size_bytes):
+    def delay(size_bytes: int) -> int:
         sizes.append(size_bytes)
         return 2_000_000_000
 
@@ -364,14 +370,16 @@ def test_slow_link_is_slow_only_in_its_direction(sim):
     assert pair.server.received == b"slow"
 
 
-def test_failing_protocol_ends_the_run_or_if_tolerated_its_connection(sim):
+def test_failing_protocol_ends_the_run_or_if_tolerated_its_connection(
+    sim: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair = Pair(sim)
 
-    def broken(data):
+    def broken(data: bytes) -> None:
         raise ValueError("not a frame")
 
     pair.b.is_tolerant = True
-    pair.server.data_received = broken
+    monkeypatch.setattr(pair.server, "data_received", broken)
     pair.client.transport.write(b"x")
     sim.run_for(1)
     assert pair.client.callbacks[-1][0] == "ConnectionResetError"
@@ -380,7 +388,7 @@ def test_failing_protocol_ends_the_run_or_if_tolerated_its_connection(sim):
     ]
     pair.b.is_tolerant = False
     client = pair.connect()
-    pair.servers[-1].data_received = broken
+    monkeypatch.setattr(pair.servers[-1], "data_received", broken)
     client.transport.write(b"x")
     with pytest.raises(SimulationStopped, match="b: ValueError: not a frame"):
         sim.run_for(1)
@@ -397,9 +405,12 @@ def test_failing_protocol_ends_the_run_or_if_tolerated_its_connection(sim):
         lambda loop: loop.subprocess_exec(asyncio.SubprocessProtocol, "true"),
     ],
 )
-def test_error_for_an_unsimulated_call_names_the_caller(sim, attempt):
-    async def try_it():
+def test_error_for_an_unsimulated_call_names_the_caller(
+    sim: Simulation, attempt: Callable[[asyncio.AbstractEventLoop], Awaitable[object] | None]
+) -> None:
+    async def try_it() -> None:
         result = attempt(asyncio.get_running_loop())
+        assert result is not None
         await result
 
     with pytest.raises(SimulationEscape, match=r"test_network\.py:\d+"):

@@ -2,23 +2,24 @@
 and nothing of it remains afterwards.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from kraftsim.events.raft import RaftRoleChanged
 from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import FAULTS, Fault
+from kraftsim.faults.fault import FAULTS, Fault, Value
+from kraftsim.faults.injection import Injection
 from kraftsim.faults.ring_partition import silenced
 from kraftsim.faults.trigger import AtTime
 from kraftsim.world.simulated import NetworkSettings, Simulation
-from tests.simulate.streams import PORT, Pair
+from tests.simulate.streams import PORT, Pair, Recorder
 
 NOW = AtTime(at_ms=0)
 STEADY = NetworkSettings(torn_writes=0)
 MILLISECOND = 1_000_000
-KINDS: dict[str, dict[str, Any]] = {
+KINDS: dict[str, dict[str, Value]] = {
     "partition": {"target": "a>b"},
     "slow-link": {"target": "a>b", "latency_ms": 50},
     "cut-connection": {"target": "a<>b"},
@@ -40,14 +41,15 @@ connects to b repeatedly.
 
 
 @pytest.fixture
-def sim():
+def sim() -> Iterator[Simulation]:
     with Simulation(5, network=STEADY) as simulation:
         yield simulation
 
 
-def inject(sim, kind, **given):
+def inject(sim: Simulation, kind: str, **given: Value) -> Injection:
     """Arm a fault that fires immediately, until it is ended."""
     target = given.pop("target", "*")
+    assert isinstance(target, str)
     params = {"duration_ms": 0, **given} if "duration_ms" in FAULTS.named(kind).params else given
     injection = arm(
         Fault(
@@ -60,25 +62,25 @@ def inject(sim, kind, **given):
     return injection
 
 
-def lead(sim, host, epoch=1, role="Leader"):
+def lead(sim: Simulation, host: str, epoch: int = 1, role: str = "Leader") -> None:
     sim.world_of(host).emit(
         RaftRoleChanged(role=role, leader_epoch=epoch, leader_id=1, voted_id=-1, is_voter=True)
     )
 
 
-def callbacks(end):
+def callbacks(end: Recorder) -> list[str]:
     return [what for what, _ in end.callbacks]
 
 
 # ---- all of them
 
 
-def test_table_has_every_kind_of_the_family():
+def test_table_has_every_kind_of_the_family() -> None:
     assert sorted(KINDS) == sorted(kind.name for kind in FAULTS.all() if kind.family == "network")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kind_takes_effect_when_it_affects_traffic(sim, kind):
+def test_kind_takes_effect_when_it_affects_traffic(sim: Simulation, kind: str) -> None:
     pair = Pair(sim)
     sim.add_host("c")
     lead(sim, "a")
@@ -99,7 +101,9 @@ def test_kind_takes_effect_when_it_affects_traffic(sim, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kind_without_traffic_has_no_effect_and_leaves_nothing_behind(sim, kind):
+def test_kind_without_traffic_has_no_effect_and_leaves_nothing_behind(
+    sim: Simulation, kind: str
+) -> None:
     pair = Pair(sim)
     sim.add_host("c")
     lead(sim, "a")
@@ -126,7 +130,7 @@ def test_kind_without_traffic_has_no_effect_and_leaves_nothing_behind(sim, kind)
 @pytest.mark.parametrize(
     "kind", [kind for kind in KINDS if "duration_ms" in FAULTS.named(kind).params]
 )
-def test_duration_ends_a_kind_by_itself(sim, kind):
+def test_duration_ends_a_kind_by_itself(sim: Simulation, kind: str) -> None:
     Pair(sim)
     sim.add_host("c")
     lead(sim, "a")
@@ -138,10 +142,10 @@ def test_duration_ends_a_kind_by_itself(sim, kind):
     assert injection.is_over and b'"FaultEnded"' in sim.event_bytes()
 
 
-def test_removing_one_fault_shifts_no_draw_of_another():
+def test_removing_one_fault_shifts_no_draw_of_another() -> None:
     """Every fault draws from its own random stream: the rest of a schedule behaves as before."""
 
-    def drawn(others):
+    def drawn(others: Sequence[int]) -> float:
         with Simulation(9, network=STEADY) as sim:
             Pair(sim)
             injections = [
@@ -160,7 +164,7 @@ def test_removing_one_fault_shifts_no_draw_of_another():
 # ---- one by one
 
 
-def test_heavy_tail_delays_few_bytes_very_much(sim):
+def test_heavy_tail_delays_few_bytes_very_much(sim: Simulation) -> None:
     sim.add_host("a"), sim.add_host("b")
     inject(sim, "heavy-tail", target="a>b", permille=50, scale_ms=20, longest_ms=3000)
     delays = sorted(sim.network.link("a", "b").delay_ns(1) for _ in range(4000))
@@ -175,7 +179,7 @@ def test_heavy_tail_delays_few_bytes_very_much(sim):
     )
 
 
-def test_bytes_queue_behind_each_other_on_a_narrow_link(sim):
+def test_bytes_queue_behind_each_other_on_a_narrow_link(sim: Simulation) -> None:
     pair = Pair(sim)
     injection = inject(sim, "bandwidth-cap", target="a>b", bytes_per_second=1000)
     pair.client.transport.write(bytes(3000))
@@ -197,7 +201,9 @@ def test_bytes_queue_behind_each_other_on_a_narrow_link(sim):
         ("heavy-tail", {"permille": 1000, "scale_ms": 40_000, "longest_ms": 50_000}),
     ],
 )
-def test_delayed_bytes_do_not_outlive_the_delay(sim, kind, given):
+def test_delayed_bytes_do_not_outlive_the_delay(
+    sim: Simulation, kind: str, given: Mapping[str, Value]
+) -> None:
     """Once a slow link is fast again, neither bytes nor connects are still delayed for seconds."""
     pair = Pair(sim)
     injection = inject(sim, kind, target="a<>b", **given)
@@ -217,7 +223,7 @@ def test_delayed_bytes_do_not_outlive_the_delay(sim, kind, given):
     assert pair.server.received.endswith(b"9!")
 
 
-def test_connect_that_takes_too_long_times_out(sim):
+def test_connect_that_takes_too_long_times_out(sim: Simulation) -> None:
     pair = Pair(sim)
     inject(sim, "slow-link", target="a>b", latency_ms=40_000, jitter_ms=0)
     began = sim.now_ns
@@ -226,7 +232,7 @@ def test_connect_that_takes_too_long_times_out(sim):
     assert sim.now_ns - began == pytest.approx(30_000 * MILLISECOND, abs=MILLISECOND)
 
 
-def test_clog_holds_bytes_and_releases_them_at_once_in_order(sim):
+def test_clog_holds_bytes_and_releases_them_at_once_in_order(sim: Simulation) -> None:
     pair = Pair(sim)
     pair.client.transport.write(b"0")
     injection = inject(sim, "clog", target="a>b")
@@ -247,7 +253,7 @@ def test_clog_holds_bytes_and_releases_them_at_once_in_order(sim):
     assert pair.server.received == b"012345678" and "eof" in callbacks(pair.server)
 
 
-def test_connect_waits_for_a_clog_to_end(sim):
+def test_connect_waits_for_a_clog_to_end(sim: Simulation) -> None:
     pair = Pair(sim)
     injection = inject(sim, "clog", target="b>a")
     began = sim.now_ns
@@ -259,7 +265,7 @@ def test_connect_waits_for_a_clog_to_end(sim):
     assert injection.is_effective
 
 
-def test_connect_into_a_clog_times_out_like_any_other(sim):
+def test_connect_into_a_clog_times_out_like_any_other(sim: Simulation) -> None:
     pair = Pair(sim)
     inject(sim, "clog", target="a<>b")
     began = sim.now_ns
@@ -268,7 +274,7 @@ def test_connect_into_a_clog_times_out_like_any_other(sim):
     assert sim.now_ns - began == pytest.approx(30_000 * MILLISECOND, abs=20 * MILLISECOND)
 
 
-def test_partition_within_a_clog_ends_when_both_have_ended(sim):
+def test_partition_within_a_clog_ends_when_both_have_ended(sim: Simulation) -> None:
     pair = Pair(sim)
     clog, partition = inject(sim, "clog", target="a>b"), inject(sim, "partition", target="a>b")
     pair.client.transport.write(b"x")
@@ -281,7 +287,7 @@ def test_partition_within_a_clog_ends_when_both_have_ended(sim):
     assert pair.server.received == b"x"
 
 
-def test_swizzled_hosts_are_clogged_one_by_one_and_unclogged_in_another_order():
+def test_swizzled_hosts_are_clogged_one_by_one_and_unclogged_in_another_order() -> None:
     hosts = [f"h{number}" for number in range(6)]
     orders = []
     for seed in range(6):
@@ -289,7 +295,9 @@ def test_swizzled_hosts_are_clogged_one_by_one_and_unclogged_in_another_order():
             for host in hosts:
                 sim.add_host(host)
             injection = inject(sim, "swizzle-clog", percent=60, spread_ms=1000, duration_ms=500)
-            was, clogged, unclogged = set(), [], []
+            was: set[str] = set()
+            clogged: list[str] = []
+            unclogged: list[str] = []
             for _ in range(2600):
                 sim.run_for(0.001)
                 now = {
@@ -313,7 +321,7 @@ def test_swizzled_hosts_are_clogged_one_by_one_and_unclogged_in_another_order():
 
 
 @pytest.mark.parametrize("size", range(3, 10))
-def test_on_a_ring_each_host_reaches_a_majority_and_no_two_the_same(size):
+def test_on_a_ring_each_host_reaches_a_majority_and_no_two_the_same(size: int) -> None:
     ring = [f"h{number}" for number in range(size)]
     pairs = silenced(ring)
     received = {
@@ -328,7 +336,7 @@ def test_on_a_ring_each_host_reaches_a_majority_and_no_two_the_same(size):
     assert len(pairs) == len(set(pairs)) and all(source != target for source, target in pairs)
 
 
-def test_ring_can_be_limited_to_some_hosts(sim):
+def test_ring_can_be_limited_to_some_hosts(sim: Simulation) -> None:
     for name in ("a", "b", "c", "x"):
         sim.add_host(name)
     inject(sim, "ring-partition", target="a,b,c")
@@ -345,7 +353,9 @@ def test_ring_can_be_limited_to_some_hosts(sim):
     "ways, receives, is_received",
     [("both", False, False), ("in", False, True), ("out", True, False)],
 )
-def test_current_leader_is_partitioned(sim, ways, receives, is_received):
+def test_current_leader_is_partitioned(
+    sim: Simulation, ways: str, receives: bool, is_received: bool
+) -> None:
     pair = Pair(sim)
     sim.add_host("c")
     lead(sim, "b", epoch=3)
@@ -362,7 +372,7 @@ def test_current_leader_is_partitioned(sim, ways, receives, is_received):
     assert not sim.network.link("b", "c").is_blocked
 
 
-def test_fault_for_a_leader_waits_until_there_is_one(sim):
+def test_fault_for_a_leader_waits_until_there_is_one(sim: Simulation) -> None:
     pair = Pair(sim)
     lead(sim, "a", epoch=7)
     sim.kill("a")
@@ -379,7 +389,9 @@ def test_fault_for_a_leader_waits_until_there_is_one(sim):
 
 
 @pytest.mark.parametrize("believer", ["connected", "accepted"])
-def test_half_open_end_keeps_its_connection_until_it_gets_an_answer(sim, believer):
+def test_half_open_end_keeps_its_connection_until_it_gets_an_answer(
+    sim: Simulation, believer: str
+) -> None:
     pair = Pair(sim, keep_open=True)
     injection = inject(sim, "half-open", target="a<>b", believer=believer)
     believing, gone = (
@@ -400,7 +412,9 @@ def test_half_open_end_keeps_its_connection_until_it_gets_an_answer(sim, believe
 
 
 @pytest.mark.parametrize("believer", ["connected", "accepted"])
-def test_listening_half_open_end_is_reset_when_the_fault_ends(sim, believer):
+def test_listening_half_open_end_is_reset_when_the_fault_ends(
+    sim: Simulation, believer: str
+) -> None:
     pair = Pair(sim)
     injection = inject(sim, "half-open", target="a<>b", believer=believer)
     believing = pair.client if believer == "connected" else pair.server
@@ -410,7 +424,7 @@ def test_listening_half_open_end_is_reset_when_the_fault_ends(sim, believer):
     assert callbacks(believing) == ["made", "ConnectionResetError"] and not injection.is_effective
 
 
-def test_silent_half_open_connection_is_closed_by_tcp(sim):
+def test_silent_half_open_connection_is_closed_by_tcp(sim: Simulation) -> None:
     pair = Pair(sim)
     inject(sim, "half-open", target="b", believer="connected")
     pair.client.transport.write(b"x")
@@ -418,7 +432,7 @@ def test_silent_half_open_connection_is_closed_by_tcp(sim):
     assert pair.client.callbacks[-1] == ("TimeoutError", 60)
 
 
-def test_refused_connects_do_not_affect_open_connections(sim):
+def test_refused_connects_do_not_affect_open_connections(sim: Simulation) -> None:
     pair = Pair(sim)
     injection = inject(sim, "refused-connections", target="a>b")
     pair.client.transport.write(b"x")
@@ -432,7 +446,9 @@ def test_refused_connects_do_not_affect_open_connections(sim):
 
 
 @pytest.mark.parametrize("ends_after_s, outcome", [(10, "made"), (40, "TimeoutError")])
-def test_unanswered_connects_are_retried_until_they_time_out(sim, ends_after_s, outcome):
+def test_unanswered_connects_are_retried_until_they_time_out(
+    sim: Simulation, ends_after_s: int, outcome: str
+) -> None:
     pair = Pair(sim)
     began = sim.now_ns
     injection = inject(sim, "connect-timeout", target="a>b")
@@ -449,7 +465,7 @@ def test_unanswered_connects_are_retried_until_they_time_out(sim, ends_after_s, 
     assert pair.server.received == b"x" and injection.is_effective
 
 
-def test_reads_are_torn_byte_by_byte(sim):
+def test_reads_are_torn_byte_by_byte(sim: Simulation) -> None:
     pair = Pair(sim)
     injection = inject(sim, "torn-reads", target="a>b", piece_bytes=1, pieces_max=4)
     pair.client.transport.write(b"x")
@@ -460,7 +476,7 @@ def test_reads_are_torn_byte_by_byte(sim):
     assert pair.server.chunks == [b"x", b"a", b"b", b"c", b"defg"] and injection.is_effective
 
 
-def test_reads_are_torn_at_every_boundary_in_turn(sim):
+def test_reads_are_torn_at_every_boundary_in_turn(sim: Simulation) -> None:
     pair = Pair(sim)
     inject(sim, "torn-reads", target="a>b", piece_bytes=0)
     for _ in range(5):
@@ -469,7 +485,7 @@ def test_reads_are_torn_at_every_boundary_in_turn(sim):
     assert [len(chunk) for chunk in pair.server.chunks] == [4, 1, 3, 2, 2, 3, 1, 4]
 
 
-def test_pieces_arrive_one_after_the_other(sim):
+def test_pieces_arrive_one_after_the_other(sim: Simulation) -> None:
     pair = Pair(sim)
     inject(sim, "torn-reads", target="a>b", piece_bytes=1, gap_us=100_000)
     pair.client.transport.write(bytes(50))
@@ -479,7 +495,7 @@ def test_pieces_arrive_one_after_the_other(sim):
     assert pair.server.received == bytes(50)
 
 
-def test_delayed_pieces_keep_their_order_with_later_bytes(sim):
+def test_delayed_pieces_keep_their_order_with_later_bytes(sim: Simulation) -> None:
     pair = Pair(sim)
     injection = inject(sim, "torn-reads", target="a>b", piece_bytes=3, gap_us=500_000)
     pair.client.transport.write(b"abcdefgh")
@@ -489,7 +505,7 @@ def test_delayed_pieces_keep_their_order_with_later_bytes(sim):
     assert b"".join(pair.server.chunks) == b"abcdefgh!" and pair.server.chunks[0] == b"abc"
 
 
-def test_reset_storm_resets_new_connections(sim):
+def test_reset_storm_resets_new_connections(sim: Simulation) -> None:
     pair = Pair(sim)
     injection = inject(sim, "reset-storm", target="a<>b", interval_ms=100)
     resets = 0
@@ -504,10 +520,10 @@ def test_reset_storm_resets_new_connections(sim):
     assert callbacks(client) == ["made"]
 
 
-def test_reset_storm_waits_at_random(sim):
+def test_reset_storm_waits_at_random(sim: Simulation) -> None:
     pair = Pair(sim)
     inject(sim, "reset-storm", target="a<>b", interval_ms=50)
-    times = []
+    times: list[int] = []
     for _ in range(3000):
         sim.run_for(0.001)
         if sim.network.cut_count > len(times):

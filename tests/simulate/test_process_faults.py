@@ -1,6 +1,8 @@
 """The effects of each process fault on a cluster, and that nothing remains afterwards."""
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 import pytest
 
@@ -8,10 +10,10 @@ from kraftsim.events.connections import ConnectionClosed
 from kraftsim.events.metadata import BrokerFenced, ControllerElected
 from kraftsim.events.nodes import LogRecovered, NodeFailed, NodeReady, NodeStarted, NodeStopped
 from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import FAULTS, Fault
+from kraftsim.faults.fault import FAULTS, Fault, Value
 from kraftsim.faults.trigger import AtTime, OnEvent
 from kraftsim.world.simulated import Simulation
-from tests.simulate.fault_cluster import fault_cluster
+from tests.simulate.fault_cluster import FaultCluster, fault_cluster
 
 BROKER = "broker-1"
 ROWS = [
@@ -39,7 +41,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("kind", "target", "params", "incarnation"), ROWS)
-def test_cluster_survives_process_faults(kind, target, params, incarnation) -> None:
+def test_cluster_survives_process_faults(
+    kind: str, target: str, params: Mapping[str, Value], incarnation: int
+) -> None:
     """Every guarantee holds meanwhile; afterwards all clients are served, and no node is slow,
     paused or down.
     """
@@ -67,12 +71,14 @@ def test_stopped_leader_resigns_and_a_killed_one_times_out() -> None:
                 Fault(kind=kind, target=leader, trigger=AtTime(at_ms=cluster.now_ms)),
                 cluster.simulation,
             )
-            cluster.simulation.run_until(
-                lambda c=cluster, gone=leader: c.cluster.leader not in (None, gone), limit_s=10
-            )
+            cluster.simulation.run_until(partial(_has_another_leader, cluster, leader), limit_s=10)
             gaps[kind] = (cluster.simulation.now_ns - fired_ns) / 1e9
             assert len(cluster.of(NodeStopped, leader)) == (kind == "stop")
     assert gaps["stop"] < 0.3 < gaps["restart"]
+
+
+def _has_another_leader(cluster: FaultCluster, gone: str) -> bool:
+    return cluster.cluster.leader not in (None, gone)
 
 
 def test_node_restarts_as_another_release_and_back() -> None:
@@ -223,19 +229,19 @@ def test_crash_loop_ends_with_a_restart_after_the_last_crash() -> None:
 
 
 @pytest.fixture
-def sim():
+def sim() -> Iterator[Simulation]:
     with Simulation(5) as simulation:
         simulation.add_host("a"), simulation.add_host("b")
         yield simulation
 
 
-async def tick(seen, sim, count):
+async def tick(seen: list[int], sim: Simulation, count: int) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
         seen.append(sim.now_ns)
 
 
-def test_every_callback_of_a_slow_process_takes_time(sim):
+def test_every_callback_of_a_slow_process_takes_time(sim: Simulation) -> None:
     """Ten turns of one task and ten of another on one host: twenty callbacks; on another host no
     time passes.
     """
@@ -249,7 +255,9 @@ def test_every_callback_of_a_slow_process_takes_time(sim):
         sim,
     )
     sim.run_for(0)
-    slow, other, fast = [], [], []
+    slow: list[int] = []
+    other: list[int] = []
+    fast: list[int] = []
     tasks = [
         sim.spawn("a", tick(slow, sim, 10)),
         sim.spawn("a", tick(other, sim, 10)),
@@ -262,13 +270,13 @@ def test_every_callback_of_a_slow_process_takes_time(sim):
     injection.end()
     started = sim.now_ns + 2_000_000
     sim.run_for(0.1)
-    after = []
+    after: list[int] = []
     sim.run_until(sim.spawn("a", tick(after, sim, 10)))
     assert len(set(after)) == 1 and after[0] >= started
 
 
-def test_pause_of_a_slow_process_ends_when_both_faults_have_ended(sim):
-    seen = []
+def test_pause_of_a_slow_process_ends_when_both_faults_have_ended(sim: Simulation) -> None:
+    seen: list[int] = []
     slow = arm(
         Fault(
             kind="slow-cpu",
@@ -300,7 +308,7 @@ def test_pause_of_a_slow_process_ends_when_both_faults_have_ended(sim):
     assert sim.host("a").process.pause_count == 0
 
 
-def test_process_killed_while_slow_or_paused_does_not_affect_the_next(sim):
+def test_process_killed_while_slow_or_paused_does_not_affect_the_next(sim: Simulation) -> None:
     arm(
         Fault(kind="pause", target="a", trigger=AtTime(at_ms=10), params={"duration_ms": 1000}), sim
     )

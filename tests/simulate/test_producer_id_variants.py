@@ -1,6 +1,8 @@
 """Running nodes that obtain producer ids as KIP-730 allows or rejects.   Source: KIP-730."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -37,7 +39,7 @@ class Hand:
         return self.now_ms * 1_000_000
 
 
-def test_numbered_request_keeps_its_number_on_the_wire_compatibly():
+def test_numbered_request_keeps_its_number_on_the_wire_compatibly() -> None:
     """A tagged field (KIP-482): controllers that do not know it skip it."""
     asked = numbered(AllocateProducerIdsRequest(broker_id=7, broker_epoch=9), 2**40)
     codec = compiled(AllocateProducerIdsRequest, 0)
@@ -48,7 +50,9 @@ def test_numbered_request_keeps_its_number_on_the_wire_compatibly():
     assert number_of(read) is None
 
 
-def test_broker_with_too_many_requests_is_throttled_and_others_are_served(figures):
+def test_broker_with_too_many_requests_is_throttled_and_others_are_served(
+    figures: Callable[..., None],
+) -> None:
     clock = Hand()
     config = NodeConfig.parse({**PROPERTIES, "kraftsim.producer.id.blocks.per.second": "10"})
     limits = BlockLimits(config, clock)
@@ -77,7 +81,9 @@ def test_broker_with_too_many_requests_is_throttled_and_others_are_served(figure
     ],
     ids=lambda settings: settings["kraftsim.producer.id.blocks"],
 )
-def test_each_block_strategy_allocates_every_id_once_under_crashes_and_losses(settings, tmp_path):
+def test_each_block_strategy_allocates_every_id_once_under_crashes_and_losses(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
     result = run_scenario(
         "producer_id_variants", seed=2, settings=settings, work=SMALL, out=tmp_path
     )

@@ -4,6 +4,7 @@ Numbers may change, the verdicts may not.
 """
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -45,7 +46,7 @@ def harm(findings: Findings) -> str:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("harness", VERDICTS)
-def test_each_kind_has_exactly_the_documented_damage(harness, seed):
+def test_each_kind_has_exactly_the_documented_damage(harness: str, seed: int) -> None:
     """docs/producer-variants.md; only with KIP-758's range is a producer told that a missing record
     is in the log.
     """
@@ -56,7 +57,7 @@ def test_each_kind_has_exactly_the_documented_damage(harness, seed):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_producer_that_restarts_at_0_loses_far_more_with_the_range(seed):
+def test_producer_that_restarts_at_0_loses_far_more_with_the_range(seed: int) -> None:
     """Both are deceived by a batch with the same ends as a remembered one; the range is deceived by
     all others, too.
     """
@@ -64,7 +65,7 @@ def test_producer_that_restarts_at_0_loses_far_more_with_the_range(seed):
     assert latest.lost > 20 * max(five.lost, 1) and latest.lost > 100
 
 
-def test_range_returns_46_where_five_batches_return_45_or_an_offset():
+def test_range_returns_46_where_five_batches_return_45_or_an_offset() -> None:
     """Every response of the shipped rule has an offset, and none is 46."""
     for harness in VERDICTS:
         five, latest = found(harness, FIVE), found(harness, LATEST)
@@ -73,7 +74,7 @@ def test_range_returns_46_where_five_batches_return_45_or_an_offset():
             assert latest.answers[DUPLICATE] > 0 == latest.answers[OUT_OF_ORDER]
 
 
-def test_memory_is_saved_where_producers_write_often():
+def test_memory_is_saved_where_producers_write_often() -> None:
     """One batch costs the same either way; five cost half as much again as one, as long as the
     broker runs.
     """
@@ -84,7 +85,7 @@ def test_memory_is_saved_where_producers_write_often():
 
 
 @pytest.mark.parametrize("seed", [1, 40])
-def test_two_brokers_of_different_kinds_have_the_same_records(seed, tmp_path):
+def test_two_brokers_of_different_kinds_have_the_same_records(seed: int, tmp_path: Path) -> None:
     """The range is used in these runs, and returns 46; a broker with five batches never does.
 
     With seed 40 the first batches of a producer overtake each other, and the range loses them:

@@ -4,13 +4,15 @@ outdated.
 Other traffic is unchanged.
 """
 
+from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 import pytest
 
 from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import FAULTS, Fault
-from kraftsim.faults.trigger import AtTime, OnFrame
+from kraftsim.faults.fault import FAULTS, Fault, Value
+from kraftsim.faults.injection import Injection
+from kraftsim.faults.trigger import AtTime, OnFrame, Trigger
 from kraftsim.world.simulated import NetworkSettings, Simulation
 from protocol.messages.k01_fetch import (
     FetchableTopicResponse,
@@ -22,7 +24,7 @@ from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k52_vote import VotePartitionResult, VoteResponse, VoteTopicResult
 from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochResponse
 from protocol.requests import decode_response, read_request_head, request_chunks, response_chunks
-from tests.simulate.frame_exchange import FrameExchange, request, response
+from tests.simulate.frame_exchange import FrameClient, FrameExchange, request, response
 
 KINDS = (
     "late-reply",
@@ -37,21 +39,25 @@ METADATA, VOTE, FETCH = 3, 52, 1
 
 
 @pytest.fixture
-def sim():
+def sim() -> Iterator[Simulation]:
     with Simulation(5, network=STEADY) as simulation:
         yield simulation
 
 
-def armed(sim, kind, trigger, target="*", **params):
+def armed(
+    sim: Simulation, kind: str, trigger: Trigger, target: str = "*", **params: Value
+) -> Injection:
     return arm(Fault(kind=kind, trigger=trigger, target=target, params=params), sim)
 
 
-def test_table_has_every_kind_of_the_family():
+def test_table_has_every_kind_of_the_family() -> None:
     assert sorted(KINDS) == sorted(kind.name for kind in FAULTS.all() if kind.family == "protocol")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_after_a_fault_every_request_is_executed_once_and_answered(sim, kind):
+def test_after_a_fault_every_request_is_executed_once_and_answered(
+    sim: Simulation, kind: str
+) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     injection = armed(sim, kind, OnFrame(api_key=22, nth=2, is_response=True, moment="after"))
@@ -71,7 +77,7 @@ def test_after_a_fault_every_request_is_executed_once_and_answered(sim, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fault_that_ends_before_its_trigger_never_fires(sim, kind):
+def test_fault_that_ends_before_its_trigger_never_fires(sim: Simulation, kind: str) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     injection = armed(sim, kind, OnFrame(api_key=22))
@@ -85,7 +91,7 @@ def test_fault_that_ends_before_its_trigger_never_fires(sim, kind):
 
 @pytest.mark.parametrize("is_torn", [False, True])
 @pytest.mark.parametrize("is_response", [False, True])
-def test_frame_is_cut_at_any_of_its_bytes(is_response, is_torn):
+def test_frame_is_cut_at_any_of_its_bytes(is_response: bool, is_torn: bool) -> None:
     """For every k from 0 to its size exactly k bytes of the frame arrive, however it is written;
     then both ends are reset.
     """
@@ -119,7 +125,7 @@ def test_frame_is_cut_at_any_of_its_bytes(is_response, is_torn):
             )
 
 
-def test_frame_that_was_already_sent_is_lost_in_transit(sim):
+def test_frame_that_was_already_sent_is_lost_in_transit(sim: Simulation) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     injection = armed(sim, "cut-connection", OnFrame(api_key=22, moment="after"))
@@ -131,7 +137,9 @@ def test_frame_that_was_already_sent_is_lost_in_transit(sim):
 
 
 @pytest.mark.parametrize("is_response", [False, True])
-def test_late_response_reaches_a_connection_closed_by_its_client(sim, is_response):
+def test_late_response_reaches_a_connection_closed_by_its_client(
+    sim: Simulation, is_response: bool
+) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     injection = armed(sim, "late-reply", OnFrame(api_key=22, nth=2, is_response=is_response))
@@ -147,7 +155,7 @@ def test_late_response_reaches_a_connection_closed_by_its_client(sim, is_respons
     assert again.answers == [4], "another connection is not affected"
 
 
-def test_late_response_arrives_when_the_fault_ends(sim):
+def test_late_response_arrives_when_the_fault_ends(sim: Simulation) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     injection = armed(sim, "late-reply", AtTime(at_ms=0), target="b", duration_ms=3000)
@@ -157,7 +165,7 @@ def test_late_response_arrives_when_the_fault_ends(sim):
     assert client.answers == [1, 2] and not injection.is_effective and injection.is_over
 
 
-def test_two_faults_may_hold_one_response(sim):
+def test_two_faults_may_hold_one_response(sim: Simulation) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     first = armed(sim, "late-reply", OnFrame(api_key=22, is_response=True))
@@ -182,7 +190,9 @@ def test_two_faults_may_hold_one_response(sim):
         (AtTime(at_ms=0), "a", [1, 2, 3], [1, 2, 3]),
     ],
 )
-def test_lost_response_leaves_an_executed_request(sim, trigger, target, seen, answered):
+def test_lost_response_leaves_an_executed_request(
+    sim: Simulation, trigger: Trigger, target: str, seen: list[int], answered: list[int]
+) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     injection = armed(sim, "lost-reply", trigger, target=target)
@@ -199,7 +209,9 @@ def test_lost_response_leaves_an_executed_request(sim, trigger, target, seen, an
 @pytest.mark.parametrize(
     "kind, api_key, hits", [("lost-reply", 3, [1, 2]), ("lost-reply", None, [1])]
 )
-def test_fault_without_a_frame_trigger_selects_by_api(sim, kind, api_key, hits):
+def test_fault_without_a_frame_trigger_selects_by_api(
+    sim: Simulation, kind: str, api_key: int | None, hits: list[int]
+) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     armed(sim, kind, AtTime(at_ms=0), target="b", api_key=api_key)
@@ -213,7 +225,9 @@ def test_fault_without_a_frame_trigger_selects_by_api(sim, kind, api_key, hits):
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_duplicate_is_sent_on_a_new_connection_and_its_response_is_dropped(sim, times):
+def test_duplicate_is_sent_on_a_new_connection_and_its_response_is_dropped(
+    sim: Simulation, times: int
+) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     injection = armed(
@@ -229,7 +243,7 @@ def test_duplicate_is_sent_on_a_new_connection_and_its_response_is_dropped(sim, 
     assert client.answers == [1, 2, 3] and len(sim.network.connections) == 1
 
 
-def test_duplicate_without_a_receiver_changes_nothing(sim):
+def test_duplicate_without_a_receiver_changes_nothing(sim: Simulation) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     injection = armed(sim, "duplicate-request", OnFrame(api_key=22), after_ms=100)
@@ -244,8 +258,8 @@ def test_duplicate_without_a_receiver_changes_nothing(sim):
     [(True, 1, [3, 4, 1, 2]), (False, 1, [3, 1, 2, 4]), (True, 2, [3, 4, 5, 1, 2])],
 )
 def test_request_is_overtaken_by_requests_on_other_connections(
-    sim, same_client, overtaken_by, order
-):
+    sim: Simulation, same_client: bool, overtaken_by: int, order: list[int]
+) -> None:
     exchange = FrameExchange(sim, hosts=("a", "b", "c"))
     one, other, stranger = exchange.client(), exchange.client(), exchange.client("c")
     injection = armed(
@@ -266,7 +280,7 @@ def test_request_is_overtaken_by_requests_on_other_connections(
     assert one.answers == [1, 2]
 
 
-def test_overtaken_request_is_executed_though_its_client_gave_up(sim):
+def test_overtaken_request_is_executed_though_its_client_gave_up(sim: Simulation) -> None:
     exchange = FrameExchange(sim)
     one = exchange.client()
     injection = armed(sim, "overtaken-request", OnFrame(api_key=22))
@@ -284,18 +298,22 @@ def test_overtaken_request_is_executed_though_its_client_gave_up(sim):
 
 
 @pytest.mark.parametrize("params, order", [({}, [1, 2]), ({"api_key": 62}, [2, 1])])
-def test_broker_registration_is_overtaken_only_if_requested(sim, params, order):
+def test_broker_registration_is_overtaken_only_if_requested(
+    sim: Simulation, params: Mapping[str, Value], order: list[int]
+) -> None:
     """The late registration of a dead incarnation would lock out the live one for good."""
     exchange = FrameExchange(sim)
     one, other = exchange.client(), exchange.client()
-    injection = armed(sim, "overtaken-request", OnFrame(api_key=62), **params)
+    injection = arm(
+        Fault(kind="overtaken-request", trigger=OnFrame(api_key=62), params=params), sim
+    )
     exchange.say(one, request(1, 62))
     exchange.say(other, request(2, 62))
     assert exchange.ids == order
     assert injection.is_effective is bool(params)
 
 
-def test_request_that_is_not_overtaken_continues_when_the_fault_ends(sim):
+def test_request_that_is_not_overtaken_continues_when_the_fault_ends(sim: Simulation) -> None:
     exchange = FrameExchange(sim)
     client = exchange.client()
     injection = armed(sim, "overtaken-request", OnFrame(api_key=22), duration_ms=2000)
@@ -308,11 +326,17 @@ def test_request_that_is_not_overtaken_continues_when_the_fault_ends(sim):
 # ---- old responses
 
 
-def metadata_of(controller_id):
+def metadata_of(controller_id: int) -> MetadataResponse:
     return MetadataResponse(brokers=[], cluster_id="c", controller_id=controller_id, topics=[])
 
 
-def ask_metadata(exchange, client, correlation_id, topic="t", version=9):
+def ask_metadata(
+    exchange: FrameExchange,
+    client: FrameClient,
+    correlation_id: int,
+    topic: str = "t",
+    version: int = 9,
+) -> None:
     body = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
@@ -329,10 +353,10 @@ class Lagging:
     stay.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.controller_id = 0
 
-    def __call__(self, frame):
+    def __call__(self, frame: bytes) -> bytes:
         head = read_request_head(frame[4:])
         return b"".join(
             response_chunks(
@@ -341,7 +365,7 @@ class Lagging:
         )
 
 
-def controllers(client, version=9):
+def controllers(client: FrameClient, version: int = 9) -> list[int]:
     return [
         decode_response(METADATA, version, response(0, body)[4:])[1].controller_id
         for body in client.bodies
@@ -357,7 +381,9 @@ def controllers(client, version=9):
         (1, 2, [0, 1, 2, 2, 3, 5]),
     ],
 )
-def test_old_response_to_the_same_request_replaces_the_new_one(sim, age, times, expected):
+def test_old_response_to_the_same_request_replaces_the_new_one(
+    sim: Simulation, age: int, times: int, expected: list[int]
+) -> None:
     server = Lagging()
     exchange = FrameExchange(sim, answer=server)
     client = exchange.client()
@@ -377,7 +403,7 @@ def test_old_response_to_the_same_request_replaces_the_new_one(sim, age, times, 
     assert injection.is_effective
 
 
-def test_response_to_another_request_or_version_is_not_used(sim):
+def test_response_to_another_request_or_version_is_not_used(sim: Simulation) -> None:
     server = Lagging()
     exchange = FrameExchange(sim, answer=server)
     client, other = exchange.client(), exchange.client()
@@ -394,7 +420,7 @@ def test_response_to_another_request_or_version_is_not_used(sim):
     assert controllers(client, 7)[-1] == 1 and injection.is_effective
 
 
-def test_identical_response_is_left_unchanged(sim):
+def test_identical_response_is_left_unchanged(sim: Simulation) -> None:
     exchange = FrameExchange(sim, answer=Lagging())
     client = exchange.client()
     injection = armed(sim, "stale-metadata", AtTime(at_ms=1), target="b")
@@ -403,7 +429,7 @@ def test_identical_response_is_left_unchanged(sim):
     assert client.answers == list(range(5)) and not injection.is_effective
 
 
-def vote_answer(version, epoch):
+def vote_answer(version: int, epoch: int) -> VoteResponse:
     part = VotePartitionResult(
         partition_index=0, error_code=0, leader_id=-1, leader_epoch=epoch, vote_granted=True
     )
@@ -412,7 +438,7 @@ def vote_answer(version, epoch):
     )
 
 
-def fetch_answer(version, epoch):
+def fetch_answer(version: int, epoch: int) -> FetchResponse:
     part = PartitionData(
         partition_index=0,
         error_code=0,
@@ -427,11 +453,16 @@ def fetch_answer(version, epoch):
 @pytest.mark.parametrize(
     "api_key, version, answer", [(VOTE, 1, vote_answer), (FETCH, 13, fetch_answer)]
 )
-def test_response_of_an_earlier_epoch_replaces_the_new_one(sim, api_key, version, answer):
+def test_response_of_an_earlier_epoch_replaces_the_new_one(
+    sim: Simulation,
+    api_key: int,
+    version: int,
+    answer: Callable[[int, int], VoteResponse | FetchResponse],
+) -> None:
     epochs = iter([4, 4, 4, 7, 8, 9])
     given = []
 
-    def reply(frame):
+    def reply(frame: bytes) -> bytes:
         given.append(answer(version, next(epochs)))
         return b"".join(
             response_chunks(api_key, version, int.from_bytes(frame[8:12], "big"), given[-1])
@@ -460,7 +491,7 @@ def test_response_of_an_earlier_epoch_replaces_the_new_one(sim, api_key, version
     assert effects == [False, False, False, True, True, True] and client.answers == list(range(6))
 
 
-def test_response_without_an_epoch_is_left_unchanged(sim):
+def test_response_without_an_epoch_is_left_unchanged(sim: Simulation) -> None:
     """BeginQuorumEpoch with a top-level error has no partition: its age is unknown."""
     exchange = FrameExchange(
         sim,

@@ -24,10 +24,18 @@ SMALL_LOGS = {
 }
 
 
-def completed_run(seed: int, **options: object) -> QuorumRun:
+def completed_run(
+    seed: int,
+    *,
+    controllers: int = 3,
+    first_voters: int = 0,
+    settings: dict[str, str] | None = None,
+) -> QuorumRun:
     """Run once; any violation fails the test."""
     with Simulation(seed) as simulation:
-        run = QuorumRun(simulation, seed, **options)  # type: ignore[arg-type]
+        run = QuorumRun(
+            simulation, seed, controllers=controllers, first_voters=first_voters, settings=settings
+        )
         run.run()
         assert simulation.violations == []
         return run
@@ -50,6 +58,7 @@ def test_records_of_an_isolated_leader_are_reverted_and_truncated() -> None:
         requester = run.begin_to_ask(20_000)
         simulation.run_until(lambda: len(run.blocks) >= 3, limit_s=30)
         leader = run.leader
+        assert leader is not None
         others = [name for name in run.names if name != leader]
         for other in others:
             run.partition(leader, other)
@@ -82,7 +91,8 @@ def test_lagging_controllers_load_a_snapshot(seed: int) -> None:
     log begins behind its own end (KIP-630).
     """
     run = completed_run(seed, settings=SMALL_LOGS)
-    assert run.emitted(SnapshotWritten) and run.emitted(SnapshotLoaded)
+    assert run.emitted(SnapshotWritten)
+    assert run.emitted(SnapshotLoaded)
 
 
 @pytest.mark.parametrize("seed", [2, 7])

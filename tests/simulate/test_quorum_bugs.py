@@ -20,7 +20,7 @@ NAME = "quorum_under_faults"
         ("KAFKA-14618", 1, "snapshot-equals-log"),
     ],
 )
-def test_injected_bug_is_found(name, seed, invariant):
+def test_injected_bug_is_found(name: str, seed: int, invariant: str) -> None:
     """The seeds are the first of a sweep that find it; the bug declares which check detects it."""
     result = run_scenario(NAME, seed=seed, bugs=(name,))
     assert invariant in result.invariants_violated, "\n".join(result.lines())
@@ -28,7 +28,7 @@ def test_injected_bug_is_found(name, seed, invariant):
 
 
 @pytest.mark.parametrize("seed", [1, 7, 14])
-def test_without_the_bug_the_seeds_are_clean(seed):
+def test_without_the_bug_the_seeds_are_clean(seed: int) -> None:
     """Otherwise a finding would prove nothing about the bug."""
     result = run_scenario(NAME, seed=seed)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from kraftsim.cluster.scenario import Mode, scenario, scenarios
+from kraftsim.cluster.scenario import Mode, Scenario, scenario, scenarios
 from kraftsim.explore.request import faults_of, settings_of
 from kraftsim.faults.data_loss_budget import clashes, data_loss
 from kraftsim.faults.fault import (
@@ -32,7 +32,7 @@ from kraftsim.faults.fault_space import (
     zookeeper_fault_space,
 )
 from kraftsim.faults.random_faults import draw_faults, draw_settings, draw_value
-from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, OnState
+from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, OnState
 
 FAULT_SPACE = cluster_fault_space(
     controllers=3,
@@ -61,7 +61,7 @@ def draw_parameters(seed: int) -> tuple[Fault, ...]:
     return draw_faults(Random(f"{seed}/swarm"), FAULT_SPACE)
 
 
-def test_every_run_omits_kinds_and_all_runs_together_omit_none():
+def test_every_run_omits_kinds_and_all_runs_together_omit_none() -> None:
     """Swarm testing (Groce et al., 2012): a fault that is always present hides what it prevents."""
     drawn = [{fault.kind for fault in draw_parameters(seed)} for seed in SEEDS]
     possible = {
@@ -78,7 +78,7 @@ def test_every_run_omits_kinds_and_all_runs_together_omit_none():
         assert 0.03 < share < 0.6, f"{kind} is in {share:.0%} of the runs"
 
 
-def test_another_release_is_drawn_only_if_the_fault_space_allows_it():
+def test_another_release_is_drawn_only_if_the_fault_space_allows_it() -> None:
     """Other draws of a seed are unchanged in all other fault spaces."""
     fault_space = cluster_fault_space(
         controllers=3, brokers=3, clients=(), apis=(), brokers_keep_records=True, fault_seconds=6.0
@@ -93,7 +93,7 @@ def test_another_release_is_drawn_only_if_the_fault_space_allows_it():
         )
 
 
-def test_nonexistent_components_are_not_targeted():
+def test_nonexistent_components_are_not_targeted() -> None:
     """Without KRaft controllers there is no quorum epoch, though one of the brokers is controller;
     ZooKeeper is targeted only where it exists, its process and its links as well.
     """
@@ -120,7 +120,7 @@ def test_nonexistent_components_are_not_targeted():
     )
 
 
-def test_number_of_faults_varies_from_one_to_many():
+def test_number_of_faults_varies_from_one_to_many() -> None:
     """Few faults show what many hide, and some bugs need many."""
     counts = [len(draw_parameters(seed)) for seed in SEEDS]
     assert min(counts) == 1 and max(counts) > 50
@@ -128,7 +128,7 @@ def test_number_of_faults_varies_from_one_to_many():
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_no_run_exceeds_the_data_loss_budget_of_its_scenario(keeps):
+def test_no_run_exceeds_the_data_loss_budget_of_its_scenario(keeps: bool) -> None:
     """One class of data loss per run, and only on hosts that may lose it."""
     fault_space = cluster_fault_space(
         controllers=3, brokers=3, clients=(), apis=(), brokers_keep_records=keeps, fault_seconds=6.0
@@ -178,14 +178,14 @@ REFUSED = Fault(kind="flush-error", target="controller-101", trigger=AtTime(at_m
             1,
         ),
         (
-            [Fault(kind="power-loss", trigger=OnDisk(file_class="metadata-log"))],
+            [Fault(kind="power-loss", trigger=OnDisk(file_class=FileClass.METADATA_LOG))],
             1,
         ),  # brokers have one, too
         (
             [
                 Fault(
                     kind="power-loss",
-                    trigger=OnDisk(file_class="metadata-log", host="controller-101"),
+                    trigger=OnDisk(file_class=FileClass.METADATA_LOG, host="controller-101"),
                 )
             ],
             0,
@@ -207,12 +207,12 @@ REFUSED = Fault(kind="flush-error", target="controller-101", trigger=AtTime(at_m
         ),
     ],
 )
-def test_data_loss_budget_detects_an_excess(faults, complaints):
+def test_data_loss_budget_detects_an_excess(faults: list[Fault], complaints: int) -> None:
     """Otherwise the test above could not fail."""
     assert len(clashes(faults, FAULT_SPACE)) == complaints
 
 
-def test_drawn_schedule_is_plain_data():
+def test_drawn_schedule_is_plain_data() -> None:
     """A schedule can be serialized; targets, triggers and parameters are plain values within what
     the kinds declare.
     """
@@ -224,18 +224,17 @@ def test_drawn_schedule_is_plain_data():
             assert set(fault.params) <= set(kind.params)
             for name, draw in kind.draws.items():
                 value = fault.params[name]
-                assert (
-                    value in draw.values
-                    if isinstance(draw, OneOf)
-                    else draw.low <= value <= draw.high
-                )
+                if isinstance(draw, OneOf):
+                    assert value in draw.values
+                else:
+                    assert isinstance(value, int) and draw.low <= value <= draw.high
             if kind.aim == "host":
                 assert (
                     fault.target in (AT_THE_TRIGGER, *FAULT_SPACE.nodes) or fault.target == "leader"
                 )
 
 
-def test_seed_draws_the_same_under_any_hash_seed():
+def test_seed_draws_the_same_under_any_hash_seed() -> None:
     """Keyed streams, and no iteration over a set."""
     digests = set()
     for hash_seed in ("0", "1", "12345"):
@@ -250,7 +249,7 @@ def test_seed_draws_the_same_under_any_hash_seed():
     assert len(digests) == 1
 
 
-def test_seeds_use_scenario_faults_random_faults_or_both():
+def test_seeds_use_scenario_faults_random_faults_or_both() -> None:
     """The scenario's own faults find what they aim at; random faults find the rest."""
     quorum = scenario("quorum_under_faults")
     as_declared = sum(
@@ -265,7 +264,7 @@ def stream_of(seed: int) -> Random:
     return Random(f"{seed}/harness/1/faults")
 
 
-def test_settings_are_drawn_within_their_declared_ranges():
+def test_settings_are_drawn_within_their_declared_ranges() -> None:
     """Timeouts, segment sizes and snapshot sizes decide races, too.
 
     Undeclared settings keep their values.
@@ -281,10 +280,11 @@ def test_settings_are_drawn_within_their_declared_ranges():
     assert any(settings_of(scenario("quorum_under_faults"), seed, Mode.SIM) for seed in range(5))
 
 
-def test_wide_range_is_drawn_by_magnitude():
+def test_wide_range_is_drawn_by_magnitude() -> None:
     """Half of the draws between 5 and 3000 lie below 123."""
-    drawn = [draw_value(Random(seed), Between(5, 3000)) for seed in range(2000)]
-    assert 0.4 < sum(value < 123 for value in drawn) / len(drawn) < 0.6
+    values = [draw_value(Random(seed), Between(5, 3000)) for seed in range(2000)]
+    drawn = [value for value in values if isinstance(value, int)]
+    assert drawn == values and 0.4 < sum(value < 123 for value in drawn) / len(drawn) < 0.6
     assert {5, 3000} <= set(drawn)
 
 
@@ -293,12 +293,13 @@ def test_wide_range_is_drawn_by_magnitude():
     [each for each in scenarios() if each.fault_space is not None],
     ids=lambda each: each.name,
 )
-def test_fault_space_names_existing_hosts_and_events(each):
+def test_fault_space_names_existing_hosts_and_events(each: Scenario) -> None:
     """A trigger on an event that is never emitted would never fire."""
     from kraftsim.events.catalogue import KINDS as EVENTS
     from kraftsim.explore.request import RunRequest
 
     fault_space = each.fault_space
+    assert fault_space is not None
     most = max(each.controllers_drawn, default=each.controllers)
     names = (
         RunRequest(scenario=each, mode=Mode.SIM, seed=1, controllers=most).spec(port=1).node_names

@@ -8,7 +8,8 @@ Source: KIP-730 (rejected alternatives).
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -52,7 +53,9 @@ IDS = 30
 class Harness:
     """A running cluster, and one client."""
 
-    def __init__(self, simulation: Simulation, settings: Mapping[str, str], **spec: object) -> None:
+    def __init__(
+        self, simulation: Simulation, settings: Mapping[str, str], spec: ClusterSpec | None = None
+    ) -> None:
         self.simulation = simulation
         self.emitted: list[Event] = []
         self._check = INVARIANT.check()
@@ -60,8 +63,8 @@ class Harness:
             self._look, (ProducerIdReturned, ProducerIdBlockReceived, MetadataAppended)
         )
         self.cluster = SimulatedCluster(
-            ClusterSpec(seed=1, settings={**SESSION, **settings}, **spec), simulation
-        )  # type: ignore[arg-type]
+            replace(spec or ClusterSpec(), seed=1, settings={**SESSION, **settings}), simulation
+        )
         self.cluster.start()
         simulation.run_until(self.cluster.wait_until_ready(), limit_s=60)
         simulation.add_host("client")
@@ -72,8 +75,7 @@ class Harness:
             self._check.examine(Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event)
 
     def run(self, work: Coroutine[object, object, T]) -> T:
-        found = self.simulation.run_until(self.simulation.spawn("client", work), limit_s=120)
-        return found  # type: ignore[return-value]
+        return self.simulation.run_until(self.simulation.spawn("client", work), limit_s=120)
 
     def ids_of(
         self, broker: int, count: int = IDS, *, tries_max: int = 1000
@@ -167,7 +169,7 @@ class Harness:
 
 @pytest.mark.parametrize("settings", [OWN_DISK, {}], ids=["own-disk", "shipped"])
 def test_uncoordinated_broker_that_loses_its_disk_repeats_its_ids(
-    settings: Mapping[str, str], figures
+    settings: Mapping[str, str], figures: Callable[..., None]
 ) -> None:
     """730-32: ids without coordination need a durable disk; those of the controller do not."""
     with Simulation(1) as simulation:
@@ -189,13 +191,17 @@ def test_uncoordinated_broker_that_loses_its_disk_repeats_its_ids(
 
 
 @pytest.mark.parametrize("node_id", [2**BROKER_BITS, 2**BROKER_BITS - 1])
-def test_uncoordinated_scheme_cannot_represent_a_later_broker_id(node_id: int, figures) -> None:
+def test_uncoordinated_scheme_cannot_represent_a_later_broker_id(
+    node_id: int, figures: Callable[..., None]
+) -> None:
     """730-32: an id that exceeds the bits is rejected for all of its clients, for ever; existing
     brokers continue.
     """
     with Simulation(2) as simulation:
         harness = Harness(
-            simulation, OWN_DISK, brokers=2, node_settings={"broker-2": {"node.id": str(node_id)}}
+            simulation,
+            OWN_DISK,
+            ClusterSpec(brokers=2, node_settings={"broker-2": {"node.id": str(node_id)}}),
         )
         tries = 20
         given, refused = harness.ids_of(2, tries_max=tries)
@@ -206,7 +212,9 @@ def test_uncoordinated_scheme_cannot_represent_a_later_broker_id(node_id: int, f
 
 
 @pytest.mark.parametrize("node_id", [0, 1])
-def test_uncoordinated_broker_repeats_ids_of_zookeeper_mode(node_id: int, figures) -> None:
+def test_uncoordinated_broker_repeats_ids_of_zookeeper_mode(
+    node_id: int, figures: Callable[..., None]
+) -> None:
     """730-32: its prefix lies inside the range of ZooKeeper mode if its id is 0, which Kafka
     allows.
     """
@@ -215,11 +223,13 @@ def test_uncoordinated_broker_repeats_ids_of_zookeeper_mode(node_id: int, figure
         harness = Harness(
             simulation,
             {},
-            brokers=1,
-            controllers=0,
-            zookeeper=True,
-            release="3.5",
-            node_settings={"broker-1": names},
+            ClusterSpec(
+                brokers=1,
+                controllers=0,
+                zookeeper=True,
+                release="3.5",
+                node_settings={"broker-1": names},
+            ),
         )
         before, _ = harness.ids_of(1)
         harness.restart("broker-1", kraftsim_producer_id_blocks="own-disk")
@@ -231,7 +241,7 @@ def test_uncoordinated_broker_repeats_ids_of_zookeeper_mode(node_id: int, figure
 
 @pytest.mark.parametrize("settings", [REPEATING, SHIPPED], ids=["repeating", "shipped"])
 def test_looping_client_takes_one_block_of_an_idempotent_controller(
-    settings: Mapping[str, str], figures
+    settings: Mapping[str, str], figures: Callable[..., None]
 ) -> None:
     """730-34: that is the purpose of idempotence."""
     with Simulation(4) as simulation:
@@ -247,7 +257,7 @@ def test_looping_client_takes_one_block_of_an_idempotent_controller(
 
 @pytest.mark.parametrize("settings", [REPEATING, SHIPPED], ids=["repeating", "shipped"])
 def test_two_machines_with_one_broker_id_get_one_block(
-    settings: Mapping[str, str], figures
+    settings: Mapping[str, str], figures: Callable[..., None]
 ) -> None:
     """730-34: a cloned broker has the same id, epoch and request counter.
 
@@ -270,11 +280,13 @@ def test_two_machines_with_one_broker_id_get_one_block(
         figures(**{f"ids_of_both_machines_{key}": common})
 
 
-def test_new_controller_has_forgotten_earlier_requests(figures) -> None:
+def test_new_controller_has_forgotten_earlier_requests(figures: Callable[..., None]) -> None:
     """730-34: it keeps them in memory. A request retried after a failover still wastes a block."""
     with Simulation(6) as simulation:
         harness = Harness(
-            simulation, {**REPEATING, "controller.quorum.fetch.timeout.ms": "1000"}, controllers=3
+            simulation,
+            {**REPEATING, "controller.quorum.fetch.timeout.ms": "1000"},
+            ClusterSpec(controllers=3),
         )
         harness.ids_of(1, 1)
         leader = harness.leader()
@@ -292,7 +304,7 @@ def test_new_controller_has_forgotten_earlier_requests(figures) -> None:
     [("last-id", "resizable", 1), ("resizable", "last-id", -1), ("last-id", "last-id", 0)],
 )
 def test_controllers_with_different_readings_of_the_block_end(
-    before: str, after: str, overlap: int, figures
+    before: str, after: str, overlap: int, figures: Callable[..., None]
 ) -> None:
     """730-13: the text does not say whether the end is inclusive.
 
@@ -303,7 +315,7 @@ def test_controllers_with_different_readings_of_the_block_end(
             "kraftsim.producer.id.control": before,
             "controller.quorum.fetch.timeout.ms": "1000",
         }
-        harness = Harness(simulation, settings, controllers=3)
+        harness = Harness(simulation, settings, ClusterSpec(controllers=3))
         harness.ids_of(1, 1)
         leader = harness.leader()
         last = harness.allocate(leader, None)[0]

@@ -3,6 +3,7 @@ by node, time and event.
 """
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from kraftsim.explore.divergence import compare, compare_logs, logs_of
 from kraftsim.explore.replay import read_replay
 from kraftsim.explore.replay_check import check_replay
 from kraftsim.explore.request import RunRequest
+from kraftsim.explore.result import RunResult
 from kraftsim.explore.run import run_request
 from kraftsim.explore.run_environment import RunEnvironment
 from kraftsim.faults.fault import Fault
@@ -29,7 +31,7 @@ CRASH = Fault(
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
     """A small run with its own schedule, workload parameters and nodes, in its directory."""
     root = tmp_path_factory.mktemp("kept") / "run"
     request = RunRequest(
@@ -44,7 +46,7 @@ def kept(tmp_path_factory):
     return root, run_request(request, root)
 
 
-def line(n, t_ns, kind, **fields):
+def line(n: int, t_ns: int, kind: str, **fields: object) -> bytes:
     return json.dumps(
         {
             "run": "r",
@@ -59,7 +61,7 @@ def line(n, t_ns, kind, **fields):
     ).encode()
 
 
-def test_replay_file_reproduces_the_run(kept, tmp_path):
+def test_replay_file_reproduces_the_run(kept: tuple[Path, RunResult], tmp_path: Path) -> None:
     """Nothing is drawn: schedule, workload parameters, nodes and settings are in the file."""
     root, result = kept
     replay = read_replay(root)
@@ -69,7 +71,9 @@ def test_replay_file_reproduces_the_run(kept, tmp_path):
     assert checked.is_same and checked.difference is None, checked.lines()
 
 
-def test_file_without_a_later_choice_uses_its_former_default(kept, tmp_path):
+def test_file_without_a_later_choice_uses_its_former_default(
+    kept: tuple[Path, RunResult], tmp_path: Path
+) -> None:
     """Seed 1 now draws which frames are large and what a read returns; a file without them means
     the former default.
     """
@@ -92,7 +96,9 @@ def test_file_without_a_later_choice_uses_its_former_default(kept, tmp_path):
     )
 
 
-def test_differing_run_is_detected_at_its_first_event(kept, tmp_path):
+def test_differing_run_is_detected_at_its_first_event(
+    kept: tuple[Path, RunResult], tmp_path: Path
+) -> None:
     """The broker dies 100 ms later: the logs of both runs are equal until it should have died."""
     root, _ = kept
     later = msgspec.structs.replace(CRASH, trigger=AtTime(at_ms=800))
@@ -102,6 +108,7 @@ def test_differing_run_is_detected_at_its_first_event(kept, tmp_path):
         out=tmp_path / "other",
     )
     assert not checked.is_same
+    assert checked.difference is not None and checked.difference.first is not None
     assert checked.difference.first.node == "harness", "the harness arms another fault"
     nodes = compare(root, tmp_path / "other", nodes=("broker-1", "broker-2", "controller-101"))
     assert nodes.first is not None and nodes.first.at_ns >= 700_000_000
@@ -118,7 +125,12 @@ def test_differing_run_is_detected_at_its_first_event(kept, tmp_path):
         ([(0, 5, "X"), (1, 8, "Y")], [(0, 4, "X"), (1, 8, "Z")], (1, 8), (0, 4)),
     ],
 )
-def test_differing_events_and_differing_times_are_distinguished(a, b, first, first_time):
+def test_differing_events_and_differing_times_are_distinguished(
+    a: list[tuple[int, int, str]],
+    b: list[tuple[int, int, str]],
+    first: tuple[int, int] | None,
+    first_time: tuple[int, int] | None,
+) -> None:
     """The same events at other times are equivalent; another event is a difference."""
     difference = compare_logs(
         {"a.1.jsonl": [line(*each) for each in a]},
@@ -132,14 +144,14 @@ def test_differing_events_and_differing_times_are_distinguished(a, b, first, fir
     assert difference.is_of_times_only == (first is None and first_time is not None)
 
 
-def test_log_in_one_piece_equals_the_log_files():
+def test_log_in_one_piece_equals_the_log_files() -> None:
     """The single log of a simulation is split by node and incarnation."""
     assert logs_of(line(0, 1, "X") + b"\n" + line(1, 2, "Y") + b"\n") == {
         "a.1.jsonl": [line(0, 1, "X"), line(1, 2, "Y")]
     }
 
 
-def test_verbs_report_the_result_by_exit_code(kept, tmp_path):
+def test_verbs_report_the_result_by_exit_code(kept: tuple[Path, RunResult], tmp_path: Path) -> None:
     """0: equal; 1: different; 3: nothing to compare."""
     root, _ = kept
     run = CliRunner().invoke
@@ -185,7 +197,7 @@ def test_verbs_report_the_result_by_exit_code(kept, tmp_path):
         (b'{"format": 1, "seed": 4}', "not a replay file"),
     ],
 )
-def test_invalid_replay_file_is_rejected(tmp_path, content, why):
+def test_invalid_replay_file_is_rejected(tmp_path: Path, content: bytes, why: str) -> None:
     """In one line that names the error."""
     path = tmp_path / "replay.json"
     path.write_bytes(content)

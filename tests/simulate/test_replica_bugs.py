@@ -24,7 +24,7 @@ FINDINGS = [
 
 
 @pytest.mark.parametrize("name, scenario, seed, invariant", FINDINGS)
-def test_injected_bug_is_found(name, scenario, seed, invariant):
+def test_injected_bug_is_found(name: str, scenario: str, seed: int, invariant: str) -> None:
     """The seeds are the first of a sweep that find it; the bug declares which check detects it."""
     finds(name, scenario, seed, invariant)
 
@@ -32,6 +32,6 @@ def test_injected_bug_is_found(name, scenario, seed, invariant):
 @pytest.mark.parametrize(
     "scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS})
 )
-def test_without_the_bug_the_seeds_are_clean(scenario, seed):
+def test_without_the_bug_the_seeds_are_clean(scenario: str, seed: int) -> None:
     """Otherwise a finding would prove nothing about the bug."""
     is_clean(scenario, seed)

@@ -1,7 +1,9 @@
 """The release of a scenario: the requested one, else its own; and which releases it supports."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +17,14 @@ from kraftsim.explore.replay import read_replay
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.run import run_scenario
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, is_before, releases
+
+
+class Way(TypedDict, total=False):
+    """A way to request a release."""
+
+    release: str
+    settings: Mapping[str, str]
+
 
 LINES = tuple(known.name for known in releases())
 
@@ -77,14 +87,14 @@ def test_scenario_draws_only_releases_it_supports(each: Scenario) -> None:
 
 
 @pytest.mark.parametrize("way", [{"release": "3.3"}, {"settings": {RELEASE_KEY: "3.3"}}])
-def test_scenario_rejects_releases_it_does_not_support(way: dict[str, object]) -> None:
+def test_scenario_rejects_releases_it_does_not_support(way: Way) -> None:
     """However the release is requested."""
     with pytest.raises(
         ValueError,
         match=r"out_of_order_sequences does not support release 3\.3; choose one of 4\.0, 4\.1, "
         r"4\.2, 4\.3, 4\.4",
     ):
-        RunRequest(scenario=scenario("out_of_order_sequences"), mode=Mode.SIM, seed=1, **way)  # type: ignore[arg-type]
+        RunRequest(scenario=scenario("out_of_order_sequences"), mode=Mode.SIM, seed=1, **way)
 
 
 def test_modes_decide_the_releases_of_a_scenario() -> None:

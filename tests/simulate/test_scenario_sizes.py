@@ -73,7 +73,7 @@ def test_search_targets_every_node_of_a_larger_cluster(each: Scenario) -> None:
     """
     controllers = 7 if each.controllers else None
     requests = [of_size(each.name, controllers, 6, seed) for seed in range(60)]
-    words = " ".join(to_json(request.schedule()).decode() for request in requests)
+    words = " ".join(to_json(list(request.schedule())).decode() for request in requests)
     assert "broker-6" in words and ("controller-107" in words or controllers is None)
     assert each.fault_space is not None
     fault_space = each.fault_space.of_size(controllers=controllers or 0, brokers=6)

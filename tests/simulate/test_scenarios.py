@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from kraftsim.campaign.campaign_job import Terms
 from kraftsim.campaign.sweep import sweep
-from kraftsim.cluster.scenario import scenarios
+from kraftsim.cluster.scenario import Scenario, scenarios
 from kraftsim.explore.run import run_scenario
 from kraftsim.raft.rules_log import RaftLog
 
@@ -38,24 +39,26 @@ def digest_in_another_process(hash_seed: str) -> str:
 
 
 @cache
-def digest_here(seed):
-    return run_scenario(NAME, seed=seed).events_sha256
+def digest_here(seed: int) -> str:
+    digest = run_scenario(NAME, seed=seed).events_sha256
+    assert digest is not None
+    return digest
 
 
-def test_seed_gives_the_same_event_log_under_different_hash_seeds():
+def test_seed_gives_the_same_event_log_under_different_hash_seeds() -> None:
     """In two processes: own nodes and clients are deterministic on any machine and under any
     PYTHONHASHSEED.
     """
     assert digest_in_another_process("12345") == digest_here(seed=5)
 
 
-def test_two_seeds_give_different_event_logs():
+def test_two_seeds_give_different_event_logs() -> None:
     """The digest depends on the seed: otherwise the test above could not fail."""
     assert digest_here(seed=5) != digest_here(seed=2)
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda each: each.name)
-def test_every_scenario_is_clean_in_virtual_time(scenario):
+def test_every_scenario_is_clean_in_virtual_time(scenario: Scenario) -> None:
     """A scenario that correct nodes violate proves nothing about a bug."""
     result = run_scenario(scenario.name, seed=3)
     assert (result.outcome, result.violations, result.trouble) == ("ok", (), None), "\n".join(
@@ -64,7 +67,7 @@ def test_every_scenario_is_clean_in_virtual_time(scenario):
     assert all(result.verdicts[name] == "ok" for name in scenario.must_exercise)
 
 
-def test_sweep_finds_kafka_10533_and_the_seeds_are_clean_without_it():
+def test_sweep_finds_kafka_10533_and_the_seeds_are_clean_without_it() -> None:
     """The controller that counts unflushed records allocates a block twice after a power loss
     (KAFKA-10533).
     """
@@ -76,7 +79,7 @@ def test_sweep_finds_kafka_10533_and_the_seeds_are_clean_without_it():
     assert without.clean == without.seeds_run, "\n".join(without.lines())
 
 
-def test_replay_line_of_a_finding_reproduces_it(tmp_path):
+def test_replay_line_of_a_finding_reproduces_it(tmp_path: Path) -> None:
     """A failing seed prints one line; that line, in a new process, gives the same violation and
     stores the run.
     """
@@ -97,7 +100,7 @@ def test_replay_line_of_a_finding_reproduces_it(tmp_path):
     )
 
 
-def test_scenario_is_clean_with_a_release_that_waits_for_blocks():
+def test_scenario_is_clean_with_a_release_that_waits_for_blocks() -> None:
     """Brokers before 3.6 wait for their block instead of rejecting; the scenario holds for them,
     too.
     """
@@ -105,7 +108,7 @@ def test_scenario_is_clean_with_a_release_that_waits_for_blocks():
     assert result.outcome == "ok", "\n".join(result.lines())
 
 
-def test_failed_assertion_of_a_node_fails_the_run(monkeypatch):
+def test_failed_assertion_of_a_node_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """No invariant detects it, and the cluster may well continue without that node."""
     append = RaftLog.append
 

@@ -2,6 +2,8 @@
 described in words.
 """
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -10,6 +12,7 @@ from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.explore.description import fault_text
 from kraftsim.explore.replay import read_replay
 from kraftsim.explore.request import RunRequest
+from kraftsim.explore.result import RunResult
 from kraftsim.explore.run import run_request
 from kraftsim.explore.shrink import NotFailing, shrink
 from kraftsim.explore.simpler import fewer, rounded, simpler_faults
@@ -44,7 +47,7 @@ DECOYS = (
 
 
 @pytest.fixture(scope="module")
-def failing():
+def failing() -> tuple[RunRequest, RunResult]:
     """The controller loses power right after it returned a block that it had not flushed
     (KAFKA-10533), amid four kills of brokers.
     """
@@ -60,7 +63,9 @@ def failing():
     return request, result
 
 
-def test_shrunk_run_has_only_what_the_failure_needs(failing, tmp_path):
+def test_shrunk_run_has_only_what_the_failure_needs(
+    failing: tuple[RunRequest, RunResult], tmp_path: Path
+) -> None:
     """No kill of a broker, a minimal workload, one broker; and the violation is the same, with one
     process and with two, and in a replay of its file.
     """
@@ -80,14 +85,16 @@ def test_shrunk_run_has_only_what_the_failure_needs(failing, tmp_path):
     assert read_replay(tmp_path / "small").faults == alone.candidate.faults
 
 
-def test_budget_ends_shrinking_with_the_smallest_run_so_far(failing):
+def test_budget_ends_shrinking_with_the_smallest_run_so_far(
+    failing: tuple[RunRequest, RunResult],
+) -> None:
     """Nothing is spent after the first run: all faults that fired remain."""
     request, _ = failing
     stopped = shrink(request, budget_seconds=0.0)
     assert not stopped.is_smallest and stopped.candidate.faults == request.faults
 
 
-def test_run_that_does_not_fail_cannot_be_shrunk(failing):
+def test_run_that_does_not_fail_cannot_be_shrunk(failing: tuple[RunRequest, RunResult]) -> None:
     """Nor one that fails in another way than requested."""
     request, _ = failing
     with pytest.raises(NotFailing, match="does not violate one-vote-per-epoch"):
@@ -98,7 +105,9 @@ def test_run_that_does_not_fail_cannot_be_shrunk(failing):
         )
 
 
-def test_verb_writes_a_smaller_run_and_its_explanation(failing, tmp_path):
+def test_verb_writes_a_smaller_run_and_its_explanation(
+    failing: tuple[RunRequest, RunResult], tmp_path: Path
+) -> None:
     """From the run's directory to a smaller one beside it."""
     request, _ = failing
     run_request(request, tmp_path / "run")
@@ -117,7 +126,7 @@ def test_verb_writes_a_smaller_run_and_its_explanation(failing, tmp_path):
 @pytest.mark.parametrize(
     "value, simpler", [(0, []), (1, [0]), (2, [0, 1]), (2500, [0, 200, 1000, 2000]), (7, [0, 3, 6])]
 )
-def test_fewer_begins_with_none_and_ends_just_below(value, simpler):
+def test_fewer_begins_with_none_and_ends_just_below(value: int, simpler: list[int]) -> None:
     """Every step is smaller, so that reduction terminates."""
     assert list(fewer(value)) == simpler
     assert rounded(1985) == 1000 and rounded(7) == 7
@@ -146,7 +155,7 @@ def test_fewer_begins_with_none_and_ends_just_below(value, simpler):
         ),
     ],
 )
-def test_repeated_simplification_terminates(fault):
+def test_repeated_simplification_terminates(fault: Fault) -> None:
     """Always taking the last candidate, the smallest step, is the longest sequence."""
     seen = [fault]
     while simpler := list(simpler_faults(seen[-1])):
@@ -190,6 +199,6 @@ def test_repeated_simplification_terminates(fault):
         ),
     ],
 )
-def test_fault_is_described_in_words(fault, text):
+def test_fault_is_described_in_words(fault: Fault, text: str) -> None:
     """A reader without the schedule understands what is injected, where, and when."""
     assert fault_text(fault) == text

@@ -2,8 +2,11 @@
 was not sent yet.
 """
 
+from collections.abc import Iterator, Sequence
+
 import pytest
 
+from kraftsim.events.event import Event
 from kraftsim.events.metadata import MetadataAppended
 from kraftsim.events.nodes import NodeReady
 from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdBlockRequested
@@ -33,39 +36,39 @@ from kraftsim.faults.trigger import AtTime, OnState
 from kraftsim.world.simulated import Simulation
 
 
-def role(name, epoch=1):
+def role(name: str, epoch: int = 1) -> RaftRoleChanged:
     return RaftRoleChanged(role=name, leader_epoch=epoch, leader_id=1, voted_id=-1, is_voter=True)
 
 
-def appended(last_offset, kinds="TopicRecord"):
+def appended(last_offset: int, kinds: str = "TopicRecord") -> MetadataAppended:
     return MetadataAppended(
         leader_epoch=1, first_offset=last_offset, last_offset=last_offset, record_kinds=kinds
     )
 
 
-def written(last_offset):
+def written(last_offset: int) -> MetadataWritten:
     return MetadataWritten(
         epoch=1, first_offset=0, last_offset=last_offset, previous_epoch=1, crc=0
     )
 
 
-def flushed(end_offset):
+def flushed(end_offset: int) -> MetadataFlushed:
     return MetadataFlushed(end_offset=end_offset, is_voter=True)
 
 
-def committed(high_watermark):
+def committed(high_watermark: int) -> HighWatermarkMoved:
     return HighWatermarkMoved(
         leader_epoch=1, high_watermark=high_watermark, last_epoch=1, voter_count=3, is_leader=True
     )
 
 
-def voted(is_granted=True, is_pre_vote=False, epoch=5):
+def voted(is_granted: bool = True, is_pre_vote: bool = False, epoch: int = 5) -> VoteAnswered:
     return VoteAnswered(
         leader_epoch=epoch, candidate_id=2, is_granted=is_granted, is_pre_vote=is_pre_vote
     )
 
 
-def decided(state, transactional_id="t"):
+def decided(state: str, transactional_id: str = "t") -> TransactionStateChanged:
     return TransactionStateChanged(
         transactional_id=transactional_id,
         producer_id=1,
@@ -148,24 +151,26 @@ ROWS = [
 
 
 @pytest.fixture
-def sim():
+def sim() -> Iterator[Simulation]:
     with Simulation(5) as simulation:
         for name in ("a", "b", "c"):
             simulation.add_host(name)
         yield simulation
 
 
-def emit(sim, host, *facts):
+def emit(sim: Simulation, host: str, *facts: Event) -> None:
     for fact in facts:
         sim.world_of(host).emit(fact)
 
 
-def test_every_state_is_in_the_table():
+def test_every_state_is_in_the_table() -> None:
     assert {name for name, _, holds in ROWS if holds} == set(STATES)
 
 
 @pytest.mark.parametrize("state, facts, holds", ROWS)
-def test_state_lasts_from_one_event_to_another(sim, state, facts, holds):
+def test_state_lasts_from_one_event_to_another(
+    sim: Simulation, state: str, facts: Sequence[Event], holds: bool
+) -> None:
     early = state_tracker_of(sim)
     emit(sim, "a", *facts)
     assert early.holds(state, "a") == holds and not early.holds(state, "b")
@@ -177,7 +182,7 @@ def test_state_lasts_from_one_event_to_another(sim, state, facts, holds):
     assert early.holds(state, "a") == holds, "but enters them like the former one"
 
 
-def test_events_before_the_first_query_count(sim):
+def test_events_before_the_first_query_count(sim: Simulation) -> None:
     emit(sim, "a", LEADER, appended(4))
     assert state_tracker_of(sim).leader() == "a" and state_tracker_of(sim).holds(
         "appended-not-committed", "a"
@@ -185,7 +190,7 @@ def test_events_before_the_first_query_count(sim):
     assert state_tracker_of(sim) is state_tracker_of(sim)
 
 
-def test_of_two_leaders_the_one_of_the_later_epoch_counts(sim):
+def test_of_two_leaders_the_one_of_the_later_epoch_counts(sim: Simulation) -> None:
     emit(sim, "b", role("Leader", 9))
     emit(sim, "a", role("Leader", 7))
     tracker = state_tracker_of(sim)
@@ -196,7 +201,7 @@ def test_of_two_leaders_the_one_of_the_later_epoch_counts(sim):
     assert tracker.leader() is None
 
 
-def test_before_kraft_the_controller_is_the_leader(sim):
+def test_before_kraft_the_controller_is_the_leader(sim: Simulation) -> None:
     """The leader of a quorum takes precedence: brokers may still consider themselves controllers
     while it takes over.
     """
@@ -215,8 +220,8 @@ def test_before_kraft_the_controller_is_the_leader(sim):
 @pytest.mark.parametrize(
     "led", [LEADER, ZookeeperControllerElected(controller_epoch=3)], ids=["quorum", "ZooKeeper"]
 )
-def test_leader_callback_fires_once_for_the_next_leader(sim, led):
-    leaders = []
+def test_leader_callback_fires_once_for_the_next_leader(sim: Simulation, led: Event) -> None:
+    leaders: list[str] = []
     tracker = state_tracker_of(sim)
     tracker.when_led(leaders.append)
     given_up = tracker.when_led(leaders.append)
@@ -237,7 +242,9 @@ def test_leader_callback_fires_once_for_the_next_leader(sim, led):
         (OnState(states=("follower", "appended-not-committed")), None),
     ],
 )
-def test_fault_fires_when_a_node_enters_all_states(sim, trigger, falls):
+def test_fault_fires_when_a_node_enters_all_states(
+    sim: Simulation, trigger: OnState, falls: str | None
+) -> None:
     injection = arm(Fault(kind="kill", trigger=trigger), sim)
     emit(sim, "a", LEADER, appended(3), NodeReady(), appended(4), committed(5))
     if falls != "a":
@@ -250,7 +257,7 @@ def test_fault_fires_when_a_node_enters_all_states(sim, trigger, falls):
     sim.run_for(1)
 
 
-def test_node_already_in_the_state_must_leave_it_first(sim):
+def test_node_already_in_the_state_must_leave_it_first(sim: Simulation) -> None:
     emit(sim, "a", LEADER)
     injection = arm(Fault(kind="kill", trigger=OnState(states=("leader",))), sim)
     emit(sim, "a", appended(3), role("Leader"))
@@ -259,14 +266,14 @@ def test_node_already_in_the_state_must_leave_it_first(sim):
     assert injection.has_fired
 
 
-def test_ended_fault_waits_for_no_state(sim):
+def test_ended_fault_waits_for_no_state(sim: Simulation) -> None:
     injection = arm(Fault(kind="kill", trigger=OnState(states=("leader",))), sim)
     injection.end()
     emit(sim, "a", LEADER)
     assert not injection.has_fired and sim.host("a").is_alive
 
 
-def test_equal_faults_draw_from_separate_streams():
+def test_equal_faults_draw_from_separate_streams() -> None:
     kill, cut = (
         Fault(kind="kill", trigger=AtTime(at_ms=1), target="a"),
         Fault(kind="cut-connection", trigger=AtTime(at_ms=1), target="a"),
@@ -279,12 +286,12 @@ def test_equal_faults_draw_from_separate_streams():
     )
 
 
-def test_unknown_state_is_rejected(sim):
+def test_unknown_state_is_rejected(sim: Simulation) -> None:
     with pytest.raises(KeyError, match="ledaer"):
         arm(Fault(kind="kill", trigger=OnState(states=("ledaer",))), sim)
 
 
-def test_state_trigger_can_be_serialized():
+def test_state_trigger_can_be_serialized() -> None:
     fault = Fault(
         kind="kill",
         trigger=OnState(states=("leader", "appended-not-committed"), nth=2),
@@ -319,11 +326,11 @@ HOSTS = ["a-1", "a-2", "b-1"]
         ),
     ],
 )
-def test_links_are_named_between_groups(target, pairs):
+def test_links_are_named_between_groups(target: str, pairs: list[tuple[str, str]]) -> None:
     assert directions(target, HOSTS) == pairs
 
 
-def test_leader_can_be_named_in_any_position():
+def test_leader_can_be_named_in_any_position() -> None:
     assert (
         names_leader("leader")
         and names_leader("a-*<>leader")
@@ -339,7 +346,7 @@ def test_leader_can_be_named_in_any_position():
         members("c-*", HOSTS)
 
 
-def test_group_in_a_single_host_kind_means_one_drawn_by_the_fault():
+def test_group_in_a_single_host_kind_means_one_drawn_by_the_fault() -> None:
     cluster = set()
     for seed in range(20):
         with Simulation(seed) as sim:
@@ -362,7 +369,7 @@ def test_group_in_a_single_host_kind_means_one_drawn_by_the_fault():
         ("ring-partition", "no-*"),
     ],
 )
-def test_nonexistent_host_is_not_targeted(sim, kind, target):
+def test_nonexistent_host_is_not_targeted(sim: Simulation, kind: str, target: str) -> None:
     """A smaller workload has fewer clients than the schedule that was drawn for it."""
     injection = arm(Fault(kind=kind, trigger=AtTime(at_ms=1), target=target), sim)
     sim.run_for(20)

@@ -4,6 +4,8 @@ kind.
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,7 +20,7 @@ from kraftsim.explore.divergence import compare
 from kraftsim.explore.request import RunRequest
 from kraftsim.explore.run import run_request
 from kraftsim.explore.short_texts import SPECIAL, WORDS, short
-from kraftsim.explore.trace import ACROSS, QUIET, columns_of, read_trace, rows_of, select
+from kraftsim.explore.trace import ACROSS, QUIET, Entry, columns_of, read_trace, rows_of, select
 from kraftsim.faults.fault import Fault
 from kraftsim.faults.trigger import AtTime
 
@@ -35,7 +37,7 @@ PAUSE = Fault(
 
 
 @pytest.fixture(scope="module")
-def run_dir(tmp_path_factory):
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A broker dies and restarts, another one is paused."""
     root = tmp_path_factory.mktemp("traced") / "run"
     request = RunRequest(
@@ -50,13 +52,13 @@ def run_dir(tmp_path_factory):
     return root
 
 
-def lines_of(run_dir, *options):
+def lines_of(run_dir: Path, *options: str) -> list[str]:
     done = CliRunner().invoke(kraftsim, ["trace", str(run_dir), *options], standalone_mode=False)
     assert done.return_value == 0, done.output
     return done.output.splitlines()
 
 
-def column(lines, name):
+def column(lines: Sequence[str], name: str) -> list[str]:
     """Extract one column from formatted lines."""
     start = lines[0].index(name)
     end = min(
@@ -68,7 +70,7 @@ def column(lines, name):
     ]
 
 
-def test_each_node_has_a_column_and_faults_span_all(run_dir):
+def test_each_node_has_a_column_and_faults_span_all(run_dir: Path) -> None:
     """Killed, dotted while it is down, restarted; the harness has no column."""
     lines = lines_of(run_dir, "--compact", "--width", "100", "--step", "20")
     assert lines[0].split() == [
@@ -96,7 +98,7 @@ def test_each_node_has_a_column_and_faults_span_all(run_dir):
     assert "\x1b" not in "".join(lines), "no colours without a terminal"
 
 
-def test_narrow_terminal_shows_the_nodes_that_fit_and_names_the_others(run_dir):
+def test_narrow_terminal_shows_the_nodes_that_fit_and_names_the_others(run_dir: Path) -> None:
     """Controllers first, clients last."""
     lines = lines_of(run_dir, "--compact", "--width", "50")
     assert lines[0].split() == ["seconds", "controller-101", "broker-1"]
@@ -107,7 +109,7 @@ def test_narrow_terminal_shows_the_nodes_that_fit_and_names_the_others(run_dir):
     assert fitting(["a"] * 9, 10) == 1
 
 
-def test_filters_by_time_node_and_kind(run_dir):
+def test_filters_by_time_node_and_kind(run_dir: Path) -> None:
     """In columns and in lines."""
     lines = lines_of(run_dir, "--node", "broker-1", "--kind", "NodeStarted", "--kind", "Node[SR]*")
     assert [line.split()[1] for line in lines] == [
@@ -125,7 +127,7 @@ def test_filters_by_time_node_and_kind(run_dir):
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_event_kind_has_a_description(kind):
+def test_every_event_kind_has_a_description(kind: str) -> None:
     """Built from existing fields; the descriptions in the table are of existing kinds."""
     fields = {
         each.name: "x" if each.type is str else 7 for each in msgspec.structs.fields(KINDS[kind])
@@ -135,7 +137,7 @@ def test_every_event_kind_has_a_description(kind):
     assert ACROSS[kind].format(**fields) if kind in ACROSS else word
 
 
-def test_tables_name_only_existing_event_kinds():
+def test_tables_name_only_existing_event_kinds() -> None:
     """A renamed kind would silently disappear."""
     assert (WORDS.keys() | SPECIAL.keys() | ACROSS.keys() | QUIET) <= KINDS.keys()
     assert (
@@ -144,7 +146,7 @@ def test_tables_name_only_existing_event_kinds():
     )
 
 
-def test_frames_name_the_other_end(run_dir):
+def test_frames_name_the_other_end(run_dir: Path) -> None:
     """By the name that both ends use for their link; the address alone would be 10.0.0.3:49152."""
     lines = lines_of(
         run_dir, "--compact", "--kind", "Frame*", "--step", "1", "--from", "0", "--to", "1000"
@@ -155,7 +157,7 @@ def test_frames_name_the_other_end(run_dir):
     assert not any("BrokerHeartbeat<-10." in line for line in lines)
 
 
-def logs(tmp_path, *lines):
+def logs(tmp_path: Path, *lines: tuple[str, float, str, Mapping[str, object]]) -> list[Entry]:
     (tmp_path / "events").mkdir()
     for n, (node, at_ms, kind, fields) in enumerate(lines):
         line = {
@@ -173,7 +175,7 @@ def logs(tmp_path, *lines):
     return read_trace(tmp_path)
 
 
-def test_adjacent_events_of_one_kind_are_merged(tmp_path):
+def test_adjacent_events_of_one_kind_are_merged(tmp_path: Path) -> None:
     """Continued appends, increasing high watermarks; repetitions are counted; another node or step
     has its own cell.
     """
@@ -215,7 +217,7 @@ def test_adjacent_events_of_one_kind_are_merged(tmp_path):
     assert text[1] == ["0.001", "appended", "17..19", "ready", "x2"]
 
 
-def copied(run_dir, root, tail):
+def copied(run_dir: Path, root: Path, tail: bytes) -> Path:
     """Return a copy of a run whose broker's log ends with more bytes."""
     copy = root / "copy"
     shutil.copytree(run_dir, copy)
@@ -225,7 +227,7 @@ def copied(run_dir, root, tail):
 
 
 @pytest.mark.parametrize("tail", [b'{"n":7,"ki', b'{"n":1', b"\x00\x00", b"["])
-def test_torn_line_of_a_killed_node_is_dropped(run_dir, tmp_path, tail):
+def test_torn_line_of_a_killed_node_is_dropped(run_dir: Path, tmp_path: Path, tail: bytes) -> None:
     copy = copied(run_dir, tmp_path, tail)
     assert lines_of(copy, "--compact") == lines_of(run_dir, "--compact")
     assert compare(copy, run_dir).is_empty
@@ -243,7 +245,9 @@ def test_torn_line_of_a_killed_node_is_dropped(run_dir, tmp_path, tail):
     ],
 )
 @pytest.mark.parametrize("verb", ["trace", "diff"])
-def test_invalid_event_line_is_reported_in_one_line(run_dir, tmp_path, verb, line):
+def test_invalid_event_line_is_reported_in_one_line(
+    run_dir: Path, tmp_path: Path, verb: str, line: bytes
+) -> None:
     copy = copied(run_dir, tmp_path, line + b"\n")
     number = (copy / "events" / "broker-1.1.jsonl").read_bytes().count(b"\n")
     command = [verb, str(copy), *([str(run_dir)] if verb == "diff" else [])]

@@ -2,14 +2,16 @@
 once they are healed all clients are served again.
 """
 
+from collections.abc import Mapping
+
 import pytest
 
 from kraftsim.events.runs import FaultTookEffect
 from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import Fault
+from kraftsim.faults.fault import Fault, Value
 from kraftsim.faults.states import STATES, ZOOKEEPER_CONTROLLER
-from kraftsim.faults.trigger import AtTime, OnFrame, OnState
-from tests.simulate.fault_cluster import fault_cluster
+from kraftsim.faults.trigger import AtTime, OnFrame, OnState, Trigger
+from tests.simulate.fault_cluster import FaultCluster, fault_cluster
 from tests.simulate.test_network_faults import KINDS as NETWORK
 from tests.simulate.test_protocol_faults import KINDS as PROTOCOL
 
@@ -55,19 +57,21 @@ IN_COMPANY = {"refused-connections", "connect-timeout", "stale-metadata", "old-e
 """Kinds that have no effect unless something else happens."""
 
 
-def test_every_kind_is_exercised_in_a_cluster():
+def test_every_kind_is_exercised_in_a_cluster() -> None:
     assert {kind for kind, *_ in ROWS} | IN_COMPANY == {*NETWORK, *PROTOCOL}
 
 
 @pytest.mark.parametrize("kind, target, params, trigger", ROWS)
-def test_cluster_keeps_its_guarantees_and_settles(kind, target, params, trigger):
+def test_cluster_keeps_its_guarantees_and_settles(
+    kind: str, target: str, params: Mapping[str, Value], trigger: Trigger | None
+) -> None:
     with fault_cluster(seed=2) as cluster:
         injection = cluster.inject(kind, target, params, trigger)
         assert injection.has_fired and injection.is_effective
 
 
 @pytest.mark.parametrize("kind", ["refused-connections", "connect-timeout"])
-def test_node_that_cannot_reconnect_returns_later(kind):
+def test_node_that_cannot_reconnect_returns_later(kind: str) -> None:
     """Connections of a follower are reset while its new connects fail."""
     with fault_cluster(seed=2) as cluster:
         arm(
@@ -82,9 +86,9 @@ def test_node_that_cannot_reconnect_returns_later(kind):
         assert cluster.inject(kind, FOLLOWER, {"duration_ms": 3000}).is_effective
 
 
-def isolate_leaders(cluster):
+def isolate_leaders(cluster: FaultCluster) -> None:
     for ways, after_ms in ELECTIONS:
-        params = {"ways": ways, "duration_ms": 1500}
+        params: dict[str, Value] = {"ways": ways, "duration_ms": 1500}
         arm(
             Fault(
                 kind="isolate-leader",
@@ -96,7 +100,7 @@ def isolate_leaders(cluster):
         )
 
 
-def test_responses_of_past_epochs_are_ignored():
+def test_responses_of_past_epochs_are_ignored() -> None:
     """Leaders are partitioned one after the other, and every controller sends responses of the
     former epoch where it has any.
     """
@@ -123,7 +127,7 @@ def test_responses_of_past_epochs_are_ignored():
             old.end()
 
 
-def test_every_state_occurs_in_a_cluster_that_elects():
+def test_every_state_occurs_in_a_cluster_that_elects() -> None:
     """A state that never occurs would be a trigger that never fires.
 
     Transactions and ZooKeeper mode have tests of their own.

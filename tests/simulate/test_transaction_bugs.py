@@ -34,7 +34,7 @@ FINDINGS = [
 
 
 @pytest.mark.parametrize("name, scenario, seed, invariant", FINDINGS)
-def test_injected_bug_is_found(name, scenario, seed, invariant):
+def test_injected_bug_is_found(name: str, scenario: str, seed: int, invariant: str) -> None:
     """The seeds are the first of a sweep that find it; the bug declares which check detects it."""
     finds(name, scenario, seed, invariant)
 
@@ -42,14 +42,14 @@ def test_injected_bug_is_found(name, scenario, seed, invariant):
 @pytest.mark.parametrize(
     "scenario, seed", sorted({(scenario, seed) for _, scenario, seed, _ in FINDINGS})
 )
-def test_without_the_bug_the_seeds_are_clean(scenario, seed):
+def test_without_the_bug_the_seeds_are_clean(scenario: str, seed: int) -> None:
     """With KAFKA-17754 the clean run is of transaction.version 2: the same requests arrive late,
     and end nothing.
     """
     is_clean(scenario, seed)
 
 
-def test_transaction_version_2_fixes_a_late_end_txn():
+def test_transaction_version_2_fixes_a_late_end_txn() -> None:
     """KAFKA-17754 needs no switch where the cluster has version 1: an old EndTxn cannot be told
     from a new one. As many arrive late in both runs.
     """
@@ -63,7 +63,7 @@ def test_transaction_version_2_fixes_a_late_end_txn():
     assert before.faults["overtaken-request"] == cured.faults["overtaken-request"] == (5, 5, 5)
 
 
-def test_record_of_a_too_high_epoch_blocks_a_marker_before_4_0():
+def test_record_of_a_too_high_epoch_blocks_a_marker_before_4_0() -> None:
     """Verified with Apache Kafka 3.9.1: the transaction never ends.
 
     Since 4.0 the record is rejected, and the scenario is clean.
@@ -85,13 +85,17 @@ def keeps_the_first_record(
     )
 
 
-def test_coordinator_that_loads_an_old_record_is_found_at_load(monkeypatch):
+def test_coordinator_that_loads_an_old_record_is_found_at_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(TransactionShard, "learn", keeps_the_first_record)
     result = run_scenario("coordinator_failover_every_state", seed=4)
     assert result.invariants_violated == ("coordinator-transactions-equal-log",)
 
 
-def test_coordinator_that_loads_half_of_a_record_is_found_at_load(monkeypatch):
+def test_coordinator_that_loads_half_of_a_record_is_found_at_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
         rules_state, "read_facts", lambda value: replace(read_facts(value), partitions=())
     )
@@ -107,7 +111,9 @@ def keeps_the_first_commit(
     return True
 
 
-def test_group_coordinator_that_loads_an_old_commit_is_found_at_load(monkeypatch):
+def test_group_coordinator_that_loads_an_old_commit_is_found_at_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(GroupOffsets, "replay", keeps_the_first_commit)
     result = run_scenario("zombie_fenced_by_generation", seed=6)
     assert result.invariants_violated == ("loaded-offsets-equal-log",)

@@ -2,28 +2,30 @@
 
 import asyncio
 import struct
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from kraftsim.events.nodes import LogRecovered, NodeReady, NodeStopped
 from kraftsim.faults.arm import arm, tally
-from kraftsim.faults.fault import FAULTS, Fault, from_json, to_json
+from kraftsim.faults.fault import FAULTS, Fault, Value, from_json, to_json
 from kraftsim.faults.targets import directions
-from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame
-from kraftsim.world.simulated import FileClass, Simulation
+from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, Trigger
+from kraftsim.world.simulated import FileClass, SimulatedWorld, Simulation
+from kraftsim.world.simulated.transport import SimulatedTransport
 
 PORT = 9092
 LOG = "t-0/0.log"
 
 
 @pytest.fixture
-def sim():
+def sim() -> Iterator[Simulation]:
     with Simulation(5) as simulation:
         simulation.add_host("a"), simulation.add_host("b")
         yield simulation
 
 
-async def write_ten_times(world):
+async def write_ten_times(world: SimulatedWorld) -> None:
     file = world.disk.open(LOG)
     for i in range(10):
         file.append([b"%d" % i])
@@ -48,7 +50,9 @@ async def write_ten_times(world):
         (OnDisk(operation="write", file_class=FileClass.METADATA_LOG), b"0123456789", 10),
     ],
 )
-def test_process_dies_at_the_exact_trigger_point(sim, trigger, content, emitted):
+def test_process_dies_at_the_exact_trigger_point(
+    sim: Simulation, trigger: Trigger, content: bytes, emitted: int
+) -> None:
     injection = arm(Fault(kind="kill", trigger=trigger), sim)
     sim.spawn("a", write_ten_times(sim.world_of("a")))
     sim.run_for(10)
@@ -60,7 +64,7 @@ def test_process_dies_at_the_exact_trigger_point(sim, trigger, content, emitted)
     assert sim.event_bytes().count(b'"kind":"NodeStopped"') == emitted
 
 
-def test_power_loss_between_write_and_flush_loses_the_write():
+def test_power_loss_between_write_and_flush_loses_the_write() -> None:
     lost = 0
     for seed in range(10):
         with Simulation(seed) as sim:
@@ -75,24 +79,25 @@ def test_power_loss_between_write_and_flush_loses_the_write():
     assert lost >= 5
 
 
-def request(correlation_id, api_key=22, body=b"body"):
+def request(correlation_id: int, api_key: int = 22, body: bytes = b"body") -> bytes:
     return struct.pack(">ihhi", 8 + len(body), api_key, 1, correlation_id) + body
 
 
-def response(correlation_id, body=b"answer"):
+def response(correlation_id: int, body: bytes = b"answer") -> bytes:
     return struct.pack(">ii", 4 + len(body), correlation_id) + body
 
 
 class FrameServer(asyncio.Protocol):
     """Answers frames in two writes each, so that headers are torn."""
 
-    def __init__(self, seen):
+    def __init__(self, seen: list[int]) -> None:
         self.seen, self.buffer = seen, b""
 
-    def connection_made(self, transport):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, SimulatedTransport)
         self.transport = transport
 
-    def data_received(self, data):
+    def data_received(self, data: bytes) -> None:
         self.buffer += data
         while len(self.buffer) >= 4 and len(self.buffer) >= 4 + (
             size := int.from_bytes(self.buffer[:4], "big")
@@ -106,26 +111,27 @@ class FrameServer(asyncio.Protocol):
 
 
 class FrameClient(asyncio.Protocol):
-    def __init__(self):
-        self.received, self.lost = b"", None
+    def __init__(self) -> None:
+        self.received = b""
+        self.lost: str | None = None
 
-    def data_received(self, data):
+    def data_received(self, data: bytes) -> None:
         self.received += data
 
-    def connection_lost(self, exc):
+    def connection_lost(self, exc: Exception | None) -> None:
         self.lost = type(exc).__name__
 
 
-def converse(sim, writes):
+def converse(sim: Simulation, writes: Iterable[bytes]) -> tuple[list[int], FrameClient]:
     """Connect a to a server on b, write, and return (correlation ids that the server received, the
     client).
     """
     seen: list[int] = []
 
-    async def serve():
+    async def serve() -> None:
         await asyncio.get_running_loop().create_server(lambda: FrameServer(seen), "b", PORT)
 
-    async def dial():
+    async def dial() -> FrameClient:
         transport, protocol = await asyncio.get_running_loop().create_connection(
             FrameClient, "b", PORT
         )
@@ -164,7 +170,9 @@ FOUR = [
         (OnFrame(api_key=99, nth=1), 0, [1, 2, 3, 4, 5, 6], 6),
     ],
 )
-def test_connection_is_cut_at_a_byte_of_a_frame(sim, trigger, after_bytes, seen, answered):
+def test_connection_is_cut_at_a_byte_of_a_frame(
+    sim: Simulation, trigger: OnFrame, after_bytes: int, seen: list[int], answered: int
+) -> None:
     injection = arm(
         Fault(kind="cut-connection", trigger=trigger, params={"after_bytes": after_bytes}), sim
     )
@@ -180,7 +188,7 @@ def test_connection_is_cut_at_a_byte_of_a_frame(sim, trigger, after_bytes, seen,
     assert requests[: len(seen)] == seen
 
 
-def test_frames_are_recognised_on_existing_connections(sim):
+def test_frames_are_recognised_on_existing_connections(sim: Simulation) -> None:
     loop_seen, client = converse(sim, [request(1)])
     injections = [
         arm(
@@ -201,9 +209,9 @@ def test_frames_are_recognised_on_existing_connections(sim):
     assert injections[0].has_fired and loop_seen == [1, 2] and client.lost == "ConnectionResetError"
 
 
-def test_every_kind_is_armed_fires_and_takes_effect():
+def test_every_kind_is_armed_fires_and_takes_effect() -> None:
     """A kind that never changes an outcome tests nothing."""
-    kinds = {
+    kinds: dict[str, dict[str, Value]] = {
         "kill": {},
         "power-loss": {},
         "restart": {"after_ms": 500, "power_loss": True},
@@ -222,7 +230,7 @@ def test_every_kind_is_armed_fires_and_takes_effect():
             trigger = OnFrame(api_key=22) if kind == "cut-connection" else AtTime(at_ms=5)
             injection = arm(Fault(kind=kind, trigger=trigger, target="b", params=params), sim)
 
-            async def work(world):
+            async def work(world: SimulatedWorld) -> None:
                 file = world.disk.open(LOG)
                 while True:
                     try:
@@ -244,7 +252,7 @@ def test_every_kind_is_armed_fires_and_takes_effect():
             )
 
 
-def test_ended_fault_no_longer_fires_and_its_lasting_effect_is_undone(sim):
+def test_ended_fault_no_longer_fires_and_its_lasting_effect_is_undone(sim: Simulation) -> None:
     future = arm(Fault(kind="kill", trigger=AtTime(at_ms=1000), target="a"), sim)
     lasting = arm(
         Fault(kind="partition", trigger=AtTime(at_ms=1), target="a", params={"duration_ms": 0}), sim
@@ -258,7 +266,7 @@ def test_ended_fault_no_longer_fires_and_its_lasting_effect_is_undone(sim):
     assert not sim.network.link("a", "b").is_blocked
 
 
-def test_faults_can_be_serialized_and_replayed():
+def test_faults_can_be_serialized_and_replayed() -> None:
     faults = [
         Fault(
             kind="restart",
@@ -278,7 +286,7 @@ def test_faults_can_be_serialized_and_replayed():
     ]
 
 
-def test_invalid_fault_is_rejected_when_armed(sim):
+def test_invalid_fault_is_rejected_when_armed(sim: Simulation) -> None:
     with pytest.raises(KeyError, match="kill"):
         arm(Fault(kind="kil", trigger=AtTime(at_ms=1)), sim)
     with pytest.raises(ValueError, match="duration_ms"):
@@ -293,13 +301,13 @@ def test_invalid_fault_is_rejected_when_armed(sim):
         ("a", [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")]),
     ],
 )
-def test_targets_name_links(target, pairs):
+def test_targets_name_links(target: str, pairs: list[tuple[str, str]]) -> None:
     assert directions(target, ["a", "b", "c"]) == pairs
     with pytest.raises(KeyError):
         directions(target.replace("a", "x"), ["a", "b", "c"])
 
 
-def test_event_trigger_checks_the_fields_of_the_event(sim):
+def test_event_trigger_checks_the_fields_of_the_event(sim: Simulation) -> None:
     hosts = []
     sim.triggers.on_event(
         lambda trigger_context: hosts.append(trigger_context.host),

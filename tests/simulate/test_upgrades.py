@@ -1,6 +1,7 @@
 """The upgrade scenarios, and the damage that their order of steps prevents."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def test_downgrade_is_rejected() -> None:
     assert result.trouble is None and not result.violations
 
 
-def test_single_bounce_duplicates_what_two_bounces_write_once(figures) -> None:
+def test_single_bounce_duplicates_what_two_bounces_write_once(figures: Callable[..., None]) -> None:
     """A pre-KIP-447 member that is paused is not fenced if ids change in the same bounce (KIP-447,
     its upgrade path).
     """
@@ -61,7 +62,8 @@ def test_missing_producer_ids_are_reported_as_in_each_release(tmp_path: Path) ->
         if row["kind"] == "InitProducerIdRefused"
     }
     assert refused == {("3.0", 7), ("3.1", 7), ("3.3", 14), ("3.7", 14)}
-    chapter = upgrade_of(sorted(rows, key=lambda row: int(row["t_ns"])))
+    rows.sort(key=lambda row: int(row["t_ns"]))
+    chapter = upgrade_of(rows)
     assert chapter is not None
     known = [
         (each.phase, each.times)

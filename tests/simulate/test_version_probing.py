@@ -2,6 +2,8 @@
 while they are restarted under load (KIP-268, 447-34).
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from bench.fencing.probing import (
@@ -17,7 +19,9 @@ from bench.fencing.probing import (
 )
 
 
-def test_two_rolling_bounces_never_mix_task_and_thread_producers(figures):
+def test_two_rolling_bounces_never_mix_task_and_thread_producers(
+    figures: Callable[..., None],
+) -> None:
     """447-34, 447-36, 447-37: with UPGRADE_FROM only the binary changes; without it the last
     restart switches all members.
     """
@@ -37,7 +41,9 @@ def test_two_rolling_bounces_never_mix_task_and_thread_producers(figures):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
-def test_a_thread_producer_never_meets_a_task_producer_under_any_leader(order):
+def test_a_thread_producer_never_meets_a_task_producer_under_any_leader(
+    order: tuple[int, int, int],
+) -> None:
     """An old leader assigns no partitions to a later member; a new leader uses the lowest
     version.
     """
@@ -45,7 +51,7 @@ def test_a_thread_producer_never_meets_a_task_producer_under_any_leader(order):
     assert (found.mixed, found.kinds, found.doubled, found.missing) == (0, (THREADS,), 0, 0)
 
 
-def test_group_downgrades_when_a_member_does(figures):
+def test_group_downgrades_when_a_member_does(figures: Callable[..., None]) -> None:
     """Rolled back half way, and after all were upgraded: the version goes down with the first
     member that does not support it.
     """
@@ -56,7 +62,7 @@ def test_group_downgrades_when_a_member_does(figures):
     figures(kinds_after_going_back=list(whole.kinds))
 
 
-def test_setting_switches_one_member_after_the_other(figures):
+def test_setting_switches_one_member_after_the_other(figures: Callable[..., None]) -> None:
     """As shipped: a member restarted with processing.guarantee=exactly_once_v2 switches at once,
     beside older members.
     """

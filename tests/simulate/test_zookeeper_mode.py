@@ -6,6 +6,7 @@ interoperability tests do the same.
 """
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -226,7 +227,11 @@ def test_znode_configs_apply_and_a_corrupted_one_is_reported_and_ignored() -> No
     [("2.7-IV1", True, 5, True), ("2.6", True, 4, True), ("3.9", False, 5, False)],
 )
 def test_inter_broker_protocol_decides_the_behaviour(
-    version: str, by_znode: bool, features: int, ids_in_zookeeper: bool, figures
+    version: str,
+    by_znode: bool,
+    features: int,
+    ids_in_zookeeper: bool,
+    figures: Callable[..., None],
 ) -> None:
     """By inter.broker.protocol.version: ISR by znode below 2.7-IV2, features in the znode since
     2.7-IV0, blocks by RPC since 3.0-IV0.
@@ -338,9 +343,7 @@ def test_cluster_migrates_and_one_broker_goes_back_and_forth() -> None:
         assert len(set(ids)) == len(ids)
         assert len(await harness.read()) == 120
         assert [harness.broker(name).zookeeper for name in harness.spec.broker_names] == [None] * 3
-        assert all(
-            len(harness.broker("broker-1").image.topic(TOPIC).partitions) == PARTITIONS
-            for _ in (1,)
-        )  # type: ignore[union-attr]
+        topic = harness.broker("broker-1").image.topic(TOPIC)
+        assert topic is not None and len(topic.partitions) == PARTITIONS
 
     ZooKeeperHarness(controllers=1).run(run)
