@@ -23,15 +23,15 @@ from kraftsim.analysis.report import write_report
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.verdicts import find_verdicts, verdict_query
 from kraftsim.analysis.views import view_queries
-from kraftsim.events.clients import RecordAcknowledged, RecordSent
+from kraftsim.clients.events import RecordAcknowledged, RecordSent
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import BatchAppended, FinalBatch, FinalLog, FinalRecord
-from kraftsim.events.producer_ids import (
+from kraftsim.invariants.invariant import INVARIANTS
+from kraftsim.partitions.events import BatchAppended, FinalBatch, FinalLog, FinalRecord
+from kraftsim.producer_ids.events import (
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
     ProducerIdReturned,
 )
-from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.world.event_log import LineEncoder, file_name
 
 BROKERS = 3

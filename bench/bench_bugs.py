@@ -19,10 +19,10 @@ from concurrent.futures import ProcessPoolExecutor
 
 from bench.bug_hunts import REPETITIONS, BugHunts, Hunt, read, write
 from docs.bugs_page import HEAD, row
-from kraftsim.bugs.bug import BUGS, bug
-from kraftsim.campaign.campaign_job import CampaignJob, Terms, run_job_safely
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.request import faults_of
+from kraftsim.lab.bugs.bug import BUGS, bug
+from kraftsim.lab.campaign.campaign_job import CampaignJob, Terms, run_job_safely
+from kraftsim.lab.explore.request import faults_of
 from kraftsim.world.random_streams import stream
 
 SHOWS_AT_ONCE = frozenset({"producer-snapshot-below-its-offset"})

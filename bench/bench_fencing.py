@@ -19,7 +19,7 @@ from bench.fencing.measurements import (
     takeover,
     zombie_effects,
 )
-from kraftsim.cluster.transform_worker import Point, Variant
+from kraftsim.lab.workloads.transform_worker import Point, Variant
 
 TIMEOUTS_MS = (1000, 10_000, 60_000)
 PAUSES_MS = (500, 5000, 30_000)

@@ -18,9 +18,9 @@ from statistics import median
 
 import structlog
 
-from kraftsim.events.connections import FrameReceived
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import LeaderElected
+from kraftsim.partitions.events import LeaderElected
+from kraftsim.server.events_connections import FrameReceived
 from kraftsim.server.operator_log import Logger, OperatorLog
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.disk import RealDisk

@@ -28,7 +28,7 @@ from bench.quorums import (
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.conformance.peer import Peer
-from kraftsim.events.nodes import NodeReady
+from kraftsim.server.events import NodeReady
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import (
     BROKER_DEFAULT,

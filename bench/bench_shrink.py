@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.probe import Finding, probe
-from kraftsim.explore.request import RunRequest
-from kraftsim.explore.shrink import Shrunken, chosen_finding, shrink
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.explore.probe import Finding, probe
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.shrink import Shrunken, chosen_finding, shrink
+from kraftsim.lab.faults.fault import Fault
 
 SCENARIOS = {
     "KAFKA-10533": "producer_ids_survive_failover",

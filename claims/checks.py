@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from kraftsim.explore.result import RunResult
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.explore.result import RunResult
+from kraftsim.lab.explore.run import run_scenario
 
 TEST, INTEROP, CLAIMS = "make test", "make interop", "make claims"
 AGAIN: Final = (TEST, INTEROP, CLAIMS)

@@ -12,10 +12,10 @@ from bench import bench_leases
 from bench.bench_variants import DUPLICATE, KINDS, OUT_OF_ORDER, bytes_each
 from bench.variants.workload import WORKLOADS, run_workload
 from claims.checks import CLAIMS, INTEROP, check, scenario
-from kraftsim.campaign.comparison import compare, rows_of, run_one
-from kraftsim.cluster.comparison.memory import bytes_per_producer
-from kraftsim.cluster.snapshot_boundary import SEGMENTS
 from kraftsim.conformance.selection import all_requirements
+from kraftsim.lab.campaign.comparison import compare, rows_of, run_one
+from kraftsim.lab.comparison.memory import bytes_per_producer
+from kraftsim.lab.workloads.snapshot_boundary import SEGMENTS
 from kraftsim.lease_pid.rules_broker import SequenceOfLease
 
 SEED, PRODUCERS, BATCHES = 1, 1000, 50

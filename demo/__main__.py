@@ -88,7 +88,7 @@ def _step(progress: Progress, title: str, work):  # type: ignore[no-untyped-def]
 
 
 def _run(out: Path):  # type: ignore[no-untyped-def]
-    from kraftsim.explore.run import run_scenario
+    from kraftsim.lab.explore.run import run_scenario
 
     return run_scenario(SCENARIO, mode="processes", seed=1, out=out)
 

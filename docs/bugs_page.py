@@ -9,8 +9,8 @@ from statistics import median
 from typing import Final
 
 from bench.bug_hunts import REPETITIONS, BugHunts, read
-from kraftsim.bugs.bug import bug, bugs
 from kraftsim.cli.kinds import listing
+from kraftsim.lab.bugs.bug import bug, bugs
 
 PICTURE: Final = "bugs.svg"
 LABEL_WIDTH, PLOT_WIDTH, ROW, TOP, BOTTOM = 250, 620, 24, 44, 36

@@ -28,8 +28,9 @@ from kraftsim.cli.main import VERBS, kraftsim
 from kraftsim.cli.scenario_table import all_facts
 from kraftsim.conformance.selection import all_requirements, sections
 from kraftsim.events.catalogue import MODULES
+from kraftsim.events.catalogue import family as event_family
 from kraftsim.events.event import ENVELOPE_FIELDS, Event
-from kraftsim.faults.states import STATES
+from kraftsim.lab.faults.states import STATES
 from kraftsim.releases.catalogue import releases
 from kraftsim.server.call import Handler
 from kraftsim.server.forwarded import broker_handlers
@@ -106,7 +107,7 @@ def events() -> str:
     ]
     for module in MODULES:
         lines.append(
-            f"## {module.__name__.rpartition('.')[2].replace('_', ' ').capitalize()}\n\n"
+            f"## {event_family(module.__name__).replace('_', ' ').capitalize()}\n\n"
             f"{_paragraph(module.__doc__)}\n"
         )
         lines += ["| kind | fields | what happened |", "|---|---|---|"]

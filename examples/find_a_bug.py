@@ -6,7 +6,7 @@ allocates the same block of producer ids again.
 
 import argparse
 
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.explore.run import run_scenario
 
 SCENARIO = "producer_ids_survive_failover"
 BUG = "KAFKA-10533"

@@ -10,7 +10,7 @@ from pathlib import Path
 from kraftsim.analysis.ingest import ingest_run
 from kraftsim.analysis.session import spark_session
 from kraftsim.analysis.views import make_views
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.explore.run import run_scenario
 
 SCENARIO = "producer_ids_survive_failover"
 QUESTION = """

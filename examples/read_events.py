@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.explore.run import run_scenario
 
 SCENARIO = "producer_ids_survive_failover"
 

@@ -48,12 +48,16 @@ class Catalogue(Generic[Entry]):
         """Return the names of the entries' files without '.py', sorted; imports none of them."""
         return tuple(file for file in _modules_in(self.package) if self._is_entry(file))
 
+    def module(self, file: str) -> str:
+        """Return the full name of the module of a file."""
+        return _modules_in(self.package)[file]
+
     def load(self, file: str) -> Entry:
         """Import one file and return its entry.
 
         Raises CatalogueError if the file exports anything else.
         """
-        place = _modules_in(self.package)[file]
+        place = self.module(file)
         module = importlib.import_module(place)
         entry = getattr(module, self.export, None)
         if not isinstance(entry, self.kind):
@@ -108,14 +112,14 @@ class Catalogue(Generic[Entry]):
         """Return whether the value is the entry of another file, imported as a base (a release is a
         delta of the previous one).
         """
-        modules = (sys.modules.get(_modules_in(self.package)[file]) for file in self.files())
+        modules = (sys.modules.get(self.module(file)) for file in self.files())
         return any(getattr(module, self.export, None) is value for module in modules)
 
     def _is_entry(self, file: str) -> bool:
         return (
             not file.startswith("_")
             and file not in self.apart
-            and _modules_in(self.package)[file] != self.kind.__module__
+            and self.module(file) != self.kind.__module__
         )
 
 

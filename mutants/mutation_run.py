@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from kraftsim.explore.result import RunResult
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.explore.result import RunResult
+from kraftsim.lab.explore.run import run_scenario
 from mutants.cpu_limit import Endless, cpu_limit
 from mutants.mutant import Mutant
 from mutants.patching import applied

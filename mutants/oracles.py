@@ -9,7 +9,7 @@ import re
 import sys
 from types import ModuleType
 
-from kraftsim.explore import virtual
+from kraftsim.lab.explore import virtual
 
 RULES = re.compile(r"kraftsim\.(core(\.\w+)*|\w+\.rules\w*)")
 ORACLES = {

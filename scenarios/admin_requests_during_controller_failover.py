@@ -15,13 +15,13 @@ Source: KIP-595, KIP-630, KIP-339, org.apache.kafka.timeline.SnapshotRegistry (r
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.administrator import Administrator
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.targets import LEADER_TARGET
-from kraftsim.faults.trigger import AtTime, OnEvent, OnState, Trigger
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.targets import LEADER_TARGET
+from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnState, Trigger
+from kraftsim.lab.workloads.administrator import Administrator
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -12,12 +12,12 @@ RPCProducerIdManager}, Kafka's upgrade guide 3.0.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.replication_workload import SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.cluster.under_load import PROVEN
-from kraftsim.cluster.upgrading import VERSION_KEY, Traffic, Upgrade
 from kraftsim.events.runs import PhaseBegan
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.replication_workload import SETTINGS
+from kraftsim.lab.workloads.under_load import PROVEN
+from kraftsim.lab.workloads.upgrading import VERSION_KEY, Traffic, Upgrade
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

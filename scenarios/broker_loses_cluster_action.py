@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
-from kraftsim.cluster.writing import write_lines
 from kraftsim.events.runs import PhaseBegan
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.writing import write_lines
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -9,16 +9,16 @@ Source: KAFKA-4215; org.apache.kafka.storage.internals.log.UnifiedLog.append (fl
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import elect_now_and_then, under_faults
-from kraftsim.cluster.replication_workload import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
+from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
     ReplicationWorkload,
 )
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -11,8 +11,6 @@ Source: KIP-98, KIP-534; kafka.log.LogCleaner, LocalLog.replaceSegments.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import CALLS_SECONDS, replicas_settle, under_faults
-from kraftsim.cluster.replication_workload import SETTINGS
 from kraftsim.cluster.scenario import (
     LivenessLost,
     Mode,
@@ -20,8 +18,10 @@ from kraftsim.cluster.scenario import (
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.workloads.phases import CALLS_SECONDS, replicas_settle, under_faults
+from kraftsim.lab.workloads.replication_workload import SETTINGS
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -10,17 +10,17 @@ Source: KIP-98, KIP-207; kafka.cluster.Partition.readRecords.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.replication_workload import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.trigger import AtTime, OnEvent
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     TOPIC,
     WORKLOAD,
     ReplicationWorkload,
 )
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.trigger import AtTime, OnEvent
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

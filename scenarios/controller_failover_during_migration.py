@@ -14,11 +14,11 @@ Source: KIP-866, KAFKA-15010, KAFKA-16171, KAFKA-17457.
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.migration_scenarios import Move, migration_scenario
-from kraftsim.cluster.quorum_scenarios import QUICK_ELECTIONS
 from kraftsim.cluster.scenario import Mode, ScenarioEnvironment
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.trigger import AtTime, OnEvent, Trigger
+from kraftsim.lab.workloads.migration_scenarios import Move, migration_scenario
+from kraftsim.lab.workloads.quorum_scenarios import QUICK_ELECTIONS
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -15,12 +15,12 @@ for crashes between any two writes.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.targets import LEADER_TARGET
-from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.targets import LEADER_TARGET
+from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, QUICKER_ELECTIONS
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

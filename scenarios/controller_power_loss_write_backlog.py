@@ -16,12 +16,12 @@ Created Equal (2014).
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_scenarios import SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.faults.fault import Fault, Value
-from kraftsim.faults.targets import LEADER_TARGET
-from kraftsim.faults.trigger import AtTime, FileClass
+from kraftsim.lab.faults.fault import Fault, Value
+from kraftsim.lab.faults.targets import LEADER_TARGET
+from kraftsim.lab.faults.trigger import AtTime, FileClass
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.quorum_scenarios import SETTINGS
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

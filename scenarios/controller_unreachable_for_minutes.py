@@ -13,12 +13,12 @@ Source: KIP-730, KAFKA-14694; kafka.server.NodeToControllerChannelManager (the r
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.fault_space import ALLOCATE_PRODUCER_IDS
-from kraftsim.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.fault_space import ALLOCATE_PRODUCER_IDS
+from kraftsim.lab.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -11,11 +11,11 @@ Source: KIP-98, KAFKA-9777, KAFKA-10080, KAFKA-16352.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, OrdersWorkload
-from kraftsim.cluster.phases import elect_now_and_then, under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.trigger import AtTime, OnEvent
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.trigger import AtTime, OnEvent
+from kraftsim.lab.workloads.orders import MUST_EXERCISE, SETTINGS, WORKLOAD, OrdersWorkload
+from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -14,17 +14,17 @@ TransactionStateManager.loadTransactionMetadata, GroupMetadataManager.doLoadGrou
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import elect_now_and_then, under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.cluster.transform_app import (
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
+from kraftsim.lab.workloads.transform_app import (
     MUST_EXERCISE,
     OFFSETS_TOPIC,
     SETTINGS,
     WORKLOAD,
     TransformApp,
 )
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

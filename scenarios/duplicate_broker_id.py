@@ -16,10 +16,10 @@ org.apache.kafka.controller.ClusterControlManager.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.other_machine import OtherMachine
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_scenarios import QUICKER_ELECTIONS, SMALL_BLOCKS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.quorum_scenarios import QUICKER_ELECTIONS, SMALL_BLOCKS
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -16,12 +16,12 @@ Source: KIP-595; org.apache.kafka.controller.QuorumController
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.targets import LEADER_TARGET
-from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.targets import LEADER_TARGET
+from kraftsim.lab.faults.trigger import AtTime, OnEvent, Trigger
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.quorum_scenarios import QUICK_SESSIONS, SMALL_BLOCKS
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -12,12 +12,18 @@ Source: KIP-98, KIP-447, KIP-890; Jepsen's reports on Kafka and Bufstream.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp, Variant
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.fault_space import TRANSACTION_APIS, WRITER_APIS, cluster_fault_space
-from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.fault_space import TRANSACTION_APIS, WRITER_APIS, cluster_fault_space
+from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.transform_app import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    TransformApp,
+    Variant,
+)
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -11,8 +11,10 @@ Source: KIP-890; tested with Apache Kafka 3.9.1 and 4.4.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.intruder import Intruder
-from kraftsim.cluster.orders import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.intruder import Intruder
+from kraftsim.lab.workloads.orders import (
     MUST_EXERCISE,
     SETTINGS,
     TOPIC,
@@ -21,9 +23,7 @@ from kraftsim.cluster.orders import (
     OrdersWorkload,
     ProducerFailed,
 )
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.workloads.phases import under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -11,10 +11,10 @@ from pydoc_data.topics import topics
 from typing import TYPE_CHECKING
 
 from kraftsim.clients.reader import ReadRecord
-from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -10,17 +10,17 @@ Source: KIP-497, KIP-966; kafka.cluster.Partition.{maybeShrinkIsr, maybeExpandIs
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.replication_workload import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.fault_space import ALTER_PARTITION
+from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
     ReplicationWorkload,
 )
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.fault_space import ALTER_PARTITION
-from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

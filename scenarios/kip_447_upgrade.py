@@ -17,13 +17,13 @@ document; Kafka Streams' upgrade guide 2.6.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.rolling_bounce import Kind, RollingBounceApp
 from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
-from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, Point
-from kraftsim.cluster.upgrading import Upgrade, kraft_lines, later_line
 from kraftsim.events.runs import PhaseBegan
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.rolling_bounce import Kind, RollingBounceApp
+from kraftsim.lab.workloads.transform_app import MUST_EXERCISE, SETTINGS, Point
+from kraftsim.lab.workloads.upgrading import Upgrade, kraft_lines, later_line
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

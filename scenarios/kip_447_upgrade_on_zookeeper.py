@@ -9,11 +9,11 @@ bounces=1`) some are there twice.
 Source: the upgrade path of KIP-447's document; Kafka's upgrade guide to 2.5.
 """
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.rolling_bounce import RollingBounceApp
 from kraftsim.cluster.scenario import Scenario, ScenarioEnvironment
-from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS
-from kraftsim.cluster.upgrading import VERSION_KEY, Upgrade
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.rolling_bounce import RollingBounceApp
+from kraftsim.lab.workloads.transform_app import MUST_EXERCISE, SETTINGS
+from kraftsim.lab.workloads.upgrading import VERSION_KEY, Upgrade
 from scenarios.kip_447_upgrade import PATIENT, bounce_all, no_faults
 from scenarios.kip_447_upgrade import SCENARIO as ON_KRAFT
 

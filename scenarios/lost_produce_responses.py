@@ -11,7 +11,6 @@ Source: KIP-98, KIP-360, KAFKA-5494 (several requests in flight).
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import (
     LivenessLost,
     Mode,
@@ -20,8 +19,9 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
 )
 from kraftsim.cluster.workload import ProducerDriver
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.workloads.phases import under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

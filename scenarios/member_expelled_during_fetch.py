@@ -13,11 +13,11 @@ within poll, and resumes from the group's committed offsets).
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

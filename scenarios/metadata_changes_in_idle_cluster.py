@@ -16,12 +16,12 @@ Source: KIP-595, KIP-835, KIP-1166; org.apache.kafka.raft.KafkaRaftClient
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.administrator import Administrator
-from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.targets import LEADER_TARGET
-from kraftsim.faults.trigger import AtTime, FileClass
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.targets import LEADER_TARGET
+from kraftsim.lab.faults.trigger import AtTime, FileClass
+from kraftsim.lab.workloads.administrator import Administrator
+from kraftsim.lab.workloads.phases import under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -11,10 +11,10 @@ Source: KIP-866, the chapter on reverting of Kafka's documentation 3.9.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.migration_scenarios import Move, migration_scenario
 from kraftsim.cluster.scenario import Mode, ScenarioEnvironment
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.trigger import OnEvent
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.trigger import OnEvent
+from kraftsim.lab.workloads.migration_scenarios import Move, migration_scenario
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -9,7 +9,9 @@ Source: KAFKA-15195 (the ideal solution of the proposal).
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.cluster.snapshot_boundary import (
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.workloads.snapshot_boundary import (
     ACKNOWLEDGED,
     FIRST_TIERED,
     LAST_WITH_SMALL_SEGMENTS,
@@ -19,8 +21,6 @@ from kraftsim.cluster.snapshot_boundary import (
     count_of,
     run_to_boundary,
 )
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

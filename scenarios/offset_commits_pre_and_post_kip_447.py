@@ -11,10 +11,12 @@ KIP-447, KAFKA-5247.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.offset_commits import OffsetCommitWorkload
-from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.cluster.transform_app import (
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.trigger import OnEvent
+from kraftsim.lab.workloads.offset_commits import OffsetCommitWorkload
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.transform_app import (
     INPUT,
     MUST_EXERCISE,
     SETTINGS,
@@ -22,8 +24,6 @@ from kraftsim.cluster.transform_app import (
     TransformApp,
     Variant,
 )
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.trigger import OnEvent
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

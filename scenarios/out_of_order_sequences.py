@@ -15,12 +15,12 @@ Source: KIP-98, KIP-360, KIP-890, KAFKA-5494, KAFKA-7692, KAFKA-14920.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import replicas_settle, under_faults
-from kraftsim.cluster.random_sequences import RandomSequence
-from kraftsim.cluster.replication_workload import SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, within
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame
+from kraftsim.lab.workloads.phases import replicas_settle, under_faults
+from kraftsim.lab.workloads.random_sequences import RandomSequence
+from kraftsim.lab.workloads.replication_workload import SETTINGS
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

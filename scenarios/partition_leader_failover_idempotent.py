@@ -15,18 +15,18 @@ Source: KIP-98, KIP-101, KIP-106, KIP-279, KIP-320, KIP-497, KIP-966.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import elect_now_and_then, under_faults
-from kraftsim.cluster.replication_workload import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.fault_space import WRITER_APIS, cluster_fault_space
+from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame
+from kraftsim.lab.workloads.phases import elect_now_and_then, under_faults
+from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     UNCLEAN,
     WORKLOAD,
     ReplicationWorkload,
 )
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.fault_space import WRITER_APIS, cluster_fault_space
-from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

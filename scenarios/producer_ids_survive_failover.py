@@ -12,7 +12,6 @@ Source: KIP-730, KIP-98, KAFKA-10533.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
 from kraftsim.cluster.scenario import (
     LivenessLost,
     Mode,
@@ -21,9 +20,10 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
 )
 from kraftsim.cluster.workload import ProducerDriver
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, cluster_fault_space
-from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, cluster_fault_space
+from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, Trigger
+from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

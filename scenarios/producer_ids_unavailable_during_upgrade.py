@@ -15,18 +15,18 @@ Source: KIP-730, KAFKA-14417 (brokers and clients), KAFKA-14694; tested with Apa
 import asyncio
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.awaited_ids import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.awaited_ids import (
     RETRIED_ERRORS,
     answer_without_ids,
     retry_as_before,
     waits_for_ids,
 )
-from kraftsim.cluster.replication_workload import SETTINGS
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
-from kraftsim.cluster.under_load import PROVEN
-from kraftsim.cluster.upgrading import VERSION_KEY, Traffic, Upgrade, zookeeper_lines
-from kraftsim.events.runs import PhaseBegan
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.workloads.replication_workload import SETTINGS
+from kraftsim.lab.workloads.under_load import PROVEN
+from kraftsim.lab.workloads.upgrading import VERSION_KEY, Traffic, Upgrade, zookeeper_lines
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

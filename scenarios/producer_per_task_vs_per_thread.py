@@ -11,10 +11,16 @@ tasks".
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, TransformApp, Variant
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.transform_app import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    TransformApp,
+    Variant,
+)
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -13,7 +13,6 @@ Source: KIP-98, KAFKA-5435, KAFKA-6683, KAFKA-7692.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
 from kraftsim.cluster.scenario import (
     LivenessLost,
     Mode,
@@ -22,8 +21,9 @@ from kraftsim.cluster.scenario import (
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnFrame, Trigger
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnFrame, Trigger
+from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
 from kraftsim.cluster.scenario import (
     LivenessLost,
     Mode,
@@ -30,8 +29,9 @@ from kraftsim.cluster.scenario import (
     ScenarioEnvironment,
     ScenarioFailed,
 )
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -16,12 +16,12 @@ Source: KIP-595, KIP-996, KAFKA-15489.
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.quorum_scenarios import PROVEN, SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.targets import LEADER_TARGET
-from kraftsim.faults.trigger import AtTime
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.targets import LEADER_TARGET
+from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.quorum_scenarios import PROVEN, SETTINGS
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -15,7 +15,6 @@ in flight).
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import CALLS_SECONDS, under_faults
 from kraftsim.cluster.scenario import (
     LivenessLost,
     Mode,
@@ -25,8 +24,9 @@ from kraftsim.cluster.scenario import (
     ScenarioFailed,
 )
 from kraftsim.cluster.workload import ProducerDriver
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.workloads.phases import CALLS_SECONDS, under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

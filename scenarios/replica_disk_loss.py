@@ -10,16 +10,16 @@ Source: KIP-98, KIP-853 (directory ids), KIP-966.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.replication_workload import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
     ReplicationWorkload,
 )
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame, Trigger
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

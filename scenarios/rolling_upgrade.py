@@ -12,10 +12,10 @@ Source: Kafka's upgrade guides for KRaft, KIP-778, KIP-890 (transaction.version)
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.cluster.transform_app import SETTINGS as COPYING_SETTINGS
-from kraftsim.cluster.under_load import PROVEN, UnderLoad, while_clients_work
-from kraftsim.cluster.upgrading import ContinuousTransformApp, kraft_lines, path_from
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.transform_app import SETTINGS as COPYING_SETTINGS
+from kraftsim.lab.workloads.under_load import PROVEN, UnderLoad, while_clients_work
+from kraftsim.lab.workloads.upgrading import ContinuousTransformApp, kraft_lines, path_from
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -12,15 +12,15 @@ Source: Kafka's upgrade guides 2.8 to 3.9, KIP-497, KIP-516, KIP-730.
 from typing import TYPE_CHECKING
 
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.cluster.transform_app import SETTINGS as COPYING_SETTINGS
-from kraftsim.cluster.under_load import PROVEN, UnderLoad, while_clients_work
-from kraftsim.cluster.upgrading import (
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.transform_app import SETTINGS as COPYING_SETTINGS
+from kraftsim.lab.workloads.under_load import PROVEN, UnderLoad, while_clients_work
+from kraftsim.lab.workloads.upgrading import (
     VERSION_KEY,
     ContinuousTransformApp,
     path_from,
     zookeeper_lines,
 )
-from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -10,11 +10,14 @@ Source: KAFKA-15195, KAFKA-9393, KIP-405, KIP-866, Kafka's upgrade guides 2.8 to
 
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.cluster.migrating import Migration
-from kraftsim.cluster.migration_scenarios import CONTROLLERS
-from kraftsim.cluster.migration_scenarios import SETTINGS as KRAFT_SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
-from kraftsim.cluster.snapshot_boundary import (
+from kraftsim.cluster.spec import RELEASE_KEY
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.migrating import Migration
+from kraftsim.lab.workloads.migration_scenarios import CONTROLLERS
+from kraftsim.lab.workloads.migration_scenarios import SETTINGS as KRAFT_SETTINGS
+from kraftsim.lab.workloads.snapshot_boundary import (
     CONFIGS,
     EARLIEST_LOCAL,
     RECORDS_PER_SEGMENT,
@@ -22,11 +25,8 @@ from kraftsim.cluster.snapshot_boundary import (
     STEP_SECONDS,
     VALUE_BYTES,
 )
-from kraftsim.cluster.snapshot_boundary import SETTINGS as TIERED_FROM_THE_START
-from kraftsim.cluster.spec import RELEASE_KEY
-from kraftsim.cluster.upgrading import VERSION_KEY, Upgrade
-from kraftsim.events.runs import PhaseBegan
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.workloads.snapshot_boundary import SETTINGS as TIERED_FROM_THE_START
+from kraftsim.lab.workloads.upgrading import VERSION_KEY, Upgrade
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

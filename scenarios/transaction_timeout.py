@@ -11,7 +11,10 @@ Source: KIP-98, KIP-588, KIP-890 part 1.
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.orders import (
+from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.workloads.orders import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
@@ -20,10 +23,7 @@ from kraftsim.cluster.orders import (
     OrdersWorkload,
     ProducerFailed,
 )
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.workloads.phases import under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

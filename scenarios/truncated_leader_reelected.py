@@ -14,16 +14,16 @@ Source: KAFKA-6683; KIP-98, KIP-101.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.replication_workload import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime, OnEvent
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.replication_workload import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
     ReplicationWorkload,
 )
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime, OnEvent
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -12,9 +12,11 @@ FeatureControlManager}, FeaturesDelta (tested with 3.4.1 on a log of 3.5).
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment
-from kraftsim.cluster.upgrading import (
+from kraftsim.events.runs import PhaseBegan
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.replication_workload import MUST_EXERCISE, SETTINGS
+from kraftsim.lab.workloads.upgrading import (
     Traffic,
     Upgrade,
     kraft_lines,
@@ -23,8 +25,6 @@ from kraftsim.cluster.upgrading import (
     require_away,
     require_level_kept,
 )
-from kraftsim.events.runs import PhaseBegan
-from kraftsim.faults.fault import Fault
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -9,7 +9,7 @@ write, ZooKeeper is compared with the log.
 Source: KIP-866, the migration chapter of Kafka's documentation 3.9.
 """
 
-from kraftsim.cluster.migration_scenarios import Move, migration_scenario
+from kraftsim.lab.workloads.migration_scenarios import Move, migration_scenario
 
 
 async def go(move: Move) -> None:

@@ -9,7 +9,11 @@ Source: KIP-98, KIP-588, KIP-890.
 
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.orders import (
+from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault
+from kraftsim.lab.faults.fault_space import INIT_PRODUCER_ID
+from kraftsim.lab.faults.trigger import AtTime, OnEvent, OnFrame
+from kraftsim.lab.workloads.orders import (
     MUST_EXERCISE,
     SETTINGS,
     WORKLOAD,
@@ -18,11 +22,7 @@ from kraftsim.cluster.orders import (
     OrdersWorkload,
     ProducerFailed,
 )
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault
-from kraftsim.faults.fault_space import INIT_PRODUCER_ID
-from kraftsim.faults.trigger import AtTime, OnEvent, OnFrame
+from kraftsim.lab.workloads.phases import under_faults
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

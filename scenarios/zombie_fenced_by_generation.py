@@ -20,11 +20,17 @@ updateStaticMemberAndRebalance}.
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.phases import under_faults
 from kraftsim.cluster.scenario import Mode, ProducerSettings, Scenario, ScenarioEnvironment
-from kraftsim.cluster.transform_app import MUST_EXERCISE, SETTINGS, WORKLOAD, Point, TransformApp
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.trigger import OnEvent, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.trigger import OnEvent, OnFrame
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.transform_app import (
+    MUST_EXERCISE,
+    SETTINGS,
+    WORKLOAD,
+    Point,
+    TransformApp,
+)
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -12,10 +12,10 @@ KIP-866, KIP-778.
 
 from collections.abc import Sequence
 
-from kraftsim.cluster.migration_scenarios import Move, migration_scenario
 from kraftsim.cluster.scenario import ScenarioEnvironment
 from kraftsim.cluster.spec import RELEASE_KEY
-from kraftsim.cluster.upgrading import VERSION_KEY, kraft_lines, present_line, zookeeper_lines
+from kraftsim.lab.workloads.migration_scenarios import Move, migration_scenario
+from kraftsim.lab.workloads.upgrading import VERSION_KEY, kraft_lines, present_line, zookeeper_lines
 
 FIRST = "2.8"
 BRIDGE = zookeeper_lines()[-1]

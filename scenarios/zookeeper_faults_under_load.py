@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kraftsim.clients.producer import ProducerIdRefused
-from kraftsim.cluster.phases import under_faults
-from kraftsim.cluster.replication_workload import MUST_EXERCISE, SETTINGS, ReplicationWorkload
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed
-from kraftsim.cluster.upgrading import VERSION_KEY, zookeeper_lines
-from kraftsim.faults.fault import AT_THE_TRIGGER, Fault, Value
-from kraftsim.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, zookeeper_fault_space
-from kraftsim.faults.targets import LEADER_TARGET
-from kraftsim.faults.trigger import AtTime, OnEvent, Trigger
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, Fault, Value
+from kraftsim.lab.faults.fault_space import PRODUCER_ID_APIS, WRITER_APIS, zookeeper_fault_space
+from kraftsim.lab.faults.targets import LEADER_TARGET
+from kraftsim.lab.faults.trigger import AtTime, OnEvent, Trigger
+from kraftsim.lab.workloads.phases import under_faults
+from kraftsim.lab.workloads.replication_workload import MUST_EXERCISE, SETTINGS, ReplicationWorkload
+from kraftsim.lab.workloads.upgrading import VERSION_KEY, zookeeper_lines
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (for typing only; the environment provides the streams)

@@ -17,16 +17,21 @@ from typing import Any
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
-CONCERNS = "concerns"
 CORE = "kraftsim.core"
+EVENTS = re.compile(r"kraftsim\.(events|\w+\.events\w*)")
+INVARIANTS = re.compile(r"kraftsim\.(\w+\.)?invariants")
 RULES = re.compile(r"(kraftsim\.\w+)\.rules\w*")
 
 
 def _packages(names: Iterable[str], graph: ImportGraph) -> list[str]:
+    """Replace the words that stand for several packages."""
     concerns = {CORE} | {found[1] for name in graph.modules if (found := RULES.fullmatch(name))}
-    return [
-        package for name in names for package in (sorted(concerns) if name == CONCERNS else [name])
-    ]
+    words = {
+        "concerns": concerns,
+        "events": {name for name in graph.modules if EVENTS.fullmatch(name)},
+        "invariants": {name for name in graph.modules if INVARIANTS.fullmatch(name)},
+    }
+    return [package for name in names for package in sorted(words.get(name, {name}))]
 
 
 class PackageContract(Contract):
@@ -34,12 +39,14 @@ class PackageContract(Contract):
     alone means its `__init__`), and the standard library except for `without_stdlib`.
 
     The word `concerns` stands for all folders of one concern: packages that have a rules module,
-    and kraftsim.core. As a room they are checked together.
+    and kraftsim.core. As a room they are checked together, without the modules that match `apart`.
+    The words `events` and `invariants` stand for the modules of all concerns that define these.
     """
 
     type_name = "room"
 
     room = fields.StringField()
+    apart = fields.StringField(required=False, default="")
     may_import: Any = fields.ListField(subfield=fields.StringField())
     without_stdlib: Any = fields.ListField(
         subfield=fields.StringField(), required=False, default=[]
@@ -57,6 +64,7 @@ class PackageContract(Contract):
             f"{importer} -> {imported} (line {_lines(graph, importer, imported)})"
             for room in rooms
             for importer in sorted({room, *graph.find_descendants(room)})
+            if not re.fullmatch(str(self.apart), importer)
             for imported in sorted(graph.find_modules_directly_imported_by(importer))
             if not self._is_open(imported, rooms, allowed)
         ]
@@ -104,6 +112,7 @@ class RulesContract(Contract):
         pattern = re.compile(str(self.modules))
         found = sorted(module for module in graph.modules if pattern.fullmatch(module))
         broken = [f"no module matches {self.modules}"] if not found else []
+        allowed = _packages(self.may_import, graph)
         for module in found:
             spec = importlib.util.find_spec(module)
             assert spec is not None and spec.origin is not None, (
@@ -113,7 +122,7 @@ class RulesContract(Contract):
                 broken += [
                     f"{module} -> {imported} (line {getattr(node, 'lineno', 0)})"
                     for imported in _imported(node, graph.modules)
-                    if not self._is_allowed(imported, pattern)
+                    if not self._is_allowed(imported, pattern, allowed)
                 ]
         return ContractCheck(kept=not broken, metadata={"broken": broken})
 
@@ -126,10 +135,8 @@ class RulesContract(Contract):
             "task into the shell beside them."
         )
 
-    def _is_allowed(self, imported: str, pattern: re.Pattern[str]) -> bool:
-        if pattern.fullmatch(imported) or any(
-            _is_within(imported, each) for each in self.may_import
-        ):
+    def _is_allowed(self, imported: str, pattern: re.Pattern[str], allowed: Sequence[str]) -> bool:
+        if pattern.fullmatch(imported) or any(_is_within(imported, each) for each in allowed):
             return True
         first = imported.partition(".")[0]
         return first in sys.stdlib_module_names and first not in self.without_stdlib

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TypeVar
 
+from kraftsim.clients.events import RecordRead
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.reader import ReaderClient
 from kraftsim.clients.rules_group_member import GroupSettings
@@ -20,7 +21,8 @@ from kraftsim.cluster.client_host import ClientHost
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
-from kraftsim.cluster.transform_worker import (
+from kraftsim.events.event import Event
+from kraftsim.lab.workloads.transform_worker import (
     Crashed,
     Mishaps,
     Point,
@@ -28,8 +30,6 @@ from kraftsim.cluster.transform_worker import (
     TransformWorker,
     Variant,
 )
-from kraftsim.events.clients import RecordRead
-from kraftsim.events.event import Event
 from kraftsim.releases.catalogue import release
 from kraftsim.server.parts import Parts
 from kraftsim.world.simulated import Host, Simulation

@@ -14,17 +14,17 @@ from bench.fencing.harness import (
     Member,
     MemberParameters,
 )
-from kraftsim.clients.group_consumer import GroupConsumerClient
-from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
-from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
-from kraftsim.cluster.transform_worker import Point, Variant
-from kraftsim.events.transactional_clients import (
+from kraftsim.clients.events_transactions import (
     MembershipLost,
     MemberStable,
     OffsetLearned,
     OffsetsAsked,
     TransactionEnded,
 )
+from kraftsim.clients.group_consumer import GroupConsumerClient
+from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
+from kraftsim.clients.transactional_producer import AbortNeeded, ProducerFailed, TransactionalClient
+from kraftsim.lab.workloads.transform_worker import Point, Variant
 from kraftsim.world.simulated import Host
 from protocol.errors import ErrorCode
 

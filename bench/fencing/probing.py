@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.fencing.harness import FencingHarness, Member, MemberParameters
-from kraftsim.clients.rules_group_member import OF_TASKS, OF_THREADS
-from kraftsim.cluster.transform_worker import Variant
-from kraftsim.events.transactional_clients import (
+from kraftsim.clients.events_transactions import (
     MemberStable,
     TransactionBegun,
     TransactionOffsetSent,
 )
+from kraftsim.clients.rules_group_member import OF_TASKS, OF_THREADS
+from kraftsim.lab.workloads.transform_worker import Variant
 
 MEMBERS = 3
 RECORDS_BETWEEN = 6

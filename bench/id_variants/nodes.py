@@ -14,8 +14,8 @@ from statistics import quantiles
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import MetadataAppended
-from kraftsim.events.producer_ids import (
+from kraftsim.metadata.events import MetadataAppended
+from kraftsim.producer_ids.events import (
     InitProducerIdRefused,
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,

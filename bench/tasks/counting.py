@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kraftsim.clients.events_transactions import CopiesCounted
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import BatchAppended
-from kraftsim.events.transactional_clients import CopiesCounted
-from kraftsim.events.transactions import TransactionStateChanged
-from kraftsim.explore.over_sockets import read_events
-from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import run_request
+from kraftsim.lab.explore.over_sockets import read_events
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.run import run_request
+from kraftsim.partitions.events import BatchAppended
+from kraftsim.transactions.events import TransactionStateChanged
 
 SCENARIO = "producer_per_task_vs_per_thread"
 RECORDS_PER_PARTITION = 2

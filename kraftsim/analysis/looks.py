@@ -6,13 +6,14 @@ A kind without a row here is drawn in the family of its module and with its own 
 
 from typing import Final
 
-from kraftsim.events.catalogue import KINDS
+from kraftsim.events.catalogue import KINDS, family
 
 FAMILIES: Final = {
     "log": "logs",
     "transactions": "transactions",
     "ids": "producer ids",
     "clients": "clients",
+    "clients_transactions": "transactions",
     "groups": "groups",
     "metadata": "metadata",
     "raft": "quorum",
@@ -32,23 +33,21 @@ The page's style sheet has a colour for each; only that of the faults is red.
 
 _FAMILY_OF_MODULE: Final = {
     "clients": "clients",
-    "connections": "connections",
+    "clients_transactions": "transactions",
     "groups": "groups",
     "lease_pid": "leases",
     "metadata": "metadata",
     "migration": "migration",
-    "nodes": "nodes",
-    "partition_transactions": "transactions",
     "partitions": "log",
+    "partitions_transactions": "transactions",
     "producer_ids": "ids",
     "raft": "raft",
     "runs": "run",
+    "server": "nodes",
+    "server_connections": "connections",
     "tiered_storage": "tiered",
-    "transactional_clients": "transactions",
     "transactions": "transactions",
     "zookeeper": "zookeeper",
-    "zookeeper_controllers": "zookeeper",
-    "zookeeper_mode": "zookeeper",
 }
 _FAULTS: Final = (
     "FaultArmed",
@@ -108,7 +107,7 @@ def family_of(kind: str) -> str:
     if kind in _FAULTS:
         return "faults"
     event = KINDS.get(kind)
-    return _FAMILY_OF_MODULE.get(event.__module__.rpartition(".")[2], "run") if event else "run"
+    return _FAMILY_OF_MODULE[family(event.__module__)] if event else "run"
 
 
 def is_bad_news(kind: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 import pyarrow.parquet as pq
 
-from kraftsim.invariants.only_retriable_errors import TIMED_OUT, TIMING_OUT
+from kraftsim.clients.invariants.only_retriable_errors import TIMED_OUT, TIMING_OUT
 from protocol.errors import ErrorCode
 
 STARTED, PHASE, LEVEL, MIGRATION, BLOCK = (

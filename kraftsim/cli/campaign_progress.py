@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kraftsim.campaign.sweep import Progress
+    from kraftsim.lab.campaign.sweep import Progress
 
 PLAIN_SECONDS = 30.0
 KINDS_SHOWN_MAX = 60

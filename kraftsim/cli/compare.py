@@ -54,10 +54,15 @@ def compare(
     Duplicates and lost records are counted in the logs: each record names its producer and its
     number. The same seeds give the same report.
     """
-    from kraftsim.campaign.comparison import compare as run_all
-    from kraftsim.campaign.comparison import rows_by_spark, rows_of, write_outcomes, write_report
-    from kraftsim.cluster.comparison.memory import bytes_per_producer
-    from kraftsim.cluster.comparison.systems import SYSTEMS
+    from kraftsim.lab.campaign.comparison import compare as run_all
+    from kraftsim.lab.campaign.comparison import (
+        rows_by_spark,
+        rows_of,
+        write_outcomes,
+        write_report,
+    )
+    from kraftsim.lab.comparison.memory import bytes_per_producer
+    from kraftsim.lab.comparison.systems import SYSTEMS
 
     chosen = systems or tuple(system.name for system in SYSTEMS)
     command = shlex.join(

@@ -36,7 +36,7 @@ def diff(
 
     Exits 0 if the runs are the same and 1 if they differ, even if only in times.
     """
-    from kraftsim.explore.divergence import compare
+    from kraftsim.lab.explore.divergence import compare
 
     try:
         found = compare(run_a, run_b, context=context, nodes=nodes)

@@ -5,7 +5,7 @@ documentation.
 from dataclasses import dataclass
 
 from kraftsim.cli.kinds import listing
-from kraftsim.faults.fault import FAULTS, Aim, Between, Family, FaultKind, OneOf, Value
+from kraftsim.lab.faults.fault import FAULTS, Aim, Between, Family, FaultKind, OneOf, Value
 
 AIMS = {Aim.HOST: "a host", Aim.LINK: "links", Aim.ALL: "the whole cluster"}
 

@@ -29,6 +29,6 @@ def isolate(links: tuple[str, ...], reset: bool, data: Path) -> None:
     `leader`; LINK is 'A>B' for one direction or 'A<>B' for both; `clients` matches all connections
     of clients.
     """
-    from kraftsim.faults.field import Condition
+    from kraftsim.lab.faults.field import Condition
 
     carry_out(data, "cut", links, Condition(holds=True), resets=reset)

@@ -8,8 +8,8 @@ from kraftsim.catalogue import Catalogue, entry_name
 
 KINDS = {
     "scenarios": "kraftsim.cluster.scenario:SCENARIOS",
-    "bugs": "kraftsim.bugs.bug:BUGS",
-    "faults": "kraftsim.faults.fault:FAULTS",
+    "bugs": "kraftsim.lab.bugs.bug:BUGS",
+    "faults": "kraftsim.lab.faults.fault:FAULTS",
     "invariants": "kraftsim.invariants.invariant:INVARIANTS",
     "releases": "kraftsim.releases.catalogue:RELEASES",
     "requirements": "kraftsim.conformance.requirement:SECTIONS",
@@ -31,7 +31,7 @@ def listing(kind: str) -> list[tuple[str, str]]:
         return OTHERS[kind]()
     catalogue = catalogue_of(kind)
     return [
-        (entry_name(catalogue.load(file), file), first_sentence(f"{catalogue.package}.{file}"))
+        (entry_name(catalogue.load(file), file), first_sentence(catalogue.module(file)))
         for file in catalogue.files()
     ]
 

@@ -73,8 +73,8 @@ def _list_bugs(json_file: Path | None) -> None:
 
     As JSON with the invariants that catch it and the release that fixed it.
     """
-    from kraftsim.bugs.bug import bugs
     from kraftsim.cli.kinds import listing
+    from kraftsim.lab.bugs.bug import bugs
 
     about = dict(listing("bugs"))
     if str(json_file) != "-":

@@ -126,7 +126,7 @@ async def _hold(
     import gc
 
     from kraftsim.cluster.launch import build_node, real_world_of
-    from kraftsim.events.nodes import NodeFailed
+    from kraftsim.server.events import NodeFailed
     from kraftsim.server.settings_in_effect import keys_without_effect
     from kraftsim.server.unhandled_errors import report_unhandled_errors
 

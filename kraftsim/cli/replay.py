@@ -45,8 +45,8 @@ def replay(
     """
     from msgspec import structs
 
-    from kraftsim.explore.replay import read_replay
-    from kraftsim.explore.replay_check import check_replay, rerun
+    from kraftsim.lab.explore.replay import read_replay
+    from kraftsim.lab.explore.replay_check import check_replay, rerun
 
     try:
         found = read_replay(file)

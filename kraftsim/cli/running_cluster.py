@@ -12,7 +12,7 @@ from kraftsim.cli.failure import fail
 from kraftsim.cli.options import DIRECTORY
 
 if TYPE_CHECKING:
-    from kraftsim.faults.field import Condition
+    from kraftsim.lab.faults.field import Condition
 
 Verb = TypeVar("Verb", bound=Callable[..., object])
 
@@ -46,7 +46,7 @@ def carry_out(
 ) -> None:
     """Send a command to the cluster of a data directory, and print the result."""
     from kraftsim.cluster.manual_faults import FaultRequest, NotPossible, ask
-    from kraftsim.faults.field import Condition
+    from kraftsim.lab.faults.field import Condition
 
     try:
         lines = ask(

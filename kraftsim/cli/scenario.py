@@ -112,7 +112,7 @@ def scenario(
     aborted run. `kraftsim scenario NAME --help` shows the releases, sizes and parameters of one
     scenario.
     """
-    from kraftsim.explore.run import run_scenario
+    from kraftsim.lab.explore.run import run_scenario
 
     try:
         result = run_scenario(

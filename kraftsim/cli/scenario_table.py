@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kraftsim.cluster.scenario import Scenario
-from kraftsim.cluster.workload_parameters import MEANINGS
+from kraftsim.lab.workloads.workload_parameters import MEANINGS
 from kraftsim.releases.catalogue import releases
 
 HEADINGS = ("name", "releases", "nodes", "at least", "parameters")

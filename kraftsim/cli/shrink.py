@@ -25,9 +25,9 @@ from kraftsim.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from kraftsim.campaign.campaign_job import Terms
-    from kraftsim.explore.request import RunRequest
-    from kraftsim.explore.shrink import Progress
+    from kraftsim.lab.campaign.campaign_job import Terms
+    from kraftsim.lab.explore.request import RunRequest
+    from kraftsim.lab.explore.shrink import Progress
 
 
 @click.command(
@@ -99,9 +99,9 @@ def shrink(
     Writes the small run to --out, with replay.json and its explanation, description.md. Exits 0 if
     it found one, 3 if the run does not fail.
     """
-    from kraftsim.campaign.campaign_job import Terms
-    from kraftsim.explore.shrink import shrink as shrink_run
-    from kraftsim.explore.shrunken_run import keep
+    from kraftsim.lab.campaign.campaign_job import Terms
+    from kraftsim.lab.explore.shrink import shrink as shrink_run
+    from kraftsim.lab.explore.shrunken_run import keep
 
     if (run is None) == (name is None):
         raise Failure("give a run: a FILE or directory, or --scenario and --seed")
@@ -137,9 +137,9 @@ def shrink(
 
 
 def _request(run: Path | None, name: str | None, seed: int, terms: "Terms") -> "RunRequest":
-    from kraftsim.campaign.campaign_job import USUAL, CampaignJob
     from kraftsim.cluster.scenario import Mode
-    from kraftsim.explore.replay import read_replay
+    from kraftsim.lab.campaign.campaign_job import USUAL, CampaignJob
+    from kraftsim.lab.explore.replay import read_replay
 
     if run is None:
         assert name is not None, "one of the two is given"

@@ -43,7 +43,7 @@ def slow(links: tuple[str, ...], latency: int, jitter: int, bandwidth: int, data
 
     Needs `kraftsim up --proxy`. NODE and LINK are those of `kraftsim isolate`.
     """
-    from kraftsim.faults.field import Condition
+    from kraftsim.lab.faults.field import Condition
 
     if not latency and not jitter and not bandwidth:
         raise Failure("give --latency, --jitter or --bandwidth")

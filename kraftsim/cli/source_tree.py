@@ -13,18 +13,18 @@ API_KEYS: Final = "protocol/api_keys.py"
 
 MODULES: Final[Mapping[str, str]] = {
     "broker_module": "kraftsim.server.broker",
-    "bug_module": "kraftsim.bugs.bug",
+    "bug_module": "kraftsim.lab.bugs.bug",
     "call_module": "kraftsim.server.call",
     "event_module": "kraftsim.events.event",
-    "fault_module": "kraftsim.faults.fault",
+    "fault_module": "kraftsim.lab.faults.fault",
     "invariant_module": "kraftsim.invariants.invariant",
-    "workload_module": "kraftsim.cluster.replication_workload",
-    "phases_module": "kraftsim.cluster.phases",
-    "producer_id_events_module": "kraftsim.events.producer_ids",
+    "workload_module": "kraftsim.lab.workloads.replication_workload",
+    "phases_module": "kraftsim.lab.workloads.phases",
+    "producer_id_events_module": "kraftsim.producer_ids.events",
     "scenario_module": "kraftsim.cluster.scenario",
-    "injection_module": "kraftsim.faults.injection",
+    "injection_module": "kraftsim.lab.faults.injection",
     "transaction_rules_module": "kraftsim.transactions.rules_coordinator",
-    "trigger_module": "kraftsim.faults.trigger",
+    "trigger_module": "kraftsim.lab.faults.trigger",
     "verdict_module": "kraftsim.invariants.verdict",
 }
 """Placeholder in a template -> the module that it imports from."""
@@ -76,7 +76,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             "Set since and until to the releases that it supports.",
             (
                 "Give each new workload parameter a meaning in "
-                "kraftsim/cluster/workload_parameters.py."
+                "kraftsim/lab/workloads/workload_parameters.py."
             ),
             CHANGELOG,
         ),
@@ -88,8 +88,9 @@ KINDS: Final[Mapping[str, Kind]] = {
         ),
     ),
     "invariant": Kind(
-        files={"kraftsim/invariants/$stem.py": "invariant.txt"},
+        files={"kraftsim/metadata/invariants/$stem.py": "invariant.txt"},
         next_steps=(
+            "Move the file to the folder of its concern.",
             "Name it in must_exercise of the scenarios that must reach it.",
             (
                 "Add rows that hold, that violate it and that are vacuous to the cases of "
@@ -104,7 +105,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         ),
     ),
     "fault": Kind(
-        files={"kraftsim/faults/$stem.py": "fault.txt"},
+        files={"kraftsim/lab/faults/kinds/$stem.py": "fault.txt"},
         next_steps=(
             "Set family, aim, modes, triggers_on and spoils.",
             "Add a row to the table of tests/simulate/test_FAMILY_faults.py.",
@@ -118,7 +119,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         ),
     ),
     "bug": Kind(
-        files={"kraftsim/bugs/$stem.py": "bug.txt"},
+        files={"kraftsim/lab/bugs/$stem.py": "bug.txt"},
         next_steps=(
             "Find it: kraftsim sweep SCENARIO --bug $name --seeds 200",
             'Measure how soon: make bench ARGS="bugs --write --bug $name"',

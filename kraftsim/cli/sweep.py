@@ -22,7 +22,7 @@ from kraftsim.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from kraftsim.campaign.campaign_job import Terms
+    from kraftsim.lab.campaign.campaign_job import Terms
 
 ALL = "all"
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -119,7 +119,7 @@ def sweep(
     more (or was armed 60 times) without an effect, or no run exercised an invariant that the
     scenario must exercise.
     """
-    from kraftsim.campaign.campaign_job import Terms
+    from kraftsim.lab.campaign.campaign_job import Terms
 
     terms = Terms(
         release=release,
@@ -195,8 +195,8 @@ def _campaign(
     resume: Path | None,
     json_file: Path | None,
 ) -> int:
-    from kraftsim.campaign.sweep import campaign
     from kraftsim.cli.campaign_progress import campaign_progress, deadline
+    from kraftsim.lab.campaign.sweep import campaign
 
     with campaign_progress(len(search.seeds) * len(search.names)) as report:
         result = campaign(
@@ -216,9 +216,9 @@ def _campaign(
 
 
 def _identity(search: Search, seconds: float | None, json_file: Path | None) -> int:
-    from kraftsim.campaign.identity import check_identity
-    from kraftsim.campaign.summary import has_violations
     from kraftsim.cli.campaign_progress import campaign_progress, deadline
+    from kraftsim.lab.campaign.identity import check_identity
+    from kraftsim.lab.campaign.summary import has_violations
 
     with campaign_progress(len(search.seeds) * len(search.names)) as report:
         result = check_identity(
@@ -234,7 +234,7 @@ def _identity(search: Search, seconds: float | None, json_file: Path | None) -> 
 
 
 def _on_spark(search: Search, master: str, out: Path | None, json_file: Path | None) -> int:
-    from kraftsim.campaign.spark import sweep_on_spark
+    from kraftsim.lab.campaign.spark import sweep_on_spark
 
     result = sweep_on_spark(
         search.names,

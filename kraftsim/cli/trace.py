@@ -12,7 +12,7 @@ import click
 from kraftsim.cli.failure import Failure, fail
 
 if TYPE_CHECKING:
-    from kraftsim.explore.trace import Entry
+    from kraftsim.lab.explore.trace import Entry
 
 PIPE_WIDTH: Final = 160
 STYLES: Final[dict[str, dict[str, Any]]] = {
@@ -102,7 +102,7 @@ def trace(
     With --compact, faults, phases and violations span all columns, and a dot marks a node that is
     down. Only terminals get colours.
     """
-    from kraftsim.explore.trace import read_trace, select
+    from kraftsim.lab.explore.trace import read_trace, select
 
     if step_ms <= 0:
         raise Failure(f"--step {step_ms:g}: give a number greater than 0")
@@ -127,8 +127,8 @@ def trace(
 
 
 def _print_columns(entries: "Sequence[Entry]", step_ms: float, width: int) -> None:
-    from kraftsim.explore.columns import fitting, laid_out
-    from kraftsim.explore.trace import columns_of, rows_of
+    from kraftsim.lab.explore.columns import fitting, laid_out
+    from kraftsim.lab.explore.trace import columns_of, rows_of
 
     names = columns_of(entries)
     count = fitting(names, width)
@@ -141,7 +141,7 @@ def _print_columns(entries: "Sequence[Entry]", step_ms: float, width: int) -> No
 
 
 def _print_lines(entries: "Sequence[Entry]") -> None:
-    from kraftsim.explore.divergence import Happening
+    from kraftsim.lab.explore.divergence import Happening
 
     for entry in entries:
         event = str(Happening(at_ns=entry.at_ns, kind=entry.kind, fields=entry.fields))

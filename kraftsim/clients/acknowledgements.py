@@ -3,8 +3,8 @@
 Source: ProducerBatch.completeFutureAndFireCallbacks, Sender.completeBatch.
 """
 
+from kraftsim.clients.events import RecordAcknowledged, RecordReportedDuplicate
 from kraftsim.clients.rules_producer_steps import RecordDelivered
-from kraftsim.events.clients import RecordAcknowledged, RecordReportedDuplicate
 from kraftsim.world.interface import World
 
 

@@ -12,6 +12,14 @@ from contextlib import suppress
 
 from kraftsim.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.clients.coordinators import find_coordinator
+from kraftsim.clients.events import ClientStarted, ClientStopped, RecordRead
+from kraftsim.clients.events_transactions import (
+    MembershipLost,
+    MemberStable,
+    OffsetCommitSent,
+    OffsetLearned,
+    OffsetsAsked,
+)
 from kraftsim.clients.group_offsets import commit_offsets, fetch_offsets
 from kraftsim.clients.member_requests import (
     JOIN_GRACE_MS,
@@ -48,14 +56,6 @@ from kraftsim.clients.rules_transaction_steps import (
     GroupIdentity,
 )
 from kraftsim.clients.step_loop import StepLoop
-from kraftsim.events.clients import ClientStarted, ClientStopped, RecordRead
-from kraftsim.events.transactional_clients import (
-    MembershipLost,
-    MemberStable,
-    OffsetCommitSent,
-    OffsetLearned,
-    OffsetsAsked,
-)
 from kraftsim.server.tasks import NodeTasks
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey

@@ -15,6 +15,13 @@ from kraftsim.clients.cluster_connections import (
     ClusterConnections,
     error_of,
 )
+from kraftsim.clients.events import (
+    ClientInitialized,
+    ClientStarted,
+    ClientStopped,
+    RecordFailed,
+    RecordSent,
+)
 from kraftsim.clients.produce_outbox import ProduceOutbox, leaders_of
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import (
@@ -39,13 +46,6 @@ from kraftsim.clients.rules_producer_steps import (
 )
 from kraftsim.clients.rules_producer_variants import WindowedProducer
 from kraftsim.clients.step_loop import StepLoop
-from kraftsim.events.clients import (
-    ClientInitialized,
-    ClientStarted,
-    ClientStopped,
-    RecordFailed,
-    RecordSent,
-)
 from kraftsim.server.tasks import NodeTasks
 from kraftsim.world.interface import World
 from protocol.announced_window import announced_window

@@ -13,8 +13,8 @@ from kraftsim.clients.cluster_connections import (
     ClusterConnections,
     error_of,
 )
+from kraftsim.clients.events import ClientInitialized, ClientStarted, ClientStopped
 from kraftsim.clients.producer import LIBRARY, TRANSACTION_TIMEOUT_MS, ProducerIdRefused
-from kraftsim.events.clients import ClientInitialized, ClientStarted, ClientStopped
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -16,10 +16,10 @@ from kraftsim.clients.cluster_connections import (
     ClusterConnections,
     error_of,
 )
+from kraftsim.clients.events import ClientStarted, ClientStopped, RecordRead
 from kraftsim.clients.producer import LIBRARY
 from kraftsim.clients.rules_consumer import Aborted, ReaderPositions, committed_batches
 from kraftsim.clients.rules_producer_steps import TopicPartition
-from kraftsim.events.clients import ClientStarted, ClientStopped, RecordRead
 from kraftsim.server.outbound import Disconnected
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey

@@ -11,6 +11,22 @@ from typing import assert_never
 from kraftsim.clients.acknowledgements import emit_delivered
 from kraftsim.clients.cluster_connections import Address, ClientIdentity, ClusterConnections
 from kraftsim.clients.coordinators import find_coordinator
+from kraftsim.clients.events import (
+    ClientInitialized,
+    ClientStarted,
+    ClientStopped,
+    RecordFailed,
+    RecordSent,
+)
+from kraftsim.clients.events_transactions import (
+    TransactionalIdTaken,
+    TransactionBegun,
+    TransactionEndAsked,
+    TransactionEnded,
+    TransactionErred,
+    TransactionOffsetAccepted,
+    TransactionOffsetSent,
+)
 from kraftsim.clients.produce_outbox import ProduceOutbox, leaders_of
 from kraftsim.clients.producer import LIBRARY
 from kraftsim.clients.producer_requests import (
@@ -59,22 +75,6 @@ from kraftsim.clients.rules_transaction_steps import (
 )
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from kraftsim.clients.step_loop import StepLoop
-from kraftsim.events.clients import (
-    ClientInitialized,
-    ClientStarted,
-    ClientStopped,
-    RecordFailed,
-    RecordSent,
-)
-from kraftsim.events.transactional_clients import (
-    TransactionalIdTaken,
-    TransactionBegun,
-    TransactionEndAsked,
-    TransactionEnded,
-    TransactionErred,
-    TransactionOffsetAccepted,
-    TransactionOffsetSent,
-)
 from kraftsim.server.tasks import NodeTasks
 from kraftsim.world.interface import World
 from protocol.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""Implements `kraftsim.faults.field.FaultDriver` on a real cluster: signals to processes, aborts of
+"""Implements `kraftsim.lab.faults.field.FaultDriver` on a real cluster: signals to processes, aborts of
 embedded nodes, and requests to the proxy.
 """
 
@@ -11,7 +11,7 @@ from kraftsim.cluster.proxy.control import Held, ProxyClient
 from kraftsim.cluster.proxy.process import ProxyProcess
 from kraftsim.cluster.quorum_queries import leader_of, wait_until_missed
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.faults.field import BELIEVER_ANY, KILL_AFTER_MS, Condition, Effect, Link, Watch
+from kraftsim.lab.faults.field import BELIEVER_ANY, KILL_AFTER_MS, Condition, Effect, Link, Watch
 
 
 class NoProxy(RuntimeError):

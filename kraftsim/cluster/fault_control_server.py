@@ -16,8 +16,8 @@ from kraftsim.cluster.manual_faults import LOOPBACK, Done, FaultRequest, NotPoss
 from kraftsim.cluster.private import is_same_secret
 from kraftsim.cluster.probe import does_zookeeper_serve
 from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.faults.field import CLIENTS, Link, links_of
-from kraftsim.faults.targets import members, names_leader, with_leader
+from kraftsim.lab.faults.field import CLIENTS, Link, links_of
+from kraftsim.lab.faults.targets import members, names_leader, with_leader
 
 LEADER_SECONDS: Final = 10.0
 READY_SECONDS: Final = 10.0

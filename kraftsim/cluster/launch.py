@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from kraftsim.bugs.bug import bug
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.zookeeper_node import ZookeeperNodeConfig, is_zookeeper
+from kraftsim.lab.bugs.bug import bug
 from kraftsim.releases.catalogue import release
 from kraftsim.server.broker import Broker
 from kraftsim.server.config import NodeConfig

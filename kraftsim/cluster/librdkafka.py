@@ -11,8 +11,7 @@ from contextlib import suppress
 
 import confluent_kafka
 
-from kraftsim.clients.reader import ReadRecord
-from kraftsim.events.clients import (
+from kraftsim.clients.events import (
     ClientStarted,
     ClientStopped,
     RecordAcknowledged,
@@ -20,6 +19,7 @@ from kraftsim.events.clients import (
     RecordRead,
     RecordSent,
 )
+from kraftsim.clients.reader import ReadRecord
 from kraftsim.world.interface import World
 
 LIBRARY = f"librdkafka {confluent_kafka.libversion()[0]}"

@@ -16,7 +16,7 @@ from msgspec import structs
 from kraftsim.cluster.cluster_state import read_state
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.directory_lock import is_locked
-from kraftsim.faults.field import Condition
+from kraftsim.lab.faults.field import Condition
 
 LOOPBACK: Final = "127.0.0.1"
 ANSWER_SECONDS: Final = 60.0
@@ -28,7 +28,7 @@ class NotPossible(ValueError):
 
 class FaultRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One verb for some targets: names of nodes, or, for 'cut' and 'slow', links in the syntax of
-    `kraftsim.faults.targets`.
+    `kraftsim.lab.faults.targets`.
     """
 
     verb: str

@@ -21,7 +21,7 @@ from kraftsim.cluster.private import write_private
 from kraftsim.cluster.proxy.process import PROXY, ProxyFailed, ProxyProcess, proxy_plan
 from kraftsim.cluster.readiness import ClusterFailed, NotReady, Readiness, listeners_of
 from kraftsim.cluster.spec import ClusterSpec, NodeSpec, override, properties_text
-from kraftsim.events.nodes import NodeReady
+from kraftsim.server.events import NodeReady
 from kraftsim.world.event_log import file_name
 from kraftsim.world.real.clock import RealClock
 from kraftsim.world.real.event_files import next_incarnation

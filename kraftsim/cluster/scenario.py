@@ -39,8 +39,8 @@ from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.stable_ends import TransactionQueries
 from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
 from kraftsim.events.event import Event
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.fault_space import FaultSpace
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.fault_space import FaultSpace
 from kraftsim.releases.catalogue import is_before, release, releases
 
 if TYPE_CHECKING:

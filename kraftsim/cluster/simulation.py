@@ -30,14 +30,14 @@ from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDr
 from kraftsim.cluster.zookeeper_mirror import compare
 from kraftsim.cluster.zookeeper_queries import take_back
 from kraftsim.events.event import Event
-from kraftsim.events.nodes import NodeFailed
-from kraftsim.faults.schedule import FaultSchedule
-from kraftsim.faults.zookeeper_servers import Found, make_known
+from kraftsim.lab.faults.schedule import FaultSchedule
+from kraftsim.lab.faults.zookeeper_servers import Found, make_known
 from kraftsim.metadata.rules_features import ActivationRefused
 from kraftsim.migration.migration import Migration
 from kraftsim.server.broker import Broker
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.controller import Controller
+from kraftsim.server.events import NodeFailed
 from kraftsim.server.node import Node
 from kraftsim.world.simulated import Host, Simulation
 from kraftsim.zookeeper.rules_znodes import Znodes

@@ -33,7 +33,7 @@ from kraftsim.cluster.voters import change_voter, voters_of
 from kraftsim.cluster.workload import ProducerDriver, ProducerIdClient, ReaderDriver
 from kraftsim.cluster.zookeeper_queries import compared_from_outside, migrated_until, take_back
 from kraftsim.events.event import Event
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.faults.fault import Fault
 from kraftsim.world.interface import World
 from kraftsim.world.real.world import RealWorld, real_world
 

@@ -12,9 +12,9 @@ from kraftsim.cluster.cluster_fault_driver import ClusterFaultDriver, RealCluste
 from kraftsim.cluster.proxy.control import Held
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultArmed, FaultEnded, FaultInjected
-from kraftsim.faults.fault import AT_THE_TRIGGER, FAULTS, Aim, Family, Fault, FaultKind
-from kraftsim.faults.field import SocketInjection, Watch
-from kraftsim.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.faults.fault import AT_THE_TRIGGER, FAULTS, Aim, Family, Fault, FaultKind
+from kraftsim.lab.faults.field import SocketInjection, Watch
+from kraftsim.lab.faults.trigger import AtTime, OnFrame
 from kraftsim.world.random_streams import stream
 
 BETWEEN_NODES: Final = (Family.NETWORK, Family.PROTOCOL)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import ReplicaInSync
+from kraftsim.partitions.events import ReplicaInSync
 from kraftsim.server.outbound import PeerConnection
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

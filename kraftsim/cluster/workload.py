@@ -6,7 +6,7 @@
 | embedded  | our own, over sockets          | our own             |
 | processes | librdkafka (confluent-kafka)   | our own             |
 
-Each emits its requests and their results as events of `kraftsim.events.clients`, to a log of its
+Each emits its requests and their results as events of `kraftsim.clients.events`, to a log of its
 own.
 """
 

@@ -10,8 +10,8 @@ Source: KIP-866.
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kraftsim.events.migration import ZookeeperCompared
 from kraftsim.metadata.rules_image import MetadataImage, difference
+from kraftsim.migration.events import ZookeeperCompared
 from kraftsim.producer_ids.rules_blocks import BLOCK_SIZE
 from kraftsim.zookeeper.rules_znodes import Znodes, records_of_znodes
 from protocol.zookeeper.kafka_znodes import DELETE_TOPICS, MIGRATION, TOPICS, MigrationZnode

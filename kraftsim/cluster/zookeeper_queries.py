@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kraftsim.cluster.zookeeper_mirror import differences
-from kraftsim.events.migration import ZookeeperCompared
 from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.migration.events import ZookeeperCompared
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.znode_reader import read_all

@@ -8,9 +8,9 @@ kafka.server.metadata.BrokerMetadataPublisher.updateCoordinator.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
-from kraftsim.events.groups import GroupsLoaded, GroupsUnloaded
 from kraftsim.groups.coordinated_partition import CoordinatedPartition
 from kraftsim.groups.coordinator_log import CoordinatorLog
+from kraftsim.groups.events import GroupsLoaded, GroupsUnloaded
 from kraftsim.groups.rules_shard import GroupShard
 from kraftsim.groups.rules_timing import GroupSettings, partition_of
 from kraftsim.metadata.internal_topics import GROUP_METADATA

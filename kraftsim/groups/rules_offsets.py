@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from kraftsim.events.event import Event
-from kraftsim.events.groups import (
+from kraftsim.groups.events import (
     OffsetCommitted,
     OffsetForgotten,
     OffsetLoaded,

@@ -7,7 +7,7 @@ Source: kafka.log.LogCleaner; the guarantee of log compaction in Apache Kafka's 
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.nodes import SegmentsCleaned
+from kraftsim.server.events import SegmentsCleaned
 
 CLEANED_WATCHES = (SegmentsCleaned,)
 """The event kinds that an invariant must watch to use this class."""

@@ -115,14 +115,6 @@ class Invariant:
     """
 
 
-APART = (
-    "oracle",
-    "unclean_elections",
-    "overtaken_beginnings",
-    "cleaned_logs",
-    "spoilt_disks",
-    "verdict",
-)
 INVARIANTS: Catalogue[Invariant] = Catalogue(
-    "kraftsim.invariants", "INVARIANT", Invariant, apart=APART, former=former_names.INVARIANTS
+    "kraftsim.*.invariants", "INVARIANT", Invariant, former=former_names.INVARIANTS
 )

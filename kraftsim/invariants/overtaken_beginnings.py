@@ -9,9 +9,9 @@ reported as a duplicate may be missing.
 Source: KIP-758 (never adopted), KIP-360, ProducerAppendInfo.checkSequence.
 """
 
-from kraftsim.events.clients import RecordReportedDuplicate
+from kraftsim.clients.events import RecordReportedDuplicate
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import BatchAppended
+from kraftsim.partitions.events import BatchAppended
 
 OVERTAKEN_WATCHES = (BatchAppended, RecordReportedDuplicate)
 """The event kinds that an invariant must watch to use this class."""

@@ -9,8 +9,8 @@ Source: KIP-106, KIP-704 (the leader is notified of its unclean election), Parti
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import PartitionChanged
-from kraftsim.events.partitions import LeaderElected
+from kraftsim.metadata.events import PartitionChanged
+from kraftsim.partitions.events import LeaderElected
 
 RECOVERING = 1
 UNCLEAN_WATCHES = (PartitionChanged, LeaderElected)

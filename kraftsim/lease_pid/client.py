@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
-from kraftsim.clients.step_loop import StepLoop
-from kraftsim.events.clients import (
+from kraftsim.clients.events import (
     ClientStarted,
     ClientStopped,
     RecordAcknowledged,
     RecordFailed,
     RecordSent,
 )
+from kraftsim.clients.step_loop import StepLoop
 from kraftsim.lease_pid.links import ClientLink
 from kraftsim.lease_pid.rules_broker import Lease
 from kraftsim.lease_pid.rules_producer import (

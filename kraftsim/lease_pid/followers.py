@@ -7,7 +7,7 @@ Source: the lease_pid draft leaves all of this as it is in Kafka; KIP-101 for di
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.events.lease_pid import LeasedLogTruncated, LeasedPartitionLed
+from kraftsim.lease_pid.events import LeasedLogTruncated, LeasedPartitionLed
 from kraftsim.lease_pid.links import ClientLink
 from kraftsim.lease_pid.replica import NO_LEADER, PartitionState, Replica
 from kraftsim.zookeeper.client import ZookeeperRefused

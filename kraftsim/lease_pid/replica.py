@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
-from kraftsim.events.lease_pid import (
+from kraftsim.lease_pid.events import (
     LeasedMessageRefused,
     LeasedMessageRepeated,
     LeasedProducersExpired,

@@ -9,9 +9,8 @@ from collections.abc import Coroutine, Mapping
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.events.lease_pid import LeasedServerRecovered, LeaseGranted, LeaseIdsReserved
-from kraftsim.events.nodes import ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.lease_pid.coordination import Coordination
+from kraftsim.lease_pid.events import LeasedServerRecovered, LeaseGranted, LeaseIdsReserved
 from kraftsim.lease_pid.followers import ReplicaManager
 from kraftsim.lease_pid.links import ServerLink
 from kraftsim.lease_pid.replica import NO_LEADER, Replica
@@ -26,6 +25,7 @@ from kraftsim.lease_pid.rules_broker import (
 from kraftsim.lease_pid.settings import LeaseSettings
 from kraftsim.producer_state.rules_entries import LAST_SEQUENCE
 from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.events import ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.server.listeners import ListenerError
 from kraftsim.server.tasks import NodeTasks
 from kraftsim.world.interface import World

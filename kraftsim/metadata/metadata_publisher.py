@@ -9,7 +9,7 @@ Source: org.apache.kafka.image.loader.MetadataLoader, kafka.server.metadata.Brok
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from kraftsim.events.metadata import MetadataApplied
+from kraftsim.metadata.events import MetadataApplied
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, difference
 from kraftsim.raft.parsed_records import parsed_records
 from kraftsim.raft.rules_log import SnapshotId, VoterNode

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from kraftsim.core.decision import Decision
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import MetadataReverted
+from kraftsim.metadata.events import MetadataReverted
 from kraftsim.metadata.rules_controller_state import ControllerState, kinds_of
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.server.call import Answer, Deferred

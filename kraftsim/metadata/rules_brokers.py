@@ -10,7 +10,7 @@ from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal, TimelineDict
-from kraftsim.events.metadata import BrokerRegistered
+from kraftsim.metadata.events import BrokerRegistered
 from kraftsim.metadata.rules_features import FeatureControl
 from kraftsim.metadata.rules_registrations import BrokerRegistration, registration_of
 from kraftsim.metadata.rules_versions import FEATURE, MINIMUM_LEVEL, MetadataLevel

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.events.metadata import ClientQuotaChanged
+from kraftsim.metadata.events import ClientQuotaChanged
 from kraftsim.metadata.rules_registries import QuotaEntity, Registries
 from protocol.config_resources import ConfigType
 from protocol.errors import ErrorCode

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.core.timeline import Journal, TimelineDict
-from kraftsim.events.metadata import ConfigChanged
+from kraftsim.metadata.events import ConfigChanged
 from kraftsim.metadata.rules_config_definitions import ConfigDefinition, TopicConfig, java_split
 from kraftsim.metadata.rules_config_releases import refuse_client_metrics
 from kraftsim.metadata.rules_described_configs import (

@@ -11,7 +11,7 @@ from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal, Key, TimelineDict, TimelineValue, Value
-from kraftsim.events.metadata import (
+from kraftsim.metadata.events import (
     BrokerFenced,
     BrokerUnfenced,
     BrokerUnregistered,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
-from kraftsim.events.metadata import FeatureLevelChanged
+from kraftsim.metadata.events import FeatureLevelChanged
 from kraftsim.metadata.rules_brokers import ClusterControl
 from kraftsim.metadata.rules_configs import ALL_BROKERS, MIN_IN_SYNC_CONFIG, ConfigControl
 from kraftsim.metadata.rules_described_configs import ControllerNode

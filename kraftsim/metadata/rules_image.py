@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, TypeVar
 
-from kraftsim.events.raft import FinalMetadata, FinalMetadataLog
 from kraftsim.metadata.rules_configs import NO_CONFIGS, changed_configs
 from kraftsim.metadata.rules_registrations import (
     NO_ELIGIBLE_LEADERS,
@@ -26,6 +25,7 @@ from kraftsim.metadata.rules_registrations import (
 )
 from kraftsim.metadata.rules_registries import MetadataRecord, Registries
 from kraftsim.metadata.rules_versions import FEATURE, MINIMUM_LEVEL, MetadataLevel
+from kraftsim.raft.events import FinalMetadata, FinalMetadataLog
 from protocol.batches import RecordBatch, split_batches
 from protocol.control_records import SnapshotHeaderRecord, parse_control_record
 from protocol.disk.file_names import parse_metadata_snapshot_name

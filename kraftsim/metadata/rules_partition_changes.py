@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import PartitionChanged, PartitionCreated, TopicDeleted
+from kraftsim.metadata.events import PartitionChanged, PartitionCreated, TopicDeleted
 from kraftsim.metadata.rules_registrations import PartitionRegistration
 from kraftsim.metadata.rules_topic_table import PartitionKey, TopicTable
 from kraftsim.metadata.rules_versions import MetadataLevel

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.events.metadata import ControllerRegistered
+from kraftsim.metadata.events import ControllerRegistered
 from kraftsim.metadata.rules_versions import MetadataLevel
 from protocol.errors import ErrorCode
 from protocol.messages.k70_controller_registration import ControllerRegistrationRequest

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
-from kraftsim.events.metadata import ScramCredentialChanged
+from kraftsim.metadata.events import ScramCredentialChanged
 from kraftsim.metadata.rules_versions import MetadataLevel
 from protocol.errors import ErrorCode
 from protocol.messages.k50_describe_user_scram_credentials import (

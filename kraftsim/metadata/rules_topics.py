@@ -12,7 +12,7 @@ from typing import Final
 
 from kraftsim.core.decision import Decision, Refusal, Steps, ends_step, whole
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import TopicCreated
+from kraftsim.metadata.events import TopicCreated
 from kraftsim.metadata.rules_brokers import ClusterControl
 from kraftsim.metadata.rules_configs import EffectiveConfig, clear_elr_records
 from kraftsim.metadata.rules_partition_changes import partition_events

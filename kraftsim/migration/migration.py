@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kraftsim.events.migration import (
+from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.metadata.rules_versions import METADATA_VERSIONS
+from kraftsim.migration import rules_driver as do
+from kraftsim.migration.committed_image import CommittedImage
+from kraftsim.migration.events import (
     BrokersNotified,
     MigrationWaits,
     ProducerIdBlockMirrored,
     ZnodesMirrored,
     ZookeeperControllerClaimed,
 )
-from kraftsim.metadata.rules_image import MetadataImage
-from kraftsim.metadata.rules_versions import METADATA_VERSIONS
-from kraftsim.migration import rules_driver as do
-from kraftsim.migration.committed_image import CommittedImage
 from kraftsim.migration.rules_driver import Claim, DriverState, why_not_asked_ready, why_not_ready
 from kraftsim.migration.zookeeper_copy import CopyAborted
 from kraftsim.migration.zookeeper_side import REFUSALS

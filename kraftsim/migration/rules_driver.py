@@ -11,10 +11,10 @@ from typing import Final, TypeAlias, assert_never
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
-from kraftsim.events.migration import MigrationDriverMoved, MigrationWaits
 from kraftsim.metadata.rules_features import FeatureControl
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_versions import METADATA_VERSIONS
+from kraftsim.migration.events import MigrationDriverMoved, MigrationWaits
 from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.events.migration import (
+from kraftsim.metadata.metadata_writer import AppendedOffsets
+from kraftsim.migration.events import (
     MigrationPieceCopied,
     MigrationStateChanged,
     ZookeeperMetadataCopied,
 )
-from kraftsim.metadata.metadata_writer import AppendedOffsets
 from kraftsim.migration.rules_driver import Claim
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from kraftsim.server.identity import random_uuid

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from kraftsim.events.partitions import ReplicationFailed
+from kraftsim.partitions.events import ReplicationFailed
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.rules_fetch_sessions import FetchPlan, FetchSessionClient, ReadKey
 from kraftsim.partitions.rules_follower import (

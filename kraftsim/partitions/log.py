@@ -11,7 +11,6 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog, LocalLog, LogLoader.
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from kraftsim.events.nodes import LogRecovered
 from kraftsim.partitions.log_reading import UNKNOWN_READ, LogReader
 from kraftsim.partitions.rules_log import (
     RELATIVE_OFFSET_MAX,
@@ -25,6 +24,7 @@ from kraftsim.partitions.segment_extent import segment_extent
 from kraftsim.partitions.segment_files import PendingIndex
 from kraftsim.partitions.segment_scan import SegmentScan
 from kraftsim.partitions.segment_swap import CleanedSegment, remove_originals, rename_segment
+from kraftsim.server.events import LogRecovered
 from kraftsim.world.interface import Chunk, File, World
 from protocol.batches import RecordBatch
 from protocol.disk.file_names import CLEANED, LOG, SWAP

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
-from kraftsim.events.nodes import CleaningFailed, LogCleaned, SegmentsCleaned
 from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log import PartitionLog
@@ -25,6 +24,7 @@ from kraftsim.partitions.rules_cleaning import (
     retained_batches_of,
 )
 from kraftsim.partitions.rules_conversion import batch_work
+from kraftsim.server.events import CleaningFailed, LogCleaned, SegmentsCleaned
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch

@@ -8,10 +8,10 @@ readBrokerEpochFromCleanShutdownFiles}, KIP-112, KIP-858.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from kraftsim.events.nodes import DiskFailed
 from kraftsim.partitions.log_directory import NO_BROKER_EPOCH, LogDirectory, PartitionKey
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.events import DiskFailed
 from kraftsim.server.identity import NO_DIRECTORY_ID, load_directory_identity
 from kraftsim.world.interface import World
 from protocol.disk.file_names import partition_directory_name

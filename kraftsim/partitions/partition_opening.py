@@ -5,7 +5,6 @@ Source: kafka.log.LogManager.getOrCreateLog, kafka.cluster.Partition.createLogIf
 
 from collections.abc import Callable
 
-from kraftsim.events.nodes import DiskFailed
 from kraftsim.metadata.rules_image import TopicImage
 from kraftsim.metadata.topic_settings import TopicSettings
 from kraftsim.partitions.hosted_partition import HostedPartition
@@ -13,6 +12,7 @@ from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.log_directory import LogDirectory
 from kraftsim.partitions.partition_recovery import recover_partition
 from kraftsim.partitions.segment_swap import finish_swaps
+from kraftsim.server.events import DiskFailed
 from kraftsim.server.parts import Parts
 from kraftsim.server.shell import NodeShell
 from protocol.uuids import uuid_text

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from kraftsim.events.nodes import DiskFailed, LogDirectoryFailed
 from kraftsim.metadata.rules_configs import ALL_BROKERS
 from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, TopicImage
@@ -29,6 +28,7 @@ from kraftsim.partitions.retention_upkeep import RetentionUpkeep
 from kraftsim.partitions.rules_leader import LeaderAndIsrState, LeaderRules
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.server.bounded_concurrency import at_once
+from kraftsim.server.events import DiskFailed, LogDirectoryFailed
 from kraftsim.server.identity import NO_DIRECTORY_ID
 from kraftsim.server.parts import Parts
 from kraftsim.server.shell import NodeShell

@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kraftsim.events.nodes import ReplicaMoveBegan, ReplicaMoved
 from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.partitions.directory_assignments import DirectoryAssignments
 from kraftsim.partitions.hosted_partition import HostedPartition
@@ -24,6 +23,7 @@ from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.log_directory import LogDirectory, PartitionKey
 from kraftsim.partitions.rules_log import LeaderEpochs
 from kraftsim.server.config import NodeConfig
+from kraftsim.server.events import ReplicaMoveBegan, ReplicaMoved
 from kraftsim.server.parts import Parts
 from kraftsim.server.rules_quotas import SteadyRate
 from kraftsim.server.shell import NodeShell

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import (
+from kraftsim.partitions.events import (
     FinalBatch,
     FinalLog,
     FinalMarker,

@@ -7,12 +7,7 @@ from typing import Final, Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
-from kraftsim.events.partition_transactions import (
-    LastStableOffsetMoved,
-    MarkerAppended,
-    MarkerRefused,
-)
-from kraftsim.events.partitions import (
+from kraftsim.partitions.events import (
     BatchAppended,
     BatchReplicated,
     DuplicateAnswered,
@@ -28,11 +23,16 @@ from kraftsim.events.partitions import (
     ProducerSnapshotTaken,
     ProducerStateExpired,
 )
-from kraftsim.events.tiered_storage import LocalLogStartMoved
+from kraftsim.partitions.events_transactions import (
+    LastStableOffsetMoved,
+    MarkerAppended,
+    MarkerRefused,
+)
 from kraftsim.partitions.rules_append import AppendDecision, EndMarker
 from kraftsim.partitions.rules_leader import IsrProposal, LeaderState
 from kraftsim.partitions.rules_log import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpochs
 from kraftsim.producer_state.rules_entries import Duplicate
+from kraftsim.tiered_storage.events import LocalLogStartMoved
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 from protocol.errors import ErrorCode
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
 from kraftsim.core.decision import Refusal
-from kraftsim.events.producer_ids import ProducerIdBlockAllocated
+from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.producer_ids.rules_block_clients import (
     Complete,
     Effect,

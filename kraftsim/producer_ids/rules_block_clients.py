@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
-from kraftsim.events.producer_ids import (
+from kraftsim.producer_ids.events import (
     ProducerIdBlockReceived,
     ProducerIdBlockRefused,
     ProducerIdBlockRequested,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
-from kraftsim.events.producer_ids import ProducerIdBlockAllocated
+from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock, block_behind, block_text
 from kraftsim.server.outbound import OnAnswer
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused

@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from kraftsim.events.nodes import DiskFailed
-from kraftsim.events.raft import MetadataWritten, QuorumStateStored, SnapshotFetched
 from kraftsim.partitions.log import FlushedRecordsMissing, PartitionLog
 from kraftsim.partitions.rules_log import LeaderEpochs, SegmentSettings
+from kraftsim.raft.events import MetadataWritten, QuorumStateStored, SnapshotFetched
 from kraftsim.raft.metadata_directory import metadata_world
 from kraftsim.raft.rules_log import (
     FORMAT_SNAPSHOT,
@@ -26,6 +25,7 @@ from kraftsim.raft.rules_log import (
 from kraftsim.raft.snapshot_files import DIRECTORY, DamagedSnapshot, SnapshotFiles, path_of
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.events import DiskFailed
 from kraftsim.world.interface import Disk, World
 from protocol.batches import RecordBatch, split_batches
 from protocol.control_records import (

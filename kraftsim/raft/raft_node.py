@@ -14,9 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
-from kraftsim.events.nodes import DiskFailed
-from kraftsim.events.raft import MetadataFlushed
 from kraftsim.raft import rules_log as do
+from kraftsim.raft.events import MetadataFlushed
 from kraftsim.raft.metadata_store import MetadataStore
 from kraftsim.raft.quorum_settings import static_voters
 from kraftsim.raft.raft_connections import RaftConnections
@@ -34,6 +33,7 @@ from kraftsim.raft.rules_quorum import FatalQuorumError, LeadershipFactory, Quor
 from kraftsim.raft.rules_replica import RaftReplica
 from kraftsim.raft.rules_roles import Leadership
 from kraftsim.raft.snapshot_files import DIRECTORY, DamagedSnapshot
+from kraftsim.server.events import DiskFailed
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.shell import NodeShell
 from kraftsim.server.signal import Signal

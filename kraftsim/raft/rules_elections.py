@@ -6,8 +6,8 @@ handleVoteResponse, pollCandidate, pollProspective).
 
 from typing import assert_never
 
-from kraftsim.events.raft import ElectionLost, VoteAnswered, VoteSent
 from kraftsim.raft import rules_leading, rules_messages
+from kraftsim.raft.events import ElectionLost, VoteAnswered, VoteSent
 from kraftsim.raft.rules_log import EmitEvent, LogEnd, Reply
 from kraftsim.raft.rules_messages import VoteInput, is_settled_by_epoch
 from kraftsim.raft.rules_quorum import Quorum

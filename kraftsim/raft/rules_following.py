@@ -4,13 +4,13 @@ Source: KIP-595, KIP-630, KIP-853, org.apache.kafka.raft.KafkaRaftClient (pollFo
 handleFetchResponse, handleFetchSnapshotResponse).
 """
 
-from kraftsim.events.raft import (
+from kraftsim.raft import rules_elections, rules_messages
+from kraftsim.raft.events import (
     MetadataReplicated,
     MetadataTruncated,
     SnapshotLoaded,
     VotersChanged,
 )
-from kraftsim.raft import rules_elections, rules_messages
 from kraftsim.raft.rules_log import (
     DYNAMIC_VOTERS,
     STATIC_VOTERS,

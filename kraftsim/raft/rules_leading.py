@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from kraftsim.events.metadata import ControllerElected, MetadataAppended, MetadataCommitted
-from kraftsim.events.raft import CheckQuorumFailed, LeaderLogHeld, VotersChanged
+from kraftsim.metadata.events import ControllerElected, MetadataAppended, MetadataCommitted
 from kraftsim.raft import rules_messages
+from kraftsim.raft.events import CheckQuorumFailed, LeaderLogHeld, VotersChanged
 from kraftsim.raft.rules_log import (
     DYNAMIC_VOTERS,
     Diverging,

@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
-from kraftsim.events.raft import LaterEpochAnswered, OtherClusterAnswered
+from kraftsim.raft.events import LaterEpochAnswered, OtherClusterAnswered
 from kraftsim.raft.rules_log import (
     MAX_FETCH_WAIT_MS,
     Address,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from kraftsim.events.event import Event
-from kraftsim.events.raft import (
+from kraftsim.raft.events import (
     ElectionOpened,
     HighWatermarkMoved,
     QuorumTimersSet,

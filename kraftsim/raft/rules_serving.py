@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from kraftsim.events.raft import HighWatermarkReported
 from kraftsim.raft import rules_leading, rules_messages
+from kraftsim.raft.events import HighWatermarkReported
 from kraftsim.raft.rules_log import (
     DYNAMIC_VOTERS,
     FORMAT_SNAPSHOT,

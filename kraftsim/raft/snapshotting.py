@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from kraftsim.events.raft import SnapshotWritten
 from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
+from kraftsim.raft.events import SnapshotWritten
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.raft.snapshot_files import DIRECTORY, DamagedSnapshot

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kraftsim.core.decision import Refusal
-from kraftsim.events.nodes import NodeStopped
 from kraftsim.groups.group_configuration import group_settings, may_serve_consumers
 from kraftsim.groups.group_coordinator import GroupCoordinator
 from kraftsim.metadata.metadata_source import MetadataSource
@@ -32,6 +31,7 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller_channel import ControllerChannel
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.events import NodeStopped
 from kraftsim.server.forwarded import broker_handlers
 from kraftsim.server.identity import load_identity, random_uuid
 from kraftsim.server.listeners import Listeners

@@ -20,13 +20,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, cast
 
-from kraftsim.events.connections import (
-    ConnectionClosed,
-    ConnectionOpened,
-    FrameReceived,
-    FrameSent,
-    RequestRefused,
-)
 from kraftsim.events.event import Event
 from kraftsim.server.call import (
     Answer,
@@ -39,6 +32,13 @@ from kraftsim.server.call import (
     without_records,
 )
 from kraftsim.server.client_names import ClientNames
+from kraftsim.server.events_connections import (
+    ConnectionClosed,
+    ConnectionOpened,
+    FrameReceived,
+    FrameSent,
+    RequestRefused,
+)
 from kraftsim.server.failed_answers import answer_instead, encoding_failed
 from kraftsim.server.file_sender import FileSender, holds_slices, read_slices
 from kraftsim.server.frame_server import FrameServer

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.core.decision import Decision
-from kraftsim.events.metadata import ControllerResigned
-from kraftsim.events.nodes import NodeReady, NodeStopped
 from kraftsim.metadata.active_only import for_active_controller
+from kraftsim.metadata.events import ControllerResigned
 from kraftsim.metadata.metadata_writer import MetadataWriter
 from kraftsim.metadata.partition_upkeep import elect_leaders
 from kraftsim.metadata.rules_controller_state import ControllerState
@@ -50,6 +49,7 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.dispatch import Dispatcher
 from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.events import NodeReady, NodeStopped
 from kraftsim.server.identity import load_identity, load_metadata_identity, random_uuid
 from kraftsim.server.listeners import Listeners
 from kraftsim.server.mutation_quotas import MutationQuotas

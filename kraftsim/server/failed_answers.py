@@ -12,8 +12,8 @@ Source: kafka.server.RequestHandlerHelper.handleError; checked against Apache Ka
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kraftsim.events.connections import MessageFailed
 from kraftsim.server.call import Answer, Call, Closing, Encoded, Failed, NoAnswer, reason_of
+from kraftsim.server.events_connections import MessageFailed
 from kraftsim.world.interface import Chunk
 from protocol.errors import ErrorCode
 from protocol.requests import RequestHead, response_chunks

@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 
-from kraftsim.events.metadata import BrokerEpochReceived
-from kraftsim.events.nodes import FencedByController, NodeReady, UnfencedByController
+from kraftsim.metadata.events import BrokerEpochReceived
 from kraftsim.server.controller_channel import ControllerChannel
+from kraftsim.server.events import FencedByController, NodeReady, UnfencedByController
 from kraftsim.server.registration import Registration
 from kraftsim.server.shell import NodeShell
 from protocol.errors import ErrorCode

@@ -6,12 +6,12 @@ Source: kafka.network.SocketServer (Acceptor).
 import asyncio
 from collections.abc import Iterable
 
-from kraftsim.events.connections import TlsHandshakeFailed
-from kraftsim.events.nodes import ListenerOpened
 from kraftsim.metadata.rules_described_configs import BrokerSettings, static_settings
 from kraftsim.server.connection import REASON_STOPPING, ServerConnection
 from kraftsim.server.connection_admission import ConnectionAdmission
 from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.events import ListenerOpened
+from kraftsim.server.events_connections import TlsHandshakeFailed
 from kraftsim.server.rules_quotas import ConnectionLimits, connection_settings
 from kraftsim.server.security.sasl_gate import GuardedServer
 from kraftsim.server.security.tls import report_handshakes

@@ -16,14 +16,14 @@ from typing import cast
 from msgspec import Struct
 
 from kraftsim import __version__
-from kraftsim.events.connections import (
+from kraftsim.server.call import reason_of
+from kraftsim.server.events_connections import (
     ConnectionClosed,
     ConnectionOpened,
     FrameReceived,
     FrameSent,
     MessageFailed,
 )
-from kraftsim.server.call import reason_of
 from kraftsim.server.security.login import RENEWED_AFTER, LinkSecurity, log_in
 from kraftsim.world.interface import Chunk, World
 from protocol.announced_window import PRODUCE_VERSION, announced_window

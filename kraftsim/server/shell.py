@@ -8,8 +8,8 @@ further response could be wrong.
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.events.nodes import DiskFailed, NodeFailed, NodeStarted
 from kraftsim.server.config import NodeConfig
+from kraftsim.server.events import DiskFailed, NodeFailed, NodeStarted
 from kraftsim.server.security.node_security import NodeSecurity
 from kraftsim.server.tasks import NodeTasks
 from kraftsim.server.turns import Turns

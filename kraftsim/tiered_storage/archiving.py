@@ -7,16 +7,16 @@ Source: RemoteLogManager.RLMCopyTask.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kraftsim.events.tiered_storage import (
+from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.producer_state.rules_entries import producer_digest, state_entries
+from kraftsim.tiered_storage.deleting import RemoteDeletion
+from kraftsim.tiered_storage.events import (
     EmptySnapshotWritten,
     ProducerStateCompared,
     RemoteCopyFailed,
     RemoteCopyFinished,
     RemoteCopyStarted,
 )
-from kraftsim.partitions.hosted_partition import HostedPartition
-from kraftsim.producer_state.rules_entries import producer_digest, state_entries
-from kraftsim.tiered_storage.deleting import RemoteDeletion
 from kraftsim.tiered_storage.metadata_log import RemoteMetadataLog
 from kraftsim.tiered_storage.remote_quotas import RemoteQuota
 from kraftsim.tiered_storage.remote_store import RemoteFile, RemoteStore

@@ -4,8 +4,8 @@ interrupted deletion.
 Source: RemoteLogManager (RLMExpirationTask, deleteRemoteLogSegment, deleteRemoteLogPartition).
 """
 
-from kraftsim.events.tiered_storage import RemoteSegmentDeleted
 from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.tiered_storage.events import RemoteSegmentDeleted
 from kraftsim.tiered_storage.metadata_log import RemoteMetadataLog
 from kraftsim.tiered_storage.remote_store import RemoteStore
 from kraftsim.tiered_storage.rules_copying import expired_remotely

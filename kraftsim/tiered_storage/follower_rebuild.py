@@ -6,12 +6,12 @@ Source: kafka.server.TierStateMachine, KIP-405.
 
 from dataclasses import dataclass
 
-from kraftsim.events.tiered_storage import ProducerStateCompared, RebuiltFromRemote
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.rules_follower import Following
 from kraftsim.producer_state.rules_entries import ProducerStateEntry, producer_digest, state_entries
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.server.outbound import PeerConnection
+from kraftsim.tiered_storage.events import ProducerStateCompared, RebuiltFromRemote
 from kraftsim.tiered_storage.remote_reader import RemoteReader
 from kraftsim.tiered_storage.remote_store import RemoteFile
 from kraftsim.tiered_storage.rules_copying import MissingAtRebuild, SnapshotRemedy

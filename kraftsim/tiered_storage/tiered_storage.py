@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from kraftsim.core.decision import Refusal
-from kraftsim.events.tiered_storage import RemoteRead
 from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.partitions.found_record import FoundRecord
@@ -18,6 +17,7 @@ from kraftsim.server.outbound import PeerConnection, VersionRange
 from kraftsim.server.shell import NodeShell
 from kraftsim.tiered_storage.archiving import SegmentCopier
 from kraftsim.tiered_storage.deleting import TOPIC_DELETED, RemoteDeletion
+from kraftsim.tiered_storage.events import RemoteRead
 from kraftsim.tiered_storage.follower_rebuild import FollowerRebuild
 from kraftsim.tiered_storage.metadata_log import RemoteMetadataLog
 from kraftsim.tiered_storage.remote_quotas import COPY, FETCH, RemoteQuota

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.events.transactions import (
+from kraftsim.groups.coordinator_log import CoordinatorLog
+from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.rules_append import ALL_REPLICAS
+from kraftsim.transactions.events import (
     TransactionalIdExpired,
     TransactionChangeGivenUp,
     TransactionLoaded,
     TransactionsLoaded,
     TransactionStateChanged,
 )
-from kraftsim.groups.coordinator_log import CoordinatorLog
-from kraftsim.partitions.hosted_partition import HostedPartition
-from kraftsim.partitions.rules_append import ALL_REPLICAS
 from kraftsim.transactions.rules_coordinator import TransactionRules
 from kraftsim.transactions.rules_state import (
     DEAD,

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.events.transactions import TransactionAbortForced
 from kraftsim.groups.coordinator_log import CoordinatorLog
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.partitions.partitions import PartitionKey, Partitions
@@ -24,6 +23,7 @@ from kraftsim.server.parts import Parts
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.shell import NodeShell
 from kraftsim.transactions.coordinated_transactions import CoordinatedTransactions
+from kraftsim.transactions.events import TransactionAbortForced
 from kraftsim.transactions.rules_coordinator import (
     Already,
     EndTxnInput,

@@ -7,7 +7,6 @@ removeTransactionsForTxnTopicPartition}, BrokerMetadataPublisher.
 
 from collections.abc import Callable, Iterator
 
-from kraftsim.events.transactions import TransactionsUnloaded
 from kraftsim.groups.coordinator_log import CoordinatorLog
 from kraftsim.groups.rules_timing import partition_of
 from kraftsim.metadata.internal_topics import TRANSACTION_STATE
@@ -16,6 +15,7 @@ from kraftsim.partitions.coordinator_loading import read_back
 from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.server.shell import NodeShell
 from kraftsim.transactions.coordinated_transactions import CoordinatedTransactions
+from kraftsim.transactions.events import TransactionsUnloaded
 from kraftsim.transactions.rules_coordinator import TransactionRules
 from kraftsim.transactions.rules_state import TransactionShard, value_version
 from protocol.errors import ErrorCode

@@ -4,8 +4,8 @@ rejected requests.
 Source: KIP-588; kafka.server.KafkaApis.
 """
 
-from kraftsim.events.transactions import ProducerFenced, TransactionRefused
 from kraftsim.server.call import Call
+from kraftsim.transactions.events import ProducerFenced, TransactionRefused
 from kraftsim.transactions.rules_coordinator import Expected
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey

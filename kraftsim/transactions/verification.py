@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, assert_never
 
-from kraftsim.events.partition_transactions import TransactionVerified
 from kraftsim.groups.rules_timing import partition_of
 from kraftsim.metadata.internal_topics import TRANSACTION_STATE
 from kraftsim.metadata.rules_image import MetadataImage
+from kraftsim.partitions.events_transactions import TransactionVerified
 from kraftsim.server.outbound import NoCommonVersion, VersionRange
 from kraftsim.server.shell import NodeShell
 from kraftsim.transactions.broker_connections import BrokerConnections

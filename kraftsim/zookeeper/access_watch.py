@@ -7,12 +7,12 @@ Source: kafka.security.authorizer.AclAuthorizer.
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.broker_registration import create_if_absent
 from kraftsim.zookeeper.change_notifications import ChangeNotifications, read
 from kraftsim.zookeeper.config_watch import Apply, tree
+from kraftsim.zookeeper.events import ZnodeNotUnderstood
 from kraftsim.zookeeper.rules_znodes import Resource, access_changes, resource_of_path
 from kraftsim.zookeeper.session import ZookeeperSession
 from protocol.acls import AclPatternType

@@ -13,9 +13,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
-from kraftsim.events.metadata import BrokerEpochReceived
-from kraftsim.events.nodes import NodeReady
 from kraftsim.metadata.cluster_features import ClusterFeatures
+from kraftsim.metadata.events import BrokerEpochReceived
 from kraftsim.metadata.metadata_source import NO_CONTROLLER, RequestForwarder
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.rules_registries import MetadataRecord
@@ -30,6 +29,7 @@ from kraftsim.raft.rules_log import Address
 from kraftsim.server.api_offer import spoken_versions
 from kraftsim.server.call import Answer, Deferred, Failed
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel
+from kraftsim.server.events import NodeReady
 from kraftsim.server.forwarding import Forwarding
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.release_modes import protocol_version

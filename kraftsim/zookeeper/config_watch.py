@@ -13,12 +13,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 
-from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_registries import MetadataRecord
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.change_notifications import ChangeNotifications, read
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.zookeeper.events import ZnodeNotUnderstood
 from kraftsim.zookeeper.rules_znodes import Znodes, entity_changes
 from kraftsim.zookeeper.session import ZookeeperSession
 from kraftsim.zookeeper.znode_reader import ZnodeReader

@@ -8,9 +8,9 @@ kafka.zk.KafkaZkClient.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.metadata.rules_topic_table import Topic
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.zookeeper.events import ZnodeNotUnderstood
 from kraftsim.zookeeper.rules_control_requests import is_derived
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite, read_at, readable, topic_of
 from kraftsim.zookeeper.rules_znodes import (

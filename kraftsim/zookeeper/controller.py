@@ -13,11 +13,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.events.zookeeper_controllers import (
-    ZookeeperControllerElected,
-    ZookeeperControllerResigned,
-)
-from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_partitions import TopicDefaults
 from kraftsim.producer_ids.zookeeper import ControllerBlocks
@@ -25,6 +20,11 @@ from kraftsim.server.call import Answer, Call, Deferred
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.controller_context import ControllerContext
 from kraftsim.zookeeper.controller_requests import answer_to
+from kraftsim.zookeeper.events import (
+    ZnodeNotUnderstood,
+    ZookeeperControllerElected,
+    ZookeeperControllerResigned,
+)
 from kraftsim.zookeeper.fenced_writes import FencedWrites
 from kraftsim.zookeeper.znode_writer import ControllerMoved, create_request, set_request
 from protocol.malformed import MalformedMessage

@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.events.zookeeper_controllers import BrokerJoined, BrokerLeft, ZookeeperControllerReady
-from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.metadata.rules_brokers import controlled_shutdown_record
 from kraftsim.metadata.rules_partition_changes import partition_changed_event
 from kraftsim.metadata.rules_registrations import (
@@ -26,6 +24,12 @@ from kraftsim.raft.rules_log import Address
 from kraftsim.server.mutation_quotas import MutationQuotas
 from kraftsim.zookeeper.client import ZookeeperClient
 from kraftsim.zookeeper.context_reader import ContextReader
+from kraftsim.zookeeper.events import (
+    BrokerJoined,
+    BrokerLeft,
+    ZnodeNotUnderstood,
+    ZookeeperControllerReady,
+)
 from kraftsim.zookeeper.fenced_writes import FencedWrites
 from kraftsim.zookeeper.metadata_writer import ZnodeWriter
 from kraftsim.zookeeper.propagator import (

@@ -7,12 +7,12 @@ Source: kafka.server.FinalizedFeatureChangeListener (2.7), KIP-584.
 import asyncio
 from collections.abc import Callable
 
-from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.metadata.cluster_features import ClusterFeatures
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.server.api_offer import NO_FEATURES_EPOCH, FinalizedFeatures
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperRefused
+from kraftsim.zookeeper.events import ZnodeNotUnderstood
 from kraftsim.zookeeper.session import ZookeeperSession
 from protocol.malformed import MalformedMessage
 from protocol.zookeeper.kafka_znodes import FEATURE, FeatureZnode

@@ -9,9 +9,9 @@ Source: org.apache.zookeeper.server.persistence.{FileTxnSnapLog, FileTxnLog, Fil
 from collections.abc import Sequence
 from typing import Final
 
-from kraftsim.events.zookeeper import ZookeeperRecovered
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.world.interface import File, World
+from kraftsim.zookeeper.events import ZookeeperRecovered
 from kraftsim.zookeeper.rules_keeper import ServerState, load, snapshot_of
 from protocol.malformed import MalformedMessage
 from protocol.schema import Message

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from kraftsim.core.decision import Decision
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import MetadataReverted
+from kraftsim.metadata.events import MetadataReverted
 from kraftsim.metadata.metadata_writer import AppendedOffsets, OnCommitted
 from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_image import MetadataImage

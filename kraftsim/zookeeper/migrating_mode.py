@@ -10,11 +10,11 @@ Source: kafka.server.{KafkaServer (3.4 to 3.9), ZkBrokerEpochManager}, KIP-866, 
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kraftsim.events.migration import MetadataCopyForgotten
 from kraftsim.metadata.metadata_publisher import MetadataPublisher
 from kraftsim.metadata.quorum_observer import heartbeat_channel, loaded_observer
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.rules_versions import FEATURE, KRAFT_VERSION
+from kraftsim.migration.events import MetadataCopyForgotten
 from kraftsim.partitions.log_directory import NO_BROKER_EPOCH
 from kraftsim.raft.metadata_directory import metadata_world
 from kraftsim.raft.raft_node import RaftNode

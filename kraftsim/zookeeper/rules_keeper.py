@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraftsim.events.event import Event
-from kraftsim.events.zookeeper import ZnodeChanged, ZookeeperSessionBegan, ZookeeperSessionEnded
+from kraftsim.zookeeper.events import ZnodeChanged, ZookeeperSessionBegan, ZookeeperSessionEnded
 from kraftsim.zookeeper.rules_server import (
     REQUESTS,
     Draft,

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from kraftsim.events.nodes import DiskFailed, ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.events import DiskFailed, ListenerOpened, NodeFailed, NodeStopped
 from kraftsim.server.listeners import ListenerError
 from kraftsim.server.tasks import NodeTasks
 from kraftsim.world.interface import World

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from kraftsim.events.zookeeper_mode import BrokerSessionBegan, BrokerSessionLost
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.shell import NodeShell
 from kraftsim.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
+from kraftsim.zookeeper.events import BrokerSessionBegan, BrokerSessionLost
 from protocol.zookeeper.op_codes import EventType, ZookeeperError
 
 T = TypeVar("T")

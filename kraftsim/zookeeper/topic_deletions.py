@@ -9,7 +9,7 @@ Source: kafka.controller.TopicDeletionManager, kafka.server.DelayedDeleteTopics.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kraftsim.events.metadata import TopicDeleted
+from kraftsim.metadata.events import TopicDeleted
 from kraftsim.metadata.rules_topic_table import Topic
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite
 from protocol.errors import ErrorCode

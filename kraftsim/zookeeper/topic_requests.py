@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import TopicCreated, TopicRefused
 from kraftsim.metadata.controller_handlers import (
     k19_create_topics,
     k20_delete_topics,
     k43_elect_leaders,
 )
+from kraftsim.metadata.events import TopicCreated, TopicRefused
 from kraftsim.metadata.rules_partition_changes import Election, partition_events
 from kraftsim.metadata.rules_partitions import ELECTIONS
 from kraftsim.metadata.rules_topic_table import PartitionKey, Topic

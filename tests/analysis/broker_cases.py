@@ -6,9 +6,9 @@ from collections.abc import Callable
 from random import Random
 
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import BrokerFenced, BrokerRegistered
-from kraftsim.events.nodes import NodeReady
-from kraftsim.events.producer_ids import ProducerIdBlockRefused, ProducerIdBlockRequested
+from kraftsim.metadata.events import BrokerFenced, BrokerRegistered
+from kraftsim.producer_ids.events import ProducerIdBlockRefused, ProducerIdBlockRequested
+from kraftsim.server.events import NodeReady
 from tests.analysis.event_factories import elected, received
 from tests.analysis.history import History, Row
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on

@@ -1,8 +1,8 @@
 """Histories in which logs are compacted: which records may be removed, and which may not."""
 
 from kraftsim.events.event import Event
-from kraftsim.events.nodes import SegmentsCleaned
 from kraftsim.invariants.verdict import Outcome
+from kraftsim.server.events import SegmentsCleaned
 from tests.analysis.coordinator_cases import read_back
 from tests.analysis.event_factories import (
     acknowledged,

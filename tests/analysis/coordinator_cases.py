@@ -8,7 +8,7 @@ from random import Random
 from msgspec.structs import replace
 
 from kraftsim.events.event import Event
-from kraftsim.events.transactions import (
+from kraftsim.transactions.events import (
     TransactionalIdExpired,
     TransactionChangeGivenUp,
     TransactionLoaded,

@@ -2,9 +2,9 @@
 `cases.py`.
 """
 
-from kraftsim.events.migration import MetadataCopyForgotten
-from kraftsim.events.raft import RaftRoleChanged
 from kraftsim.events.runs import FaultInjected
+from kraftsim.migration.events import MetadataCopyForgotten
+from kraftsim.raft.events import RaftRoleChanged
 from tests.analysis.event_factories import flushed, left, loaded, stored, truncated_to
 from tests.analysis.history import Row
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from random import Random
 
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import ControllerElected, MetadataCommitted
-from kraftsim.events.raft import (
+from kraftsim.events.runs import FaultInjected
+from kraftsim.invariants.verdict import Outcome
+from kraftsim.metadata.events import ControllerElected, MetadataCommitted
+from kraftsim.raft.events import (
     CheckQuorumFailed,
     ElectionLost,
     ElectionOpened,
@@ -16,8 +18,6 @@ from kraftsim.events.raft import (
     QuorumTimersSet,
     RaftRoleChanged,
 )
-from kraftsim.events.runs import FaultInjected
-from kraftsim.invariants.verdict import Outcome
 from tests.analysis.connection_cases import begun
 from tests.analysis.event_factories import loaded, stored, voted
 from tests.analysis.history import History, LoggedEvent

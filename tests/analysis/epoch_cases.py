@@ -3,7 +3,7 @@ for the table in `cases.py`.
 """
 
 from kraftsim.events.event import Event
-from kraftsim.events.transactions import TransactionChangeGivenUp
+from kraftsim.transactions.events import TransactionChangeGivenUp
 from tests.analysis.history import Row
 from tests.analysis.transaction_cases import OK, ONE, STATES, VIOLATED, on, state
 

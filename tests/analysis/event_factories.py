@@ -2,15 +2,16 @@
 values.
 """
 
-from kraftsim.events.clients import RecordAcknowledged, RecordSent
-from kraftsim.events.metadata import BrokerRegistered, ControllerElected
-from kraftsim.events.partitions import BatchAppended, FinalBatch, FinalLog, FinalRecord
-from kraftsim.events.producer_ids import (
+from kraftsim.clients.events import RecordAcknowledged, RecordSent
+from kraftsim.events.runs import Settled
+from kraftsim.metadata.events import BrokerRegistered, ControllerElected
+from kraftsim.partitions.events import BatchAppended, FinalBatch, FinalLog, FinalRecord
+from kraftsim.producer_ids.events import (
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
     ProducerIdReturned,
 )
-from kraftsim.events.raft import (
+from kraftsim.raft.events import (
     FinalMetadata,
     FinalMetadataLog,
     HighWatermarkMoved,
@@ -23,7 +24,6 @@ from kraftsim.events.raft import (
     SnapshotWritten,
     VoteSent,
 )
-from kraftsim.events.runs import Settled
 
 NO_PRODUCER = (-1, -1, -1)
 

@@ -8,17 +8,8 @@ from functools import partial
 from random import Random
 from typing import TypedDict
 
-from kraftsim.events.clients import ClientInitialized, ClientStarted, RecordAcknowledged, RecordSent
-from kraftsim.events.connections import FrameReceived, FrameSent
+from kraftsim.clients.events import ClientInitialized, ClientStarted, RecordAcknowledged, RecordSent
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import ControllerElected, MetadataAppended, MetadataCommitted
-from kraftsim.events.nodes import ListenerOpened, NodeReady, NodeStarted, NodeStopped
-from kraftsim.events.partitions import DuplicateAnswered
-from kraftsim.events.producer_ids import (
-    ProducerIdBlockAllocated,
-    ProducerIdBlockReceived,
-    ProducerIdReturned,
-)
 from kraftsim.events.runs import (
     FaultArmed,
     FaultEnded,
@@ -27,6 +18,15 @@ from kraftsim.events.runs import (
     RunEnded,
     RunStarted,
 )
+from kraftsim.metadata.events import ControllerElected, MetadataAppended, MetadataCommitted
+from kraftsim.partitions.events import DuplicateAnswered
+from kraftsim.producer_ids.events import (
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    ProducerIdReturned,
+)
+from kraftsim.server.events import ListenerOpened, NodeReady, NodeStarted, NodeStopped
+from kraftsim.server.events_connections import FrameReceived, FrameSent
 from tests.analysis.event_factories import appended, final_batch, final_log, final_record
 from tests.analysis.history import History
 

@@ -8,7 +8,7 @@ from random import Random
 from msgspec.structs import replace
 
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import IsrChangeAsked
+from kraftsim.partitions.events import IsrChangeAsked
 from tests.analysis.event_factories import appended
 from tests.analysis.history import History, Row
 from tests.analysis.replica_cases import (

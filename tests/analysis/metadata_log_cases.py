@@ -5,8 +5,8 @@ in `cases.py`.
 from collections.abc import Callable
 from random import Random
 
-from kraftsim.events.metadata import MetadataAppended
-from kraftsim.events.raft import MetadataReplicated, VotersChanged
+from kraftsim.metadata.events import MetadataAppended
+from kraftsim.raft.events import MetadataReplicated, VotersChanged
 from tests.analysis.event_factories import committed, flushed, holds, loaded, truncated_to, written
 from tests.analysis.history import History, Row
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on

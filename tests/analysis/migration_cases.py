@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from random import Random
 
-from kraftsim.events.clients import RecordFailed
+from kraftsim.clients.events import RecordFailed
+from kraftsim.clients.events_transactions import TransactionErred
 from kraftsim.events.event import Event
-from kraftsim.events.migration import ZookeeperCompared
-from kraftsim.events.nodes import NodeStarted
-from kraftsim.events.producer_ids import InitProducerIdRefused
 from kraftsim.events.runs import OnlyRetriableErrorsExpected
-from kraftsim.events.transactional_clients import TransactionErred
+from kraftsim.migration.events import ZookeeperCompared
+from kraftsim.producer_ids.events import InitProducerIdRefused
+from kraftsim.server.events import NodeStarted
 from tests.analysis.event_factories import (
     acknowledged,
     allocated_by_quorum,

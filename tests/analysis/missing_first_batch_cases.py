@@ -2,7 +2,7 @@
 its first one: what may be missing.
 """
 
-from kraftsim.events.clients import RecordReportedDuplicate
+from kraftsim.clients.events import RecordReportedDuplicate
 from kraftsim.events.event import Event
 from kraftsim.invariants.verdict import Outcome
 from tests.analysis.event_factories import acknowledged, appended, final_log, final_record

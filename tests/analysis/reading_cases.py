@@ -7,7 +7,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from kraftsim.events.clients import RecordRead
+from kraftsim.clients.events import RecordRead
 from kraftsim.events.event import Event
 from tests.analysis.event_factories import appended
 from tests.analysis.history import History, Row

@@ -8,8 +8,9 @@ from random import Random
 from msgspec.structs import replace
 
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import PartitionChanged
-from kraftsim.events.partitions import (
+from kraftsim.invariants.verdict import Outcome
+from kraftsim.metadata.events import PartitionChanged
+from kraftsim.partitions.events import (
     BatchReplicated,
     FinalLog,
     IsrChanged,
@@ -20,7 +21,6 @@ from kraftsim.events.partitions import (
     ProducerSnapshotTaken,
     ReplicaInSync,
 )
-from kraftsim.invariants.verdict import Outcome
 from tests.analysis.event_factories import (
     NO_PRODUCER,
     acknowledged,

@@ -7,8 +7,8 @@ from random import Random
 
 from msgspec.structs import replace
 
-from kraftsim.events.clients import ClientInitialized, RecordFailed, RecordSent
-from kraftsim.events.partitions import BatchAppended, ProduceRefused
+from kraftsim.clients.events import ClientInitialized, RecordFailed, RecordSent
+from kraftsim.partitions.events import BatchAppended, ProduceRefused
 from tests.analysis.event_factories import appended
 from tests.analysis.history import History, Row
 from tests.analysis.quorum_cases import OK, VACUOUS, VIOLATED, on

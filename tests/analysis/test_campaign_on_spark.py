@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from kraftsim.campaign import spark as campaign_spark
-from kraftsim.campaign.campaign_job import Terms
-from kraftsim.campaign.spark import sweep_on_spark
-from kraftsim.campaign.spark_child import events_of
-from kraftsim.campaign.sweep import sweep
 from kraftsim.cli.main import kraftsim
+from kraftsim.lab.campaign import spark as campaign_spark
+from kraftsim.lab.campaign.campaign_job import Terms
+from kraftsim.lab.campaign.spark import sweep_on_spark
+from kraftsim.lab.campaign.spark_child import events_of
+from kraftsim.lab.campaign.sweep import sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,16 +7,16 @@ from random import Random
 import pyarrow.parquet as pq
 
 from kraftsim.analysis.ingest import ingest_run
-from kraftsim.events.clients import ClientInitialized, RecordAcknowledged
-from kraftsim.events.connections import FrameReceived, FrameSent
+from kraftsim.clients.events import ClientInitialized, RecordAcknowledged
 from kraftsim.events.event import Event
-from kraftsim.events.nodes import NodeReady
-from kraftsim.events.partitions import BatchAppended
-from kraftsim.events.producer_ids import (
+from kraftsim.partitions.events import BatchAppended
+from kraftsim.producer_ids.events import (
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
     ProducerIdReturned,
 )
+from kraftsim.server.events import NodeReady
+from kraftsim.server.events_connections import FrameReceived, FrameSent
 from tests.analysis.history import History
 
 

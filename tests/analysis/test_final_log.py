@@ -4,7 +4,7 @@ to the first that is not.
 
 import pytest
 
-from kraftsim.events.partitions import FinalBatch, FinalLog, FinalRecord
+from kraftsim.partitions.events import FinalBatch, FinalLog, FinalRecord
 from kraftsim.partitions.rules_final_log import final_log_events
 from protocol.batches import build_batch
 from protocol.records import Record

@@ -9,8 +9,8 @@ import pytest
 from kraftsim.analysis.columns import event_schema, view_name
 from kraftsim.analysis.ingest import Gap, NoEvents, ingest_run, ingested
 from kraftsim.events.catalogue import KINDS
-from kraftsim.events.nodes import NodeReady
-from kraftsim.events.producer_ids import ProducerIdReturned
+from kraftsim.producer_ids.events import ProducerIdReturned
+from kraftsim.server.events import NodeReady
 from tests.analysis.history import History
 
 

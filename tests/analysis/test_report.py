@@ -19,11 +19,11 @@ from kraftsim.analysis import analyze
 from kraftsim.analysis.analyze import analyze_run
 from kraftsim.analysis.lanes import scenery
 from kraftsim.analysis.report import script_json, write_report
-from kraftsim.events.clients import RecordAcknowledged, RecordSent
-from kraftsim.events.nodes import NodeFailed, NodeReady, NodeStarted, NodeStopped
-from kraftsim.events.partitions import BatchAppended
+from kraftsim.clients.events import RecordAcknowledged, RecordSent
 from kraftsim.events.runs import FaultEnded, FaultInjected
 from kraftsim.invariants.invariant import INVARIANTS
+from kraftsim.partitions.events import BatchAppended
+from kraftsim.server.events import NodeFailed, NodeReady, NodeStarted, NodeStopped
 from tests.analysis.event_factories import acknowledged, final_log, returned
 from tests.analysis.generated_run import generated_run
 from tests.analysis.history import History

@@ -11,7 +11,7 @@ import pytest
 
 from kraftsim.analysis import looks
 from kraftsim.analysis.looks import FAMILIES, family_of
-from kraftsim.events.catalogue import KINDS, MODULES
+from kraftsim.events.catalogue import KINDS, MODULES, family
 
 STYLE = (Path(looks.__file__).parent / "page" / "style.css").read_text()
 SCHEMES = 3
@@ -44,7 +44,7 @@ def is_red(colour: tuple[int, int, int]) -> bool:
 
 
 def test_every_event_module_declares_a_style_family() -> None:
-    named = {module.__name__.rpartition(".")[2] for module in MODULES}
+    named = {family(module.__name__) for module in MODULES}
     assert set(looks._FAMILY_OF_MODULE) == named
     assert {family_of(kind) for kind in KINDS} == set(FAMILIES), (
         "no family is empty, and every kind has a known one"

@@ -27,22 +27,22 @@ from kraftsim.analysis.transaction_queries import (
 )
 from kraftsim.analysis.transaction_tables import chapter_html
 from kraftsim.analysis.views import EVENTS_VIEW, view_queries
+from kraftsim.clients.events_transactions import MembershipLost, TransactionErred
 from kraftsim.events.event import Event
-from kraftsim.events.groups import (
+from kraftsim.groups.events import (
     OffsetMaterialised,
     OffsetReturned,
     PendingOffsetAdded,
     PendingOffsetDropped,
 )
-from kraftsim.events.nodes import NodeReady
-from kraftsim.events.partition_transactions import (
+from kraftsim.partitions.events import BatchAppended, ProduceRefused
+from kraftsim.partitions.events_transactions import (
     LastStableOffsetMoved,
     MarkerAppended,
     MarkerRefused,
 )
-from kraftsim.events.partitions import BatchAppended, ProduceRefused
-from kraftsim.events.transactional_clients import MembershipLost, TransactionErred
-from kraftsim.events.transactions import (
+from kraftsim.server.events import NodeReady
+from kraftsim.transactions.events import (
     ProducerFenced,
     TransactionAbortForced,
     TransactionRefused,

@@ -2,7 +2,7 @@
 
 from kraftsim.analysis.upgrade_chapter import BEFORE_ALL, Counted, Row, upgrade_of
 from kraftsim.analysis.upgrade_tables import upgrade_html
-from kraftsim.invariants.only_retriable_errors import RETRIABLE, TIMING_OUT
+from kraftsim.clients.invariants.only_retriable_errors import RETRIABLE, TIMING_OUT
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import RETRIABLE_BLOCK_TIMEOUT, RPC_PRODUCER_IDS
 from protocol.errors import ErrorCode

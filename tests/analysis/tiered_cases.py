@@ -4,12 +4,12 @@ from collections.abc import Callable
 from random import Random
 
 from kraftsim.events.event import Event
-from kraftsim.events.tiered_storage import (
+from kraftsim.invariants.verdict import Outcome
+from kraftsim.tiered_storage.events import (
     LocalLogStartMoved,
     ProducerStateCompared,
     RemoteCopyFinished,
 )
-from kraftsim.invariants.verdict import Outcome
 from tests.analysis.history import History, Row
 from tests.analysis.replica_cases import ONE, THREE, TWO, on
 

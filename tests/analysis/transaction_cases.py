@@ -4,9 +4,17 @@
 
 from typing import TypedDict
 
-from kraftsim.events.clients import RecordAcknowledged, RecordRead, RecordSent
+from kraftsim.clients.events import RecordAcknowledged, RecordRead, RecordSent
+from kraftsim.clients.events_transactions import (
+    CopyExpected,
+    CopyRead,
+    TransactionalIdTaken,
+    TransactionEndAsked,
+    TransactionEnded,
+)
 from kraftsim.events.event import Event
-from kraftsim.events.groups import (
+from kraftsim.events.runs import Settled
+from kraftsim.groups.events import (
     GroupsUnloaded,
     OffsetCommitted,
     OffsetForgotten,
@@ -16,8 +24,8 @@ from kraftsim.events.groups import (
     PendingOffsetAdded,
     PendingOffsetDropped,
 )
-from kraftsim.events.partition_transactions import LastStableOffsetMoved, MarkerAppended
-from kraftsim.events.partitions import (
+from kraftsim.invariants.verdict import Outcome
+from kraftsim.partitions.events import (
     BatchAppended,
     BatchReplicated,
     FinalBatch,
@@ -26,16 +34,8 @@ from kraftsim.events.partitions import (
     FinalTransaction,
     PartitionTruncated,
 )
-from kraftsim.events.runs import Settled
-from kraftsim.events.transactional_clients import (
-    CopyExpected,
-    CopyRead,
-    TransactionalIdTaken,
-    TransactionEndAsked,
-    TransactionEnded,
-)
-from kraftsim.events.transactions import TransactionStateChanged
-from kraftsim.invariants.verdict import Outcome
+from kraftsim.partitions.events_transactions import LastStableOffsetMoved, MarkerAppended
+from kraftsim.transactions.events import TransactionStateChanged
 from tests.analysis.history import LoggedEvent, Row
 
 OUTPUT = "each-input-processed-once"

@@ -8,10 +8,10 @@ import pytest
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import run_request
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime, OnFrame
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.run import run_request
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime, OnFrame
 from protocol.api_keys import ApiKey
 from tests.cluster.running import logged_events
 

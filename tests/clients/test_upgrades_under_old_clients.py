@@ -11,8 +11,8 @@ import pytest
 
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.scenario import Mode
-from kraftsim.explore.over_sockets import run_over_sockets
-from kraftsim.explore.request import RunRequest
+from kraftsim.lab.explore.over_sockets import run_over_sockets
+from kraftsim.lab.explore.request import RunRequest
 from tests.clients.versions.upgrading import BY_NAME, COPIERS, FORGETFUL, WRITERS, Journey
 
 pytestmark = [

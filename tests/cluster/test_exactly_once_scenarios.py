@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.request import RunRequest
-from kraftsim.explore.result import RunResult
-from kraftsim.explore.run import run_request
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.result import RunResult
+from kraftsim.lab.explore.run import run_request
 
 AT_ONCE = 3
 ORDERS = {"transactions": 3, "records": 2, "work_ms": 1000}

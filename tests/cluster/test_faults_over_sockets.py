@@ -17,8 +17,8 @@ from kraftsim.cluster.socket_fault_schedule import FieldSchedule
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
 from kraftsim.events.runs import FaultArmed, FaultEnded, FaultInjected, FaultTookEffect
-from kraftsim.faults.fault import FAULTS, SIM, Fault, Value
-from kraftsim.faults.trigger import AtTime, OnFrame, Trigger
+from kraftsim.lab.faults.fault import FAULTS, SIM, Fault, Value
+from kraftsim.lab.faults.trigger import AtTime, OnFrame, Trigger
 from kraftsim.world.real.world import real_world
 from protocol.api_keys import ApiKey
 from tests.cluster.running import QUICK_SESSIONS

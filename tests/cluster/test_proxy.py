@@ -37,9 +37,9 @@ from kraftsim.cluster.socket_fault_schedule import (
 from kraftsim.cluster.spec import HAS_OUTGOING_NETWORK, LOOPBACK, ClusterSpec
 from kraftsim.cluster.topics import create_topic
 from kraftsim.events.runs import FaultTookEffect
-from kraftsim.faults.fault import FAULTS, Fault
-from kraftsim.faults.field import CLIENTS, Condition, links_of
-from kraftsim.faults.trigger import AtTime, OnDisk, OnFrame
+from kraftsim.lab.faults.fault import FAULTS, Fault
+from kraftsim.lab.faults.field import CLIENTS, Condition, links_of
+from kraftsim.lab.faults.trigger import AtTime, OnDisk, OnFrame
 from kraftsim.world.random_streams import stream
 from kraftsim.world.real.world import real_world
 from protocol.api_keys import ApiKey

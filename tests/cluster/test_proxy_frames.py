@@ -10,7 +10,7 @@ from kraftsim.cluster.proxy.conditions import Conditions
 from kraftsim.cluster.proxy.frame_stream import FrameStream
 from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
 from kraftsim.cluster.proxy.relay import client_id_of
-from kraftsim.faults.field import CLIENTS, Condition, Watch, links_of
+from kraftsim.lab.faults.field import CLIENTS, Condition, Watch, links_of
 
 NODES = ("controller-101", "broker-1", "broker-2")
 PRODUCE, METADATA = 0, 3

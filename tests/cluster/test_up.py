@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kraftsim.bugs.bug import BUGS
 from kraftsim.cli.main import main
 from kraftsim.cluster.cluster_state import ClusterState, write_state
 from kraftsim.cluster.directories import RunDirectory
 from kraftsim.cluster.directory_lock import is_locked
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.supervise import down
+from kraftsim.lab.bugs.bug import BUGS
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, releases
 from protocol.errors import ErrorCode
 from tests.cluster.broker_client import batch_of, broker_client

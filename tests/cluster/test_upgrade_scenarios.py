@@ -13,8 +13,8 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import run_request
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.run import run_request
 
 pytestmark = pytest.mark.interop
 

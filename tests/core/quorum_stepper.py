@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kraftsim.events.event import Event
-from kraftsim.events.raft import (
+from kraftsim.raft import rules_log as do
+from kraftsim.raft import rules_messages
+from kraftsim.raft.events import (
     HighWatermarkMoved,
     MetadataTruncated,
     RaftRoleChanged,
@@ -16,8 +18,6 @@ from kraftsim.events.raft import (
     VoteAnswered,
     VotersChanged,
 )
-from kraftsim.raft import rules_log as do
-from kraftsim.raft import rules_messages
 from kraftsim.raft.rules_log import RaftSettings
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ Apache Kafka 3.9.1 and 4.4.0.
 import pytest
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.events.metadata import ConfigChanged
+from kraftsim.metadata.events import ConfigChanged
 from kraftsim.metadata.rules_config_releases import KAFKA_3_9
 from kraftsim.metadata.rules_configs import decide_alter_configs, decide_replace_configs
 from kraftsim.metadata.rules_described_configs import (

@@ -11,7 +11,7 @@ import pytest
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import PartitionChanged
+from kraftsim.metadata.events import PartitionChanged
 from kraftsim.metadata.rules_brokers import (
     BrokerControlState,
     HeartbeatTransition,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kraftsim.events.event import Event
-from kraftsim.events.raft import MetadataReplicated, VotersChanged
 from kraftsim.raft import rules_following, rules_leading, rules_serving
 from kraftsim.raft import rules_log as do
+from kraftsim.raft.events import MetadataReplicated, VotersChanged
 from kraftsim.raft.rules_log import DYNAMIC_VOTERS, ReplicaKey, SnapshotId
 from kraftsim.raft.rules_messages import fetch_request
 from kraftsim.raft.rules_quorum import FatalQuorumError, Quorum

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from kraftsim.events.migration import MigrationWaits
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.migration import rules_driver as do
+from kraftsim.migration.events import MigrationWaits
 from kraftsim.migration.rules_driver import (
     NEXT,
     Claim,

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from kraftsim.events.migration import MigrationDriverMoved, MigrationWaits
 from kraftsim.migration import rules_driver as do
+from kraftsim.migration.events import MigrationDriverMoved, MigrationWaits
 from kraftsim.migration.rules_driver import Claim, MigrationDriver, Published
 from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION
 from protocol.zookeeper.kafka_znodes import MigrationZnode

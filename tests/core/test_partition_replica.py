@@ -4,7 +4,7 @@ import pytest
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import (
+from kraftsim.partitions.events import (
     BatchAppended,
     DuplicateAnswered,
     IsrChanged,

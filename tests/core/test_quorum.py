@@ -4,7 +4,7 @@ seed.
 
 import pytest
 
-from kraftsim.events.raft import CheckQuorumFailed
+from kraftsim.raft.events import CheckQuorumFailed
 from kraftsim.raft.rules_log import RaftLog, RaftSettings, ReplicaKey, VoterNode, VoterSet
 from kraftsim.raft.rules_roles import Follower, Leader, Leadership
 from tests.core.quorum_harness import Harness

@@ -6,7 +6,7 @@ import hmac
 import pytest
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.events.metadata import BrokerUnregistered
+from kraftsim.metadata.events import BrokerUnregistered
 from kraftsim.metadata.rules_client_quotas import decide_alter_quotas, describe_quotas
 from kraftsim.metadata.rules_registrations import decide_register_controller
 from kraftsim.metadata.rules_registries import (

@@ -7,7 +7,7 @@ import pytest
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import BatchAppended, ProduceRefused
+from kraftsim.partitions.events import BatchAppended, ProduceRefused
 from kraftsim.partitions.rules_append import AppendDecision, AppendRules
 from kraftsim.partitions.rules_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.producer_state.rules_entries import Duplicate

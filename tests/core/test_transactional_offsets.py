@@ -8,7 +8,7 @@ from typing import TypedDict
 import pytest
 
 from claims.recording import Figures
-from kraftsim.events.groups import (
+from kraftsim.groups.events import (
     OffsetCommitted,
     OffsetLoaded,
     OffsetMaterialised,

@@ -8,10 +8,10 @@ import pytest
 
 from bench.bug_hunts import REPETITIONS, BugHunts, Hunt, read, write
 from docs.bugs_page import bugs_plot, row
-from kraftsim.bugs.bug import Bug, bugs
 from kraftsim.cluster.scenario import SCENARIOS
-from kraftsim.explore.virtual import BELIEF
 from kraftsim.invariants.invariant import INVARIANTS
+from kraftsim.lab.bugs.bug import Bug, bugs
+from kraftsim.lab.explore.virtual import BELIEF
 
 
 @pytest.mark.parametrize("bug", bugs(), ids=lambda bug: bug.name)

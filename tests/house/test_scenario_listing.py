@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from kraftsim.cli.main import kraftsim
 from kraftsim.cli.scenario_table import all_facts, facts_of
 from kraftsim.cluster.scenario import scenario, scenarios
-from kraftsim.cluster.workload_parameters import MEANINGS
+from kraftsim.lab.workloads.workload_parameters import MEANINGS
 from kraftsim.releases.catalogue import releases
 
 

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from kraftsim.events.connections import RequestRefused
-from kraftsim.events.nodes import NodeFailed
 from kraftsim.partitions.broker_handlers import k00_produce
+from kraftsim.server.events import NodeFailed
+from kraftsim.server.events_connections import RequestRefused
 from protocol.errors import ErrorCode
 from protocol.examples import example
 from protocol.malformed import MalformedMessage

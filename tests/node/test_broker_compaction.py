@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraftsim.events.nodes import CleaningFailed, LogCleaned
+from kraftsim.server.events import CleaningFailed, LogCleaned
 from protocol.batches import RecordBatch, build_batch, split_batches
 from protocol.disk.offset_checkpoint import parse_offset_checkpoint
 from protocol.messages.k44_incremental_alter_configs import (

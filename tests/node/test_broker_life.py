@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-from kraftsim.events.metadata import (
+from kraftsim.metadata.events import (
     BrokerEpochReceived,
     BrokerFenced,
     BrokerRegistered,
     MetadataApplied,
 )
-from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
-from kraftsim.events.partitions import LeaderElected, LeadershipLost
-from kraftsim.events.raft import MetadataTruncated, OtherClusterAnswered
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, snapshot_records
+from kraftsim.partitions.events import LeaderElected, LeadershipLost
+from kraftsim.raft.events import MetadataTruncated, OtherClusterAnswered
 from kraftsim.raft.rules_log import RaftLog
 from kraftsim.raft.rules_roles import Leadership
 from kraftsim.server.broker import Broker
+from kraftsim.server.events import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
 from kraftsim.server.identity import ForeignDirectory
 from kraftsim.server.lifecycle import RegistrationTimedOut
 from kraftsim.world.simulated import FileClass, Simulation

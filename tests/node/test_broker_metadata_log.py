@@ -9,10 +9,10 @@ import pytest
 from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.events.metadata import BrokerEpochReceived, ControllerElected, MetadataApplied
-from kraftsim.events.nodes import LogRecovered, NodeFailed, NodeReady
-from kraftsim.events.raft import SnapshotLoaded, SnapshotWritten
+from kraftsim.metadata.events import BrokerEpochReceived, ControllerElected, MetadataApplied
 from kraftsim.metadata.rules_image import snapshot_records
+from kraftsim.raft.events import SnapshotLoaded, SnapshotWritten
+from kraftsim.server.events import LogRecovered, NodeFailed, NodeReady
 from kraftsim.world.simulated import Simulation
 from protocol.batches import split_batches
 from protocol.disk.file_names import METADATA_TOPIC

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kraftsim.events.connections import ConnectionClosed, RequestRefused
-from kraftsim.events.partitions import BatchAppended, DuplicateAnswered, ProduceRefused
+from kraftsim.partitions.events import BatchAppended, DuplicateAnswered, ProduceRefused
+from kraftsim.server.events_connections import ConnectionClosed, RequestRefused
 from kraftsim.server.outbound import Disconnected, RequestTimedOut
 from protocol.batches import build_batch
 from protocol.compression import Compression

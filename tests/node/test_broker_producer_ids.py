@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from claims.recording import Figures
-from kraftsim.events.producer_ids import (
+from kraftsim.producer_ids.events import (
     InitProducerIdRefused,
     ProducerIdBlockRequested,
     ProducerIdReturned,

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from kraftsim.events.metadata import PartitionChanged, PartitionCreated, TopicCreated, TopicDeleted
-from kraftsim.events.partitions import LeaderElected
+from kraftsim.metadata.events import PartitionChanged, PartitionCreated, TopicCreated, TopicDeleted
+from kraftsim.partitions.events import LeaderElected
 from kraftsim.releases.catalogue import releases
 from kraftsim.server.forwarded import FORWARDED, broker_handlers
 from kraftsim.server.outbound import PeerConnection

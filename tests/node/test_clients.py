@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from kraftsim.catalogue import Catalogue
+from kraftsim.clients.events import RecordAcknowledged, RecordFailed
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.clients.reader import ReaderClient
 from kraftsim.clients.rules_producer_steps import ProducerSettings
 from kraftsim.cluster.launch import build_node
 from kraftsim.cluster.spec import ClusterSpec
-from kraftsim.events.clients import RecordAcknowledged, RecordFailed
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import DuplicateAnswered
+from kraftsim.partitions.events import DuplicateAnswered
 from kraftsim.releases.catalogue import releases
 from kraftsim.server.call import Handler
 from kraftsim.server.config import NodeConfig

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kraftsim.cluster.launch import build_node
-from kraftsim.events.nodes import NodeStarted
 from kraftsim.server.config import DEFAULT_CLUSTER_ID, NodeConfig
 from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.events import NodeStarted
 from kraftsim.server.identity import ForeignDirectory, check_formattable
 from protocol.disk.meta_properties import (
     KRAFT_VERSION,

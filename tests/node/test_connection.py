@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kraftsim.events.connections import (
+from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures
+from kraftsim.server.call import NO_ANSWER, Answer, Call, Deferred, Handler
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.dispatch import Dispatcher
+from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.events import NodeFailed
+from kraftsim.server.events_connections import (
     ConnectionClosed,
     ConnectionOpened,
     FrameReceived,
     FrameSent,
     RequestRefused,
 )
-from kraftsim.events.nodes import NodeFailed
-from kraftsim.server.api_offer import ApiOffer, FinalizedFeatures
-from kraftsim.server.call import NO_ANSWER, Answer, Call, Deferred, Handler
-from kraftsim.server.config import NodeConfig
-from kraftsim.server.dispatch import Dispatcher
-from kraftsim.server.endpoints import Endpoint
 from kraftsim.server.listeners import ListenerError, Listeners
 from kraftsim.server.muting import mute
 from kraftsim.server.shell import NodeShell

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from claims.recording import Figures
-from kraftsim.events.metadata import (
+from kraftsim.metadata.events import (
     BrokerFenced,
     BrokerRegistered,
     BrokerRegistrationRefused,
@@ -21,11 +21,11 @@ from kraftsim.events.metadata import (
     TopicCreated,
     TopicRefused,
 )
-from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
-from kraftsim.events.producer_ids import ProducerIdBlockAllocated
+from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.releases.catalogue import release
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.controller import Controller
+from kraftsim.server.events import DiskFailed, LogRecovered, NodeFailed, NodeReady, NodeStopped
 from kraftsim.server.forwarding import ANONYMOUS
 from kraftsim.server.outbound import Disconnected
 from kraftsim.server.parts import Parts

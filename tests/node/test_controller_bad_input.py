@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from kraftsim.events.connections import RequestRefused
 from kraftsim.server.controller import Controller
+from kraftsim.server.events_connections import RequestRefused
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.examples import example

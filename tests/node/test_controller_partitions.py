@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kraftsim.events.metadata import PartitionChanged, TopicDeleted
+from kraftsim.metadata.events import PartitionChanged, TopicDeleted
 from kraftsim.metadata.rules_registrations import PartitionRegistration
 from kraftsim.server.controller import Controller
 from protocol.errors import ErrorCode

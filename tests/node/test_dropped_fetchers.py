@@ -8,7 +8,7 @@ from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic, elect_preferred_leaders, wait_for_replicas
 from kraftsim.events.event import Event
-from kraftsim.events.partitions import LeaderElected
+from kraftsim.partitions.events import LeaderElected
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from protocol.messages.k00_produce import (

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from kraftsim.events.nodes import NodeFailed
 from kraftsim.metadata.rules_config_definitions import UpdateMode
 from kraftsim.metadata.rules_config_releases import config_tables
+from kraftsim.server.events import NodeFailed
 from protocol.config_resources import ConfigType
 from protocol.errors import ErrorCode
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from kraftsim.events.connections import FrameReceived, MessageFailed, RequestRefused
-from kraftsim.events.nodes import NodeFailed
 from kraftsim.raft import rules_log as do
 from kraftsim.server.call import Answer, Call, Closing, Deferred
+from kraftsim.server.events import NodeFailed
+from kraftsim.server.events_connections import FrameReceived, MessageFailed, RequestRefused
 from kraftsim.server.outbound import NotEncodable
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from kraftsim.events.groups import GroupsLoaded, GroupsUnloaded
+from kraftsim.groups.events import GroupsLoaded, GroupsUnloaded
 from kraftsim.groups.rules_timing import partition_of
 from protocol.errors import ErrorCode
 from protocol.messages.k08_offset_commit import (

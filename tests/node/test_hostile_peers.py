@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftsim.events.connections import RequestRefused
 from kraftsim.server.call import Answer, Call, Encoded
+from kraftsim.server.events_connections import RequestRefused
 from kraftsim.server.inbox import Inbox
 from kraftsim.server.large_frames import LARGE_FRAME_BYTES
 from protocol.frames import BadFrameSize, FrameReader

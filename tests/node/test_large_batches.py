@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from kraftsim.events.partitions import BatchAppended
+from kraftsim.partitions.events import BatchAppended
 from kraftsim.world.simulated.world import SimulatedWorld
 from protocol.compression import Compression
 from protocol.messages.k00_produce import (

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.events.nodes import LogRecovered
 from kraftsim.partitions.found_record import FoundRecord, searched
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.rules_log import SegmentSettings
+from kraftsim.server.events import LogRecovered
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch, split_batches
 from protocol.disk.segment_indexes import parse_offset_index, parse_time_index

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kraftsim.events.nodes import LogDirectoryFailed, NodeFailed, ReplicaMoveBegan, ReplicaMoved
+from kraftsim.server.events import LogDirectoryFailed, NodeFailed, ReplicaMoveBegan, ReplicaMoved
 from kraftsim.server.identity import NO_DIRECTORY_ID
 from kraftsim.world.relocated_world import RelocatedWorld
 from protocol.batches import split_batches

@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-from kraftsim.events.metadata import MetadataReverted
-from kraftsim.events.producer_ids import ProducerIdBlockAllocated
+from kraftsim.metadata.events import MetadataReverted
 from kraftsim.metadata.metadata_writer import AppendedOffsets, MetadataWriter
 from kraftsim.metadata.rules_controller_state import ControllerState
 from kraftsim.metadata.rules_partitions import TopicDefaults
+from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.world.simulated import Simulation
 from protocol.batches import RecordBatch

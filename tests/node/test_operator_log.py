@@ -13,12 +13,12 @@ import structlog
 from structlog.testing import capture_logs
 
 import kraftsim.events.catalogue
-import kraftsim.events.zookeeper  # noqa: F401
-from kraftsim.events.connections import ConnectionClosed, RequestRefused
+import kraftsim.zookeeper.events  # noqa: F401
 from kraftsim.events.event import Event
-from kraftsim.events.nodes import FencedByController, UnfencedByController
-from kraftsim.events.partitions import BatchAppended, IsrChanged, LeaderElected
+from kraftsim.partitions.events import BatchAppended, IsrChanged, LeaderElected
 from kraftsim.server import operator_log
+from kraftsim.server.events import FencedByController, UnfencedByController
+from kraftsim.server.events_connections import ConnectionClosed, RequestRefused
 from kraftsim.server.operator_log import LINES_MAX, MESSAGES, NAMED_MAX, OperatorLog
 from kraftsim.world.human_log import STYLES, set_up_human_log
 from kraftsim.world.real.clock import RealClock

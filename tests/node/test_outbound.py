@@ -6,7 +6,12 @@ import asyncio
 
 import pytest
 
-from kraftsim.events.connections import ConnectionClosed, ConnectionOpened, FrameReceived, FrameSent
+from kraftsim.server.events_connections import (
+    ConnectionClosed,
+    ConnectionOpened,
+    FrameReceived,
+    FrameSent,
+)
 from kraftsim.server.outbound import Disconnected, NoCommonVersion, PeerConnection, RequestTimedOut
 from protocol.api_keys import ApiKey
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.events.metadata import ControllerElected, ControllerResigned, MetadataReverted
-from kraftsim.events.nodes import DiskFailed, NodeReady
-from kraftsim.events.raft import MetadataTruncated, SnapshotLoaded
+from kraftsim.metadata.events import ControllerElected, ControllerResigned, MetadataReverted
+from kraftsim.raft.events import MetadataTruncated, SnapshotLoaded
 from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.raft.rules_quorum import FatalQuorumError
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.controller import Controller
+from kraftsim.server.events import DiskFailed, NodeReady
 from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest

@@ -13,7 +13,6 @@ from typing import Any, TypeVar, cast
 import pytest
 
 import protocol.compressed_blocks as blocks
-from kraftsim.events.nodes import CleaningFailed, LogCleaned
 from kraftsim.partitions.log_cleaner import CleaningPace
 from kraftsim.partitions.log_gate import LogGate
 from kraftsim.partitions.record_validation import WALKED_BYTES_MAX
@@ -24,6 +23,7 @@ from kraftsim.partitions.rules_conversion import (
     produced_work,
     takes_long,
 )
+from kraftsim.server.events import CleaningFailed, LogCleaned
 from kraftsim.world.simulated.world import SimulatedWorld
 from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, TimestampType, build_batch
 from protocol.compression import Compression

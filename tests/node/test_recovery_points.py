@@ -8,9 +8,9 @@ import asyncio
 
 import pytest
 
-from kraftsim.events.nodes import LogCleaned
 from kraftsim.partitions.log_directory import LogDirectory
 from kraftsim.partitions.rules_follower import TruncateTo
+from kraftsim.server.events import LogCleaned
 from protocol.disk.file_names import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,

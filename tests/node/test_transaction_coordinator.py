@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kraftsim.events.partition_transactions import MarkerAppended
-from kraftsim.events.transactions import (
+from kraftsim.partitions.events_transactions import MarkerAppended
+from kraftsim.transactions.events import (
     ProducerFenced,
     TransactionalIdExpired,
     TransactionsLoaded,

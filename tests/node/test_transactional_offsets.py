@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from kraftsim.bugs.bug import bug
-from kraftsim.events.groups import (
+from kraftsim.groups.events import (
     OffsetLoaded,
     OffsetMaterialised,
     PendingOffsetAdded,
     PendingOffsetDropped,
 )
+from kraftsim.lab.bugs.bug import bug
 from kraftsim.transactions.verification import Verifier
 from protocol.errors import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kraftsim.events.partition_transactions import TransactionVerified
-from kraftsim.events.partitions import ProduceRefused
+from kraftsim.partitions.events import ProduceRefused
+from kraftsim.partitions.events_transactions import TransactionVerified
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.rules_append import EndMarker
 from protocol.errors import ErrorCode

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from kraftsim.events.zookeeper_controllers import (
+from kraftsim.zookeeper.client import ZookeeperClient
+from kraftsim.zookeeper.events import (
     BrokerJoined,
     BrokerLeft,
     ZookeeperControllerElected,
     ZookeeperControllerResigned,
 )
-from kraftsim.zookeeper.client import ZookeeperClient
 from kraftsim.zookeeper.znode_reader import ZnodeReader
 from protocol.errors import ErrorCode
 from protocol.messages.k07_controlled_shutdown import ControlledShutdownRequest

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kraftsim.events.nodes import NodeFailed
-from kraftsim.events.zookeeper_controllers import ZookeeperControllerResigned
+from kraftsim.server.events import NodeFailed
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.zookeeper.client import ZookeeperRefused
 from kraftsim.zookeeper.config_watch import ConfigWatch
 from kraftsim.zookeeper.control_requests import ControlRequests
 from kraftsim.zookeeper.entity_requests import EntityRequestHandler
+from kraftsim.zookeeper.events import ZookeeperControllerResigned
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k06_update_metadata import UpdateMetadataRequest

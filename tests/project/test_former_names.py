@@ -13,12 +13,12 @@ from kraftsim import former_names
 from kraftsim.cli.main import VERBS
 from kraftsim.cluster.scenario import SCENARIOS, scenario
 from kraftsim.events.catalogue import KINDS
-from kraftsim.explore.replay import read_replay
-from kraftsim.explore.run import run_scenario
-from kraftsim.faults.fault import FAULTS, fault_kind
-from kraftsim.faults.trigger import OnEvent
 from kraftsim.former_names import FormerNameWarning
 from kraftsim.invariants.invariant import INVARIANTS
+from kraftsim.lab.explore.replay import read_replay
+from kraftsim.lab.explore.run import run_scenario
+from kraftsim.lab.faults.fault import FAULTS, fault_kind
+from kraftsim.lab.faults.trigger import OnEvent
 
 FORMER, PRESENT = "answers_get_lost", "lost_produce_responses"
 

@@ -2,8 +2,8 @@
 it.
 """
 
-from kraftsim.bugs.bug import bug
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.bugs.bug import bug
+from kraftsim.lab.explore.run import run_scenario
 
 
 def finds(name: str, scenario: str, seed: int, invariant: str) -> None:

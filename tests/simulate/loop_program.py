@@ -5,11 +5,11 @@ digest of its event log.
 import asyncio
 import sys
 
-from kraftsim.events.clients import RecordAcknowledged, RecordFailed, RecordSent
-from kraftsim.events.nodes import NodeFailed, NodeReady, NodeStarted, NodeStopped
-from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent
+from kraftsim.clients.events import RecordAcknowledged, RecordFailed, RecordSent
+from kraftsim.lab.faults.arm import arm
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime, OnDisk, OnEvent
+from kraftsim.server.events import NodeFailed, NodeReady, NodeStarted, NodeStopped
 from kraftsim.world.simulated import FileClass, Host, SimulatedWorld, Simulation
 
 NODES = ("a", "b", "c")

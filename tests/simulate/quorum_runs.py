@@ -10,9 +10,9 @@ from kraftsim.clients.producer_id_client import InitProducerIdClient
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import ControllerElected, MetadataReverted
-from kraftsim.events.producer_ids import ProducerIdBlockAllocated
-from kraftsim.events.raft import (
+from kraftsim.metadata.events import ControllerElected, MetadataReverted
+from kraftsim.producer_ids.events import ProducerIdBlockAllocated
+from kraftsim.raft.events import (
     MetadataTruncated,
     SnapshotLoaded,
     SnapshotWritten,

@@ -12,29 +12,29 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kraftsim.campaign.campaign_job import Terms
-from kraftsim.campaign.identity import IdentityResult, check_identity
-from kraftsim.campaign.sweep import Progress, campaign, sweep
 from kraftsim.cli.campaign_progress import deadline, faults, line
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.replay import read_replay
-from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import run_request
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime, OnState
+from kraftsim.lab.campaign.campaign_job import Terms
+from kraftsim.lab.campaign.identity import IdentityResult, check_identity
+from kraftsim.lab.campaign.sweep import Progress, campaign, sweep
+from kraftsim.lab.explore.replay import read_replay
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.run import run_request
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime, OnState
 from kraftsim.world.simulated import Simulation
 
 NAME = "producer_ids_survive_failover"
 CHEAP = "idempotent_producers_under_kill"
 BUG = "KAFKA-10533"
 DIES = """
-import os, kraftsim.campaign.campaign_job as errand
+import os, kraftsim.lab.campaign.campaign_job as errand
 play = errand.carry_out
 errand.carry_out = lambda each: os._exit(9) if each.seed == 2 else play(each)
 """
 DEPENDS_ON_THE_HASH_SEED = """
-import kraftsim.explore.request as search
+import kraftsim.lab.explore.request as search
 settings_of = search.settings_of
 search.settings_of = lambda *run: {**settings_of(*run), "broker.heartbeat.interval.ms": str(300 + hash("x") % 100)}
 """

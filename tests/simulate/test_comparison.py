@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kraftsim.campaign.comparison import (
+from kraftsim.cli.compare import compare as verb
+from kraftsim.lab.campaign.comparison import (
     compare,
     rows_by_spark,
     rows_of,
     write_outcomes,
     write_report,
 )
-from kraftsim.cli.compare import compare as verb
-from kraftsim.cluster.comparison.outcome import LogCount, count_logs, longest_silence_ms
-from kraftsim.cluster.comparison.plan import Mishap, MishapKind, Plan
-from kraftsim.cluster.comparison.run import plan_of, run
-from kraftsim.cluster.comparison.systems import SYSTEMS, System, system_named
+from kraftsim.lab.comparison.outcome import LogCount, count_logs, longest_silence_ms
+from kraftsim.lab.comparison.plan import Mishap, MishapKind, Plan
+from kraftsim.lab.comparison.run import plan_of, run
+from kraftsim.lab.comparison.systems import SYSTEMS, System, system_named
 
 QUIET = Plan(seed=1, mishaps=(), records_each=20)
 ZOMBIE = Plan(

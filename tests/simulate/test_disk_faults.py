@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import pytest
 
-from kraftsim.events.nodes import DiskFailed, LogRecovered, NodeFailed
-from kraftsim.faults.arm import arm
-from kraftsim.faults.damaged_file import sound_files
-from kraftsim.faults.fault import FAULTS, Fault, Value
-from kraftsim.faults.trigger import AtTime, FileClass, OnDisk
+from kraftsim.lab.faults.arm import arm
+from kraftsim.lab.faults.damaged_file import sound_files
+from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk
+from kraftsim.server.events import DiskFailed, LogRecovered, NodeFailed
 from kraftsim.world.interface import Disk, File
 from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.damage import Damage

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.request import RunRequest
-from kraftsim.explore.virtual import set_up
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.virtual import set_up
+from kraftsim.lab.faults.fault import Fault
 from kraftsim.world.random_streams import stream
 
 NEVER = 1 << 62

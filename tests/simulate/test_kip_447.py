@@ -25,6 +25,7 @@ from bench.fencing.measurements import (
     takeover,
     zombie_effects,
 )
+from kraftsim.clients.events import ClientStarted
 from kraftsim.clients.generic_consumer import (
     CoordinatorUnavailable,
     GenericConsumer,
@@ -35,8 +36,7 @@ from kraftsim.clients.rules_producer_variants import DesignDocumentProducer
 from kraftsim.clients.rules_transaction_steps import GroupIdentity, TransactionalSettings
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from kraftsim.clients.transactional_producer import TransactionalClient
-from kraftsim.cluster.transform_worker import Point, Variant
-from kraftsim.events.clients import ClientStarted
+from kraftsim.lab.workloads.transform_worker import Point, Variant
 
 SESSION_MS, SCAN_MS = 6000, 1000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraftsim.events.event import Event
-from kraftsim.events.nodes import NodeReady, NodeStopped
+from kraftsim.server.events import NodeReady, NodeStopped
 from kraftsim.world.simulated import (
     SimulatedWorld,
     Simulation,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from kraftsim.events.nodes import NodeStopped
-from kraftsim.events.partitions import LeaderElected
+from kraftsim.partitions.events import LeaderElected
+from kraftsim.server.events import NodeStopped
 from kraftsim.zookeeper.propagator import ControllerChannelManager
 from kraftsim.zookeeper.rules_control_requests import ToBroker
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest

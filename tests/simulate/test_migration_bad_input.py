@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kraftsim.events.metadata import BrokerRegistrationRefused
-from kraftsim.events.migration import MigrationWaits
-from kraftsim.events.nodes import NodeFailed
+from kraftsim.metadata.events import BrokerRegistrationRefused
+from kraftsim.migration.events import MigrationWaits
 from kraftsim.migration.migration import Migration
 from kraftsim.migration.rules_driver import DriverState
+from kraftsim.server.events import NodeFailed
 from kraftsim.zookeeper.client import ZookeeperClient
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeOperation, ZnodeWrite
 from kraftsim.zookeeper.znode_writer import ControllerMoved

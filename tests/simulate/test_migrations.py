@@ -4,8 +4,8 @@ the way back, and the bugs that these scenarios find.
 
 import pytest
 
-from kraftsim.bugs.bug import bug
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.bugs.bug import bug
+from kraftsim.lab.explore.run import run_scenario
 
 MOVE, FAILOVER, BACK = (
     "zk_to_kraft_migration",

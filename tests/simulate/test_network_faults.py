@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from kraftsim.events.raft import RaftRoleChanged
-from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import FAULTS, Fault, Value
-from kraftsim.faults.injection import Injection
-from kraftsim.faults.ring_partition import silenced
-from kraftsim.faults.trigger import AtTime
+from kraftsim.lab.faults.arm import arm
+from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.injection import Injection
+from kraftsim.lab.faults.kinds.ring_partition import silenced
+from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.raft.events import RaftRoleChanged
 from kraftsim.world.simulated import NetworkSettings, Simulation
 from tests.simulate.streams import PORT, Pair, Recorder
 

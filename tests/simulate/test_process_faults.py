@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from kraftsim.events.connections import ConnectionClosed
-from kraftsim.events.metadata import BrokerFenced, ControllerElected
-from kraftsim.events.nodes import LogRecovered, NodeFailed, NodeReady, NodeStarted, NodeStopped
-from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import FAULTS, Fault, Value
-from kraftsim.faults.trigger import AtTime, OnEvent
+from kraftsim.lab.faults.arm import arm
+from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.trigger import AtTime, OnEvent
+from kraftsim.metadata.events import BrokerFenced, ControllerElected
+from kraftsim.server.events import LogRecovered, NodeFailed, NodeReady, NodeStarted, NodeStopped
+from kraftsim.server.events_connections import ConnectionClosed
 from kraftsim.world.simulated import Simulation
 from tests.simulate.fault_cluster import FaultCluster, fault_cluster
 

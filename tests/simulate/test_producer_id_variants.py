@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.explore.run import run_scenario
 from kraftsim.producer_ids.controller import BlockLimits
 from kraftsim.producer_ids.rules_blocks import number_of, numbered
 from kraftsim.server.config import NodeConfig

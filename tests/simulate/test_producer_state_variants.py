@@ -10,8 +10,8 @@ import pytest
 
 from bench.bench_variants import DUPLICATE, KINDS, OUT_OF_ORDER, bytes_each
 from bench.variants.workload import WORKLOADS, Findings, run_workload
-from kraftsim.events.partitions import ProduceRefused
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.explore.run import run_scenario
+from kraftsim.partitions.events import ProduceRefused
 from protocol.errors import ErrorCode
 
 FIVE, LATEST = KINDS

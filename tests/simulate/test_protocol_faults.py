@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import FAULTS, Fault, Value
-from kraftsim.faults.injection import Injection
-from kraftsim.faults.trigger import AtTime, OnFrame, Trigger
+from kraftsim.lab.faults.arm import arm
+from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.injection import Injection
+from kraftsim.lab.faults.trigger import AtTime, OnFrame, Trigger
 from kraftsim.world.simulated import NetworkSettings, Simulation
 from protocol.messages.k01_fetch import (
     FetchableTopicResponse,

@@ -4,8 +4,8 @@ leader, one log, no producer id twice.
 
 import pytest
 
-from kraftsim.events.metadata import MetadataReverted
-from kraftsim.events.raft import MetadataTruncated, SnapshotLoaded, SnapshotWritten, VotersChanged
+from kraftsim.metadata.events import MetadataReverted
+from kraftsim.raft.events import MetadataTruncated, SnapshotLoaded, SnapshotWritten, VotersChanged
 from kraftsim.world.simulated import Simulation
 from protocol.batches import split_batches
 from protocol.disk.file_names import RECOVERY_POINTS

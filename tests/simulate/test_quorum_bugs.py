@@ -4,8 +4,8 @@ and the same seed is clean without it.
 
 import pytest
 
-from kraftsim.bugs.bug import bug
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.bugs.bug import bug
+from kraftsim.lab.explore.run import run_scenario
 
 NAME = "quorum_under_faults"
 

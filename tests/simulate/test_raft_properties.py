@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftsim.bugs.bug import bug
+from kraftsim.lab.bugs.bug import bug
 from kraftsim.raft.rules_log import RaftLog
 from kraftsim.raft.rules_roles import Leadership
 from kraftsim.server.parts import Parts

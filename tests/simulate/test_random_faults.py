@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from kraftsim.cluster.scenario import Mode, Scenario, scenario, scenarios
-from kraftsim.explore.request import faults_of, settings_of
-from kraftsim.faults.data_loss_budget import clashes, data_loss
-from kraftsim.faults.fault import (
+from kraftsim.lab.explore.request import faults_of, settings_of
+from kraftsim.lab.faults.data_loss_budget import clashes, data_loss
+from kraftsim.lab.faults.fault import (
     AT_THE_TRIGGER,
     FAULTS,
     SIM,
@@ -25,14 +25,14 @@ from kraftsim.faults.fault import (
     from_json,
     to_json,
 )
-from kraftsim.faults.fault_space import (
+from kraftsim.lab.faults.fault_space import (
     CONTROLLERS,
     PRODUCER_ID_APIS,
     cluster_fault_space,
     zookeeper_fault_space,
 )
-from kraftsim.faults.random_faults import draw_faults, draw_settings, draw_value
-from kraftsim.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, OnState
+from kraftsim.lab.faults.random_faults import draw_faults, draw_settings, draw_value
+from kraftsim.lab.faults.trigger import AtTime, FileClass, OnDisk, OnEvent, OnFrame, OnState
 
 FAULT_SPACE = cluster_fault_space(
     controllers=3,
@@ -49,8 +49,8 @@ KINDS = [kind for kind in FAULTS.all() if SIM in kind.modes]
 DIGEST = """
 import hashlib
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.request import faults_of, settings_of
-from kraftsim.faults.fault import to_json
+from kraftsim.lab.explore.request import faults_of, settings_of
+from kraftsim.lab.faults.fault import to_json
 quorum = scenario("quorum_under_faults")
 drawn = [(to_json(list(faults_of(quorum, seed, Mode.SIM))), settings_of(quorum, seed, Mode.SIM)) for seed in range(60)]
 print(hashlib.sha256(repr(drawn).encode()).hexdigest())
@@ -296,7 +296,7 @@ def test_wide_range_is_drawn_by_magnitude() -> None:
 def test_fault_space_names_existing_hosts_and_events(each: Scenario) -> None:
     """A trigger on an event that is never emitted would never fire."""
     from kraftsim.events.catalogue import KINDS as EVENTS
-    from kraftsim.explore.request import RunRequest
+    from kraftsim.lab.explore.request import RunRequest
 
     fault_space = each.fault_space
     assert fault_space is not None

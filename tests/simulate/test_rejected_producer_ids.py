@@ -17,11 +17,11 @@ import pytest
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import MetadataAppended
-from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdReturned
 from kraftsim.invariants.invariant import Envelope
-from kraftsim.invariants.producer_id_unique import INVARIANT
+from kraftsim.metadata.events import MetadataAppended
 from kraftsim.producer_ids.broker import COUNTER_FILE
+from kraftsim.producer_ids.events import ProducerIdBlockReceived, ProducerIdReturned
+from kraftsim.producer_ids.invariants.producer_id_unique import INVARIANT
 from kraftsim.producer_ids.rules_block_clients import BROKER_BITS
 from kraftsim.producer_ids.rules_blocks import numbered
 from kraftsim.server.broker import Broker

@@ -11,15 +11,15 @@ from click.testing import CliRunner
 
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
-from kraftsim.explore.divergence import compare, compare_logs, logs_of
-from kraftsim.explore.replay import read_replay
-from kraftsim.explore.replay_check import check_replay
-from kraftsim.explore.request import RunRequest
-from kraftsim.explore.result import RunResult
-from kraftsim.explore.run import run_request
-from kraftsim.explore.run_environment import RunEnvironment
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime
+from kraftsim.lab.explore.divergence import compare, compare_logs, logs_of
+from kraftsim.lab.explore.replay import read_replay
+from kraftsim.lab.explore.replay_check import check_replay
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.result import RunResult
+from kraftsim.lab.explore.run import run_request
+from kraftsim.lab.explore.run_environment import RunEnvironment
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime
 
 SMALL = {"writers": 1, "records_per_writer": 20, "askers": 1, "ids_per_asker": 30, "work_ms": 1500}
 CRASH = Fault(

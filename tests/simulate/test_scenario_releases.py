@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, Scenario, scenario, scenarios
 from kraftsim.cluster.spec import RELEASE_KEY
-from kraftsim.cluster.upgrading import VERSION_KEY
-from kraftsim.explore.record import replay_command
-from kraftsim.explore.replay import read_replay
-from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.explore.record import replay_command
+from kraftsim.lab.explore.replay import read_replay
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.run import run_scenario
+from kraftsim.lab.workloads.upgrading import VERSION_KEY
 from kraftsim.releases.catalogue import DEFAULT_RELEASE, is_before, releases
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from kraftsim.campaign.campaign_job import Terms
-from kraftsim.campaign.sweep import sweep
 from kraftsim.cluster.scenario import Scenario, scenarios
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.campaign.campaign_job import Terms
+from kraftsim.lab.campaign.sweep import sweep
+from kraftsim.lab.explore.run import run_scenario
 from kraftsim.raft.rules_log import RaftLog
 
 NAME = "producer_ids_survive_failover"
 ONE_RUN = (
-    f"from kraftsim.explore.run import run_scenario; print(run_scenario({NAME!r}, "
+    f"from kraftsim.lab.explore.run import run_scenario; print(run_scenario({NAME!r}, "
     "seed=5).events_sha256)"
 )
 

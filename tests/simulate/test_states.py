@@ -7,10 +7,16 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import MetadataAppended
-from kraftsim.events.nodes import NodeReady
-from kraftsim.events.producer_ids import ProducerIdBlockReceived, ProducerIdBlockRequested
-from kraftsim.events.raft import (
+from kraftsim.lab.faults.arm import arm
+from kraftsim.lab.faults.fault import Fault, from_json, to_json
+from kraftsim.lab.faults.schedule import keys_of
+from kraftsim.lab.faults.state_tracker import state_tracker_of
+from kraftsim.lab.faults.states import STATES
+from kraftsim.lab.faults.targets import directions, members, names_leader, with_leader
+from kraftsim.lab.faults.trigger import AtTime, OnState
+from kraftsim.metadata.events import MetadataAppended
+from kraftsim.producer_ids.events import ProducerIdBlockReceived, ProducerIdBlockRequested
+from kraftsim.raft.events import (
     HighWatermarkMoved,
     MetadataFlushed,
     MetadataReplicated,
@@ -21,19 +27,13 @@ from kraftsim.events.raft import (
     VoteAnswered,
     VoteSent,
 )
-from kraftsim.events.transactions import TransactionStateChanged, TransactionsUnloaded
-from kraftsim.events.zookeeper_controllers import (
+from kraftsim.server.events import NodeReady
+from kraftsim.transactions.events import TransactionStateChanged, TransactionsUnloaded
+from kraftsim.world.simulated import Simulation
+from kraftsim.zookeeper.events import (
     ZookeeperControllerElected,
     ZookeeperControllerResigned,
 )
-from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import Fault, from_json, to_json
-from kraftsim.faults.schedule import keys_of
-from kraftsim.faults.state_tracker import state_tracker_of
-from kraftsim.faults.states import STATES
-from kraftsim.faults.targets import directions, members, names_leader, with_leader
-from kraftsim.faults.trigger import AtTime, OnState
-from kraftsim.world.simulated import Simulation
 
 
 def role(name: str, epoch: int = 1) -> RaftRoleChanged:

@@ -15,14 +15,14 @@ from kraftsim.cli.failure import Failure
 from kraftsim.cli.main import kraftsim
 from kraftsim.cluster.scenario import Mode, scenario
 from kraftsim.events.catalogue import KINDS
-from kraftsim.explore.columns import fitting, laid_out
-from kraftsim.explore.divergence import compare
-from kraftsim.explore.request import RunRequest
-from kraftsim.explore.run import run_request
-from kraftsim.explore.short_texts import SPECIAL, WORDS, short
-from kraftsim.explore.trace import ACROSS, QUIET, Entry, columns_of, read_trace, rows_of, select
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime
+from kraftsim.lab.explore.columns import fitting, laid_out
+from kraftsim.lab.explore.divergence import compare
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.run import run_request
+from kraftsim.lab.explore.short_texts import SPECIAL, WORDS, short
+from kraftsim.lab.explore.trace import ACROSS, QUIET, Entry, columns_of, read_trace, rows_of, select
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime
 
 WORK = {"writers": 0, "records_per_writer": 0, "askers": 1, "ids_per_asker": 5, "work_ms": 2500}
 CRASH = Fault(

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from kraftsim.events.runs import FaultTookEffect
-from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import Fault, Value
-from kraftsim.faults.states import STATES, ZOOKEEPER_CONTROLLER
-from kraftsim.faults.trigger import AtTime, OnFrame, OnState, Trigger
+from kraftsim.lab.faults.arm import arm
+from kraftsim.lab.faults.fault import Fault, Value
+from kraftsim.lab.faults.states import STATES, ZOOKEEPER_CONTROLLER
+from kraftsim.lab.faults.trigger import AtTime, OnFrame, OnState, Trigger
 from tests.simulate.fault_cluster import FaultCluster, fault_cluster
 from tests.simulate.test_network_faults import KINDS as NETWORK
 from tests.simulate.test_protocol_faults import KINDS as PROTOCOL

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kraftsim.explore.run import run_scenario
 from kraftsim.groups.rules_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from kraftsim.lab.explore.run import run_scenario
 from kraftsim.transactions import rules_state
 from kraftsim.transactions.rules_state import (
     NO_OFFSET,

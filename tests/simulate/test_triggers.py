@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from kraftsim.events.nodes import LogRecovered, NodeReady, NodeStopped
-from kraftsim.faults.arm import arm, tally
-from kraftsim.faults.fault import FAULTS, Fault, Value, from_json, to_json
-from kraftsim.faults.targets import directions
-from kraftsim.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, Trigger
+from kraftsim.lab.faults.arm import arm, tally
+from kraftsim.lab.faults.fault import FAULTS, Fault, Value, from_json, to_json
+from kraftsim.lab.faults.targets import directions
+from kraftsim.lab.faults.trigger import AtTime, OnDisk, OnEvent, OnFrame, Trigger
+from kraftsim.server.events import LogRecovered, NodeReady, NodeStopped
 from kraftsim.world.simulated import FileClass, SimulatedWorld, Simulation
 from kraftsim.world.simulated.transport import SimulatedTransport
 

@@ -4,7 +4,7 @@ first.
 
 import pytest
 
-from kraftsim.events.nodes import DiskFailed
+from kraftsim.server.events import DiskFailed
 from tests.simulate.fault_cluster import fault_cluster
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from kraftsim.cluster.features import update_features
 from kraftsim.cluster.launch import parts_of
-from kraftsim.events.connections import RequestRefused
-from kraftsim.events.metadata import BrokerRegistrationRefused
-from kraftsim.events.nodes import NodeFailed
+from kraftsim.metadata.events import BrokerRegistrationRefused
 from kraftsim.metadata.rules_versions import FEATURE
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
+from kraftsim.server.events import NodeFailed
+from kraftsim.server.events_connections import RequestRefused
 from kraftsim.world.simulated.inode import Inode
 from protocol.disk.metadata_snapshot import build_metadata_snapshot
 from protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftsim.analysis.upgrade_chapter import upgrade_of
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.explore.run import run_scenario
 
 
 def test_cluster_is_upgraded_under_load() -> None:

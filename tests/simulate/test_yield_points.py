@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from kraftsim.explore.run import run_scenario
+from kraftsim.lab.explore.run import run_scenario
 from kraftsim.metadata.quorum_source import QuorumSource
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.server.broker import Broker

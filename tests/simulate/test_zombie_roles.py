@@ -5,17 +5,17 @@ controller, or of a broker, but not when another's is.
 import pytest
 
 from kraftsim.events.event import Event
-from kraftsim.events.metadata import BrokerFenced, ControllerElected
-from kraftsim.events.raft import RaftRoleChanged
-from kraftsim.events.zookeeper_controllers import (
+from kraftsim.lab.faults.arm import arm
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.faults.trigger import AtTime, OnEvent
+from kraftsim.metadata.events import BrokerFenced, ControllerElected
+from kraftsim.raft.events import RaftRoleChanged
+from kraftsim.world.simulated import Simulation, SimulationStopped
+from kraftsim.zookeeper.events import (
     BrokerLeft,
     ZookeeperControllerElected,
     ZookeeperControllerResigned,
 )
-from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import Fault
-from kraftsim.faults.trigger import AtTime, OnEvent
-from kraftsim.world.simulated import Simulation, SimulationStopped
 
 TARGET, OTHER, SERVER = "broker-1", "broker-2", "zookeeper-1"
 LASTS_MS, AFTER_MS = 5000, 200
@@ -97,7 +97,7 @@ def test_failing_fault_kind_ends_the_run_without_blaming_a_node(
     def broken(_: object, __: object) -> None:
         raise LookupError("no event is called so")
 
-    monkeypatch.setattr("kraftsim.faults.zombie._places_of", broken)
+    monkeypatch.setattr("kraftsim.lab.faults.kinds.zombie._places_of", broken)
     with Simulation(5) as simulation:
         simulation.add_host(TARGET)
         events: list[Event] = []

@@ -9,8 +9,8 @@ Source: kafka.zk.ZkData (decode), kafka.controller.KafkaController (elect, onCon
 import asyncio
 from collections.abc import Mapping
 
-from kraftsim.events.zookeeper_mode import ZnodeNotUnderstood
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
+from kraftsim.zookeeper.events import ZnodeNotUnderstood
 from protocol.zookeeper.kafka_admin_znodes import build_log_directory_event
 from protocol.zookeeper.kafka_znodes import (
     CONTROLLER,

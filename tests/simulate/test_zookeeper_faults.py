@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import FAULTS, Fault, Value
-from kraftsim.faults.injection import Injection
-from kraftsim.faults.trigger import AtTime
-from kraftsim.faults.zookeeper_servers import make_known
+from kraftsim.lab.faults.arm import arm
+from kraftsim.lab.faults.fault import FAULTS, Fault, Value
+from kraftsim.lab.faults.injection import Injection
+from kraftsim.lab.faults.trigger import AtTime
+from kraftsim.lab.faults.zookeeper_servers import make_known
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Host, Simulation
 from kraftsim.zookeeper.client import SessionState, ZookeeperClient

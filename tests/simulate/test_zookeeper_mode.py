@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from kraftsim.events.nodes import NodeFailed
-from kraftsim.events.producer_ids import ProducerIdBlockReceived
-from kraftsim.events.zookeeper_mode import BrokerSessionBegan, BrokerSessionLost, ZnodeNotUnderstood
+from kraftsim.producer_ids.events import ProducerIdBlockReceived
+from kraftsim.server.events import NodeFailed
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.zookeeper.client import ZookeeperClient
+from kraftsim.zookeeper.events import BrokerSessionBegan, BrokerSessionLost, ZnodeNotUnderstood
 from kraftsim.zookeeper.isr_znodes import IsrZnodes
 from protocol.disk.meta_properties import parse_meta_properties
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from kraftsim.events.zookeeper import ZookeeperSessionBegan
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.durable_disk import Wreck
 from kraftsim.world.simulated.inode import Fate
 from kraftsim.world.simulated.link import NetworkSettings
 from kraftsim.zookeeper.client import SessionState, ZookeeperClient, ZookeeperRefused
+from kraftsim.zookeeper.events import ZookeeperSessionBegan
 from kraftsim.zookeeper.server import ZookeeperServer
 from kraftsim.zookeeper.settings import ZookeeperSettings
 from protocol.zookeeper.op_codes import CreateMode, EventType, ZookeeperError

@@ -7,7 +7,7 @@ Kafka, which cannot be stopped at this point.
 
 import pytest
 
-from kraftsim.events.tiered_storage import (
+from kraftsim.tiered_storage.events import (
     RemoteCopyFinished,
     RemoteCopyStarted,
     RemoteSegmentDeleted,

@@ -3,7 +3,7 @@
 """
 
 from claims.recording import Figures
-from kraftsim.events.tiered_storage import (
+from kraftsim.tiered_storage.events import (
     RebuiltFromRemote,
     RemoteCopyFailed,
     RemoteCopyFinished,

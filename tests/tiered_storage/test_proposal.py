@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import pytest
 
 from claims.recording import Figures
-from kraftsim.events.tiered_storage import (
+from kraftsim.partitions.log import PartitionLog
+from kraftsim.tiered_storage.events import (
     RebuiltFromRemote,
     RemoteCopyFailed,
     RemoteCopyFinished,
     RemoteCopyStarted,
 )
-from kraftsim.partitions.log import PartitionLog
 from kraftsim.tiered_storage.rules_copying import EmptyAtArchive, SnapshotRemedy
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode

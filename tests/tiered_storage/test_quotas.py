@@ -1,6 +1,6 @@
 """The rates at which a broker copies to its remote store and reads from there (KIP-956)."""
 
-from kraftsim.events.tiered_storage import RemoteCopyFinished
+from kraftsim.tiered_storage.events import RemoteCopyFinished
 from protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from claims.recording import Figures
-from kraftsim.events.tiered_storage import (
+from kraftsim.tiered_storage.events import (
     EmptySnapshotWritten,
     RebuiltFromRemote,
     RemoteCopyFailed,

@@ -4,12 +4,12 @@ once it is healed.
 
 import pytest
 
-from kraftsim.events.tiered_storage import RebuiltFromRemote, RemoteCopyFinished, RemoteCopyStarted
-from kraftsim.faults.arm import arm
-from kraftsim.faults.fault import Fault, Value
-from kraftsim.faults.injection import Injection
-from kraftsim.faults.trigger import AtTime
+from kraftsim.lab.faults.arm import arm
+from kraftsim.lab.faults.fault import Fault, Value
+from kraftsim.lab.faults.injection import Injection
+from kraftsim.lab.faults.trigger import AtTime
 from kraftsim.partitions.rules_follower import TruncateTo
+from kraftsim.tiered_storage.events import RebuiltFromRemote, RemoteCopyFinished, RemoteCopyStarted
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,

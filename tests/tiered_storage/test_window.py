@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from claims.recording import Figures
-from kraftsim.events.tiered_storage import RebuiltFromRemote
+from kraftsim.tiered_storage.events import RebuiltFromRemote
 from kraftsim.tiered_storage.rules_boundary_window import (
     Setting,
     is_appended_twice,

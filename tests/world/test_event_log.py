@@ -10,13 +10,13 @@ import pytest
 
 from kraftsim.events.catalogue import KINDS
 from kraftsim.events.event import ENVELOPE_FIELDS
-from kraftsim.events.nodes import LogRecovered, NodeReady
+from kraftsim.server.events import LogRecovered, NodeReady
 from kraftsim.world.real.event_files import next_incarnation
 from tests.world.conftest import OpenWorld
 
 KILLED_AFTER_FLUSH = """
 import os, pathlib, signal, sys
-from kraftsim.events.nodes import NodeReady, NodeStopped
+from kraftsim.server.events import NodeReady, NodeStopped
 from kraftsim.world.real import real_world
 root = pathlib.Path(sys.argv[1])
 world = real_world(run="run", node="broker-1", incarnation=1, data_dir=root / "data", events_dir=root / "events", seed=7)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kraftsim.faults.field import CLIENTS, Condition, Effect, Link
+from kraftsim.lab.faults.field import CLIENTS, Condition, Effect, Link
 
 if TYPE_CHECKING:
     from kraftsim.cluster.proxy.flow import Flow

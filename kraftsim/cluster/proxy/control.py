@@ -29,7 +29,7 @@ from kraftsim.cluster.proxy.control_messages import (
     Unwatch,
 )
 from kraftsim.cluster.proxy.proxy import NotDone, Proxy
-from kraftsim.faults.field import Condition, Effect, Link, Watch
+from kraftsim.lab.faults.field import Condition, Effect, Link, Watch
 
 LOOPBACK: Final = "127.0.0.1"
 OnHeld = Callable[["Held"], None]
@@ -88,7 +88,7 @@ class ProxyLost(ConnectionError):
 class Held:
     """A frame that the proxy holds, seen by the client of the control socket.
 
-    See `kraftsim.faults.field.HeldFrame`.
+    See `kraftsim.lab.faults.field.HeldFrame`.
     """
 
     def __init__(self, door: "ProxyClient", news: FrameHeld) -> None:

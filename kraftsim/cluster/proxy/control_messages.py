@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from kraftsim.faults.field import Condition, Effect, Link, Watch
+from kraftsim.lab.faults.field import Condition, Effect, Link, Watch
 
 
 class Post(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from kraftsim.cluster.proxy.conditions import LinkState
-from kraftsim.faults.field import Condition
+from kraftsim.lab.faults.field import Condition
 
 if TYPE_CHECKING:
     from random import Random  # noqa: TID251  (type only; the stream comes from the proxy)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kraftsim.cluster.proxy.control_messages import Notify
-from kraftsim.faults.field import CLIENTS, Watch
+from kraftsim.lab.faults.field import CLIENTS, Watch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -29,7 +29,7 @@ from kraftsim.cluster.proxy.control_messages import (
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.frame_watches import Frame, FrameWatches, Waiting
 from kraftsim.cluster.proxy.relay import Relay
-from kraftsim.faults.field import BELIEVER_ANY, BELIEVER_CONNECTED, Effect, Link
+from kraftsim.lab.faults.field import BELIEVER_ANY, BELIEVER_CONNECTED, Effect, Link
 from kraftsim.world.random_streams import stream
 
 ALONE_SECONDS = 5.0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kraftsim.cluster.proxy.control_messages import Post
 from kraftsim.cluster.proxy.flow import Flow
 from kraftsim.cluster.proxy.frame_stream import FrameStream
-from kraftsim.faults.field import CLIENTS
+from kraftsim.lab.faults.field import CLIENTS
 
 if TYPE_CHECKING:
     from kraftsim.cluster.proxy.proxy import Proxy

@@ -8,8 +8,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
-from kraftsim.events.metadata import TopicRefused
 from kraftsim.metadata.controller_deciding import decide
+from kraftsim.metadata.events import TopicRefused
 from kraftsim.metadata.metadata_writer import BatchTooLarge
 from kraftsim.metadata.rules_topics import NewTopic, RefusedTopic
 from kraftsim.server.call import Answer, Call, Deferred, Handler

@@ -9,7 +9,7 @@ Source: KIP-631, org.apache.kafka.controller.ClusterControlManager.registerBroke
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.events.metadata import BrokerRegistrationRefused
+from kraftsim.metadata.events import BrokerRegistrationRefused
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

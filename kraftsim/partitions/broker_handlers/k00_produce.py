@@ -10,8 +10,8 @@ ProduceRequest.validateRecords, KIP-951; error codes verified against Apache Kaf
 from typing import cast
 
 from kraftsim.core.decision import Refusal
-from kraftsim.events.partitions import ProduceRefused
 from kraftsim.metadata.internal_topics import ADMIN_CLIENT_ID, is_internal
+from kraftsim.partitions.events import ProduceRefused
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.partitions import PartitionKey
 from kraftsim.partitions.record_validation import (

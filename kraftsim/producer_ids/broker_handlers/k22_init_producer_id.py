@@ -11,7 +11,7 @@ TransactionCoordinator.handleInitProducerId.
 from typing import Final
 
 from kraftsim.core.decision import Refusal
-from kraftsim.events.producer_ids import InitProducerIdRefused, ProducerIdReturned
+from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturned
 from kraftsim.producer_ids.rules_block_clients import Waiting
 from kraftsim.producer_ids.rules_blocks import ProducerId
 from kraftsim.server.broker import Broker

@@ -9,8 +9,8 @@ Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest.
 from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Refusal
-from kraftsim.events.producer_ids import ProducerIdBlockAllocated
 from kraftsim.metadata.metadata_writer import AppendedOffsets
+from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.producer_ids.rules_blocks import number_of
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kraftsim.events.connections import AuthenticationRefused
 from kraftsim.server.call import NO_ANSWER, Answer, Call, Closing, Deferred, Encoded
 from kraftsim.server.connection import NO_HEAD, ServerConnection
+from kraftsim.server.events_connections import AuthenticationRefused
 from kraftsim.server.frame_server import FrameServer
 from kraftsim.server.inbox import Buffer
 from kraftsim.server.rules_authentication import (

@@ -5,10 +5,10 @@ so that the analysis can check them too.
 import time
 from itertools import count
 
+from kraftsim.clients.events import RecordAcknowledged, RecordRead
+from kraftsim.clients.events_transactions import CopyExpected, CopyRead
 from kraftsim.cluster.processes import ProcessCluster
-from kraftsim.events.clients import RecordAcknowledged, RecordRead
 from kraftsim.events.event import Event
-from kraftsim.events.transactional_clients import CopyExpected, CopyRead
 from kraftsim.world.real.world import RealWorld, real_world
 from tests.clients.transform_app.scenario import TransformApp
 

@@ -1,7 +1,7 @@
 """Clients of many releases at work, from a cluster of 2.3 on ZooKeeper to one of KRaft and 4.4, in
 processes.
 
-The steps are those of the upgrade and migration scenarios (`kraftsim.cluster.upgrading`,
+The steps are those of the upgrade and migration scenarios (`kraftsim.lab.workloads.upgrading`,
 `migrating`); only the workload differs: clients of real applications, which are not upgraded with
 the brokers.
 """
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kraftsim.cluster.migrating import Migration
 from kraftsim.cluster.scenario import Mode, Scenario, ScenarioEnvironment, ScenarioFailed, within
-from kraftsim.cluster.upgrading import VERSION_KEY, Upgrade
 from kraftsim.events.runs import OnlyRetriableErrorsExpected, PhaseBegan
-from kraftsim.faults.fault import Fault
+from kraftsim.lab.faults.fault import Fault
+from kraftsim.lab.workloads.migrating import Migration
+from kraftsim.lab.workloads.upgrading import VERSION_KEY, Upgrade
 from tests.clients.versions.workload import LOOK_SECONDS, ClientWorkload
 
 if TYPE_CHECKING:

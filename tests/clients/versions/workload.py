@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from kraftsim.clients.events import ClientStarted, RecordAcknowledged, RecordFailed
+from kraftsim.clients.events_transactions import CopyExpected, CopyRead, TransactionErred
 from kraftsim.cluster.scenario import LivenessLost, ScenarioEnvironment, ScenarioFailed
-from kraftsim.events.clients import ClientStarted, RecordAcknowledged, RecordFailed
-from kraftsim.events.transactional_clients import CopyExpected, CopyRead, TransactionErred
 from protocol.errors import ErrorCode
 from tests.clients.versions.catalogue import client
 from tests.clients.versions.program import OK, Program

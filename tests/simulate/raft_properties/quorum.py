@@ -13,7 +13,7 @@ from random import Random
 
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.events.event import Event
-from kraftsim.events.raft import (
+from kraftsim.raft.events import (
     HighWatermarkMoved,
     MetadataFlushed,
     MetadataTruncated,

@@ -1,0 +1,246 @@
+"""A campaign over Spark: the tasks simulate, the events of all runs become one Parquet data set,
+and SQL queries check all of them.
+
+Every invariant is evaluated twice, by the checks during a run and by SQL over its events; if the
+results differ, one of them is wrong, and that is a finding like a violation.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kraftsim.analysis.session import spark_session
+from kraftsim.analysis.verdicts import Found, find_verdicts_of_all
+from kraftsim.cluster.scenario import scenario
+from kraftsim.invariants.invariant import INVARIANTS
+from kraftsim.invariants.verdict import verdict_of
+from kraftsim.lab.campaign.campaign_job import USUAL, CampaignJob, Done, Terms, jobs_of, names_of
+from kraftsim.lab.campaign.spark_child import EVENTS
+from kraftsim.lab.campaign.spark_task import run_jobs
+from kraftsim.lab.campaign.summary import SweepResult, idle_kinds, summary
+from kraftsim.lab.explore.result import RunResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASKS_PER_CORE: Final = 3
+"""Seeds differ in cost: with several tasks per core none waits long for the last one."""
+NOT_FOUND: Final = Found(0, 0, (), "")
+
+
+class CheckedInvariant(msgspec.Struct, frozen=True, kw_only=True):
+    """One violated invariant of one run, or one on which check and SQL differ."""
+
+    scenario: str
+    seed: int
+    bugs: tuple[str, ...]
+    invariant: str
+    online: str
+    offline: str
+    violations: int
+    message: str
+
+    @property
+    def is_agreed(self) -> bool:
+        """Return whether both forms of the invariant have the same result."""
+        return self.online == self.offline
+
+
+class SparkSweepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings of a campaign over Spark.
+
+    `judged` lists violations and disputed results; `verdicts` counts all compared results.
+    """
+
+    master: str
+    sweeps: tuple[SweepResult, ...]
+    judged: tuple[CheckedInvariant, ...]
+    verdicts: int
+    events: int
+    parquet: str | None
+    tasks: int
+    cpu_seconds: float
+    jvm_cpu_seconds: float | None
+
+    @property
+    def has_violations(self) -> bool:
+        """Return whether there is a violation, an aborted run, or a disputed result."""
+        return bool(self.judged) or any(
+            run.outcome in ("violated", "failed") for sweep in self.sweeps for run in sweep.found
+        )
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """Return whether a part of the campaign was ineffective."""
+        return bool(idle_kinds(sweep.faults for sweep in self.sweeps)) or any(
+            sweep.unexercised or sweep.found for sweep in self.sweeps
+        )
+
+    def lines(self) -> list[str]:
+        """Return the result as text for people."""
+        disputed = sum(not each.is_agreed for each in self.judged)
+        text = [line for sweep in self.sweeps for line in sweep.lines()]
+        text.append(
+            f"{self.master}: {self.tasks} tasks, {self.events} events, {self.verdicts} results "
+            f"of the checks compared with those of SQL, {disputed} differ; "
+            f"{self.cpu_seconds:.1f} CPU seconds of simulation"
+            + (
+                f", {self.jvm_cpu_seconds:.1f} of Spark's Java"
+                if self.jvm_cpu_seconds is not None
+                else ""
+            )
+        )
+        if self.judged:
+            text.append(f"  {'seed':>8}  {'invariant':<36}  {'check':<12}  {'SQL':<12}  bugs")
+        for each in self.judged:
+            text.append(
+                f"  {each.seed:>8}  {each.invariant:<36}  {each.online:<12}  {each.offline:<12}  "
+                f"{', '.join(each.bugs) or 'none'}"
+            )
+            text.append(f"            {each.message}")
+        if self.parquet is not None:
+            text.append(f"  events of all runs in {self.parquet}")
+        return text
+
+
+def sweep_on_spark(
+    names: Sequence[str],
+    *,
+    seeds: Sequence[int],
+    master: str,
+    terms: Terms = USUAL,
+    out: Path | None = None,
+    spark: "SparkSession | None" = None,
+) -> SparkSweepResult:
+    """Run every seed of every scenario as Spark tasks and check all runs by SQL.
+
+    `out` keeps events and findings; every worker must see it.
+
+    Raises KeyError for an unknown scenario or bug, ValueError for an unknown workload parameter or
+    a cluster without `out`, JavaMissing.
+    """
+    jobs_of(names, seeds[:1], terms)
+    if out is None and not master.startswith("local"):
+        raise ValueError(f"with {master} the workers need a shared directory: use --out")
+    with _directory(out) as root, _session(spark, master) as session:
+        pending_jobs = jobs_of(names, seeds, terms, root.absolute())
+        tasks = max(
+            1, min(len(pending_jobs), session.sparkContext.defaultParallelism * TASKS_PER_CORE)
+        )
+        done = _run(session, pending_jobs, tasks)
+        sweeps = summary(names_of(pending_jobs), done).sweeps
+        events = sum(each.result.event_count for each in done)
+        found = (
+            find_verdicts_of_all(session, str(root / EVENTS), events, INVARIANTS.all())
+            if events
+            else {}
+        )
+        checked, verdicts = _judge(done, found, terms.bugs)
+        return SparkSweepResult(
+            master=master,
+            sweeps=sweeps,
+            judged=checked,
+            verdicts=verdicts,
+            events=events,
+            parquet=None if out is None else str(root / EVENTS),
+            tasks=tasks,
+            cpu_seconds=sum(each.cpu_seconds for each in done),
+            jvm_cpu_seconds=_jvm_cpu_seconds(session),
+        )
+
+
+def _run(session: "SparkSession", pending_jobs: Sequence[CampaignJob], tasks: int) -> list[Done]:
+    encoded = [msgspec.json.encode(job) for job in pending_jobs]
+    answers = session.sparkContext.parallelize(encoded, tasks).mapPartitions(run_jobs).collect()
+    done = [msgspec.json.decode(answer, type=Done) for answer in answers]
+    return sorted(done, key=lambda each: (each.result.seed, each.result.scenario))
+
+
+def _judge(
+    done: Sequence[Done], found: Mapping[str, Mapping[str, Found]], bugs: tuple[str, ...]
+) -> tuple[tuple[CheckedInvariant, ...], int]:
+    """Return violated and disputed results, and how many results were compared."""
+    checked: list[CheckedInvariant] = []
+    compared = 0
+    for each in done:
+        offline = found.get(f"{each.result.scenario}-{each.result.seed}", {})
+        for name, online in each.result.verdicts.items():
+            if name not in INVARIANTS.names() or not each.result.event_count:
+                continue
+            compared += 1
+            verdict = _offline(name, offline.get(name, NOT_FOUND), each.result)
+            if online == verdict and online != "violated":
+                continue
+            checked.append(
+                _judged(each.result, bugs, name, online, verdict, offline.get(name, NOT_FOUND))
+            )
+    return tuple(checked), compared
+
+
+def _offline(name: str, found: Found, result: RunResult) -> str:
+    """Return the result of SQL, in the terms of the checks."""
+    verdict = verdict_of(
+        name,
+        examined=found.examined,
+        violation_count=found.violation_count,
+        undecidable=found.undecidable,
+    )
+    return verdict.for_run(
+        must_exercise=name in scenario(result.scenario).must_exercise
+    ).outcome.value
+
+
+def _judged(
+    result: RunResult, bugs: tuple[str, ...], name: str, online: str, offline: str, found: Found
+) -> CheckedInvariant:
+    message = next(
+        (line for line in result.violations if line.startswith(f"{name}: ")),
+        found.breaches[0].message if found.breaches else "",
+    )
+    return CheckedInvariant(
+        scenario=result.scenario,
+        seed=result.seed,
+        bugs=bugs,
+        invariant=name,
+        online=online,
+        offline=offline,
+        violations=found.violation_count,
+        message=message.removeprefix(f"{name}: "),
+    )
+
+
+@contextmanager
+def _directory(out: Path | None) -> Iterator[Path]:
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="kraftsim-spark-sweep-") as scratch:
+        yield Path(scratch)
+
+
+@contextmanager
+def _session(spark: "SparkSession | None", master: str) -> "Iterator[SparkSession]":
+    if spark is not None:
+        yield spark
+        return
+    with spark_session(master) as session:
+        yield session
+
+
+def _jvm_cpu_seconds(session: "SparkSession") -> float | None:
+    """Return the CPU seconds of the driver's Java process, if the system reports them; with a local
+    master that is all of Spark.
+    """
+    gateway = session.sparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    status = Path(f"/proc/{process.pid}/stat") if process is not None else None
+    if status is None or not status.exists():
+        return None
+    user_ticks, system_ticks = status.read_text().rpartition(")")[2].split()[11:13]
+    return (int(user_ticks) + int(system_ticks)) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,232 @@
+"""All inputs of a run."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from kraftsim.cluster.scenario import Mode, Scenario
+from kraftsim.cluster.spec import RELEASE_KEY, ClusterSpec
+from kraftsim.lab.explore.run_environment import RunEnvironment, draw_run_environment
+from kraftsim.lab.faults.fault import Fault, fault_kind, to_json
+from kraftsim.lab.faults.random_faults import draw_faults, draw_settings
+from kraftsim.lab.workloads.upgrading import VERSION_KEY
+from kraftsim.releases.catalogue import DEFAULT_RELEASE, is_before
+from kraftsim.world.random_streams import stream
+from kraftsim.world.simulated import Simulation
+
+# --------------------------------------------------------------------------------------------------
+# What a seed determines about a run before it begins: its faults and its settings, from the
+# scenario's own schedule and from random faults.
+#
+# The scenario's schedule targets the bugs that it is about; random faults explore everything else.
+# A seed uses one of the two or both. All draws are keyed by the seed and a purpose, so that they
+# are independent.
+
+OWN_SHARE = 0.4
+"""The share of seeds with the scenario's own schedule alone."""
+BOTH_SHARE = 0.2
+"""The share of seeds with both; the others have random faults alone."""
+HARNESS = "harness"
+
+
+def faults_of(scenario: Scenario, seed: int, mode: Mode) -> tuple[Fault, ...]:
+    """Return the schedule that a seed draws: over sockets the scenario's, in simulation that,
+    random faults, or both.
+    """
+    own = scenario.faults(stream(seed, HARNESS, 1, "faults"), mode)
+    if mode is not Mode.SIM or scenario.fault_space is None:
+        return own
+    place = stream(seed, HARNESS, 1, "search").random()
+    if place < OWN_SHARE:
+        return own
+    random_faults = draw_faults(stream(seed, HARNESS, 1, "swarm"), scenario.fault_space)
+    return (*own, *random_faults) if place < OWN_SHARE + BOTH_SHARE else random_faults
+
+
+def settings_of(scenario: Scenario, seed: int, mode: Mode) -> Mapping[str, str]:
+    """Return the settings that a seed draws: in simulation those of the fault space and of the
+    faults, and those that the scenario draws itself.
+    """
+    drawn: dict[str, str] = {}
+    if mode is Mode.SIM and scenario.fault_space is not None:
+        drawn.update(
+            draw_settings(stream(seed, HARNESS, 1, "terrain settings"), scenario.fault_space)
+        )
+        for kind in sorted({fault.kind for fault in faults_of(scenario, seed, mode)}):
+            drawn.update(
+                {
+                    key: value
+                    for key, value in fault_kind(kind).settings.items()
+                    if key in scenario.fault_space.settings
+                }
+            )
+    if scenario.draw_parameters is not None:
+        drawn.update(scenario.draw_parameters(stream(seed, HARNESS, 1, "settings")))
+    return drawn
+
+
+def controllers_of(scenario: Scenario, seed: int, mode: Mode) -> int:
+    """Return how many controllers a run has: over sockets the scenario's number, in simulation one
+    of its choices, by seed.
+    """
+    if mode is not Mode.SIM or not scenario.controllers_drawn:
+        return scenario.controllers
+    return stream(seed, HARNESS, 1, "controllers").choice(scenario.controllers_drawn)
+
+
+ANY_PORT = 9092
+NODE_NAME = re.compile(rb"\b(?:broker|controller)-\d+\b")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRequest:
+    """Two equal requests in simulation give the same event log, byte for byte.
+
+    `release` is that of the nodes at the start; "": as the scenario sets or the seed draws, else
+    the default. `faults` is the schedule; None: as the seed draws it. `workload` sets workload
+    parameters; `controllers` and `brokers` are numbers of nodes; None: those of the scenario.
+    `surroundings` are the speeds of network and disks and the size of large frames; None: as the
+    seed draws them.
+
+    Raises KeyError for an unknown release, ValueError for one that the scenario does not support,
+    for an unknown parameter, or for fewer nodes than it needs.
+    """
+
+    scenario: Scenario
+    mode: Mode
+    seed: int
+    release: str = ""
+    bugs: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    faults: tuple[Fault, ...] | None = None
+    workload: Mapping[str, int] = field(default_factory=dict)
+    controllers: int | None = None
+    brokers: int | None = None
+    surroundings: RunEnvironment | None = None
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.workload) - set(self.scenario.workload))
+        if unknown:
+            raise ValueError(
+                f"{self.scenario.name} has no workload parameter {unknown[0]} (it has: "
+                f"{', '.join(self.scenario.workload) or 'none'})"
+            )
+        if self.asked_release:
+            self.scenario.require_release(self.asked_release)
+        self.scenario.require_size(self.controllers, self.brokers)
+
+    @property
+    def asked_release(self) -> str:
+        """The release that the caller requests; "" if any."""
+        return self.settings.get(RELEASE_KEY, self.release)
+
+    @property
+    def is_as_drawn(self) -> bool:
+        """Return whether the scenario, the seed, the settings, the numbers of nodes and the
+        workload parameters determine the run.
+        """
+        return self.faults is None and self.surroundings is None
+
+    def schedule(self) -> tuple[Fault, ...]:
+        """Return the faults of the run: the given ones, else those that the seed draws; without
+        those of nodes that the cluster does not have.
+        """
+        faults = (
+            self.faults
+            if self.faults is not None
+            else faults_of(self._searched, self.seed, self.mode)
+        )
+        there = {
+            name.encode() for name in self.spec(port=ANY_PORT).node_names
+        }  # for membership only, never iterated
+        return tuple(
+            fault
+            for fault in faults
+            if all(name in there for name in NODE_NAME.findall(to_json([fault])))
+        )
+
+    def work(self) -> dict[str, int]:
+        """Return the value of every workload parameter."""
+        return {**self.scenario.workload, **self.workload}
+
+    def around(self) -> RunEnvironment:
+        """Return the speeds of network and disks, and the size of large frames: as given, else as
+        the seed draws them, if allowed.
+        """
+        if self.surroundings is not None:
+            return self.surroundings
+        if self.scenario.fault_space is None:
+            return RunEnvironment()
+        return draw_run_environment(
+            stream(self.seed, HARNESS, 1, "surroundings"),
+            stream(self.seed, HARNESS, 1, "large frames"),
+        )
+
+    def simulation(self) -> Simulation:
+        """Return an empty simulation for the run; the caller closes it."""
+        around = self.around()
+        return Simulation(
+            self.seed,
+            run=self.spec(port=ANY_PORT).run,
+            network=around.network,
+            flush_ns=around.flush_ns,
+        )
+
+    def spec(self, port: int) -> ClusterSpec:
+        """Return the cluster of the scenario, with the caller's settings on top."""
+        around = self.around().settings if self.mode is Mode.SIM else {}
+        controllers = self._controllers
+        settings = {**around, **self._scenario_settings(), **self.settings}
+        spec = ClusterSpec(
+            zookeeper=self.scenario.zookeeper_mode,
+            controllers=controllers,
+            first_voters=min(self.scenario.first_voters, controllers),
+            brokers=self._brokers,
+            release=settings.pop(RELEASE_KEY, DEFAULT_RELEASE),
+            port=port,
+            seed=self.seed,
+            run=f"{self.scenario.name}-{self.seed}",
+            bugs=self.bugs,
+            settings=settings,
+        )
+        there = {
+            name: values
+            for name, values in self.scenario.node_settings.items()
+            if name in spec.node_names
+        }
+        return replace(spec, node_settings=there) if there else spec
+
+    @property
+    def _controllers(self) -> int:
+        return (
+            controllers_of(self.scenario, self.seed, self.mode)
+            if self.controllers is None
+            else self.controllers
+        )
+
+    @property
+    def _brokers(self) -> int:
+        return self.scenario.brokers if self.brokers is None else self.brokers
+
+    @property
+    def _searched(self) -> Scenario:
+        """The scenario with the fault space of the requested numbers of nodes."""
+        fault_space = self.scenario.fault_space
+        if fault_space is None or (self.controllers is None and self.brokers is None):
+            return self.scenario
+        return replace(
+            self.scenario,
+            fault_space=fault_space.of_size(controllers=self._controllers, brokers=self._brokers),
+        )
+
+    def _scenario_settings(self) -> dict[str, str]:
+        """Return the settings of the scenario and those that the seed draws; with a requested
+        release, no level above it.
+        """
+        settings = {**self.scenario.settings, **settings_of(self._searched, self.seed, self.mode)}
+        requested = self.asked_release
+        if requested:
+            settings[RELEASE_KEY] = requested
+            if VERSION_KEY in settings and is_before(requested, settings[VERSION_KEY]):
+                settings[VERSION_KEY] = requested
+        return settings

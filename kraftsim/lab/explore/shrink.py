@@ -1,0 +1,288 @@
+"""Shrinks a failing run: it removes whatever the run does not need to fail in the same way.
+
+Faults come first, half of them at a time, then fewer, down to one by one (delta debugging); then
+the duration of faults, the workload, and the number of nodes; once nothing can be removed any more,
+the remaining faults are simplified. It repeats this until nothing helps: any single step from the
+result gives a run that does not fail, or fails in another way. First it tries once to minimise
+workload and nodes: a run that is repeated a hundred times should be cheap.
+
+Removing a fault does not change other random numbers: they are keyed by host, incarnation and
+purpose. A fault that never fired is therefore removed without another run. Source: Zeller and
+Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from kraftsim.invariants.invariant import INVARIANTS
+from kraftsim.lab.explore.probe import Finding, Seen, probe
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.simpler import fewer, simpler_faults
+from kraftsim.lab.explore.trials import BudgetSpent, Candidate, Cost, Trials, processes
+from kraftsim.lab.faults.fault import Fault
+
+LENGTH: Final = "work_ms"
+"""The workload parameter with the duration of the fault phase."""
+BUDGET_SECONDS: Final = 120.0
+
+
+class NotFailing(ValueError):
+    """The run to shrink does not fail."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """The progress of shrinking."""
+
+    step: str
+    faults: int
+    runs: int
+    cpu_seconds: float
+    budget_seconds: float
+
+
+class Shrunken(msgspec.Struct, frozen=True, kw_only=True):
+    """The smallest run that was found.
+
+    `is_smallest`: no single step makes it smaller; false if the budget was spent before that was
+    known.
+    """
+
+    finding: Finding
+    message: str
+    candidate: Candidate
+    faults_before: int
+    seen: Seen
+    found_at_ns: int
+    is_smallest: bool
+    runs: int
+    remembered: int
+    cpu_seconds: float
+
+
+def shrink(
+    request: RunRequest,
+    *,
+    invariant: str | None = None,
+    jobs: int = 1,
+    budget_seconds: float = BUDGET_SECONDS,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Shrunken:
+    """Return the smallest run found that fails as the request's does.
+
+    Raises NotFailing if that run does not fail, or not by that invariant.
+
+    The result is the same for the same request, whatever `jobs` is, unless the budget is spent; the
+    budget counts CPU seconds of all processes.
+    """
+    first = probe(request)
+    wanted = chosen_finding(first, invariant)
+    spec = request.spec(port=1)
+    start = Candidate(
+        faults=request.schedule(),
+        workload=request.work(),
+        controllers=spec.controllers,
+        brokers=spec.brokers,
+    )
+    with processes(jobs) as pool:
+        step = _Steps(start, wanted, request, on_progress, budget_seconds)
+        step.trials = Trials(
+            request, wanted, pool=pool, jobs=jobs, budget_seconds=budget_seconds, on_cost=step.tell
+        )
+        step.trials.cost.cpu_seconds = first.cpu_seconds
+        step.trials.cost.runs = 1
+        is_smallest = step.run()
+    cost = step.trials.cost
+    seen = probe(step.best.request(request), wanted=wanted)
+    found_at_ns = seen.at_ns(wanted)
+    assert found_at_ns is not None, "the kept candidate fails"
+    return Shrunken(
+        finding=wanted,
+        message=seen.messages[seen.found.index(wanted)],
+        candidate=step.best,
+        faults_before=len(start.faults),
+        seen=seen,
+        found_at_ns=found_at_ns,
+        is_smallest=is_smallest,
+        runs=cost.runs + 1,
+        remembered=cost.remembered,
+        cpu_seconds=cost.cpu_seconds + seen.cpu_seconds,
+    )
+
+
+def chosen_finding(seen: Seen, invariant: str | None = None) -> Finding:
+    """Return the finding to keep: the requested one, else the first that ends a run, else the
+    first.
+
+    Raises NotFailing if there is none.
+    """
+    if invariant is not None:
+        requested = [finding for finding in seen.found if finding.invariant == invariant]
+        if not requested:
+            raise NotFailing(
+                f"the run does not violate {invariant} (it shows: "
+                f"{', '.join(map(str, seen.found)) or 'nothing'})"
+            )
+        return requested[0]
+    if not seen.found:
+        raise NotFailing("the run does not fail: there is nothing to shrink")
+    continuing = {
+        each.name for each in INVARIANTS.all() if not each.ends_run
+    }  # for membership only, never iterated
+    return next(
+        (finding for finding in seen.found if finding.invariant not in continuing), seen.found[0]
+    )
+
+
+class _Steps:
+    """The best candidate so far, and the steps that make it smaller."""
+
+    trials: Trials
+
+    def __init__(
+        self,
+        start: Candidate,
+        wanted: Finding,
+        request: RunRequest,
+        on_progress: Callable[[Progress], None] | None,
+        budget_seconds: float,
+    ) -> None:
+        self.best = start
+        self._request = request
+        self._wanted = wanted
+        self._on_progress = on_progress
+        self._budget_seconds = budget_seconds
+        self._step = "faults"
+
+    def tell(self, cost: Cost) -> None:
+        """Report the progress."""
+        if self._on_progress is not None:
+            progress = Progress(
+                step=self._step,
+                faults=len(self.best.faults),
+                runs=cost.runs,
+                cpu_seconds=cost.cpu_seconds,
+                budget_seconds=self._budget_seconds,
+            )
+            self._on_progress(progress)
+
+    def run(self) -> bool:
+        """Shrink until nothing helps any more; return False if the budget was spent before that."""
+        smaller = (
+            ("faults", self._fewer_faults),
+            ("length", self._shorter),
+            ("workload", self._less_work),
+            ("nodes", self._fewer_nodes),
+        )
+        try:
+            self._take([self.best])
+            self._take([msgspec.structs.replace(self.best, faults=())])
+            self._be_bold()
+            self._until_nothing_helps(smaller)
+            self._until_nothing_helps((("simplify each fault", self._simpler_faults), *smaller))
+        except BudgetSpent:
+            return False
+        return True
+
+    def _until_nothing_helps(self, steps: tuple[tuple[str, Callable[[], None]], ...]) -> None:
+        before = None
+        while before != self.best:
+            before = self.best
+            for self._step, step in steps:
+                step()
+
+    def _take(self, candidates: Iterable[Candidate]) -> tuple[int, tuple[int, ...]] | None:
+        """Continue with the first candidate that still fails, if there is one, without its faults
+        that did not fire before that.
+
+        Returns the position of the candidate, and the remaining positions of its schedule.
+        """
+        found = self.trials.first_that_fails(candidates)
+        if found is None:
+            return None
+        place, candidate, seen = found
+        schedule = candidate.request(self._request).schedule()
+        kept = tuple(sorted(seen.fired))
+        self.best = msgspec.structs.replace(
+            candidate, faults=tuple(schedule[each] for each in kept)
+        )
+        return place, kept
+
+    def _be_bold(self) -> None:
+        """Try once to minimise workload and nodes, together and each: it rarely works, but then
+        every later run costs much less.
+        """
+        best, scenario = self.best, self._request.scenario
+        idle = {
+            parameter: value if parameter == LENGTH else 0
+            for parameter, value in best.workload.items()
+        }
+        brokers, controllers = scenario.least_brokers, scenario.least_controllers
+        self._take(
+            [msgspec.structs.replace(best, workload=idle, brokers=brokers, controllers=controllers)]
+        )
+        self._take([msgspec.structs.replace(self.best, brokers=brokers)])
+        for parameter, value in best.workload.items():
+            smaller = value // 2 if parameter == LENGTH else 0
+            self._take(
+                [
+                    msgspec.structs.replace(
+                        self.best, workload={**self.best.workload, parameter: smaller}
+                    )
+                ]
+            )
+
+    def _fewer_faults(self) -> None:
+        size = max(len(self.best.faults) // 2, 1)
+        while size and self.best.faults:
+            first = 0
+            while taken := self._take(self._without(first, size)):
+                lacking = first + taken[0] * size
+                first = sum(each < lacking for each in taken[1])
+            size = min(size // 2, len(self.best.faults))
+
+    def _without(self, first: int, size: int) -> Iterator[Candidate]:
+        """Yield the candidates without so many adjacent faults, from a position on."""
+        faults = self.best.faults
+        for place in range(first, len(faults), size):
+            yield msgspec.structs.replace(self.best, faults=faults[:place] + faults[place + size :])
+
+    def _simpler_faults(self) -> None:
+        place = 0
+        while place < len(self.best.faults):
+            if not self._take(
+                self._with(place, simpler) for simpler in simpler_faults(self.best.faults[place])
+            ):
+                place += 1
+
+    def _with(self, place: int, fault: Fault) -> Candidate:
+        faults = self.best.faults
+        return msgspec.structs.replace(
+            self.best, faults=(*faults[:place], fault, *faults[place + 1 :])
+        )
+
+    def _less_work(self) -> None:
+        for parameter in self.best.workload:
+            if parameter != LENGTH:
+                self._turn_down(parameter)
+
+    def _shorter(self) -> None:
+        if LENGTH in self.best.workload:
+            self._turn_down(LENGTH)
+
+    def _turn_down(self, parameter: str) -> None:
+        while self._take(
+            msgspec.structs.replace(self.best, workload={**self.best.workload, parameter: value})
+            for value in fewer(self.best.workload[parameter])
+        ):
+            pass
+
+    def _fewer_nodes(self) -> None:
+        scenario = self._request.scenario
+        brokers = range(scenario.least_brokers, self.best.brokers)
+        self._take(msgspec.structs.replace(self.best, brokers=count) for count in brokers)
+        controllers = range(scenario.least_controllers, self.best.controllers)
+        self._take(msgspec.structs.replace(self.best, controllers=count) for count in controllers)

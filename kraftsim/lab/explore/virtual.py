@@ -1,0 +1,191 @@
+"""Runs a scenario in virtual time: invariants are checked during the run, and the same seed gives
+the same event log, byte for byte.
+"""
+
+import hashlib
+from contextlib import suppress
+from dataclasses import dataclass
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed
+from kraftsim.cluster.simulation import SimulatedCluster, SimulatedEnvironment
+from kraftsim.cluster.topics import TopicFailed
+from kraftsim.events.event import Event
+from kraftsim.events.runs import RunEnded, RunStarted
+from kraftsim.invariants.oracle import Envelope, Oracle
+from kraftsim.invariants.verdict import Verdict, Violation, verdict_of
+from kraftsim.lab.explore.conclude import Ending, conclude
+from kraftsim.lab.explore.request import RunRequest
+from kraftsim.lab.explore.result import RunResult
+from kraftsim.lab.faults.schedule import FaultSchedule
+from kraftsim.metadata.rules_image import final_metadata_events
+from kraftsim.partitions.rules_final_log import final_log_events
+from kraftsim.world.simulated import Simulation, SimulationError, SimulationStopped, collected_after
+
+PORT = 9092
+FINAL = "final"
+BELIEF = "nodes-believe-the-truth"
+"""The invariant that is violated when an assertion fails in a node, or in the reader of its
+files.
+"""
+NANOSECONDS = 1e9
+STARTED = "virtual time 0"
+STOP_SECONDS = 60.0
+
+
+@dataclass(kw_only=True, slots=True)
+class VirtualRun:
+    """A run in progress in a simulation of its own."""
+
+    request: RunRequest
+    simulation: Simulation
+    cluster: SimulatedCluster
+    schedule: FaultSchedule
+    stage: SimulatedEnvironment
+
+    def run(self, limit_seconds: float) -> str | None:
+        """Start the nodes and run the scenario; return what aborted the run, or None."""
+        self.simulation.log("harness", 1).emit(
+            RunStarted(
+                scenario=self.request.scenario.name,
+                mode=self.request.mode.value,
+                seed=self.request.seed,
+            )
+        )
+        self.cluster.start()
+        return _run(self.request, self.simulation, self.stage, limit_seconds)
+
+    def finish(self) -> None:
+        """Stop the running nodes cleanly, and emit the content of the disks then."""
+        with suppress(SimulationError, TimeoutError):
+            self.simulation.run_until(self.cluster.stop(), limit_s=STOP_SECONDS)
+        self.emit_disks()
+
+    def emit_disks(self) -> None:
+        """Emit the content of the disks now.
+
+        Content that cannot be replayed is a bug in the nodes that wrote it.
+        """
+        try:
+            final = [
+                *final_log_events(self.cluster.segment_files()),
+                *final_metadata_events(self.cluster.metadata_files()),
+            ]
+        except AssertionError as error:
+            self.simulation.violation(
+                BELIEF, f"the content of the disks cannot be replayed: {error}"
+            )
+            return
+        with suppress(SimulationStopped):
+            for event in final:
+                self.simulation.log(FINAL, 1).emit(event)
+
+
+def set_up(request: RunRequest, simulation: Simulation) -> VirtualRun:
+    """Create a run's cluster and faults in a simulation; nothing happens before `run`."""
+    cluster = SimulatedCluster(request.spec(port=PORT), simulation)
+    schedule = FaultSchedule(simulation, request.schedule())
+    stage = SimulatedEnvironment(cluster, schedule, request.work())
+    return VirtualRun(
+        request=request, simulation=simulation, cluster=cluster, schedule=schedule, stage=stage
+    )
+
+
+def run_in_virtual_time(request: RunRequest, directory: RunDirectory | None) -> RunResult:
+    """Run the scenario in a simulation of its own."""
+    with collected_after():
+        return _played(request, directory)
+
+
+def _played(request: RunRequest, directory: RunDirectory | None) -> RunResult:
+    spec = request.spec(port=PORT)
+    oracle = Oracle(must_exercise=request.scenario.must_exercise)
+    with request.simulation() as simulation:
+        _watch(simulation, oracle)
+        run = set_up(request, simulation)
+        schedule, cluster = run.schedule, run.cluster
+        trouble = run.run(request.scenario.limit_seconds)
+        if trouble is None or not simulation.violations:
+            run.finish()
+        else:
+            run.emit_disks()
+        simulation.log("harness", 1).emit(RunEnded(outcome=_result_name(simulation, trouble)))
+        content = simulation.event_bytes()
+        ending = Ending(
+            verdicts=_verdicts(simulation, oracle),
+            trouble=trouble,
+            faults=schedule.counts(),
+            finished=[str(fault) for fault in schedule.faults],
+            left_out=(),
+            event_count=content.count(b"\n"),
+            seconds=simulation.now_ns / NANOSECONDS,
+            started=STARTED,
+            events_sha256=hashlib.sha256(content).hexdigest(),
+        )
+        if directory is not None:
+            directory.create()
+            simulation.write_events(directory.events)
+            cluster.write_disks(directory)
+        simulation.book.forget()
+        return conclude(request, spec, ending, directory)
+
+
+def _watch(simulation: Simulation, oracle: Oracle) -> None:
+    def examine(node: str, incarnation: int, n: int, t_ns: int, event: Event) -> None:
+        for violation in oracle.examine(
+            Envelope(node=node, incarnation=incarnation, n=n, t_ns=t_ns), event
+        ):
+            if oracle.is_final(violation):
+                simulation.violation(violation.invariant, violation.message, violation.witnesses)
+
+    simulation.observe(examine, oracle.kinds)
+
+
+def _verdicts(simulation: Simulation, oracle: Oracle) -> tuple[Verdict, ...]:
+    """Return the results of the invariants, and failed assertions of nodes: those are violations
+    like any other.
+    """
+    verdicts = oracle.finish()
+    known = [verdict.invariant for verdict in verdicts]
+    own: dict[str, list[Violation]] = {}
+    for each in simulation.violations:
+        if each.invariant not in known:
+            found = Violation(
+                invariant=each.invariant,
+                key=each.message,
+                message=each.message,
+                witnesses=each.witnesses,
+            )
+            own.setdefault(each.invariant, []).append(found)
+    return (
+        *verdicts,
+        *(
+            verdict_of(
+                name, examined=len(found), violation_count=len(found), violations=tuple(found)
+            )
+            for name, found in own.items()
+        ),
+    )
+
+
+def _run(
+    request: RunRequest, simulation: Simulation, stage: ScenarioEnvironment, limit_seconds: float
+) -> str | None:
+    """Return what aborted the run, or None."""
+    try:
+        simulation.run_until(_story(request, stage), limit_s=limit_seconds)
+    except SimulationStopped as stopped:
+        return None if simulation.violations else str(stopped)
+    except (SimulationError, ScenarioFailed, TopicFailed, TimeoutError) as failure:
+        return f"{type(failure).__name__}: {failure}"
+    return None
+
+
+def _result_name(simulation: Simulation, trouble: str | None) -> str:
+    if simulation.violations:
+        return "violated"
+    return "ok" if trouble is None else "failed"
+
+
+async def _story(request: RunRequest, stage: ScenarioEnvironment) -> None:
+    await request.scenario.run(stage)

@@ -1,0 +1,1 @@
+"""What scenarios let clients do, and what they check of it."""

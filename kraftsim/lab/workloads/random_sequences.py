@@ -1,0 +1,198 @@
+"""Random sequences of Produce requests: next, repeated, with a gap, of an older or a newer epoch,
+in transactions or not.
+
+Each answer is compared with that of Apache Kafka, and in the end the log with what was
+acknowledged.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kraftsim.cluster.exact_client import ExactBatch, ExactClient
+from kraftsim.cluster.exact_transactions import BUMPS_SINCE, ExactTransactionalId
+from kraftsim.cluster.scenario import ScenarioEnvironment, ScenarioFailed
+from kraftsim.lab.workloads.sequence_rules import (
+    ADDS_SINCE,
+    SEQUENCES,
+    Answer,
+    Known,
+    PartitionRules,
+    Written,
+)
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from random import Random  # noqa: TID251  (type only; the stream comes from the scenario environment)
+
+LAST_EPOCH: Final = 2**15 - 1
+FIRST_SEQUENCES: Final = (0, 0, 0, 1, 7, SEQUENCES - 9, SEQUENCES - 3)
+"""First sequences of an unknown producer: any is accepted (KIP-360). Some are about to wrap."""
+FIRST_EPOCHS: Final = (0, 0, 5, LAST_EPOCH - 1)
+RECORDS_MAX: Final = 3
+REPEAT_MAX: Final = 7
+"""The maximum age of a repeated batch: the partition keeps five batches, and no older ones."""
+OLD_STYLE, NEW_STYLE = (11, 4), (ADDS_SINCE, BUMPS_SINCE)
+"""Versions of Produce and EndTxn that clients use with transaction.version 1, and with 2."""
+LATEST: Final = -1
+LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(kw_only=True, slots=True)
+class RandomSequence:
+    """One partition, its producers, and the answers that are expected of it."""
+
+    stage: ScenarioEnvironment
+    client: ExactClient
+    random: "Random"
+    topic: str
+    rules: PartitionRules = field(default_factory=PartitionRules)
+    _said: int = 0
+
+    async def run_steps(
+        self, producer_ids: Sequence[int], steps: int, pause_seconds: float
+    ) -> None:
+        """Send random batches of random producers.
+
+        Raises ScenarioFailed at an unexpected answer.
+        """
+        for _ in range(steps):
+            producer_id = self.random.choice(producer_ids)
+            await self._say(self._drawn(producer_id, self.rules.known.get(producer_id)))
+            await self.stage.sleep(pause_seconds)
+
+    async def transact(
+        self, transactional_id: ExactTransactionalId, transactions: int, batches: int
+    ) -> None:
+        """Run transactions of a producer, each as old clients do or as new ones do.
+
+        Raises ScenarioFailed.
+        """
+        producer = await transactional_id.take()
+        for _ in range(transactions):
+            versions = self.random.choice((OLD_STYLE, NEW_STYLE))
+            if versions is OLD_STYLE:
+                await transactional_id.add(producer)
+            for _ in range(self.random.randint(1, batches)):
+                await self._say_in_transaction(transactional_id.name, producer, versions[0])
+            former, commits = producer, self.random.random() < 0.6
+            producer = await transactional_id.end(former, commits=commits, version=versions[1])
+            self.rules.end(*producer)
+            await self._until_ended()
+
+    async def audit(self) -> None:
+        """Read everything.
+
+        Raises ScenarioFailed unless it equals the acknowledged records, in order.
+        """
+        read, written = (
+            await self.client.read_values(),
+            [value for value in self.rules.values if value is not None],
+        )
+        if read != written:
+            raise ScenarioFailed(
+                f"{len(written)} records were acknowledged, but the {len(read)} records in the "
+                "log differ"
+            )
+
+    async def _say_in_transaction(self, name: str, producer: tuple[int, int], version: int) -> None:
+        known = self.rules.known.get(producer[0])
+        sequence, count = self._sequences(
+            known if known is not None and known.producer_epoch == producer[1] else None
+        )
+        await self._say(
+            self._batch(*producer, sequence, count, transactional_id=name, version=version)
+        )
+
+    async def _say(self, batch: ExactBatch) -> None:
+        if batch.transactional_id is not None:
+            self.rules.ask(batch)
+        expected = self.rules.answers(batch)
+        answer = await self.client.write(batch)
+        if answer not in expected:
+            raise ScenarioFailed(
+                f"producer {batch.producer_id}, epoch {batch.producer_epoch}, sequence "
+                f"{batch.base_sequence}, {len(batch.values)} records: answered "
+                f"{_in_words(answer)} instead of {' or '.join(map(_in_words, expected))}; known: "
+                f"{self.rules.known.get(batch.producer_id)}"
+            )
+        self.rules.take(batch, answer)
+
+    async def _until_ended(self) -> None:
+        """Return when the marker is written.
+
+        Raises ScenarioFailed if more than the marker was written.
+        """
+        wanted = len(self.rules.values)
+        while (end := await self.client.offset_of(LATEST)) < wanted:
+            await self.stage.sleep(LOOK_SECONDS)
+        if end > wanted:
+            raise ScenarioFailed(f"with its marker the log ends at {end} instead of {wanted}")
+
+    # Draws
+    # ----------------------------------------------------------------------------------------------
+
+    def _drawn(self, producer_id: int, known: Known | None) -> ExactBatch:
+        if known is None:
+            return self._batch(
+                producer_id, self.random.choice(FIRST_EPOCHS), *self._sequences(None)
+            )
+        epochs_ahead = self.random.choice((0, 0, 0, 0, 0, 0, 0, -1, 1, 1, 2))
+        epoch = min(max(known.producer_epoch + epochs_ahead, 0), LAST_EPOCH)
+        sequence, count = self._sequences(known)
+        if epoch > known.producer_epoch and self.random.random() < 0.6:
+            sequence = 0
+        return self._batch(producer_id, epoch, sequence, count)
+
+    def _sequences(self, known: Known | None) -> tuple[int, int]:
+        """Draw the base sequence and the record count of a batch."""
+        count = self.random.randint(1, RECORDS_MAX)
+        if known is None:
+            return self.random.choice(FIRST_SEQUENCES), count
+        former = [*known.batches[-REPEAT_MAX:]] or [Written(0, 1, 0)]
+        match self.random.choice(
+            ("next", "next", "next", "next", "again", "again", "last", "gap", "overlap", "anywhere")
+        ):
+            case "again":
+                each = self.random.choice(former)
+                return each.base_sequence, each.record_count
+            case "last":
+                return former[-1].base_sequence, former[-1].record_count
+            case "gap":
+                return (known.next_sequence + self.random.randint(1, 3)) % SEQUENCES, count
+            case "overlap":
+                return (known.next_sequence - 1) % SEQUENCES, self.random.randint(
+                    1, RECORDS_MAX + 1
+                )
+            case "anywhere":
+                return self.random.choice(
+                    (0, 1, SEQUENCES - 1, self.random.randrange(SEQUENCES))
+                ), count
+            case _:
+                return known.next_sequence, count
+
+    def _batch(
+        self,
+        producer_id: int,
+        epoch: int,
+        sequence: int,
+        count: int,
+        *,
+        transactional_id: str | None = None,
+        version: int = 9,
+    ) -> ExactBatch:
+        self._said += 1
+        values = tuple(b"%d.%d" % (self._said, index) for index in range(count))
+        return ExactBatch(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            values=values,
+            transactional_id=transactional_id,
+            version=version,
+        )
+
+
+def _in_words(answer: Answer) -> str:
+    error, offset = answer
+    return f"offset {offset}" if error is ErrorCode.NONE else error.name
