@@ -136,13 +136,13 @@ doors: setup ## Check the import contracts
 	$(BIN)/lint-imports --no-logo --no-cache
 
 bench: setup ## Run the benchmarks, also on Apache Kafka if it is installed
-	$(BIN)/python -m bench $(ARGS)
+	$(BIN)/python -m tools.bench $(ARGS)
 
 fuzz: setup ## Fuzz all parsers, SECONDS=60 for each target; ARGS="batches disk" selects targets
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || { \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-fuzz.lock && $(BIN)/python -c 'import atheris'; } || \
 		echo "atheris, which follows coverage, cannot be installed on this machine (requirements-fuzz.lock)"
-	$(BIN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
+	$(BIN)/python -m tools.fuzz --seconds $(SECONDS) $(ARGS)
 
 identity: setup ## Check that seeds repeat byte for byte under different hash seeds; ARGS="--seeds 2000"
 	$(BIN)/kraftsim sweep quorum_under_faults --check-identity --work ids_per_asker=250 --work ids_after=200 $(ARGS)
@@ -157,10 +157,10 @@ every-order: setup ## Explore event orderings exhaustively (bounded model check)
 	$(BIN)/python -m tests.core.every_order $(ARGS)
 
 mutants: setup ## Insert one wrong rule at a time and check that a test or campaign fails: reference/mutants.md; ARGS="NAME ... --resume" selects
-	$(BIN)/python -m mutants $(ARGS)
+	$(BIN)/python -m tools.mutants $(ARGS)
 
 claims: setup ## Compute the figures and results of reference/claims.md; ARGS="--only 730-08" selects
-	$(BIN)/python -m claims $(ARGS)
+	$(BIN)/python -m tools.claims $(ARGS)
 
 up: setup ## Start one controller and three brokers in the background; clients connect to 127.0.0.1:9092
 	$(BIN)/kraftsim up --data $(DATA) --detach $(ARGS)
@@ -173,7 +173,7 @@ fmt: setup ## Format the code
 	$(BIN)/ruff format .
 
 docs: setup ## Build the documentation site in build/site
-	$(BIN)/python -m docs.generate
+	$(BIN)/python -m tools.docs.generate
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "built: build/site/index.html"
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from claims.recording import Figures
     from tests.apache_kafka.harness import ApacheKafka
+    from tools.claims.recording import Figures
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Store the figures that tests record, or compare them with docs/claims.json."""
-    from claims.recording import Recorder
+    from tools.claims.recording import Recorder
 
     config.pluginmanager.register(Recorder(config.getoption("write_figures")), "figures-of-claims")
 
@@ -50,7 +50,7 @@ def figures(request: pytest.FixtureRequest) -> "Figures":
 
     In a normal run they must equal those in the file.
     """
-    from claims.recording import Recorder
+    from tools.claims.recording import Recorder
 
     recorder = request.config.pluginmanager.get_plugin("figures-of-claims")
     assert isinstance(recorder, Recorder)

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from docs.probes_page import FILE, keep
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.cluster.ports import free_port_range
 from kraftsim.cluster.spec import ClusterSpec
@@ -27,6 +26,7 @@ from kraftsim.conformance.transaction_client import find_transaction_coordinator
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE, Missing
 from tests.apache_kafka.harness import ApacheKafka
+from tools.docs.probes_page import FILE, keep
 
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from docs.probes_page import FILE
 from kraftsim.conformance.probes.compare import unexplained
 from kraftsim.conformance.probes.probe import Probe, are_alike
 from kraftsim.conformance.probes.table import probes
 from tests.apache_kafka.probes import ask, main, subjects
+from tools.docs.probes_page import FILE
 
 AT_LEAST = 120
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from claims.checks import CHECKS, CLAIMS, INTEROP, TEST
-from claims.record import Measured, drift, read_record, unfounded
-from claims.recording import Recorder
-from claims.rows import ROWS
+from tools.claims.checks import CHECKS, CLAIMS, INTEROP, TEST
+from tools.claims.record import Measured, drift, read_record, unfounded
+from tools.claims.recording import Recorder
+from tools.claims.rows import ROWS
 
 RECORD = read_record()
 

@@ -4,10 +4,10 @@ equal those on Apache Kafka.
 
 import pytest
 
-from docs.clients_page import OURS, THEIRS, WORKS, kept, line_of
 from tests.clients.versions.brokers import ours
 from tests.clients.versions.catalogue import client
 from tests.clients.versions.matrix import ask, installed
+from tools.docs.clients_page import OURS, THEIRS, WORKS, kept, line_of
 
 LINES = ("2.3", "4.4")
 SOME = (

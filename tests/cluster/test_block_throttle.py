@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.cluster.embedded import EmbeddedCluster
 from kraftsim.conformance.peer import CLIENT_ID, Peer
 from protocol.errors import ErrorCode
@@ -27,6 +26,7 @@ from protocol.messages.k67_allocate_producer_ids import (
 )
 from tests.cluster.broker_client import broker_client
 from tests.cluster.running import logged_events
+from tools.claims.recording import Figures
 
 PERCENT = 0.05
 SECONDS = 2.0

@@ -8,13 +8,13 @@ from struct import Struct
 
 import pytest
 
-from fuzz.answer_frames import FrameMaker
-from fuzz.answer_targets import GUARDED, OPEN, ZOOKEEPER, clusters, prepared
-from fuzz.answers import Outcome, ask_each_once, campaign, refuse_each_once, why_wrong
 from kraftsim.cluster.embedded import EmbeddedCluster
 from protocol.malformed import MalformedMessage
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
 from protocol.requests import decode_request, read_request_head, response_chunks
+from tools.fuzz.answer_frames import FrameMaker
+from tools.fuzz.answer_targets import GUARDED, OPEN, ZOOKEEPER, clusters, prepared
+from tools.fuzz.answers import Outcome, ask_each_once, campaign, refuse_each_once, why_wrong
 
 FRAMES = 300
 VERSIONS = (0, 5)

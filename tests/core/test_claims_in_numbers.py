@@ -5,7 +5,6 @@ Source: KIP-730, KIP-758.
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.core.decision import Decision
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import LastIdProducerIdControl, ProducerIdControl
@@ -20,6 +19,7 @@ from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRespo
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.records import Record
 from protocol.schema import int16, int32, int64, message
+from tools.claims.recording import Figures
 
 LEAST_RECORD_BYTES = 7
 BUFFER_BYTES = 32 * 1024 * 1024

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.core.decision import Refusal
 from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision
 from kraftsim.producer_state.rules_entries import (
@@ -23,6 +22,7 @@ from protocol.batches import RecordBatch
 from protocol.disk.producer_snapshot import parse_producer_rows
 from tests.core.batches import make_batch
 from tests.core.replication_harness import SETTLE_STEPS, Broker, ReplicationHarness
+from tools.claims.recording import Figures
 
 HISTORIES = 200
 PRODUCERS, BATCHES = 6, 40

@@ -6,7 +6,6 @@ Source: KIP-447.
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.clients.rules_producer_variants import DesignDocumentProducer
 from kraftsim.clients.rules_transaction_steps import (
     Answered,
@@ -22,6 +21,7 @@ from kraftsim.groups.rules_timing import CommitAnswer
 from protocol.errors import ErrorCode
 from tests.core.groups_harness import GroupsHarness
 from tests.core.test_transactional_producer import HERE, Script
+from tools.claims.recording import Figures
 
 SHARDS: dict[str, type[GroupShard]] = {"shipped": GroupShard, **FENCINGS}
 NONE, FENCED = ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION

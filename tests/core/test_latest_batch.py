@@ -6,7 +6,6 @@ Source: KIP-758.
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import (
     MetadataArrived,
@@ -39,6 +38,7 @@ from kraftsim.producer_state.rules_manager import LatestBatchStateManager, Produ
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from tests.core.batches import doctored, make_batch, make_marker
+from tools.claims.recording import Figures
 
 LAST = 2**31 - 1
 BEHIND = 100

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.core.decision import Refusal
 from kraftsim.lease_pid.rules_broker import (
     NEEDS_IDS,
@@ -42,6 +41,7 @@ from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
 from protocol.lease_pid.stored import build_stored, parse_snapshot
 from protocol.lease_pid.writing import LeasedMessage
+from tools.claims.recording import Figures
 
 DUPLICATE, ORDER, EPOCH, UNKNOWN = (
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER,

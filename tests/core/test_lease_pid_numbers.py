@@ -6,8 +6,6 @@ Source: the lease_pid draft.
 
 import pytest
 
-from bench.bench_leases import REPEATED, TAKEN, collisions, snapshot_bytes
-from claims.recording import Figures
 from kraftsim.lease_pid.rules_broker import (
     NEXT,
     IdReserve,
@@ -32,6 +30,8 @@ from kraftsim.lease_pid.rules_producer import (
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE
 from protocol.lease_pid.writing import LeasedMessage
+from tools.bench.bench_leases import REPEATED, TAKEN, collisions, snapshot_bytes
+from tools.claims.recording import Figures
 
 ZERO_IS_NEXT, ZERO_IS_MARK = SequenceOfLease.NEXT, SequenceOfLease.HIGH_WATERMARK
 

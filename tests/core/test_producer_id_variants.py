@@ -4,7 +4,6 @@ text predicts.
 Source: KIP-730.
 """
 
-from claims.recording import Figures
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import (
@@ -26,6 +25,7 @@ from kraftsim.producer_ids.rules_block_clients import (
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock, block_behind
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from tools.claims.recording import Figures
 
 
 def given(

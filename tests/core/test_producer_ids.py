@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claims.recording import Figures
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import ProducerIdControl
@@ -26,6 +25,7 @@ from kraftsim.producer_ids.rules_blocks import (
 )
 from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from tools.claims.recording import Figures
 
 
 def control(next_producer_id: int | None = None) -> tuple[ProducerIdControl, Journal]:

@@ -2,7 +2,6 @@
 ProducerStateManager.{writeSnapshot,readSnapshot,loadFromSnapshot}.
 """
 
-from claims.recording import Figures
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_state.rules_entries import (
     APPEND,
@@ -23,6 +22,7 @@ from protocol.disk.producer_snapshot import (
 )
 from protocol.errors import ErrorCode
 from tests.core.batches import make_batch, make_marker
+from tools.claims.recording import Figures
 
 LAST = 2**31 - 1
 OUT_OF_ORDER = Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claims.recording import Figures
 from kraftsim.core.decision import Refusal
 from kraftsim.producer_state.rules_entries import (
     APPEND,
@@ -24,6 +23,7 @@ from kraftsim.producer_state.rules_manager import ProducerStateManager
 from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from tests.core.batches import make_batch, make_marker
+from tools.claims.recording import Figures
 
 LAST = 2**31 - 1
 DEFAULT_POLICY = ProducerStatePolicy()

@@ -13,7 +13,6 @@ from random import Random
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
 from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
@@ -69,6 +68,7 @@ from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.records import Record
 from tests.core.batches import make_batch
+from tools.claims.recording import Figures
 
 BILLION = 10**9
 

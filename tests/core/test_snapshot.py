@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.core.timeline import Journal, TimelineDict
 from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
 from kraftsim.metadata.rules_registries import Registries
@@ -44,6 +43,7 @@ from protocol.metadata.m27_register_controller import RegisterControllerRecord
 from protocol.metadata.m28_clear_elr import ClearElrRecord
 from protocol.metadata.m29_unregister_controller import UnregisterControllerRecord
 from protocol.schema import Message
+from tools.claims.recording import Figures
 
 FIRST_TOPIC, SECOND_TOPIC, THIRD_TOPIC = (bytes([number]) * 16 for number in (1, 2, 3))
 

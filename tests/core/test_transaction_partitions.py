@@ -4,8 +4,8 @@ Source: KIP-98; TransactionStateManager.partitionFor.
 
 from random import Random
 
-from claims.recording import Figures
 from kraftsim.groups.rules_timing import partition_of
+from tools.claims.recording import Figures
 
 PARTITIONS, IDS = 50, 2000
 KNOWN = {"": 0, "a": 47, "copier-1": 26, "\u00e9": 33}

@@ -7,7 +7,6 @@ from typing import TypedDict
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.groups.events import (
     OffsetCommitted,
     OffsetLoaded,
@@ -20,6 +19,7 @@ from kraftsim.groups.rules_shard import GroupShard
 from kraftsim.groups.rules_timing import CommitAnswer
 from protocol.errors import ErrorCode
 from tests.core.groups_harness import GROUP, PRODUCER_ID, GroupsHarness
+from tools.claims.recording import Figures
 
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 RETENTION_MS = 10080 * 60_000

@@ -2,7 +2,6 @@
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.clients.rules_producer_steps import (
     Identity,
     IdentityTaken,
@@ -45,6 +44,7 @@ from kraftsim.clients.rules_transaction_steps import (
 )
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from protocol.errors import ErrorCode
+from tools.claims.recording import Figures
 
 HERE = TopicPartition("t", 0)
 BROKER, COORDINATOR, GROUPS = 1, 2, 3

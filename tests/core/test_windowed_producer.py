@@ -4,7 +4,6 @@ five requests otherwise.
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.clients.rules_producer_steps import (
     FlushAsked,
     MetadataArrived,
@@ -38,6 +37,7 @@ from protocol.message_codec import compiled
 from protocol.messages.k00_produce import ProduceResponse
 from protocol.records import Record
 from protocol.schema import Message
+from tools.claims.recording import Figures
 
 WHERE = TopicPartition("t", 0)
 

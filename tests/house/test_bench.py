@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import BENCHES
-from bench.bench_failover import figures
-from bench.quorums import QuorumClient
 from protocol.errors import ErrorCode
+from tools.bench.__main__ import BENCHES
+from tools.bench.bench_failover import figures
+from tools.bench.quorums import QuorumClient
 
-FILES = Path(__file__).parents[2] / "bench"
+FILES = Path(__file__).parents[2] / "tools" / "bench"
 NOT_FOR_MAKE = {"analysis", "world"}
 """Benches whose results are in other tables."""
 

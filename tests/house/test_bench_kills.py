@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from bench.bench_kills import (
+from tools.bench.bench_kills import (
     ABORTED,
     COMMITTED,
     RECORDS_PER_TRANSACTION,

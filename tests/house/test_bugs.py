@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.bug_hunts import REPETITIONS, BugHunts, Hunt, read, write
-from docs.bugs_page import bugs_plot, row
 from kraftsim.cluster.scenario import SCENARIOS
 from kraftsim.invariants.invariant import INVARIANTS
 from kraftsim.lab.bugs.bug import Bug, bugs
 from kraftsim.lab.explore.virtual import BELIEF
+from tools.bench.bug_hunts import REPETITIONS, BugHunts, Hunt, read, write
+from tools.docs.bugs_page import bugs_plot, row
 
 
 @pytest.mark.parametrize("bug", bugs(), ids=lambda bug: bug.name)

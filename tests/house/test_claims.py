@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from claims.checks import AGAIN, CHECKS
-from claims.record import Measured, read_record
-from claims.row import FAILED, HOLDS, REFUTED, VERDICTS, Row
-from claims.row_result import row_result
-from claims.rows import COUNTS, ROWS
+from tools.claims.checks import AGAIN, CHECKS
+from tools.claims.record import Measured, read_record
+from tools.claims.row import FAILED, HOLDS, REFUTED, VERDICTS, Row
+from tools.claims.row_result import row_result
+from tools.claims.rows import COUNTS, ROWS
 
 PROJECT_ROOT = Path(__file__).parents[2]
 RECORD = read_record()

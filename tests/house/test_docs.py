@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import GENERATED, REFERENCE, text_of
-from docs.own_settings import MEANINGS
-from docs.site import ROOT_PAGES
 from kraftsim.cli.main import VERBS
 from kraftsim.conformance.probes.table import CHAPTERS
 from kraftsim.conformance.selection import all_requirements
 from protocol.messages.registry import declared_api_keys
+from tools.docs.generate import GENERATED, REFERENCE, text_of
+from tools.docs.own_settings import MEANINGS
+from tools.docs.site import ROOT_PAGES
 
 PROJECT_ROOT = Path(__file__).parents[2]
 DOCS = PROJECT_ROOT / "docs"
@@ -92,7 +92,7 @@ def test_files_that_code_reads_exist() -> None:
     """If a page is moved, the tests that run its examples must follow."""
     sources = [
         path
-        for top in ("tests", "bench", "claims", "docs", "kraftsim")
+        for top in ("tests", "tools", "kraftsim")
         for path in (PROJECT_ROOT / top).rglob("*.py")
     ]
     read = {

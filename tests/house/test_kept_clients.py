@@ -25,7 +25,7 @@ def futures_of_temporaries(source: str) -> list[int]:
 def test_every_admin_client_outlives_its_futures() -> None:
     sources = [
         file
-        for top in ("tests", "bench", "demo", "examples", "claims")
+        for top in ("tests", "tools", "demo", "examples")
         for file in (PROJECT_ROOT / top).rglob("*.py")
     ]
     assert {

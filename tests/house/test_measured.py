@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 import pytest
 
-from claims.checks import CHECKS
-from claims.history import foreign_commits, measured_commit
-from claims.record import read_record
-from claims.rows import ROWS
 from kraftsim.cli.main import kraftsim
+from tools.claims.checks import CHECKS
+from tools.claims.history import foreign_commits, measured_commit
+from tools.claims.record import read_record
+from tools.claims.rows import ROWS
 
 PROJECT_ROOT = Path(__file__).parents[2]
 DOCS = PROJECT_ROOT / "docs"

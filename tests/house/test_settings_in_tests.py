@@ -22,7 +22,7 @@ FOLDERS: Final = (
     "tests/cluster",
     "tests/conformance",
     "scenarios",
-    "bench",
+    "tools",
     "demo",
 )
 LINES: Final = ("3.9", "4.4")

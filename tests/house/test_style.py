@@ -12,15 +12,14 @@ ROOMS = (
     "protocol",
     "kraftsim",
     "scenarios",
-    "bench",
     "demo",
     "tests",
     "docs",
-    "claims",
+    "tools",
     "examples",
 )
 FILE_LINES_MAX = {"tests": 1000}
-FUNCTION_LINES_MAX = {"tests": 110, "bench": 100}
+FUNCTION_LINES_MAX = {"tests": 110, "tools": 100}
 """By top-level folder: a test's tables of cases are long and read from top to bottom."""
 OTHER_FILES_MAX, OTHER_FUNCTIONS_MAX = 800, 90
 NO_NOUNS = {"utils", "util", "helpers", "helper", "common", "misc", "base"}

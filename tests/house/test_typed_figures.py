@@ -14,7 +14,7 @@ TESTS = [
     for file in sorted((PROJECT_ROOT / "tests").rglob("test_*.py"))
     if "figures" in file.read_text()
 ]
-CHECKS = sorted((PROJECT_ROOT / "claims").glob("plays_*.py"))
+CHECKS = sorted((PROJECT_ROOT / "tools" / "claims").glob("plays_*.py"))
 
 
 def is_literal(value: ast.expr) -> bool:

@@ -112,7 +112,14 @@ BANNED_WORD = re.compile(rf"\b({'|'.join(BANNED)})\b|\b({'|'.join(PHRASES)})\b",
 
 @pytest.mark.parametrize(
     "pattern",
-    ["kraftsim/*.py", "protocol/*.py", "scenarios/*.py", "tests/*.py", "tools/*.py", "bench/*.py"],
+    [
+        "kraftsim/*.py",
+        "protocol/*.py",
+        "scenarios/*.py",
+        "tests/*.py",
+        "tools/*.py",
+        "tools/bench/*.py",
+    ],
 )
 def test_code_uses_the_terms_of_the_field(pattern: str) -> None:
     assert not _banned(tracked(pattern))
@@ -123,11 +130,11 @@ def test_pages_use_the_terms_of_the_field() -> None:
         tracked(
             "*.md",
             "Makefile",
-            "claims/*.toml",
+            "tools/claims/*.toml",
             "docs/*.py",
-            "claims/*.py",
-            "mutants/*.py",
-            "fuzz/*.py",
+            "tools/claims/*.py",
+            "tools/mutants/*.py",
+            "tools/fuzz/*.py",
             "demo/*.py",
             "examples/*.py",
         )

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.clients.producer import ProducerClient
 from kraftsim.clients.reader import ReaderClient
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
@@ -26,6 +25,7 @@ from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, 
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from tests.node.brokers import Client, batch, running_cluster
+from tools.claims.recording import Figures
 
 RECORDS = 200
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.producer_ids.events import (
     InitProducerIdRefused,
     ProducerIdBlockRequested,
@@ -18,6 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from tests.node.brokers import Client, running_cluster
+from tools.claims.recording import Figures
 
 
 def test_first_request_finds_no_block_and_then_ids_are_sequential() -> None:

@@ -5,13 +5,13 @@ request.
 import subprocess
 import sys
 
-from docs.settings_page import SECURED
 from kraftsim.metadata.rules_config_releases import LINES, config_tables
 from kraftsim.server.config import NodeConfig, declared_keys
 from kraftsim.server.config_meanings import TABLE, meaning_of
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.node.brokers import Client, running_cluster
 from tests.node.test_config import BROKER
+from tools.docs.settings_page import SECURED
 
 
 def test_every_setting_with_effect_has_a_description() -> None:

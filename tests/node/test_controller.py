@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.metadata.events import (
     BrokerFenced,
     BrokerRegistered,
@@ -61,6 +60,7 @@ from tests.node.controllers import (
     running_controller,
     settled,
 )
+from tools.claims.recording import Figures
 
 FRESH_END = 6
 """LeaderChange, four bootstrap records, and the controller's own registration."""

@@ -9,7 +9,6 @@ rule.
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.cluster.simulation import SimulatedCluster
 from kraftsim.cluster.spec import ClusterSpec
 from kraftsim.cluster.topics import create_topic
@@ -25,6 +24,7 @@ from protocol.messages.k00_produce import (
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.schema import Message
 from tests.node.brokers import batch
+from tools.claims.recording import Figures
 
 SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 

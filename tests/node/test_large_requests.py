@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import pytest
 
-from bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_array
 from kraftsim.core import decision
 from kraftsim.partitions.broker_handlers import k00_produce
 from kraftsim.raft import parsed_records
@@ -38,6 +37,7 @@ from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.schema import Message, declaration_of
 from tests.node.brokers import CONTROLLER_HOST, CONTROLLER_PORT, Client, Cluster, running_cluster
+from tools.bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_array
 
 COUNT: Final = 100
 RATIO_MAX: Final = 2.5

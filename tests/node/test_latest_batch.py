@@ -2,10 +2,10 @@
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.server.config_keys import ConfigError
 from protocol.errors import ErrorCode
 from tests.node.brokers import Client, batch, broker_config, running_cluster
+from tools.claims.recording import Figures
 
 
 def test_producer_state_variant_is_chosen_per_node(figures: Figures) -> None:

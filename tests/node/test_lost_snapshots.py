@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.partitions.bounded_replay import BoundedReplay
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.newest_snapshots import NewestSnapshots
@@ -23,6 +22,7 @@ from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
 from protocol.batches import RecordBatch
 from tests.node.conftest import MakeWorld, data_batch
+from tools.claims.recording import Figures
 
 HOUR_MS = 3_600_000
 EXPIRATION_MS = 24 * HOUR_MS

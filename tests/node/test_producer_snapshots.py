@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.partition_recovery import recover_partition
 from kraftsim.partitions.rules_log import SegmentSettings
@@ -19,6 +18,7 @@ from kraftsim.world.interface import World
 from protocol.batches import RecordBatch
 from protocol.disk.producer_snapshot import build_producer_snapshot, parse_producer_snapshot
 from tests.node.conftest import MakeWorld, data_batch
+from tools.claims.recording import Figures
 
 SMALL = SegmentSettings(segment_bytes=1000, index_interval_bytes=100)
 IDS = (7, 8, 9)

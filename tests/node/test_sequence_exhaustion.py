@@ -13,7 +13,6 @@ from functools import cache
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.clients.producer_requests import request_of
 from kraftsim.clients.rules_producer_steps import Identity, ProducerSettings
 from kraftsim.clients.rules_producer_variants import (
@@ -37,6 +36,7 @@ from kraftsim.world.simulated import Simulation
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
+from tools.claims.recording import Figures
 
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 ONE = {

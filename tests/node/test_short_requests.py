@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pytest
 
-from bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_array
 from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
 from kraftsim.groups.rules_consumer_group import ConsumerGroup, ConsumerMember
 from kraftsim.groups.rules_offsets import CommittedOffset
@@ -36,6 +35,7 @@ from protocol.requests import request_chunks
 from protocol.schema import Message, declaration_of
 from tests.node.brokers import Client, Cluster, running_cluster
 from tests.node.test_large_requests import Work, served
+from tools.bench.large_requests import PARTITIONS, TOPIC, LargeRequest, every_array
 
 COUNT: Final = 400
 MEMBERS: Final = 100

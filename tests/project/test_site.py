@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from docs.generate import GENERATED, REFERENCE
-from docs.site import assemble, with_site_links
+from tools.docs.generate import GENERATED, REFERENCE
+from tools.docs.site import assemble, with_site_links
 
 PROJECT_ROOT = Path(__file__).parents[2]
 LOADED = re.compile(

@@ -7,24 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.fencing.harness import (
-    INPUT,
-    OUTPUT,
-    PATIENT,
-    RECORDS,
-    FencingHarness,
-    Member,
-    MemberParameters,
-)
-from bench.fencing.measurements import (
-    CONDITIONS,
-    aborted_needlessly,
-    doubled_where,
-    fetched_after_rebalances,
-    first_commit_to_old_brokers,
-    takeover,
-    zombie_effects,
-)
 from kraftsim.clients.events import ClientStarted
 from kraftsim.clients.generic_consumer import (
     CoordinatorUnavailable,
@@ -37,6 +19,24 @@ from kraftsim.clients.rules_transaction_steps import GroupIdentity, Transactiona
 from kraftsim.clients.rules_transactional_producer import TransactionalProducer
 from kraftsim.clients.transactional_producer import TransactionalClient
 from kraftsim.lab.workloads.transform_worker import Point, Variant
+from tools.bench.fencing.harness import (
+    INPUT,
+    OUTPUT,
+    PATIENT,
+    RECORDS,
+    FencingHarness,
+    Member,
+    MemberParameters,
+)
+from tools.bench.fencing.measurements import (
+    CONDITIONS,
+    aborted_needlessly,
+    doubled_where,
+    fetched_after_rebalances,
+    first_commit_to_old_brokers,
+    takeover,
+    zombie_effects,
+)
 
 SESSION_MS, SCAN_MS = 6000, 1000
 

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from kraftsim.raft import rules_elections
 from kraftsim.raft.rules_roles import Leadership
-from mutants.campaign import Budget, failing_controls, is_open, run_mutants, unclean_controls
-from mutants.catalogue import mutant_named, mutants
-from mutants.mutant import BY_HAND, Mutant
-from mutants.mutation_run import Finding
-from mutants.patching import PatchMissed, applied, function_of, mutated_code
-from mutants.reach import REACH
-from mutants.results import read
-from mutants.unit_stage import ENDLESS, PROJECT_ROOT, TESTS
+from tools.mutants.campaign import Budget, failing_controls, is_open, run_mutants, unclean_controls
+from tools.mutants.catalogue import mutant_named, mutants
+from tools.mutants.mutant import BY_HAND, Mutant
+from tools.mutants.mutation_run import Finding
+from tools.mutants.patching import PatchMissed, applied, function_of, mutated_code
+from tools.mutants.reach import REACH
+from tools.mutants.results import read
+from tools.mutants.unit_stage import ENDLESS, PROJECT_ROOT, TESTS
 
 QUICK = ("any-log-may-lead", "counts-what-it-sent", "id-handed-out-twice", "remembers-nothing")
 FEWEST = 40
@@ -144,7 +144,7 @@ def test_test_that_never_ends_counts_as_detection(tmp_path: Path) -> None:
         "pass\n"
     )
     look = f"""
-from mutants import catalogue, unit_stage
+from tools.mutants import catalogue, unit_stage
 unit_stage.TESTS["raft"] = ({str(tmp_path / "test_round.py")!r},)
 print("\\n", unit_stage.run_unit_stage([catalogue.mutant_named("counts-refusals")], cpu_seconds_max=0.5))
 """

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.bench_variants import DUPLICATE, KINDS, OUT_OF_ORDER, bytes_each
-from bench.variants.workload import WORKLOADS, Findings, run_workload
 from kraftsim.lab.explore.run import run_scenario
 from kraftsim.partitions.events import ProduceRefused
 from protocol.errors import ErrorCode
+from tools.bench.bench_variants import DUPLICATE, KINDS, OUT_OF_ORDER, bytes_each
+from tools.bench.variants.workload import WORKLOADS, Findings, run_workload
 
 FIVE, LATEST = KINDS
 NOTHING, DOUBLED, LOST = "nothing", "doubled", "lost"

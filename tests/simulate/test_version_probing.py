@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.fencing.probing import (
+from tools.bench.fencing.probing import (
     BEFORE,
     BY_SETTING,
     NEW,

@@ -2,7 +2,6 @@
 (KIP-405).
 """
 
-from claims.recording import Figures
 from kraftsim.tiered_storage.events import (
     RebuiltFromRemote,
     RemoteCopyFailed,
@@ -30,6 +29,7 @@ from protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.tiered_storage.harness import TOPIC, TieredHarness
+from tools.claims.recording import Figures
 
 COPY_SECONDS = 8
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.tiered_storage.events import (
     RebuiltFromRemote,
@@ -33,6 +32,7 @@ from protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.tiered_storage.harness import TOPIC, TieredHarness
+from tools.claims.recording import Figures
 
 PRODUCERS = (0, 1, 2, 3)
 HOUR_MS = 3_600_000

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.tiered_storage.events import (
     EmptySnapshotWritten,
     RebuiltFromRemote,
@@ -22,6 +21,7 @@ from kraftsim.tiered_storage.rules_boundary_window import (
 from kraftsim.tiered_storage.rules_copying import REMEDIES
 from protocol.errors import ErrorCode
 from tests.tiered_storage.harness import TieredHarness
+from tools.claims.recording import Figures
 
 PRODUCERS = (0, 1, 2, 3)
 

@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import pytest
 
-from claims.recording import Figures
 from kraftsim.tiered_storage.events import RebuiltFromRemote
 from kraftsim.tiered_storage.rules_boundary_window import (
     Setting,
@@ -25,6 +24,7 @@ from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.records import Record
 from tests.tiered_storage.harness import SEGMENT_BYTES, TieredHarness
+from tools.claims.recording import Figures
 
 MB, GB = 1 << 20, 1 << 30
 EXAMPLE = Setting(

@@ -11,15 +11,15 @@ from random import Random
 
 import pytest
 
-from fuzz import guard as guard_module
-from fuzz.every_byte import Check, changed
-from fuzz.guard import Guard
-from fuzz.message_targets import all_messages, examples
-from fuzz.mutation import INPUT_BYTES_MAX, mutated
-from fuzz.targets import REFUSALS, TARGETS
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from tools.fuzz import guard as guard_module
+from tools.fuzz.every_byte import Check, changed
+from tools.fuzz.guard import Guard
+from tools.fuzz.message_targets import all_messages, examples
+from tools.fuzz.mutation import INPUT_BYTES_MAX, mutated
+from tools.fuzz.targets import REFUSALS, TARGETS
 
 SEED_STEP = 9
 """Every n-th seed is run here; all of them take as long as the compilation of all codecs."""

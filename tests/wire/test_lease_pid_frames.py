@@ -10,7 +10,6 @@ from typing import TypeVar
 import pytest
 from crc32c import crc32c
 
-from bench.bench_leases import message_bytes
 from protocol.lease_pid.frames import (
     REQUESTS,
     LeaseApi,
@@ -40,6 +39,7 @@ from protocol.lease_pid.stored import (
 )
 from protocol.lease_pid.writing import LeasedMessage
 from protocol.malformed import MalformedMessage
+from tools.bench.bench_leases import message_bytes
 
 CORRELATION_ID_BYTES = 4
 HEADER_BYTES = 2 + 2 + CORRELATION_ID_BYTES + 2 + 1

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from docs.clients_page import Cells, keep, kept
 from tests.apache_kafka.class_path import Missing
 from tests.clients.versions.brokers import APACHE, LINES, ours, theirs
 from tests.clients.versions.catalogue import CLIENTS, Client
@@ -28,6 +27,7 @@ from tests.clients.versions.tasks import (
     run_task,
     unique_word,
 )
+from tools.docs.clients_page import Cells, keep, kept
 
 PATIENCE_MS = 10_000
 MORE_PATIENCE_MS = 40_000

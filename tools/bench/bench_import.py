@@ -1,0 +1,78 @@
+"""Measures the import time of `protocol`, and of the first use of an API after that.
+
+    python tools/bench/bench_import.py [--rounds 15]
+
+Each round is a fresh interpreter with compiled modules (.pyc). First use is everything from an API
+key to an encoded and decoded request and response: import of the module, generation of the codecs,
+their first call. The imports from the standard library (dataclasses, typing, enum, re) are measured
+separately, because they are the largest part and depend on the machine.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+STANDARD_LIBRARY = "import contextlib, dataclasses, enum, importlib, linecache, re, struct, typing"
+FIRST_USE = """
+request, response = protocol.request_class({key}), protocol.response_class({key})
+for cls in (request, response):
+    codec = protocol.codec(cls, {version})
+    codec.decode(codec.encode(cls()))
+"""
+CASES = (
+    ("the standard library's part", "", STANDARD_LIBRARY),
+    ("import protocol", "", "import protocol"),
+    ("import construct, which protocol does not need", "", "import construct"),
+    ("first use of InitProducerId v4", "import protocol", FIRST_USE.format(key=22, version=4)),
+    ("first use of Produce v9", "import protocol", FIRST_USE.format(key=0, version=9)),
+    ("first use of Metadata v12", "import protocol", FIRST_USE.format(key=3, version=12)),
+    ("first use of Fetch v12", "import protocol", FIRST_USE.format(key=1, version=12)),
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure in turns and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args(arguments)
+    seconds: dict[str, list[float]] = {title: [] for title, _, _ in CASES}
+    for round_number in range(options.rounds + 1):
+        for title, before, measured in CASES:
+            once = _fresh(before, measured)
+            if round_number:  # the first one writes the .pyc files
+                seconds[title].append(once)
+    for title, all_of_them in seconds.items():
+        print(
+            f"{title:44s} {min(all_of_them) * 1e3:6.1f} ms best, "
+            f"{median(all_of_them) * 1e3:6.1f} ms median of {options.rounds}"
+        )
+    return 0
+
+
+def _fresh(before: str, measured: str) -> float:
+    program = (
+        f"{before}\nfrom time import perf_counter\nstarted = perf_counter()\n{measured}\n"
+        "print(perf_counter() - started)"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=PROJECT_ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Measures how long three controllers and three brokers take to start with default timers, until
+all brokers are unfenced; and their memory.
+
+    python -m tools.bench.bench_quorum_start [--rounds 5] [--apache-rounds 1]
+
+All six are started at once on empty directories, with other election timeouts in each round: as in
+Kafka, no election starts before 1 s. Memory is the resident memory shortly after: with pages shared
+by processes counted once, and counted for each process.
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from kraftsim.cluster.directories import RunDirectory
+from kraftsim.cluster.ports import free_port_range
+from kraftsim.cluster.probe import wait_until_answering
+from kraftsim.cluster.processes import ProcessCluster
+from kraftsim.cluster.spec import ClusterSpec
+from tools.bench.quorums import (
+    APACHE_KAFKA,
+    KRAFTSIM,
+    VOTERS,
+    fresh_seed,
+    own_mebibytes,
+    resident_mebibytes,
+    start_all,
+    their_nodes,
+)
+from tools.bench.subjects import subjects
+
+BROKERS = 3
+SETTLE_SECONDS = 0.5
+Round = tuple[float, float, float]
+"""Seconds until all nodes respond, MiB of all nodes with shared pages counted once, and counted for
+each.
+"""
+
+
+async def start_ours() -> Round:
+    """Start and stop our six."""
+    root = Path(tempfile.mkdtemp(prefix="kraftsim-bench-"))
+    spec = ClusterSpec(
+        controllers=VOTERS,
+        brokers=BROKERS,
+        port=free_port_range(BROKERS, controllers=VOTERS),
+        seed=fresh_seed(),
+    )
+    cluster = ProcessCluster(spec, RunDirectory(root))
+    began = time.perf_counter()
+    await cluster.start()
+    took = time.perf_counter() - began
+    await asyncio.sleep(SETTLE_SECONDS)
+    memory = memory_of([cluster.pid(name) for name in spec.node_names])
+    await cluster.stop()
+    shutil.rmtree(root)
+    return took, *memory
+
+
+def start_theirs() -> Round:
+    """Start and kill six of Apache Kafka."""
+    nodes = their_nodes(brokers=BROKERS)
+    try:
+        began = time.perf_counter()
+        start_all(nodes)
+        addresses = [("127.0.0.1", int(getattr(node, "port"))) for node in nodes[VOTERS:]]  # noqa: B009
+        asyncio.run(wait_until_answering(addresses, brokers=BROKERS))
+        took = time.perf_counter() - began
+        time.sleep(SETTLE_SECONDS)
+        return took, *memory_of([node.pid for node in nodes])
+    finally:
+        for node in nodes:
+            node.remove()
+
+
+def memory_of(pids: Sequence[int]) -> tuple[float, float]:
+    """Return the memory of all processes in MiB, counted in both ways."""
+    return sum(own_mebibytes(pid) for pid in pids), sum(resident_mebibytes(pid) for pid in pids)
+
+
+def summary(rounds: Sequence[Round]) -> str:
+    """Return a text with the medians."""
+    seconds, own, resident = zip(*rounds, strict=True)
+    return (
+        f"{median(seconds):.2f} s (best {min(seconds):.2f}, worst {max(seconds):.2f} of "
+        f"{len(rounds)}), {median(own):.0f} MiB in all ({median(resident):.0f} with shared pages "
+        "counted for each)"
+    )
+
+
+def main() -> int:
+    """Start and stop both kinds, print medians."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--apache-rounds", type=int, default=1)
+    options = parser.parse_args()
+    if APACHE_KAFKA in subjects() and options.apache_rounds:
+        print(
+            f"{APACHE_KAFKA:20s} {summary([start_theirs() for _ in range(options.apache_rounds)])}",
+            flush=True,
+        )
+    asyncio.run(start_ours())  # warm-up: compiled modules, page cache
+    print(f"{KRAFTSIM:20s} {summary([asyncio.run(start_ours()) for _ in range(options.rounds)])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

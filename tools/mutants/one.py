@@ -1,0 +1,67 @@
+"""Runs one mutant, or tests and scenarios without any, in its own process, and prints the result as
+the last line, in JSON.
+
+python -m tools.mutants.one --tests NAME ...                  |      python -m tools.mutants.one --stories NAME
+RUNS CPU_SECONDS python -m tools.mutants.one --control-tests TEST ...      |      python -m tools.mutants.one
+--control RELEASE/SCENARIO/SEED ...
+"""
+
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from tools.mutants.catalogue import mutant_named
+from tools.mutants.mutation_run import Finding, is_clean, run_mutant
+from tools.mutants.oracles import isolate_oracles
+from tools.mutants.results import digest_of
+from tools.mutants.unit_stage import Detected, failing_without_mutant, run_unit_stage
+
+MEMORY_BYTES = 3 << 30
+"""A memory limit, because a mutant may allocate without bounds."""
+
+
+def main() -> None:
+    """Run the given command."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    verb, *words = sys.argv[1:]
+    print("\n" + msgspec.json.encode(VERBS[verb](*words)).decode())
+
+
+def _tests(*names: str) -> list[Detected]:
+    return run_unit_stage([mutant_named(name) for name in names])
+
+
+def _scenarios(name: str, runs: str, cpu_seconds: str) -> Finding:
+    mutant = mutant_named(name)
+    isolate_oracles()
+    return run_mutant(
+        mutant, digest_of(mutant), runs_max=int(runs), cpu_seconds_max=float(cpu_seconds)
+    )
+
+
+def _control_tests(*tests: str) -> list[str]:
+    return failing_without_mutant(tests)
+
+
+def _control(*finished: str) -> list[tuple[str, str, int]]:
+    parts = (each.split("/") for each in finished)
+    return [
+        (release, scenario, int(seed))
+        for release, scenario, seed in parts
+        if not is_clean(scenario, int(seed), release)
+    ]
+
+
+VERBS: Final[Mapping[str, Callable[..., object]]] = {
+    "--tests": _tests,
+    "--stories": _scenarios,
+    "--control-tests": _control_tests,
+    "--control": _control,
+}
+
+
+if __name__ == "__main__":
+    main()
