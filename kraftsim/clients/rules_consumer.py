@@ -1,7 +1,8 @@
-"""read_committed filtering on the client: a broker returns all batches up to the last stable
-offset, with the list of aborted transactions.
+"""What a consumer with manual assignment reads: the committed batches of a response, and its
+positions up to the end offsets.
 
-Source: KIP-98, org.apache.kafka.clients.consumer.internals.CompletedFetch.
+Source: KIP-79, KIP-98, org.apache.kafka.clients.consumer.internals.{CompletedFetch,
+SubscriptionState}.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,11 @@ from typing import NamedTuple
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from protocol.batches import RecordBatch
 from protocol.control_records import ControlType, control_type
+
+# --------------------------------------------------------------------------------------------------
+# read_committed: the client drops aborted batches
+#
+# A broker returns all batches up to the last stable offset, with the list of aborted transactions.
 
 
 class Aborted(NamedTuple):
@@ -48,12 +54,10 @@ def _is_abort(batch: RecordBatch) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The positions of a consumer with manual assignment, up to the end offsets.
+# Positions
 #
-# A consumer without a group: it reads each partition from its start to the end offset at the time of
-# ListOffsets, then it is done.
-# Source: org.apache.kafka.clients.consumer.internals.SubscriptionState (positions), KIP-79
-# (ListOffsets).
+# Each partition is read from its start to the end offset at the time of ListOffsets, then it is
+# done.
 
 UNKNOWN_OFFSET = -1
 

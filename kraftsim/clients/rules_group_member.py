@@ -1,13 +1,7 @@
-"""Version probing: members of different releases agree on the latest version that all support,
-without an operator (KIP-268).
+"""A member of a classic group: its state machine, the client-side assignors, and version probing.
 
-Each member sends, in the user data of its subscription, the version in use and its latest supported
-version. The leader returns, in the user data of each assignment, the lowest version in use and the
-latest version that all members support. A leader that meets a member with a later version than it
-supports assigns no partitions to it. A member that receives a lower version than it sent, or a
-later commonly supported version than it uses, switches and rejoins.
-Source: KIP-268; org.apache.kafka.streams.processor.internals.StreamsPartitionAssignor (assign,
-maybeUpdateSubscriptionVersion).
+Source: KIP-62, KIP-268, KIP-345, KIP-394, KIP-429, KIP-792,
+org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,6 +24,19 @@ OF_TASKS: Final = 1
 """The version whose members have one producer per task."""
 OF_THREADS: Final = 2
 """The first version whose members may have one producer per thread (KIP-447's document)."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Version probing: members of different releases agree on the latest version that all support,
+# without an operator (KIP-268)
+#
+# Each member sends, in the user data of its subscription, the version in use and its latest
+# supported version. The leader returns, in the user data of each assignment, the lowest version in
+# use and the latest version that all members support. A leader that meets a member with a later
+# version than it supports assigns no partitions to it. A member that receives a lower version than
+# it sent, or a later commonly supported version than it uses, switches and rejoins.
+# Source: org.apache.kafka.streams.processor.internals.StreamsPartitionAssignor (assign,
+# maybeUpdateSubscriptionVersion).
 
 
 class Versions(NamedTuple):
@@ -80,12 +87,11 @@ class VersionProbing:
 
 
 # --------------------------------------------------------------------------------------------------
-# Client-side assignors, used by the leader of a classic group: range, and cooperative-sticky.
+# The assignors of a group leader: range, and cooperative-sticky
 #
 # A cooperative assignment never assigns a partition that another member still owns: it is left out,
 # and assigned in the follow-up rebalance after the former owner has revoked it.
-# Source: org.apache.kafka.clients.consumer.{RangeAssignor, CooperativeStickyAssignor}, KIP-429,
-# KIP-792.
+# Source: org.apache.kafka.clients.consumer.{RangeAssignor, CooperativeStickyAssignor}.
 
 RANGE = "range"
 COOPERATIVE_STICKY = "cooperative-sticky"
@@ -194,10 +200,7 @@ def _without_owned_by_others(wanted: Assignment, members: Sequence[Subscriber]) 
 
 
 # --------------------------------------------------------------------------------------------------
-# The inputs, effects and settings of a group member's state machine.
-#
-# Source: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator},
-# KIP-62, KIP-345, KIP-429.
+# The settings, states, requests, inputs and effects of the state machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +241,6 @@ class MemberState(Enum):
 
 
 # Requests
-# --------------------------------------------------------------------------------------------------
 # --------------------------------------------------------------------------------------------------
 
 
@@ -401,16 +403,14 @@ MembershipEffect = (
 
 
 # --------------------------------------------------------------------------------------------------
-# The state machine of a classic group member: join, sync, heartbeat, and revocation.
+# The state machine: join, sync, heartbeat, and revocation
 #
 # With the eager protocol (range) a member revokes all partitions before it rejoins; with the
 # cooperative one (sticky) it keeps them, learns which ones to revoke, and rejoins afterwards. An
 # expelled member rejoins when the application has released its partitions: until then it keeps the
 # former generation, so that its commits are fenced. The leader checks the partition counts of its
-# topics periodically, sooner if a topic was unknown, and rejoins if they have changed since the last
-# assignment.
-# Source: KIP-62, KIP-345, KIP-394, KIP-429,
-# org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
+# topics periodically, sooner if a topic was unknown, and rejoins if they have changed since the
+# last assignment.
 
 ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 EXPELLED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
@@ -535,7 +535,6 @@ class GroupMember:
 
     # Responses
     # ----------------------------------------------------------------------------------------------
-    # ----------------------------------------------------------------------------------------------
 
     def _answered(
         self, answer: Joined | Synced | HeartbeatAnswered | Left | MemberQuestionLost, now_ms: int
@@ -653,7 +652,6 @@ class GroupMember:
         self._effects.append(MemberLost(error_code=error, is_fatal=is_fatal))
 
     # Next action
-    # ----------------------------------------------------------------------------------------------
     # ----------------------------------------------------------------------------------------------
 
     def _go_on(self, now_ms: int) -> None:

@@ -1,7 +1,9 @@
-"""The records, batches, inputs and effects of a producer's state machine.
+"""The records, batches, inputs and effects of a producer's state machine, and the queue of one
+partition.
 
 Separate from the rules, as the I/O code and the tests share them.
-Source: org.apache.kafka.clients.producer.internals.{ProducerBatch, Sender}.
+Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{ProducerBatch, Sender,
+RecordAccumulator, TransactionManager, TxnPartitionEntry}.
 """
 
 from collections import deque
@@ -249,13 +251,11 @@ ProducerEffect = (
 
 
 # --------------------------------------------------------------------------------------------------
-# The unacknowledged records of one partition, in order, with their sequences.
+# The unacknowledged records of one partition, in order, with their sequences
 #
 # Three rules give exactly-once delivery. A batch keeps its sequence while its result is unknown. A
 # batch is retried only when all earlier ones are resolved. A batch gets a new identity only once it
 # is certain that it is not in the log.
-# Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{RecordAccumulator,
-# TransactionManager, TxnPartitionEntry}.
 
 RECORD_OVERHEAD_BYTES = 21
 """Kafka's upper bound of the record overhead: lengths and deltas around key and value."""

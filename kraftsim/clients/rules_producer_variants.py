@@ -1,10 +1,8 @@
-"""The producer of KIP-758's second phase: not limited by in-flight requests, but by the leader's
-window of sequence numbers.
+"""Producers of designs that were not adopted: KIP-758's window of sequences, KIP-447's fatal
+fencing, and sequences that do not wrap.
 
-A leader without an announced window is an existing broker: at most five requests are in flight to
-it. The same holds after each leader change, until the first response of the new leader. A batch
-with DUPLICATE_SEQUENCE_NUMBER is in the log and resolved; an out-of-order one is retried as usual.
-Source: KIP-758 (never adopted).
+Source: KIP-447, KIP-588, KIP-758; KafkaProducer and DefaultRecordBatch.incrementSequence for what
+shipped.
 """
 
 from kraftsim.clients.rules_idempotent_producer import IdempotentProducer
@@ -34,6 +32,16 @@ from protocol.errors import ErrorCode
 
 REQUESTS_MAX = 1000
 """Not a protocol limit: the maximum of in-flight requests per connection."""
+
+
+# --------------------------------------------------------------------------------------------------
+# KIP-758, second phase: limited not by in-flight requests, but by the leader's window of sequence
+# numbers
+#
+# A leader without an announced window is an existing broker: at most five requests are in flight to
+# it. The same holds after each leader change, until the first response of the new leader. A batch
+# with DUPLICATE_SEQUENCE_NUMBER is in the log and resolved; an out-of-order one is retried as
+# usual.
 
 
 class WindowedQueue(PartitionQueue):
@@ -115,13 +123,12 @@ class UncheckedProducer(WindowedProducer):
 
 
 # --------------------------------------------------------------------------------------------------
-# The transactional producer of KIP-447's text: an error of the group's fencing is fatal, and
-# offset commits without a member are rejected.
+# KIP-447's text: an error of the group's fencing is fatal, and offset commits without a member are
+# rejected
 #
 # What shipped is milder: a commit that the group rejects is abortable, and the API without group
 # metadata stayed, unfenced.
-# Source: KIP-447 ("ProducerFencedException", "will throw if the old API is used"); KIP-588 and
-# KafkaProducer for what shipped.
+# Source: KIP-447 ("ProducerFencedException", "will throw if the old API is used").
 
 FENCED_BY_ITS_GROUP = (
     ErrorCode.ILLEGAL_GENERATION,
@@ -153,13 +160,12 @@ class DesignDocumentProducer(TransactionalProducer):
 
 
 # --------------------------------------------------------------------------------------------------
-# Producers that do not wrap sequence numbers: at 2^31-1 they bump the epoch and continue from 0.
+# No wrap-around: at 2^31-1 the producer bumps the epoch and continues from 0
 #
 # KIP-758 considered and rejected this: without wrapping sequences no bound is needed for sequences
 # behind the latest batch. An idempotent producer completes the open batches and continues with the
 # next epoch; a transaction that would exceed the maximum is aborted.
-# Source: KIP-758 (Rejected Alternatives); Apache Kafka's producer wraps instead
-# (DefaultRecordBatch.incrementSequence).
+# Source: KIP-758 (Rejected Alternatives).
 
 
 class EndingQueue(PartitionQueue):

@@ -1,7 +1,7 @@
 """The states, requests, inputs and effects of a transactional producer, besides those of every
-producer.
+producer, and its handling of errors.
 
-Source: KIP-98, KIP-360, KIP-447, KIP-890,
+Source: KIP-98, KIP-360, KIP-447, KIP-588, KIP-890,
 org.apache.kafka.clients.producer.internals.TransactionManager.
 """
 
@@ -104,7 +104,6 @@ class TransactionalSettings:
 
 
 # Requests
-# --------------------------------------------------------------------------------------------------
 # --------------------------------------------------------------------------------------------------
 
 
@@ -300,10 +299,9 @@ TransactionalEffect = (
 
 
 # --------------------------------------------------------------------------------------------------
-# How a transactional producer handles an error, by request: a table.
+# Errors, by request: a table
 #
-# Source: the handlers in org.apache.kafka.clients.producer.internals.TransactionManager; KIP-360,
-# KIP-588, KIP-890.
+# Source: the handlers in TransactionManager.
 
 
 class Meaning(Enum):

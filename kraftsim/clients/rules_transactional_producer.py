@@ -1,8 +1,12 @@
-"""The sender of a transactional producer: an idempotent producer whose identity and partitions are
-controlled from outside.
+"""The state machine of a transactional producer: the next request, error handling, and completion
+of transactions.
 
-A lost sequence does not bump the epoch here: the records fail, and so does the transaction.
-Source: KIP-98, KIP-360, org.apache.kafka.clients.producer.internals.{Sender, RecordAccumulator}.
+It wraps a sender, which is an idempotent producer. One coordinator request is in flight at a time;
+the next one follows from the state, so that no queue is needed. With transaction.version 1 a
+partition is added before it is written to and the epoch stays; with version 2 brokers add
+partitions themselves, and every EndTxn bumps the epoch.
+Source: KIP-98, KIP-360, KIP-588, KIP-890,
+org.apache.kafka.clients.producer.internals.{TransactionManager, Sender, RecordAccumulator}.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,6 +66,11 @@ from kraftsim.clients.rules_transaction_steps import (
 )
 from protocol.errors import ErrorCode
 
+# --------------------------------------------------------------------------------------------------
+# The sender: its identity and partitions are controlled from outside
+#
+# A lost sequence does not bump the epoch here: the records fail, and so does the transaction.
+
 
 class GatedProducer(IdempotentProducer):
     """Sends only to partitions for which `may_send_to` is true."""
@@ -114,15 +123,7 @@ class GatedProducer(IdempotentProducer):
 
 
 # --------------------------------------------------------------------------------------------------
-# The state machine of a transactional producer: the next request, error handling, and completion
-# of transactions.
-#
-# It wraps the sender. One coordinator request is in flight at a time; the next one follows from the
-# state, so that no queue is needed. With transaction.version 1 a partition is added before it is
-# written to and the epoch stays; with version 2 brokers add partitions themselves, and every EndTxn
-# bumps the epoch.
-# Source: KIP-98, KIP-360, KIP-588, KIP-890,
-# org.apache.kafka.clients.producer.internals.{TransactionManager, Sender}.
+# The producer
 
 IMPLICIT_SINCE = 2
 """The transaction.version since which brokers add partitions themselves and EndTxn bumps the epoch
@@ -209,7 +210,6 @@ class TransactionalProducer:
 
     # Application calls
     # ----------------------------------------------------------------------------------------------
-    # ----------------------------------------------------------------------------------------------
 
     def _on_application(
         self,
@@ -260,7 +260,6 @@ class TransactionalProducer:
         return where in self._partitions and self.state is not ProducerState.FATAL_ERROR
 
     # Sender
-    # ----------------------------------------------------------------------------------------------
     # ----------------------------------------------------------------------------------------------
 
     def _pass_on(self, happened: ProducerInput, now_ms: int) -> None:
@@ -473,7 +472,6 @@ class TransactionalProducer:
             self._fail(error_code, "FindCoordinator was refused")
 
     # Next action
-    # ----------------------------------------------------------------------------------------------
     # ----------------------------------------------------------------------------------------------
 
     def _go_on(self, now_ms: int) -> None:

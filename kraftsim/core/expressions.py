@@ -1,9 +1,9 @@
-"""Regular expressions sent by clients: RE2 syntax, whose cost is linear in the expression and the
-text.
+"""Regular expressions of clients, whose cost is linear in the expression and the text: RE2 syntax
+to match with, and Java's, which is only validated.
 
-Apache Kafka compiles them with RE2/J, this with RE2. What RE2 accepts and RE2/J rejects is rejected
-here; the error messages are RE2/J's. Expressions with a program larger than PROGRAM_BYTES_MAX are
-rejected, too, as compiling blocks the node.
+Apache Kafka compiles RE2 syntax with RE2/J, this with RE2. What RE2 accepts and RE2/J rejects is
+rejected here; the error messages are RE2/J's. Expressions with a program larger than
+PROGRAM_BYTES_MAX are rejected, too, as compiling blocks the node.
 Source: KIP-848, KIP-1152, com.google.re2j.{Parser, Pattern} 1.8, which 4.1 to 4.4 use.
 """
 
@@ -152,13 +152,12 @@ def _refuse_what_only_re2_takes(text: str) -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Whether a text is a valid Java regular expression: only validated, nothing is matched with it
-# here.
+# Validation of Java regular expressions: nothing is matched with them here
 #
-# RE2 validates it, whose cost is linear in the text. Counted repetitions, which RE2 would expand, are
-# validated here. What java.util.regex accepts and RE2 does not is rejected: look-around, references,
-# possessive and atomic groups, classes that RE2 does not know. What only RE2 accepts is rejected,
-# too.
+# RE2 validates them, whose cost is linear in the text. Counted repetitions, which RE2 would expand,
+# are validated here. What java.util.regex accepts and RE2 does not is rejected: look-around,
+# references, possessive and atomic groups, classes that RE2 does not know. What only RE2 accepts is
+# rejected, too.
 # Source: java.util.regex.Pattern of OpenJDK 17.
 
 TIMES_MAX: Final = 2**31 - 1

@@ -1,5 +1,5 @@
-"""The server-side assignors: `range` assigns a contiguous range of each topic, `uniform`
-distributes evenly and moves few partitions.
+"""The server-side assignors of consumer groups: `range` assigns a contiguous range of each topic,
+`uniform` distributes evenly and moves few partitions.
 
 For the same members they return the same result as Apache Kafka's, so members and topics are
 iterated in the order of Java's hash maps where Kafka does so. If the members of `uniform` subscribe

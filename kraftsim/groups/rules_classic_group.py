@@ -1,7 +1,7 @@
-"""A classic group: its state, members and protocol.
+"""A classic group: its state, members, generation and protocol.
 
-The transitions are in `rebalance`, `joining` and `membership`.
-
+Only the data and its lookups: `rules_rebalance` makes the transitions, when members join, sync,
+leave, or miss a deadline.
 Source: kafka.coordinator.group.GroupMetadata, KIP-345, KIP-394.
 """
 

@@ -1,4 +1,4 @@
-"""Members of consumer groups that use the classic protocol: they send JoinGroup, SyncGroup and
+"""Members that use the classic protocol in a consumer group: they send JoinGroup, SyncGroup and
 LeaveGroup, and the coordinator assigns.
 
 Such a member receives its member epoch as generation, its own first protocol, and another member as

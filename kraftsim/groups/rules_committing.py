@@ -1,8 +1,10 @@
-"""Offset commits outside of transactions: validation of the committer, and the states of a commit
-(pending, appended, replicated, visible).
+"""Offset commits, outside of transactions and inside: validation of the committer, and the states
+of a commit (pending, appended, replicated, visible).
 
-Source: kafka.coordinator.group.GroupCoordinator.{handleCommitOffsets, validateOffsetCommit},
-GroupMetadataManager.storeOffsets.
+Both validate the group and append in one step. A plain commit becomes visible once it is
+replicated; one in a transaction when the marker of the transaction is.
+Source: kafka.coordinator.group.GroupCoordinator.{handleCommitOffsets, doTxnCommitOffsets,
+validateOffsetCommit}, GroupMetadataManager.storeOffsets; KIP-98, KIP-447.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,6 +31,10 @@ from kraftsim.groups.rules_timing import CommitAnswer, GroupSettings, Moment
 from protocol.errors import ErrorCode
 
 NO_RETENTION_MS: Final = -1
+
+
+# --------------------------------------------------------------------------------------------------
+# OffsetCommit
 
 
 class OffsetToCommit(Struct, frozen=True, kw_only=True):
@@ -203,15 +209,12 @@ def placed_at(offset: CommittedOffset, record_offset: int) -> CommittedOffset:
 
 
 # --------------------------------------------------------------------------------------------------
-# Offset commits in transactions: validation of the member, and the append, which stays pending
-# until the marker.
+# TxnOffsetCommit
 #
-# The log validates the producer and the transaction coordinator has validated the transaction before;
-# only the group is validated here. Validation and append are one step: a rebalance in between would
-# accept offsets of a member that has lost its partitions (KAFKA-15784). A request without a member id
-# is not fenced: an old client, or a producer whose consumer has no group.
-# Source: kafka.coordinator.group.GroupCoordinator.{doTxnCommitOffsets, validateOffsetCommit}, KIP-98,
-# KIP-447.
+# The transaction coordinator has verified the transaction before, and the log validates the
+# producer; only the group is validated here. Were validation and append two steps, a rebalance in
+# between would accept offsets of a member that has lost its partitions (KAFKA-15784). A request
+# without a member id is not fenced: an old client, or a producer whose consumer has no group.
 
 
 class TransactionalCommitInput(Struct, frozen=True, kw_only=True):

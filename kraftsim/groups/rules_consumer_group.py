@@ -1,8 +1,11 @@
-"""One member of a consumer group: subscription, epochs, assigned partitions, and partitions pending
-revocation.
+"""A consumer group of KIP-848: its members, its state, the topics it depends on, and the
+reconciliation of each member with its target assignment.
 
-Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.{ConsumerGroupMember,
-MemberState}.
+Three epochs drive a group: the group epoch (subscriptions or topics changed), the epoch of the
+target assignment, and the epoch of each member, which follows once the member has revoked what it
+must. `rules_consumer_groups` decides; only `replay_*` changes a `ConsumerGroup`.
+Source: KIP-848, org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.ConsumerGroup,
+consumer.ConsumerGroupMember, consumer.CurrentAssignmentBuilder, MemberState}.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +29,10 @@ from protocol.errors import ErrorCode
 
 LEFT_FOR_A_WHILE: Final = -2
 """The member epoch of a static member that has left and will return."""
+
+
+# --------------------------------------------------------------------------------------------------
+# One member: subscription, epochs, assigned partitions, and partitions pending revocation
 
 
 class MemberState(IntEnum):
@@ -110,11 +117,7 @@ class ConsumerMember:
 
 
 # --------------------------------------------------------------------------------------------------
-# The state of a consumer group, replayed from its records.
-#
-# Other code writes records; only `replay_*` changes the state.
-#
-# Source: KIP-848, org.apache.kafka.coordinator.group.modern.{ModernGroup, consumer.ConsumerGroup}.
+# The group, replayed from its records
 
 NEVER_MS: Final = -1
 NO_VERSION: Final = -1
@@ -402,7 +405,7 @@ FIRST_COMMIT_WITH_EPOCHS: Final = 9
 
 
 # --------------------------------------------------------------------------------------------------
-# The topic metadata that a group needs: ids, partition counts, and a version to detect changes.
+# The topics of a group: ids, partition counts, and a hash to detect changes
 
 FNV_OFFSET: Final = 0xCBF29CE484222325
 FNV_PRIME: Final = 0x100000001B3
@@ -466,11 +469,10 @@ def hash_of_topics(names: Iterable[str], topics: TopicsView) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Reconciliation of a member with its target assignment: revoke, assign, wait.
+# Reconciliation of a member: revoke, assign, wait
 #
 # A partition is assigned only after its former owner has reported the revocation. Until then the
 # former owner stays in its epoch, and the new owner continues without the partition.
-# Source: KIP-848, org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder.
 
 IsTaken = Callable[[bytes, int], bool]
 

@@ -1,6 +1,9 @@
-"""Consumer groups as records of `__consumer_offsets`.
+"""The records of `__consumer_offsets`: consumer groups, classic groups and committed offsets,
+written and read back.
 
-Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers.
+`replay_change` is the same function after an append and on loading the log.
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers,
+kafka.coordinator.group.GroupMetadataManager.
 """
 
 from collections.abc import Callable
@@ -57,6 +60,10 @@ from protocol.schema import Message
 
 Change = tuple[Message, Message | None]
 """Key and value of a record; None is a tombstone."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Consumer groups: one function per change
 
 
 def epoch_change(group_id: str, epoch: int, metadata_hash: int) -> Change:
@@ -178,8 +185,7 @@ def _rows(member: ConsumerMember, shares: Shares, *, with_epochs: bool) -> list[
 
 
 # --------------------------------------------------------------------------------------------------
-# Replay of the consumer group records of `__consumer_offsets`: when they are written, and when the
-# log is loaded.
+# Consumer groups: replay
 
 KEYS: Final = (
     ConsumerGroupMetadataKey,
@@ -242,9 +248,7 @@ def replay_change(
 
 
 # --------------------------------------------------------------------------------------------------
-# Groups and offsets as records of `__consumer_offsets`, and back.
-#
-# Source: kafka.coordinator.group.GroupMetadataManager.
+# Classic groups and committed offsets
 
 OFFSET_VERSION: Final = 3
 OFFSET_VERSION_WITH_EXPIRY: Final = 1

@@ -1,8 +1,11 @@
-"""Online migration of a group with members from one protocol to the other: every member keeps its
-partitions.
+"""The consumer groups of one coordinator partition: heartbeats, expiry of members, and the online
+migration of groups between the two protocols.
 
-Source: KIP-848 (online migration), group.consumer.migration.policy; ConsumerGroup.fromClassicGroup,
-ClassicGroup.fromConsumerGroup.
+A change takes effect in memory at once, is written in one batch, and is returned to the client once
+replicated.
+Source: KIP-848, KIP-1082,
+org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat;
+ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -68,6 +71,12 @@ from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 
 NEVER_ASSIGNED_MS = 0
+
+
+# --------------------------------------------------------------------------------------------------
+# Online migration between the protocols: every member keeps its partitions
+#
+# Source: KIP-848, group.consumer.migration.policy.
 
 
 def members_of_classic(group: ClassicGroup, topics: TopicsView) -> list[ConsumerMember] | None:
@@ -202,12 +211,7 @@ def shares_of(rows: Iterable[AssignedPartitions | OwnedPartitions], topics: Topi
 
 
 # --------------------------------------------------------------------------------------------------
-# The consumer groups of one coordinator partition: heartbeats, and the expiry of members.
-#
-# A change takes effect in memory at once, is written in one batch, and is returned to the client once
-# replicated.
-# Source: KIP-848, KIP-1082,
-# org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupHeartbeat.
+# Heartbeats and expiry
 
 JOINS, LEAVES = 0, -1
 NO_TIMEOUT = -1

@@ -1,9 +1,10 @@
-"""The offsets of a group: committed, in flight, and pending in a transaction.
+"""The committed offsets of a group, their events, and the effects by which a coordinator replies
+and appends.
 
 An offset becomes visible once its record is replicated. Of two records for a partition the one with
 the higher log offset wins, in whatever order they are replicated or their transactions complete
 (KAFKA-5247).
-Source: kafka.coordinator.group.GroupMetadata,
+Source: kafka.coordinator.group.{GroupMetadata, GroupMetadataManager},
 org.apache.kafka.coordinator.group.OffsetMetadataManager, KIP-98, KIP-447.
 """
 
@@ -31,6 +32,10 @@ from protocol.schema import Message
 
 TopicPartition = tuple[str, int]
 NO_EXPIRY = -1
+
+
+# --------------------------------------------------------------------------------------------------
+# Offsets: committed, in flight, and pending in a transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +279,7 @@ def _is_over(offset: CommittedOffset, now_ms: int, retention_ms: int, since_ms: 
 
 
 # --------------------------------------------------------------------------------------------------
-# Events of committed offsets, one per partition: committed, pending, visible, fetched, deleted.
+# Events, one per partition: committed, pending, visible, fetched, deleted
 
 NO_OFFSET = -1
 
@@ -441,11 +446,11 @@ class OffsetEvents:
 
 
 # --------------------------------------------------------------------------------------------------
-# Effects of a coordinator: replies and appends.
+# Effects: replies and appends
 #
-# The caller executes them in order, and reports the result of each append.
-#
-# Source: kafka.coordinator.group.GroupMetadataManager.appendForGroup.
+# `kraftsim.groups.coordinated_partition` executes them in order, and reports the result of each
+# append.
+# Source: GroupMetadataManager.appendForGroup.
 
 OF_EVERY_STORE: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

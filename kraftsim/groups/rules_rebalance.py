@@ -1,8 +1,9 @@
-"""Rebalances of classic groups: the join phase and its deadline, and the removal of members that do
-not rejoin.
+"""The classic protocol: rebalances, and the requests that join, keep and leave a group.
 
-Source: kafka.coordinator.group.GroupCoordinator.{prepareRebalance, onCompleteJoin,
-onExpirePendingSync}, DelayedJoin, InitialDelayedJoin, KIP-134.
+A rebalance has two phases: members join until all have, or the deadline expires; then the leader's
+SyncGroup has the assignment, which is stored before any member receives it.
+Source: kafka.coordinator.group.GroupCoordinator, DelayedJoin, InitialDelayedJoin; KIP-134, KIP-345,
+KIP-394, KIP-559, KIP-814.
 """
 
 from collections.abc import Mapping
@@ -25,6 +26,11 @@ from kraftsim.groups.rules_timing import (
     Timers,
 )
 from protocol.errors import ErrorCode
+
+# --------------------------------------------------------------------------------------------------
+# The join phase and its deadline, and the removal of members that do not rejoin
+#
+# Source: GroupCoordinator.{prepareRebalance, onCompleteJoin, onExpirePendingSync}.
 
 
 class Rebalance:
@@ -240,9 +246,7 @@ class Rebalance:
 
 
 # --------------------------------------------------------------------------------------------------
-# JoinGroup: new members, rejoining members, and new incarnations of static members.
-#
-# Source: kafka.coordinator.group.GroupCoordinator.handleJoinGroup, KIP-345, KIP-394, KIP-814.
+# JoinGroup: new members, rejoining members, and new incarnations of static members
 
 
 class JoinInput(Struct, frozen=True, kw_only=True):
@@ -476,10 +480,7 @@ class Joining:
 
 
 # --------------------------------------------------------------------------------------------------
-# Requests of current members: SyncGroup, Heartbeat, LeaveGroup.
-#
-# Source: kafka.coordinator.group.GroupCoordinator.{handleSyncGroup, handleHeartbeat,
-# handleLeaveGroup}, KIP-345, KIP-559.
+# Requests of current members: SyncGroup, Heartbeat, LeaveGroup
 
 
 class SyncInput(Struct, frozen=True, kw_only=True):

@@ -1,5 +1,5 @@
-"""The groups of one `__consumer_offsets` partition: requests to its coordinator, and load from the
-log.
+"""The groups of one `__consumer_offsets` partition, of both protocols: routes each request to its
+rules, and loads the groups from the log.
 
 Every input has the time at which it arrives. Effects go to `outbox`; `timers.next_ms` is when
 `on_wake` is due.

@@ -1,4 +1,9 @@
-"""Responses to group members, independent of the version of the protocol message."""
+"""What all rules of groups share: responses, settings, clocks, deadlines, the member of a classic
+group, and the partition of a coordinator topic.
+
+Source: org.apache.kafka.coordinator.group.GroupCoordinatorConfig,
+kafka.coordinator.group.MemberMetadata.
+"""
 
 import heapq
 from collections.abc import Collection, Mapping
@@ -13,6 +18,10 @@ from protocol.errors import ErrorCode
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
+
+
+# --------------------------------------------------------------------------------------------------
+# Responses, independent of the version of the protocol message
 
 
 class MemberRow(Struct, frozen=True):
@@ -73,9 +82,7 @@ GroupAnswer = JoinAnswer | SyncAnswer | CommitAnswer | HeartbeatAnswer
 
 
 # --------------------------------------------------------------------------------------------------
-# Settings of a group coordinator, by Kafka's property names.
-#
-# Source: org.apache.kafka.coordinator.group.GroupCoordinatorConfig.
+# Settings of a group coordinator, by Kafka's property names
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """GroupCoordinator.NewMemberJoinTimeoutMs: the first join of a new member, which has no session
@@ -143,7 +150,7 @@ class GroupSettings:
 
 
 # --------------------------------------------------------------------------------------------------
-# Time as a group needs it: sessions use the monotonic clock, offset retention the wall clock.
+# Time: sessions use the monotonic clock, offset retention the wall clock
 
 
 class Moment(NamedTuple):
@@ -154,8 +161,7 @@ class Moment(NamedTuple):
 
 
 # --------------------------------------------------------------------------------------------------
-# The partition of a coordinator topic that a group or transactional id maps to; the leader of that
-# partition is the coordinator.
+# The partition that a group or transactional id maps to: its leader is the coordinator
 #
 # Source: GroupMetadataManager.partitionFor, TransactionStateManager.partitionFor,
 # java.lang.String.hashCode, Utils.abs.
@@ -179,9 +185,9 @@ def java_hash(text: str) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Deadlines that are often moved and rarely expire: a heartbeat extends its member's session
-# without touching the queue.
+# Deadlines that are often moved and rarely expire
 #
+# A heartbeat extends its member's session without touching the queue.
 # Source: kafka.server.DelayedOperationPurgatory, as the group coordinator uses it.
 
 
@@ -264,9 +270,7 @@ class Timers:
 
 
 # --------------------------------------------------------------------------------------------------
-# One member of a classic group: ids, protocols, timeouts, pending requests.
-#
-# Source: kafka.coordinator.group.MemberMetadata.
+# One member of a classic group: ids, protocols, timeouts, pending requests
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Protocol names in order of preference, each with the member's metadata for it."""

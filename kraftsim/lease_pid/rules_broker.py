@@ -1,9 +1,9 @@
-"""Allocation of leased ids: one counter in ZooKeeper, from which servers take a hundred at a time.
+"""The server's side of lease_pid: the allocation of ids, what a partition knows of its producers,
+the check of a message, snapshots, and leases.
 
-The counter only grows; an id is the counter truncated to `id_bits` bits, without 0 (not idempotent)
-and without all ones (-1, a request for a new id). So an id repeats after four billion. Ids that a
-server has taken and not allocated are lost when it stops.
-Source: the lease_pid draft.
+The draft contradicts itself and leaves gaps; every reading that the text permits has a name in
+`Readings`.
+Source: the lease_pid draft, compared with KIP-98.
 """
 
 from bisect import bisect_left
@@ -25,6 +25,13 @@ from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
 from protocol.lease_pid.stored import StoredPartition, StoredProducer, StoredSnapshot
 from protocol.lease_pid.writing import LeasedMessage
+
+# --------------------------------------------------------------------------------------------------
+# Ids: one counter in ZooKeeper, from which servers take a hundred at a time
+#
+# The counter only grows; an id is the counter truncated to `id_bits` bits, without 0 (not
+# idempotent) and without all ones (-1, a request for a new id). So an id repeats after four
+# billion. Ids that a server has taken and not allocated are lost when it stops.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +76,9 @@ class IdReserve:
 
 
 # --------------------------------------------------------------------------------------------------
-# The readings of the draft where it contradicts itself or is incomplete; each can be selected by
-# its name.
+# The readings of the draft
 #
 # The first of each keeps the draft's guarantees; the others are for comparison.
-# Source: the lease_pid draft, compared with KIP-98.
 
 DAY_MS: Final = 86_400_000
 IDS_PER_BLOCK: Final = 100
@@ -183,15 +188,14 @@ class Readings:
 
 
 # --------------------------------------------------------------------------------------------------
-# Three representations of a partition's producers: an ordered list, the list that the draft
-# describes literally, and a hash table.
+# The producers of a partition, in three representations: an ordered list, the list that the draft
+# describes literally, and a hash table
 #
 # A list with new producers appended at one end and expired ones removed from the other supports
 # binary search if ids arrive in order; but they do not. A server allocates 101 to 105 in order, and
 # 105 may write first; a new leader continues with a block of smaller ids. The repaired list inserts
 # each entry in order. The literal rule, that all ids above an expired one expire too, removes the
 # youngest: as ids are allocated upward, the smaller ones are older.
-# Source: the lease_pid draft.
 
 
 class LeasedProducerEntry(msgspec.Struct, gc=False, eq=True):
@@ -338,12 +342,11 @@ def table_of(lookup: Lookup) -> LeaseTable:
 
 
 # --------------------------------------------------------------------------------------------------
-# The producer state of one partition, and the check of a message: next, duplicate, or refused.
+# The check of a message: next, duplicate, or refused
 #
 # A message is appended if its sequence number is one above the last one and its generation is the
 # known one or the next. Leases change nothing here: the state follows from the log alone, so that
 # followers and recovering servers have the same.
-# Source: the lease_pid draft.
 
 HALF_OF_SEQUENCES: Final = SEQUENCES // 2
 """Sequence numbers up to this far behind the last one were used, those ahead are new; with a larger
@@ -509,13 +512,12 @@ def _out_of_order(message: LeasedMessage, mark: int) -> Refusal:
 
 
 # --------------------------------------------------------------------------------------------------
-# One snapshot for all partitions of a server: the producers, and the vector of offsets up to which
-# they are recorded.
+# One snapshot for all partitions of a server, with the vector of offsets up to which they are
+# recorded
 #
-# After a crash each log is replayed from its offset in the vector. A log that ends before this offset
-# was truncated meanwhile: then the partition's part of the snapshot is ignored, and its log is
-# replayed from the beginning.
-# Source: the lease_pid draft.
+# After a crash each log is replayed from its offset in the vector. A log that ends before this
+# offset was truncated meanwhile: then the partition's part of the snapshot is ignored, and its log
+# is replayed from the beginning.
 
 Where = tuple[str, int]
 """Topic and partition."""
@@ -568,13 +570,11 @@ def restore(
 
 
 # --------------------------------------------------------------------------------------------------
-# The lease_pid request on the partition leader.
+# The lease_pid request on the partition leader
 #
-# It reads the partition's producer state, and does not change it.
-#
-# As a lease is not recorded, two requests for the same id before either producer has written get the
-# same generation: neither fences the other.
-# Source: the lease_pid draft.
+# It reads the partition's producer state, and does not change it. As a lease is not recorded, two
+# requests for the same id before either producer has written get the same generation: neither
+# fences the other.
 
 
 class NeedsIds(Enum):

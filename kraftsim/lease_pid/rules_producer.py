@@ -1,4 +1,8 @@
-"""The inputs and effects of a leasing producer.   Source: the lease_pid draft."""
+"""The client's side of lease_pid: a producer that leases an id per partition, numbers its messages,
+and retries those without a response.
+
+Source: the lease_pid draft.
+"""
 
 from collections import deque
 from collections.abc import Iterator
@@ -17,6 +21,9 @@ from kraftsim.producer_state.rules_entries import increment_sequence
 from protocol.batches import SEQUENCES
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE
+
+# --------------------------------------------------------------------------------------------------
+# Settings, inputs and effects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +156,11 @@ LeasingEffect = (
 
 
 # --------------------------------------------------------------------------------------------------
-# The state machine of a producer that leases an id per partition, numbers its messages, and
-# retries those without a response.
+# The state machine
 #
 # After any error nothing new is sent until everything in flight is answered; then the producer
 # requests the partition's state, or resends from the first unacknowledged message. A renewed lease
 # has the next sequence number, so it also tells which messages have arrived.
-# Source: the lease_pid draft.
 
 IN_THE_LOG = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 RENEW_AT = 2 / 3

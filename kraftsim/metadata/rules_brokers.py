@@ -1,6 +1,8 @@
-"""The state transitions of a broker on heartbeats: the table of KIP-631.
+"""Brokers on the controller: registration, sessions, and the state that each heartbeat leads to.
 
-Source: org.apache.kafka.controller.BrokerHeartbeatManager.calculateNextBrokerState.
+A broker registers and gets an epoch, replays the metadata log up to its registration, is unfenced,
+and is fenced again when its session expires.
+Source: KIP-631, org.apache.kafka.controller.{BrokerHeartbeatManager, ClusterControlManager}.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,6 +35,11 @@ from protocol.metadata.m17_broker_registration_change import (
 )
 from protocol.metadata.m21_zk_migration_state import NONE
 from protocol.uuids import uuid_text
+
+# --------------------------------------------------------------------------------------------------
+# The state transitions of a heartbeat: the table of KIP-631
+#
+# Source: BrokerHeartbeatManager.calculateNextBrokerState.
 
 
 class BrokerControlState(Enum):
@@ -113,11 +120,9 @@ def next_state(current: BrokerControlState, wish: HeartbeatTransition) -> Broker
 
 
 # --------------------------------------------------------------------------------------------------
-# Broker sessions: the time of each broker's last heartbeat.
+# Sessions: the time of each broker's last heartbeat
 #
 # Not replicated: a new active controller starts all sessions afresh.
-#
-# Source: KIP-631, org.apache.kafka.controller.BrokerHeartbeatManager.
 
 NO_OFFSET: Final = -1
 
@@ -219,11 +224,7 @@ class BrokerSessions:
 
 
 # --------------------------------------------------------------------------------------------------
-# Broker registration and fencing.
-#
-# A broker registers and gets an epoch, replays the metadata log up to its registration, is unfenced,
-# and is fenced again when its session expires.
-# Source: KIP-631, org.apache.kafka.controller.ClusterControlManager.
+# Registration and fencing
 
 RESERVED_DIRECTORY_IDS: Final = 100
 """The first hundred uuids are reserved.   Source: org.apache.kafka.common.DirectoryId."""

@@ -1,6 +1,9 @@
-"""Configuration definitions: type, default, validation. The error messages are Kafka's.
+"""Configuration definitions: type, default, validation of a value, and the rules between several
+values. The error messages are Kafka's.
 
-Source: org.apache.kafka.common.config.ConfigDef (parseType, Range, ValidString, ValidList).
+The configurations themselves are the generated rows of `kraftsim/metadata/config_facts`.
+Source: org.apache.kafka.common.config.ConfigDef (parseType, Range, ValidString, ValidList),
+org.apache.kafka.storage.internals.log.LogConfig, kafka.server.KafkaConfig.configDef.
 """
 
 import re
@@ -24,6 +27,10 @@ replaces the whole message.
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 PLAIN_NOTATION: Final = (1e-3, 1e7)
 """Java prints doubles outside of this range with an exponent."""
+
+
+# --------------------------------------------------------------------------------------------------
+# A definition, and the text forms of values
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,6 @@ def plain_text(kind: ConfigType, text: str) -> str:
 
 
 # Validators
-# --------------------------------------------------------------------------------------------------
 # --------------------------------------------------------------------------------------------------
 
 
@@ -232,14 +238,11 @@ def shown_double(value: float) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# The definition of a topic configuration, with its broker default.
+# Topic configurations, with their broker defaults
 #
-# The configurations themselves are in config_facts.
-#
-# The topic's own value wins; then the broker's dynamic and static values, under the broker's name for
-# it.
-# Source: org.apache.kafka.storage.internals.log.LogConfig (3.9),
-# org.apache.kafka.server.config.ServerTopicConfigSynonyms.
+# The topic's own value wins; then the broker's dynamic and static values, under the broker's name
+# for it.
+# Source: LogConfig (3.9), org.apache.kafka.server.config.ServerTopicConfigSynonyms.
 
 NO_TIERED_STORAGE: Final = (
     "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with "
@@ -256,9 +259,7 @@ class TopicConfig(ConfigDefinition):
 
 
 # --------------------------------------------------------------------------------------------------
-# The definition of a broker configuration: type, default, and dynamic update mode.
-#
-# The configurations themselves are in config_facts.
+# Broker configurations, with their dynamic update mode
 #
 # Source: kafka.server.KafkaConfig.configDef and DynamicBrokerConfig.AllDynamicConfigs.
 
@@ -314,10 +315,9 @@ DYNAMIC_ONLY: Final[Mapping[str, BrokerConfig]] = {
 
 
 # --------------------------------------------------------------------------------------------------
-# Validation of topic configurations for tiered storage. The error messages are Kafka's.
+# Tiered storage: the rules between the effective configurations of a topic
 #
-# Source: org.apache.kafka.storage.internals.log.LogConfig (validateTopicLogConfigValues), KIP-405,
-# KIP-950.
+# Source: LogConfig.validateTopicLogConfigValues, KIP-405, KIP-950.
 
 SYSTEM_ENABLE: Final = "remote.log.storage.system.enable"
 """The broker setting that enables tiered storage."""
@@ -388,7 +388,7 @@ def _complaint_about_retention(effective: Mapping[str, str], unit: str) -> str |
 
 
 # --------------------------------------------------------------------------------------------------
-# Values that Apache Kafka rejects as dynamic updates although their definitions allow them.
+# Values that Apache Kafka rejects as dynamic updates although their definitions allow them
 #
 # Measured with Apache Kafka 4.4.0 by IncrementalAlterConfigs with validate_only.
 # Source: kafka.network.ConnectionQuotas (validateReconfiguration), KafkaConfig.validateValues,

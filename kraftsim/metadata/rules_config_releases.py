@@ -1,7 +1,7 @@
-"""The configurations of a release, and derived rules: dynamic updates, and effective topic
-configurations.
+"""The configurations of a release, and what follows from them: dynamic updates, effective topic
+configurations, client metrics subscriptions.
 
-Source: kafka.server.{DynamicBrokerConfig, DynamicConfig},
+Source: kafka.server.{KafkaConfig.configDef, DynamicBrokerConfig, DynamicConfig},
 org.apache.kafka.storage.internals.log.LogConfig, KIP-226.
 """
 
@@ -65,6 +65,10 @@ OF_LISTENERS_ONLY: Final = frozenset(
     }
 )
 """Dynamic configurations that need a listener prefix (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+
+
+# --------------------------------------------------------------------------------------------------
+# The tables of a release, and the rules that read them
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +221,7 @@ def _as_set(names: Iterable[str]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Validation of client metrics subscriptions (KIP-714).
+# Client metrics subscriptions (KIP-714)
 #
 # Source: org.apache.kafka.server.metrics.ClientMetricsConfigs (3.9, 4.0).
 
@@ -310,11 +314,10 @@ def _refuse_patterns(patterns: Sequence[str]) -> Refusal | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The configurations of each release line: the generated rows of config_facts, up to that line.
+# The tables of each release line: the generated rows of `config_facts`, up to that line
 #
-# The tables of a line are created on first use.
-# Source: kafka.server.KafkaConfig.configDef, DynamicBrokerConfig, LogConfig of each release; written
-# by tests/apache_kafka/config_facts.py.
+# Created on first use. The rows are those of KafkaConfig.configDef, DynamicBrokerConfig and
+# LogConfig of each release; `tests/apache_kafka/config_facts.py` writes them.
 
 Rows: TypeAlias = dict[str, tuple[str | None, ...]]
 BROKER_ROWS: Final = brokers_2.CHANGED | brokers_3.CHANGED | brokers_4.CHANGED

@@ -1,6 +1,8 @@
-"""Dynamic configurations of topics and brokers.
+"""Dynamic configurations of topics, brokers and client metrics on the controller: their state, and
+their alteration.
 
-Source: org.apache.kafka.controller.ConfigurationControlManager.
+Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManager,
+kafka.server.{ControllerApis, ControllerConfigurationValidator}.
 """
 
 from collections import Counter
@@ -41,6 +43,10 @@ from protocol.schema import Message
 NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 ALL_BROKERS: Final = ""
 MIN_IN_SYNC_CONFIG: Final = "min.insync.replicas"
+
+
+# --------------------------------------------------------------------------------------------------
+# The configurations that are set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,14 +215,11 @@ def changed_configs(configs: Mapping[str, str], record: ConfigRecord) -> Mapping
 
 
 # --------------------------------------------------------------------------------------------------
-# Alters configurations of topics, brokers and client metrics: incrementally, or all of a resource
-# at once.
+# AlterConfigs and IncrementalAlterConfigs
 #
 # Each resource succeeds or fails by itself; all changes are one batch. A broker record is written
 # even if nothing changes, so that the broker reloads its files (KAFKA-14136). Broker values are
 # validated by the broker that forwards the request.
-# Source: KIP-133, KIP-339, org.apache.kafka.controller.ConfigurationControlManager,
-# kafka.server.{ControllerApis, ControllerConfigurationValidator}.
 
 Resource: TypeAlias = tuple[int, str]
 """(resource type, resource name)."""

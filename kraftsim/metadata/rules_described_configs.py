@@ -1,8 +1,8 @@
-"""Validation of configuration changes on the broker, before it forwards them to the controller.
+"""Effective configurations of a node: their layers, DescribeConfigs, the validation of changes
+before a broker forwards them, and the local properties of a controller.
 
-A broker validates its own and the cluster-wide broker configurations, as the controller accepts any
-value for them.
-Source: kafka.server.ConfigAdminManager.preprocess, KIP-590.
+Source: KIP-133, KIP-226, KIP-569, KIP-590, kafka.server.{ConfigAdminManager.preprocess,
+ConfigHelper, DynamicBrokerConfig, DynamicConfig}.
 """
 
 from collections import Counter
@@ -43,6 +43,13 @@ AnyResource: TypeAlias = AlterConfigsResource | ReplacedResource
 Holds: TypeAlias = Callable[[str], str | None]
 TWICE: Final = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 DUPLICATE_KEY: Final = Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+# --------------------------------------------------------------------------------------------------
+# Validation on the broker, before it forwards a change
+#
+# A broker validates its own and the cluster-wide broker configurations, as the controller accepts
+# any value for them.
 
 
 def _nothing_holds(name: str) -> None:
@@ -205,11 +212,10 @@ def _refuse_values(
 
 
 # --------------------------------------------------------------------------------------------------
-# The effective configuration of a broker: dynamic values of the broker and of the cluster, static
-# properties, and defaults.
+# The layers of a broker's configuration: dynamic values of the broker and of the cluster, static
+# properties, defaults
 #
 # Some configurations have synonyms in other units, which apply if the preferred names are not set.
-# Source: kafka.server.DynamicBrokerConfig, kafka.server.DynamicConfig, KIP-226.
 
 MS_PER_HOUR: Final = 3_600_000
 MS_PER_MINUTE: Final = 60_000
@@ -320,9 +326,7 @@ def synonyms_of(name: str) -> tuple[str, ...]:
 
 
 # --------------------------------------------------------------------------------------------------
-# DescribeConfigs of topics, brokers and client metrics: each value with its source and synonyms.
-#
-# Source: KIP-133, KIP-226, KIP-569, kafka.server.ConfigHelper.
+# DescribeConfigs of topics, brokers and client metrics: each value with its source and synonyms
 
 DYNAMIC_DEFAULT: Final = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
 
@@ -504,7 +508,7 @@ def _is_asked(name: str, names: Collection[str] | None) -> bool:
 
 # --------------------------------------------------------------------------------------------------
 # The local properties of a controller: node id, supported features, static configuration, quorum
-# voters.
+# voters
 #
 # Source: org.apache.kafka.controller.QuorumFeatures, org.apache.kafka.metadata.KafkaConfigSchema.
 

@@ -1,6 +1,9 @@
-"""The records that a new active controller writes on activation.
+"""The finalized feature levels of the cluster, and the records that a new active controller writes
+on activation: the bootstrap of an empty log, the end of an open metadata transaction or of a
+migration.
 
-Source: org.apache.kafka.controller.ActivationRecordsGenerator, BootstrapMetadata.
+Source: KIP-584, KIP-778, org.apache.kafka.controller.{FeatureControlManager,
+ActivationRecordsGenerator}, BootstrapMetadata.
 """
 
 from collections.abc import Mapping
@@ -34,6 +37,10 @@ from protocol.schema import Message
 BOOTSTRAP: Final = "Bootstrap records"
 FAILOVER: Final = "Controller failover"
 NOTHING_ELSE: Final[Mapping[str, tuple[int, int]]] = {}
+
+
+# --------------------------------------------------------------------------------------------------
+# Records on activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,9 +195,7 @@ def takeover_records(
 
 
 # --------------------------------------------------------------------------------------------------
-# The finalized feature levels of the cluster.
-#
-# Source: KIP-584, KIP-778, org.apache.kafka.controller.FeatureControlManager.
+# The finalized levels
 
 NO_LEVEL: Final = 0
 

@@ -1,8 +1,8 @@
-"""A broker's metadata image: the state of the committed metadata log, and the changes since they
-were last taken.
+"""A broker's metadata image: the state of the committed metadata log, the changes since they were
+last taken, and its form as a snapshot.
 
 Records of a metadata transaction become visible at its end.
-Source: org.apache.kafka.image.MetadataImage, MetadataBatchLoader.
+Source: org.apache.kafka.image.{MetadataImage, MetadataDelta, loader.MetadataBatchLoader}, KIP-630.
 """
 
 import hashlib
@@ -51,6 +51,10 @@ from protocol.metadata.registry import build_record, parse_record
 from protocol.schema import Message
 
 NO_OFFSET: Final = -1
+
+
+# --------------------------------------------------------------------------------------------------
+# The image
 
 
 @dataclass(slots=True)
@@ -321,11 +325,10 @@ class ImageWithoutZooKeeper(MetadataImage):
 
 
 # --------------------------------------------------------------------------------------------------
-# The difference between two images: the changes that a broker has to apply when it loads a
-# snapshot.
+# The difference between two images: what a broker has to apply when it loads a snapshot
 #
 # Records name their changes; a snapshot has the resulting state only, so deletions show by absence.
-# Source: org.apache.kafka.image.MetadataDelta (finishSnapshot of each delta).
+# Source: MetadataDelta (finishSnapshot of each delta).
 
 K = TypeVar("K", bound=Hashable)
 
@@ -377,11 +380,11 @@ def _compared(image: MetadataImage) -> list[object]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The metadata image as snapshot records: the contents between header and footer.
+# The image as snapshot records: the contents between header and footer
 #
 # Replaying them gives the same image without its history. Of producer id blocks only the end of the
 # last one is kept, with broker id -1.
-# Source: org.apache.kafka.image.MetadataImage.write, KIP-630.
+# Source: MetadataImage.write.
 
 UNKNOWN_ID: Final = -1
 
@@ -444,12 +447,10 @@ def _registry_records(image: MetadataImage) -> Iterator[Message]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The final state of the controllers' disks after a run: metadata logs and snapshots, decoded from
-# their bytes, as input of invariants.
+# The controllers' disks at the end of a run, as input of invariants: metadata logs and snapshots
 #
 # Independent of the nodes' memory and code: records are applied to the unmodified image, whatever
 # bugs the nodes had.
-# Source: KIP-630, org.apache.kafka.image.MetadataImage.
 
 METADATA_PATH: Final = re.compile(r"(?P<node>[^/]+)/(?:.*/)?__cluster_metadata-0/(?P<name>[^/]+)")
 LOG_NAME: Final = re.compile(r"\d{20}\.log")

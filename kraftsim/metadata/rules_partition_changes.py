@@ -1,11 +1,10 @@
-"""Eligible leader replicas (ELR): replicas that left the ISR with all committed records, and may
-lead if the ISR is empty (KIP-966).
+"""The change of one partition: from its current state to a target, with the resulting leader, ELR
+and reassignment, as one PartitionChangeRecord; and the events of such records.
 
-While an ISR is below min.insync.replicas, acks=all produces are not acknowledged and the high
-watermark does not advance, so a replica that leaves the ISR then lacks nothing. After an unclean
-shutdown a broker may have lost records, and is not eligible any more.
-Source: KIP-966, org.apache.kafka.controller.PartitionChangeBuilder (maybePopulateTargetElr,
-maybeUpdateLastKnownLeader), 4.1 and 4.4.
+All causes of a change come here: broker state, AlterPartition, reassignments, elections,
+directories.
+Source: org.apache.kafka.controller.{PartitionChangeBuilder, PartitionReassignmentReplicas,
+PartitionReassignmentRevert}, KIP-455, KIP-966.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,6 +27,15 @@ from protocol.metadata.m05_partition_change import (
 from protocol.metadata.m09_remove_topic import RemoveTopicRecord
 from protocol.schema import Message
 from protocol.uuids import uuid_text
+
+# --------------------------------------------------------------------------------------------------
+# Eligible leader replicas (KIP-966): they left the ISR with all committed records, and may lead if
+# the ISR is empty
+#
+# While an ISR is below min.insync.replicas, acks=all produces are not acknowledged and the high
+# watermark does not advance, so a replica that leaves the ISR then lacks nothing. After an unclean
+# shutdown a broker may have lost records, and is not eligible any more.
+# Source: PartitionChangeBuilder (maybePopulateTargetElr, maybeUpdateLastKnownLeader), 4.1 and 4.4.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +68,7 @@ def last_known_leader(partition: PartitionRegistration, leader: int) -> list[int
 
 
 # --------------------------------------------------------------------------------------------------
-# The events of committed topic and partition changes: leader and ISR of every epoch.
-#
-# Source: KIP-631; the events are kraftsim's.
+# The events of committed changes: leader and ISR of every epoch
 
 
 def partition_events(records: Sequence[Message], topics: TopicTable) -> tuple[Event, ...]:
@@ -138,12 +144,10 @@ def _listed(broker_ids: Iterable[int]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# The replica sets of a reassignment: adding, removing, completion and cancellation.
+# The replica sets of a reassignment: adding, removing, completion and cancellation
 #
 # During a reassignment a partition has the old and the new replicas; it completes, and removes the
 # old ones, once the required replicas are in sync.
-# Source: KIP-455, org.apache.kafka.controller.{PartitionReassignmentReplicas,
-# PartitionReassignmentRevert}.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,12 +217,9 @@ def reverted(partition: PartitionRegistration) -> Reverted:
 
 
 # --------------------------------------------------------------------------------------------------
-# Builds the PartitionChangeRecord from a partition's current state to a target, with the resulting
-# leader.
+# The change record
 #
-# Used by all partition changes: broker state, AlterPartition, reassignments, elections, directories.
 # Eligible leader replicas are cleared if the log has them and the feature is disabled.
-# Source: org.apache.kafka.controller.PartitionChangeBuilder, KIP-966.
 
 
 class Election(Enum):

@@ -1,5 +1,7 @@
-"""The state that topic and partition rules read, and the change of one partition.
+"""Leaders and in-sync replicas: AlterPartition, elections, and what follows when brokers and
+directories become available or unavailable.
 
+All decisions read a `ReplicationView` and build their records with `rules_partition_changes`.
 Source: org.apache.kafka.controller.ReplicationControlManager.
 """
 
@@ -48,6 +50,10 @@ atomically.
 TOO_LARGE: Final = "Unable to perform excessively large batch operation."
 NO_TOPIC: Final = ""
 UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"
+
+
+# --------------------------------------------------------------------------------------------------
+# The state that topic and partition rules read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +203,7 @@ def _election(allows_unclean: str) -> Election:
 
 
 # --------------------------------------------------------------------------------------------------
-# AlterPartition: a leader requests another ISR; the controller accepts if leader and epochs match.
+# AlterPartition: a leader requests another ISR; accepted if leader and epochs match
 #
 # Source: KIP-497, KIP-704, KIP-841, KIP-903, ReplicationControlManager.{alterPartition,
 # validateAlterPartitionData}.
@@ -405,7 +411,7 @@ def _refuse_ineligible(
 
 
 # --------------------------------------------------------------------------------------------------
-# Leader elections: by request, and periodically by the controller.
+# Elections: by request, and periodically by the controller
 #
 # Source: KIP-183, KIP-460, ReplicationControlManager.{electLeaders, maybeBalancePartitionLeaders,
 # maybeElectUncleanLeaders}.
@@ -556,11 +562,10 @@ def _election_record(
 
 
 # --------------------------------------------------------------------------------------------------
-# The partition changes when a broker or one of its log directories becomes available or
-# unavailable.
+# A broker or one of its log directories becomes available or unavailable
 #
-# Only partitions with the broker in their ISR, or without a leader, are visited.   Source: KIP-631,
-# ReplicationControlManager.generateLeaderAndIsrUpdates.
+# Only partitions with the broker in their ISR, or without a leader, are visited.
+# Source: KIP-631, ReplicationControlManager.generateLeaderAndIsrUpdates.
 
 
 def departure_records(view: ReplicationView, broker_id: int) -> list[PartitionChangeRecord]:

@@ -1,7 +1,8 @@
-"""A broker registration of the metadata log; the same type on controllers and in the brokers'
-images.
+"""What the metadata log registers: brokers, controllers and partitions, as one type each for
+controllers and for the brokers' images; and valid topic names.
 
-Source: org.apache.kafka.metadata.BrokerRegistration.
+Source: org.apache.kafka.metadata.{BrokerRegistration, PartitionRegistration},
+org.apache.kafka.controller.ClusterControlManager.
 """
 
 import re
@@ -39,6 +40,9 @@ from protocol.metadata.m27_register_controller import (
     RegisterControllerRecord,
 )
 from protocol.uuids import MIGRATING_DIRECTORY_ID, uuid_text
+
+# --------------------------------------------------------------------------------------------------
+# Brokers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,9 +205,7 @@ def as_registration_change(
 
 
 # --------------------------------------------------------------------------------------------------
-# Registration and unregistration of controllers.
-#
-# Source: KIP-919, org.apache.kafka.controller.ClusterControlManager.
+# Controllers: registration and unregistration (KIP-919)
 
 TOO_OLD: Final = Refusal(
     ErrorCode.UNSUPPORTED_VERSION,
@@ -246,9 +248,7 @@ def decide_register_controller(
 
 
 # --------------------------------------------------------------------------------------------------
-# A partition of the metadata log; the same type on controllers and in the brokers' images.
-#
-# Source: org.apache.kafka.metadata.PartitionRegistration.
+# Partitions
 
 NO_ELIGIBLE_LEADERS: Final = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
 """The effect of a ClearElrRecord on a partition with an ELR: a change like any other, so that the
@@ -380,7 +380,7 @@ def _known_directories(directories: tuple[bytes, ...], replica_count: int) -> tu
 
 
 # --------------------------------------------------------------------------------------------------
-# Validation of topic names.
+# Topic names
 #
 # Source: org.apache.kafka.common.internals.Topic, ReplicationControlManager.validateNewTopicNames.
 

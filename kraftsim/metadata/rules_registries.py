@@ -1,8 +1,8 @@
-"""Key-value state of the metadata log: controllers, quotas, credentials, tokens, ACLs, the
-migration state.
+"""Key-value state of the metadata log, where the latest record of a key is its value: controllers,
+quotas, credentials, tokens, ACLs, the migration state; and the alteration of SCRAM credentials.
 
-No rules here; the latest record of a key is its value. The controller stores them in timeline
-tables, a broker's image in plain ones, and both write the same records into a snapshot.
+The controller stores it in timeline tables, a broker's image in plain ones, and both write the same
+records into a snapshot.
 Source: org.apache.kafka.image.{ClusterImage, ClientQuotasImage, ScramImage, DelegationTokenImage,
 AclsImage, FeaturesImage}.
 """
@@ -76,6 +76,10 @@ RegistryRecord = (
     | ZkMigrationStateRecord
 )
 """The record types of the registries."""
+
+
+# --------------------------------------------------------------------------------------------------
+# The registries
 
 
 class Table(Protocol[K, R]):
@@ -236,7 +240,7 @@ def quota_entity(entity: list[EntityData]) -> QuotaEntity:
 
 
 # --------------------------------------------------------------------------------------------------
-# All record types of the metadata log since 3.0.
+# All record types of the metadata log since 3.0
 #
 # An unknown record type is fatal for a node, as it cannot be skipped.
 # Source: KIP-631, MetadataRecordType.
@@ -264,12 +268,10 @@ MetadataRecord = (
 
 
 # --------------------------------------------------------------------------------------------------
-# SCRAM credentials: alteration and description.
+# SCRAM credentials: alteration and description
 #
 # The server stores two derived keys, never the password.
-#
-# Source: KIP-554, KIP-900, RFC 5802, org.apache.kafka.controller.ScramControlManager,
-# org.apache.kafka.image.ScramImage.
+# Source: KIP-554, KIP-900, RFC 5802, org.apache.kafka.controller.ScramControlManager.
 
 HASHES: Final = {SCRAM_SHA_256: hashlib.sha256, SCRAM_SHA_512: hashlib.sha512}
 ITERATIONS: Final = (4096, 16384)

@@ -1,8 +1,7 @@
-"""Topics, partitions and their leaders on the controller; a facade over the rules in the
-neighbouring modules.
+"""Topics, partitions and their leaders on the controller: one interface to the rules in
+`rules_topics`, `rules_partitions`, `rules_reassignments` and `rules_replica_directories`.
 
-One module per concern: create_topics, create_partitions, delete_topics, alter_partition,
-elect_leaders, reassign_partitions, replica_directories, broker_effects.
+The state is in `rules_topic_table`; the results and errors of a method are documented at its rule.
 Source: KIP-500, KIP-631, org.apache.kafka.controller.ReplicationControlManager.
 """
 
@@ -104,7 +103,6 @@ class ReplicationControl:
 
     # Queries
     # ----------------------------------------------------------------------------------------------
-    # ----------------------------------------------------------------------------------------------
 
     @property
     def topics(self) -> TopicTable:
@@ -134,7 +132,6 @@ class ReplicationControl:
         return partition_events(records, self._topics)
 
     # Client requests
-    # ----------------------------------------------------------------------------------------------
     # ----------------------------------------------------------------------------------------------
 
     def decide_create_topics(
@@ -193,7 +190,6 @@ class ReplicationControl:
 
     # Broker requests
     # ----------------------------------------------------------------------------------------------
-    # ----------------------------------------------------------------------------------------------
 
     def decide_alter_partition(
         self, request: AlterPartitionRequest, version: int
@@ -208,7 +204,6 @@ class ReplicationControl:
         return decide_assign_replicas(self._view, request)
 
     # Controller events
-    # ----------------------------------------------------------------------------------------------
     # ----------------------------------------------------------------------------------------------
 
     def fence_records(self, broker_id: int) -> list[PartitionChangeRecord]:
@@ -250,7 +245,6 @@ class ReplicationControl:
         return decide_unclean_elections(self._view)
 
     # Replay
-    # ----------------------------------------------------------------------------------------------
     # ----------------------------------------------------------------------------------------------
 
     def replay_topic(self, record: TopicRecord) -> None:

@@ -1,9 +1,7 @@
-"""The topics and partitions of a controller, with indexes by name, id, ISR member, leader, and
-leaderless partitions.
+"""The topics and partitions of a controller with their indexes, and the placement of new replicas.
 
-All of it is revertible. With the indexes a broker state change does not visit all partitions; they
-are iterated in the order of topic id and partition, independent of insertion.
-Source: ReplicationControlManager, org.apache.kafka.controller.BrokersToIsrs.
+Source: ReplicationControlManager, org.apache.kafka.controller.BrokersToIsrs,
+org.apache.kafka.metadata.placement.StripedReplicaPlacer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +23,13 @@ Member = TypeVar("Member")
 PartitionKey = tuple[bytes, int]
 """Topic id and partition number."""
 KeySet = dict[PartitionKey, None]
+
+
+# --------------------------------------------------------------------------------------------------
+# The table, with indexes by name, id, ISR member, leader, and leaderless partitions
+#
+# All of it is revertible. With the indexes a broker state change does not visit all partitions;
+# they are iterated in the order of topic id and partition, independent of insertion.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,6 @@ class TopicTable:
         """The number of partitions of all topics."""
 
     # Queries
-    # ----------------------------------------------------------------------------------------------
     # ----------------------------------------------------------------------------------------------
 
     def topic_id(self, name: str) -> bytes | None:
@@ -130,7 +134,6 @@ class TopicTable:
         return bool(self._imbalanced)
 
     # Changes
-    # ----------------------------------------------------------------------------------------------
     # ----------------------------------------------------------------------------------------------
 
     def add_topic(self, name: str, topic_id: bytes) -> None:
@@ -223,13 +226,12 @@ def _discard(sets: dict[Name, dict[Member, None]], name: Name, member: Member) -
 
 
 # --------------------------------------------------------------------------------------------------
-# Replica placement: striped across racks, and across the brokers of each rack.
+# Placement: striped across racks, and across the brokers of each rack (KIP-36)
 #
-# Every partition starts one rack further, and in each rack one broker further, which spreads leaders
-# and followers evenly; the starting offsets are random. Fenced brokers come last and never lead.
-# After as many partitions as there are unfenced brokers all is shuffled, so that the same followers
-# do not always share a leader.
-# Source: KIP-36, org.apache.kafka.metadata.placement.StripedReplicaPlacer.
+# Every partition starts one rack further, and in each rack one broker further, which spreads
+# leaders and followers evenly; the starting offsets are random. Fenced brokers come last and never
+# lead. After as many partitions as there are unfenced brokers all is shuffled, so that the same
+# followers do not always share a leader.
 
 T = TypeVar("T")
 

@@ -1,8 +1,8 @@
-"""DeleteTopics: resolves topics by name or id, and removes them.
-Source: KIP-4, KIP-516, ControllerApis.deleteTopics.
+"""CreateTopics, CreatePartitions and DeleteTopics.
 
-The error messages are Kafka's. A topic that occurs more than once, by name or id, is not deleted,
-as the request is ambiguous.
+The error messages are Kafka's, because clients show them. Every topic succeeds or fails by itself;
+all records of a request are one batch.
+Source: KIP-4, KIP-195, KIP-464, KIP-516, ReplicationControlManager, ControllerApis.deleteTopics.
 """
 
 from collections import Counter
@@ -36,6 +36,11 @@ from protocol.metadata.m03_partition import RECOVERED, PartitionRecord
 from protocol.metadata.m09_remove_topic import RemoveTopicRecord
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID, uuid_text
+
+# --------------------------------------------------------------------------------------------------
+# DeleteTopics: by name or id
+#
+# A topic that occurs more than once, by name or id, is not deleted, as the request is ambiguous.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +145,7 @@ def _sorted_out(
 
 
 # --------------------------------------------------------------------------------------------------
-# The records of new partitions, for CreateTopics and CreatePartitions.
-#
-# Source: ReplicationControlManager.
+# The records of new partitions
 
 FIRST_EPOCH = 0
 
@@ -184,10 +187,9 @@ def partition_records(
 
 
 # --------------------------------------------------------------------------------------------------
-# Validation of manual replica assignments.
-# Source: ReplicationControlManager.validateManualPartitionAssignment.
+# Manual replica assignments
 #
-# The error messages are Kafka's, because clients show them.
+# Source: ReplicationControlManager.validateManualPartitionAssignment.
 
 
 def refuse_assignment(
@@ -238,11 +240,7 @@ def _refused(why: str) -> Refusal:
 
 
 # --------------------------------------------------------------------------------------------------
-# CreatePartitions: adds partitions to topics, existing ones are unchanged.
-# Source: KIP-195, ReplicationControlManager.createPartitions.
-#
-# The error messages are Kafka's, because clients show them. Every topic succeeds or fails by itself;
-# all records are one batch.
+# CreatePartitions: adds partitions to topics, existing ones are unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,11 +353,7 @@ def _placement(
 
 
 # --------------------------------------------------------------------------------------------------
-# CreateTopics: validation, and the records of new topics.
-# Source: KIP-4, KIP-464, ReplicationControlManager.createTopics.
-#
-# The error messages are Kafka's, because clients show them. Every topic succeeds or fails by itself;
-# all records are one batch.
+# CreateTopics
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """ReplicationControlManager.MAX_PARTITIONS_PER_BATCH: so that a request cannot exhaust a

@@ -1,7 +1,9 @@
-"""What a metadata.version enables in the metadata log: record types, and the version of each.
+"""Versions of the cluster: metadata.version and what it enables, the other features, and
+inter.broker.protocol.version.
 
-The one place in core that compares levels.
-Source: org.apache.kafka.server.common.MetadataVersion.
+No other rules compare levels.
+Source: KIP-584, KIP-1022, org.apache.kafka.server.common.{MetadataVersion, Feature},
+kafka.api.ApiVersion.
 """
 
 from collections.abc import Mapping
@@ -32,6 +34,10 @@ SINCE_LEVEL: Final = {
 """record -> (level, record version from this level on), newest first; below all of them, and for
 every other record: 0.
 """
+
+
+# --------------------------------------------------------------------------------------------------
+# What a metadata.version enables in the metadata log: record types, and the version of each
 
 
 class MetadataLevel(Struct, frozen=True):
@@ -133,11 +139,11 @@ class MetadataLevel(Struct, frozen=True):
 
 
 # --------------------------------------------------------------------------------------------------
-# The features besides metadata.version: the dependencies of each level, and the default levels of
-# a new cluster.
+# The features besides metadata.version: dependencies of each level, and default levels of a new
+# cluster
 #
-# Source: KIP-584, KIP-1022, org.apache.kafka.server.common.{Feature, TransactionVersion,
-# GroupVersion, EligibleLeaderReplicasVersion, ShareVersion, StreamsVersion} (4.4), `kafka-storage
+# Source: org.apache.kafka.server.common.{TransactionVersion, GroupVersion,
+# EligibleLeaderReplicasVersion, ShareVersion, StreamsVersion} (4.4), `kafka-storage
 # version-mapping` and `feature-dependencies`.
 
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -197,10 +203,10 @@ def needs_of(name: str, level: int) -> Mapping[str, int]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The metadata.version levels by name, and which of them changed the metadata format.
+# The levels of metadata.version by name, and which of them changed the metadata format
 #
 # A downgrade is lossless only if no level in between changed the format.
-# Source: org.apache.kafka.server.common.MetadataVersion (3.9, 4.4).
+# Source: MetadataVersion (3.9, 4.4).
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,11 +290,11 @@ def known_version_names() -> frozenset[str]:
 
 
 # --------------------------------------------------------------------------------------------------
-# inter.broker.protocol.version: the levels by name, their order, and what each enables.
+# inter.broker.protocol.version: the levels by name, their order, and what each enables
 #
 # A ZooKeeper-mode cluster has no finalized level: each broker uses its own setting, and they differ
 # during a rolling upgrade. Levels before 3.0-IV1 have no number.
-# Source: org.apache.kafka.server.common.MetadataVersion, kafka.api.ApiVersion (2.3 to 2.8).
+# Source: MetadataVersion, kafka.api.ApiVersion (2.3 to 2.8).
 
 WITHOUT_NUMBER: Final = -1
 LEVELS_BY_NAME: Final[Mapping[str, int]] = {

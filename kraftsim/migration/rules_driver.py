@@ -1,7 +1,11 @@
-"""The states of the migration driver, and the valid transitions.
+"""The migration driver: the steps of a controller that migrates a cluster from ZooKeeper, and keeps
+ZooKeeper in sync until the end of the migration.
 
-Source: KIP-866, org.apache.kafka.metadata.migration.{MigrationDriverState,
-KRaftMigrationDriver.isValidStateChange} of 3.9.
+A step function: an event goes in, effects come out, and the result of an effect comes in as the
+next event before any other. Every controller has a driver; the leader's is active. A failed effect
+is retried at the next poll.
+Source: KIP-866, org.apache.kafka.metadata.migration.{KRaftMigrationDriver, MigrationDriverState} of
+3.9.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +23,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from protocol.metadata.m21_zk_migration_state import MIGRATION, NONE, POST_MIGRATION, PRE_MIGRATION
 from protocol.zookeeper.kafka_znodes import MigrationZnode
+
+# --------------------------------------------------------------------------------------------------
+# States, and the valid transitions between them
+#
+# Source: KRaftMigrationDriver.isValidStateChange.
 
 
 class DriverState(Enum):
@@ -60,13 +69,7 @@ NEXT: Final[Mapping[DriverState, frozenset[DriverState]]] = {
 
 
 # --------------------------------------------------------------------------------------------------
-# The migration driver: the steps of a controller that migrates a cluster from ZooKeeper, and keeps
-# ZooKeeper in sync until the end of the migration.
-#
-# A state machine: an event goes in, effects come out, and the result of an effect comes in as the
-# next event before any other. Every controller has a driver; the leader's is active. A failed effect
-# is retried at the next poll.
-# Source: KIP-866, org.apache.kafka.metadata.migration.KRaftMigrationDriver of 3.9.
+# Events, effects, and the driver
 
 POLL_MS: Final = 100
 POLL_MAX_MS: Final = 60_000
@@ -262,7 +265,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class SendRpcsToBrokers:
-    """Send all metadata to the brokers in ZooKeeper mode: Told."""
+    """Send all metadata to the brokers in ZooKeeper mode: BrokersInformed."""
 
     claim: Claim
 
@@ -582,11 +585,11 @@ class MigrationDriver:
 
 
 # --------------------------------------------------------------------------------------------------
-# Readiness of the controllers for a migration: all of them must have it enabled.
+# Readiness of the controllers: all of them must have the migration enabled
 #
 # Up to 3.6 the leader asks them: each reports it in its ApiVersions response. Since 3.7 they report
 # it in their registration.
-# Source: org.apache.kafka.controller.QuorumFeatures of 3.4 to 3.9, KIP-866, KIP-919.
+# Source: org.apache.kafka.controller.QuorumFeatures of 3.4 to 3.9, KIP-919.
 
 
 def why_not_asked_ready(
@@ -628,11 +631,11 @@ def why_not_ready(image: MetadataImage, quorum_ids: Iterable[int]) -> str | None
 
 
 # --------------------------------------------------------------------------------------------------
-# The state of a migration as other rules of a controller use it: registrations, allowed changes,
-# leader epoch bumps.
+# The migration as other rules of a controller see it: registrations, allowed changes, leader epoch
+# bumps
 #
-# Source: KIP-866, KAFKA-14805, org.apache.kafka.controller.{FeatureControlManager,
-# ClusterControlManager, PartitionChangeBuilder}.
+# Source: KAFKA-14805, org.apache.kafka.controller.{FeatureControlManager, ClusterControlManager,
+# PartitionChangeBuilder}.
 
 
 class MigrationStatus:

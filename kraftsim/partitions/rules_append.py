@@ -1,6 +1,11 @@
-"""A transaction marker in one partition: the control batch that a transaction coordinator writes.
+"""What a leader appends: the checks of a client's batch with the error code of each failure, the
+assigned offsets, and transaction markers.
 
-Source: KIP-98, MemoryRecords.withEndTransactionMarker.
+A batch is never decoded to check it: its header and its record lengths suffice, unless the topic's
+rules concern single records.
+Source: ProduceRequest.validateRecords, UnifiedLog.{append, analyzeAndValidateRecords},
+LogValidator, MemoryRecords.withEndTransactionMarker; KIP-98; messages compared with Apache Kafka
+3.9.1.
 """
 
 from collections.abc import Iterator
@@ -23,6 +28,9 @@ from protocol.control_records import build_transaction_marker
 from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch, MalformedRecord
 from protocol.records import read_varint
+
+# --------------------------------------------------------------------------------------------------
+# Transaction markers: the control batch that a transaction coordinator writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +76,7 @@ def end_marker_of(batch: RecordBatch) -> EndMarker | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# A leader's batch with its assigned offsets, before it is written.   Source: UnifiedLog.append.
+# A batch with its offsets, before it is written
 
 
 class AppendDecision:
@@ -129,11 +137,11 @@ class AppendDecision:
 
 
 # --------------------------------------------------------------------------------------------------
-# A fast validation of a batch's record lengths: each must end where the next one begins, and their
-# number must match the header.
+# Record lengths: each record must end where the next one begins, and their number must match the
+# header
 #
-# The checksum covers transmission errors; this covers clients that build invalid batches, without
-# decoding a record. (Kafka decodes all of them.)
+# The checksum covers transmission errors; this covers clients that build invalid batches. (Kafka
+# decodes all records.)
 # Source: DefaultRecord.readFrom, LogValidator.
 
 VARINT_BYTES_MAX: Final = 10
@@ -278,11 +286,9 @@ def _alike(data: bytes | memoryview, begin: int, size_bytes: int, count_max: int
 
 
 # --------------------------------------------------------------------------------------------------
-# Validation of a client's record batches on the leader, with the error code of each failure.
+# Checks of a client's batch
 #
-# The order of the checks is Kafka's, because a batch with two errors must get the first.
-# Source: ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator; messages
-# compared with Apache Kafka 3.9.1.
+# In Kafka's order, because a batch with two errors must get the first.
 
 FIRST_PRODUCE_VERSION_WITH_ZSTD: Final = 7
 ALL_REPLICAS: Final = -1

@@ -1,10 +1,11 @@
-"""The log cleaner's choices: the cleanable part of a compacted log, the order of logs, and the
-grouping of segments.
+"""Log compaction: which part of which log is cleaned, how segments are grouped, and what remains of
+each batch.
 
 Nothing is cleaned at or above the last stable offset, in the active segment, or younger than
 min.compaction.lag.ms.
 Source: kafka.log.{LogCleanerManager.{cleanableOffsets, maxCompactionDelay,
-calculateCleanableBytes}, LogToClean, Cleaner.groupSegmentsBySize}.
+calculateCleanableBytes}, LogToClean, Cleaner.{groupSegmentsBySize, buildOffsetMap, cleanInto},
+CleanedTransactionMetadata}, MemoryRecords.filterTo; KIP-534.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +31,10 @@ KEY_COST_BYTES: Final = 160
 table that grows by doubling.
 """
 NO_OFFSET: Final = -1
+
+
+# --------------------------------------------------------------------------------------------------
+# The cleanable part of a log, the order of logs, and the grouping of segments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,15 +227,13 @@ def _is_overdue(dirty: Iterable[Segment], rules: CleaningRules, now_ms: int) -> 
 
 
 # --------------------------------------------------------------------------------------------------
-# Compaction of single batches: the last record of every key, tombstones and markers for a while,
-# and the last batch of each producer remain.
+# What remains of each batch
 #
-# A batch keeps its base offset, its last offset and its sequences when records are removed: so
-# offsets do not change, and a producer whose last batch it is continues its sequences. A tombstone,
-# or the marker of a transaction without remaining records, gets a delete horizon when it is first
-# cleaned (KIP-534).
-# Source: kafka.log.{Cleaner.{buildOffsetMap, cleanInto}, CleanedTransactionMetadata},
-# MemoryRecords.filterTo.
+# The last record of every key, tombstones and markers for a while, and the last batch of each
+# producer. A batch keeps its base offset, its last offset and its sequences when records are
+# removed: so offsets do not change, and a producer whose last batch it is continues its sequences.
+# A tombstone, or the marker of a transaction without remaining records, gets a delete horizon when
+# it is first cleaned (KIP-534).
 
 NO_DATA: Final = -1
 

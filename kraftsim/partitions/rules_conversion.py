@@ -1,5 +1,5 @@
-"""Conversion of records before the append: message sets of Produce 0 to 2, and batches in another
-codec than the topic's.
+"""Records that are rebuilt before the append: message sets of Produce 0 to 2, and batches in
+another codec than the topic's; and how long any scan of records may take.
 
 The result is one batch of format 2 with its offsets, as it is appended. The order of the checks is
 Kafka's.
@@ -30,6 +30,9 @@ from protocol.errors import ErrorCode
 from protocol.malformed_batches import MalformedBatch
 from protocol.message_sets import AnyBatch, open_batch, split_any_batches
 from protocol.offset_assignment import LogFormat, assign_offsets
+
+# --------------------------------------------------------------------------------------------------
+# Conversion
 
 
 class UncheckedRecords:
@@ -166,14 +169,13 @@ def _assigned(data: bytes | memoryview, rules: AppendRules, place: LogPlace) -> 
 
 
 # --------------------------------------------------------------------------------------------------
-# Estimates of the work to scan records: from headers and frames, before anything is decompressed.
+# Estimates of the work to scan records, before anything is decompressed
 #
 # A kilobyte may decompress to a megabyte, and a megabyte may have 150,000 records: scanning them
-# takes longer than other clients should wait. Larger scans therefore run in a thread, on every path:
-# Produce, searches by timestamp, down-conversion for old consumers, compaction. A producer may write
-# anything into a header, so the estimates are upper bounds where that is affordable.
-# Source: the handler threads of Apache Kafka (KafkaRequestHandlerPool, LogCleaner), in which all of
-# this happens.
+# takes longer than other clients should wait. Larger scans therefore run in a thread, on every
+# path: Produce, searches by timestamp, down-conversion for old consumers, compaction. A producer
+# may write anything into a header, so the estimates are upper bounds where that is affordable.
+# Apache Kafka scans in the threads of KafkaRequestHandlerPool and LogCleaner.
 
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, both deltas, two sizes and the header count, at least a byte each."""

@@ -1,10 +1,8 @@
-"""Incremental fetch sessions on a broker: a client sends changed partitions only, and receives
-changed partitions only.
+"""Incremental fetch sessions: a client sends changed partitions only, and receives changed
+partitions only.
 
-The number of sessions is limited. A new one evicts a session that was idle for two minutes, or one
-with lower priority: followers evict consumers, larger sessions evict smaller ones.
-
-Source: KIP-227, KAFKA-9401 (shards), kafka.server.FetchSession.
+Source: KIP-227, KAFKA-9401 (shards), kafka.server.FetchSession,
+org.apache.kafka.clients.FetchSessionHandler.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -36,6 +34,13 @@ INT32_MAX: Final = 2**31 - 1
 NO_OFFSET: Final = -1
 Key = tuple[str | bytes, int]
 """Topic name or id, and partition number."""
+
+
+# --------------------------------------------------------------------------------------------------
+# The sessions of a broker
+#
+# Their number is limited. A new one evicts a session that was idle for two minutes, or one with
+# lower priority: followers evict consumers, larger sessions evict smaller ones.
 
 
 def next_session_epoch(epoch: int) -> int:
@@ -409,9 +414,7 @@ def _may_be_put_out(session: FetchSession, *, by_privileged: bool) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# A fetch session on the client side: the next request, and the handling of the response.
-#
-# Source: KIP-227, org.apache.kafka.clients.FetchSessionHandler.
+# The client's side: the next request, and the handling of the response
 
 ReadKey = tuple[bytes, int]
 """Topic id, and partition number."""

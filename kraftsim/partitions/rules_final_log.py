@@ -1,7 +1,10 @@
-"""The markers and the coordinators' records in the final logs of a run, decoded from their bytes.
+"""The logs at the end of a run, decoded from the bytes of their segments, as input of the
+invariants on brokers' guarantees.
 
-Independent of the coordinators' memory: a log has what the next coordinator would load.
-Source: kafka.coordinator.transaction.TransactionLog,
+Independent of brokers' memory, indexes and events: a log ends with its last valid batch, as log
+recovery at the next start would find it, and has what the next coordinator would load.
+Source: org.apache.kafka.storage.internals.log.LogSegment.recover,
+kafka.coordinator.transaction.TransactionLog,
 org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde.
 """
 
@@ -33,6 +36,10 @@ COORDINATED: Final = {
 }
 FORGOTTEN: Final = -1
 NO_PRODUCER_ID: Final = -1
+
+
+# --------------------------------------------------------------------------------------------------
+# The contents of batches: transaction markers, and the records of coordinators
 
 
 def final_markers(
@@ -130,12 +137,7 @@ def _transaction(
 
 
 # --------------------------------------------------------------------------------------------------
-# The logs at the end of a run, decoded from the bytes of their segments, as input of the
-# invariants on brokers' guarantees.
-#
-# Independent of brokers' memory, indexes and events: a log ends with its last valid batch, as log
-# recovery at the next start would find it.
-# Source: org.apache.kafka.storage.internals.log.LogSegment.recover.
+# The logs among the files of a run
 
 SEGMENT_PATH: Final = re.compile(
     r"(?P<broker>[^/]+)/(?:.*/)?(?P<topic>[^/]+)-(?P<partition>\d+)/(?P<base_offset>\d{20})\.log"

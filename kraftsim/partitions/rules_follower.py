@@ -1,4 +1,9 @@
-"""The events of a partition replica: one method per event."""
+"""A follower's side of replication: its requests to the leader and the handling of the responses;
+besides, the results of reads and the events of a replica, which leader and follower share.
+
+Source: KIP-101, KIP-279, KIP-595, AbstractFetcherThread.{processFetchRequest,
+getOffsetTruncationState, fetchOffsetAndTruncate}, ReplicaFetcherThread.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +40,9 @@ from kraftsim.producer_state.rules_entries import Duplicate
 from kraftsim.tiered_storage.events import LocalLogStartMoved
 from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 from protocol.errors import ErrorCode
+
+# --------------------------------------------------------------------------------------------------
+# The events of a replica: one method per event
 
 
 class ReplicaEvents:
@@ -291,7 +299,7 @@ class ReplicaEvents:
 
 # --------------------------------------------------------------------------------------------------
 # The result of a Fetch or ListOffsets before any byte is read: the readable range, or what to
-# search.
+# search
 #
 # Source: KIP-98 (read_committed), KIP-320 (leader epochs in Fetch),
 # kafka.cluster.Partition.readRecords and fetchOffsetForTimestamp.
@@ -349,14 +357,12 @@ class SearchMaxTimestamp:
 
 
 # --------------------------------------------------------------------------------------------------
-# A follower replica: its requests to the leader, and the handling of the responses.
+# Following a leader
 #
 # A follower fetches from its log end offset with the epoch of its last record. If the leader's log
-# diverges before that, the response has the diverging epoch and its end offset (KIP-595), and the
-# follower truncates to the largest possibly common offset; several epochs take several requests. A
-# follower outside of the leader's offset range sends ListOffsets for both ends.
-# Source: KIP-101, KIP-279, AbstractFetcherThread.{processFetchRequest, getOffsetTruncationState,
-# fetchOffsetAndTruncate}, ReplicaFetcherThread.
+# diverges before that, the response has the diverging epoch and its end offset, and the follower
+# truncates to the largest possibly common offset; several epochs take several requests. A follower
+# outside of the leader's offset range sends ListOffsets for both ends.
 
 
 class LogBounds(Protocol):
@@ -439,7 +445,7 @@ class AskForOffsets:
 @dataclass(frozen=True, slots=True)
 class RebuildFromTier:
     """The fetch offset is in remote storage only: restart after it
-    (`core.tiered_storage.rebuilding`), then continue.
+    (`tiered_storage.follower_rebuild`), then continue.
 
     `log_start_offset` is the start of the leader's whole log.
     """

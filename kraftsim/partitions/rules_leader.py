@@ -1,10 +1,8 @@
-"""The ISR of a partition on its leader: the committed set, and one pending change.
+"""A leader's side of replication: the progress of its followers, the ISR, and the high watermark;
+and which follower a consumer should read from.
 
-A replica that is being added counts at once for the high watermark, as the controller may have
-accepted already. One that is being removed counts until the controller has accepted: no record is
-committed that a leader elected meanwhile could lack.
-Source: KIP-497, kafka.cluster.{CommittedPartitionState, PendingExpandIsr, PendingShrinkIsr},
-Partition.{prepareIsrExpand, handleAlterPartitionError}.
+Source: KIP-392, KIP-497, KIP-966, kafka.cluster.{Partition, Replica, CommittedPartitionState,
+PendingExpandIsr, PendingShrinkIsr}.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +29,15 @@ SETTLED_BY_METADATA: Final = frozenset(
 """The controller's state differs, and the metadata will have it: until then the proposal stays
 pending, as it may have been accepted.
 """
+
+
+# --------------------------------------------------------------------------------------------------
+# The ISR: the committed set, and one pending change
+#
+# A replica that is being added counts at once for the high watermark, as the controller may have
+# accepted already. One that is being removed counts until the controller has accepted: no record is
+# committed that a leader elected meanwhile could lack.
+# Source: Partition.{prepareIsrExpand, handleAlterPartitionError}.
 
 
 class After(Enum):
@@ -123,20 +130,10 @@ class InSyncReplicas:
 
 
 # --------------------------------------------------------------------------------------------------
-# A partition's leader state: the progress of its followers, the ISR, and the high watermark.
-#
-# The high watermark is the lowest end offset of the maximal ISR and of caught-up replicas about to
-# join: all records below it are on all of them. It never decreases, and since 3.7 it does not advance
-# while the ISR is below min.insync.replicas (KIP-966).
-# Source: kafka.cluster.Partition.{makeLeader, updateFollowerFetchState, maybeExpandIsr,
-# maybeShrinkIsr, maybeIncrementLeaderHW, isUnderMinIsr}.
-
-# --------------------------------------------------------------------------------------------------
-# A leader's state of one follower: its log end offset, and when it last was caught up.
+# One follower: its log end offset, and when it was last caught up
 #
 # A follower is caught up when it fetches from the log end offset. It remains so while it keeps
 # fetching from the end as of its previous Fetch, as the end of a growing log is never reached.
-# Source: kafka.cluster.Replica.
 
 UNKNOWN_OFFSET: Final = -1
 NO_BROKER_EPOCH: Final = -1
@@ -202,6 +199,16 @@ Eligible = Callable[[int, int], bool]
 """(replica, the broker epoch of its fetches) -> whether the metadata allows it to join: unfenced,
 not in controlled shutdown, same incarnation.
 """
+
+
+# --------------------------------------------------------------------------------------------------
+# The leader of one epoch
+#
+# The high watermark is the lowest end offset of the maximal ISR and of caught-up replicas about to
+# join: all records below it are on all of them. It never decreases, and since 3.7 it does not
+# advance while the ISR is below min.insync.replicas (KIP-966).
+# Source: Partition.{makeLeader, updateFollowerFetchState, maybeExpandIsr, maybeShrinkIsr,
+# maybeIncrementLeaderHW, isUnderMinIsr}.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,10 +436,9 @@ class LeaderState:
 
 
 # --------------------------------------------------------------------------------------------------
-# The preferred read replica of a consumer: one in its own rack that has the offset.
+# The preferred read replica of a consumer: one in its own rack that has the offset (KIP-392)
 #
-# Source: KIP-392, org.apache.kafka.common.replica.RackAwareReplicaSelector,
-# kafka.server.ReplicaManager.findPreferredReadReplica.
+# Source: RackAwareReplicaSelector, kafka.server.ReplicaManager.findPreferredReadReplica.
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -1,7 +1,8 @@
-"""The start offset of each leader epoch in a log, so that two logs can be compared without
-comparing records.
+"""The layout of a log, without bytes: leader epochs, segments with their sparse indexes, and
+retention.
 
-Source: KIP-101, KIP-279, org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
+Source: KIP-101, KIP-279, org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache,
+org.apache.kafka.storage.internals.log.{LogSegment, LogSegments, UnifiedLog}.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,6 +16,10 @@ from protocol.disk.segment_indexes import OffsetEntry, TimeEntry
 
 NO_LEADER_EPOCH: Final = -1
 NO_OFFSET: Final = -1
+
+
+# --------------------------------------------------------------------------------------------------
+# The start offset of each leader epoch: two logs are compared by them, without comparing records
 
 
 class LeaderEpochs:
@@ -102,9 +107,7 @@ class LeaderEpochs:
 
 
 # --------------------------------------------------------------------------------------------------
-# The segments of a log: base offsets, sparse indexes, and rolling. Does not handle bytes.
-#
-# Source: org.apache.kafka.storage.internals.log.LogSegment, LogSegments, UnifiedLog.maybeRoll.
+# Segments: base offsets, sparse indexes, and rolling
 
 WEEK_MS: Final = 7 * 86_400_000
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
@@ -449,12 +452,11 @@ class SegmentList:
 
 
 # --------------------------------------------------------------------------------------------------
-# Retention: the segments to delete, below the log start offset, beyond the size limit, or expired;
-# always the oldest first.
+# Retention: the segments to delete, always the oldest first
 #
-# Records above the high watermark and an empty active segment stay. Without cleanup.policy delete
-# only segments below the log start offset are deleted.
-# Source: org.apache.kafka.storage.internals.log.UnifiedLog.{deleteOldSegments, deletableSegments}.
+# Below the log start offset, beyond the size limit, or expired. Records above the high watermark
+# and an empty active segment stay. Without cleanup.policy delete only segments below the log start
+# offset are deleted.
 
 WITHOUT_LIMIT: Final = -1
 

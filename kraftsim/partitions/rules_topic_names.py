@@ -1,4 +1,5 @@
-"""The rules of a partition from the topic's effective configurations.
+"""From the effective configurations of a topic to the rules of its partitions: appends, cleaning,
+segments, retention, down-conversion.
 
 Source: org.apache.kafka.storage.internals.log.LogConfig.
 """

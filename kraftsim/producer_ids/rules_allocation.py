@@ -13,11 +13,10 @@ from protocol.errors import ErrorCode
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 
 # --------------------------------------------------------------------------------------------------
-# Allocation of producer id blocks on the controller.
+# As shipped
 #
 # Blocks are allocated in the order of the metadata log and never twice; ids that a broker does not
 # use are lost.
-# Source: KIP-730, org.apache.kafka.controller.ProducerIdControlManager.
 
 DynamicConfig = Callable[[str], str | None]
 """The dynamic configuration of all brokers, by name."""
@@ -95,13 +94,11 @@ class ProducerIdControl:
 
 
 # --------------------------------------------------------------------------------------------------
-# Controllers that allocate blocks as KIP-730's text permits or rejects: with another size, and
-# idempotently per request.
+# As KIP-730's text permits or rejects: another size, and idempotently per request
 #
 # An idempotent controller must identify requests, and keeps this in memory: after a failover, or if
 # a broker restarts its numbering, a block is allocated twice or wasted all the same. KIP-730
-# rejected it for that.
-# Source: KIP-730 (block size decided by the controller; rejected alternative "Idempotent RPC").
+# rejected it for that ("Idempotent RPC").
 
 INT32_MAX: Final = 2**31 - 1
 BLOCK_SIZE_CONFIG: Final = "kraftsim.producer.id.block.size"

@@ -29,11 +29,7 @@ from kraftsim.producer_ids.rules_blocks import (
 from protocol.errors import ErrorCode
 
 # --------------------------------------------------------------------------------------------------
-# The interface of InitProducerId to new producer ids, whichever way the broker's release obtains
-# its blocks.
-#
-# A source does no I/O: it returns effects, which the broker executes in order after each call.
-# Source: KIP-730, kafka.coordinator.transaction.ProducerIdManager.
+# The interface of InitProducerId to a source of ids, and the effects of a source
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,7 @@ Effect = SendAllocate | Complete | WakeAt | EndBroker
 
 
 class ProducerIdSource(Protocol):
-    """One per broker, selected by the release's traits in `node/parts.py`."""
+    """One per broker, selected by the release's traits in `server/parts.py`."""
 
     def claim(self, now_ms: int) -> ProducerId | Refusal | Waiting:
         """Return the next id of this broker.
@@ -107,10 +103,10 @@ class ProducerIdSource(Protocol):
 
 
 # --------------------------------------------------------------------------------------------------
-# The block client of a broker before 3.6: clients wait for the next block when no id is left.
+# Before 3.6: clients wait for the next block when no id is left
 #
-# Clients wait in a queue, each up to request.timeout.ms from when it is the first; the block, or
-# the error instead of it, goes to the first one.
+# They wait in a queue, each up to request.timeout.ms from when it is the first; the block, or the
+# error instead of it, goes to the first one.
 # Source: RPCProducerIdManager of 3.0 to 3.5; KAFKA-14417 (3.3.2, 3.4.0) for the effect of a
 # timeout.
 
@@ -283,7 +279,7 @@ class WaitingBlockClient:
 
 
 # --------------------------------------------------------------------------------------------------
-# The block client of a broker since 3.6: it prefetches the next block, and clients never wait.
+# Since 3.6: the next block is prefetched, and clients never wait
 #
 # Holding requests back for up to 30 s made clients time out or pile up; with
 # COORDINATOR_LOAD_IN_PROGRESS they retry.
@@ -402,13 +398,12 @@ class PrefetchingBlockClient:
 
 
 # --------------------------------------------------------------------------------------------------
-# The block client of a ZooKeeper-mode broker, which takes a new block from ZooKeeper when the
-# former one is used up.
+# ZooKeeper mode: a new block is taken from ZooKeeper when the former one is used up
 #
 # Nothing is prefetched. In Kafka a thread that needs an id holds a lock while the znode is updated;
 # here the clients wait in a queue, and if no block is available all of them get the error, which is
 # fatal for clients.
-# Source: kafka.coordinator.transaction.ZkProducerIdManager.
+# Source: ZkProducerIdManager.
 
 
 class ZnodeBlockClient:
@@ -499,10 +494,8 @@ class ZnodeBlockClient:
 
 
 # --------------------------------------------------------------------------------------------------
-# Block clients as KIP-730's text describes or rejects: fatal authorization errors, no prefetch,
-# eager prefetch, uncoordinated ids.
-#
-# Source: KIP-730 (possible errors; broker; rejected alternative "Uncoordinated ID generation").
+# As KIP-730's text describes or rejects: fatal authorization errors, no prefetch, eager prefetch,
+# uncoordinated ids
 
 BROKER_BITS: Final = 20
 COUNTER_BITS: Final = 63 - BROKER_BITS

@@ -18,11 +18,7 @@ from protocol.schema import Message
 from protocol.zookeeper.kafka_znodes import ProducerIdBlockZnode
 
 # --------------------------------------------------------------------------------------------------
-# A block of producer ids, the unit of allocation by the controller.
-#
-# Both ends have a name here because the field on the wire is the inclusive start with a length, and
-# the record has the start of the *next* block: confusing the two was KAFKA-15552.
-# Source: org.apache.kafka.server.common.ProducerIdsBlock.
+# A block, the unit of allocation
 
 ProducerId = NewType("ProducerId", int)
 
@@ -70,11 +66,10 @@ def following_block(block: ProducerIdBlock) -> ProducerIdBlock:
 
 
 # --------------------------------------------------------------------------------------------------
-# Validation of an AllocateProducerIds response on the broker.
+# From an AllocateProducerIds response to a block
 #
 # A block that starts before the end of the current one, or that exceeds int64, would duplicate ids;
 # it is dropped.
-# Source: RPCProducerIdManager.handleAllocateProducerIdsResponse.
 
 
 def received_block(
@@ -108,11 +103,9 @@ def _known_error(error_code: int) -> ErrorCode:
 
 
 # --------------------------------------------------------------------------------------------------
-# The number by which a controller recognizes a repeated AllocateProducerIds: a tagged field that no
-# shipped request has.
+# Numbered requests: a tagged field by which a controller recognizes a repeated AllocateProducerIds
 #
-# A controller that does not know the field ignores it, so that numbered requests can be sent to
-# any.
+# No shipped request has it, and a controller that does not know the field ignores it.
 # Source: KIP-730 (rejected alternative "Idempotent RPC"), KIP-482 (tagged fields).
 
 REQUEST_NUMBER_TAG: Final = 7300
@@ -135,11 +128,11 @@ def number_of(request: AllocateProducerIdsRequest) -> int | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The block of producer ids after the one in /latest_producer_id_block: the next one to claim.
+# The block znode, /latest_producer_id_block: JSON of the last claimed block, with both ends
+# inclusive
 #
-# The znode has the last claimed block as JSON, with both ends inclusive. A block is claimed by
-# setting the znode with the version that was read: of two concurrent brokers, one succeeds and the
-# other reads again.
+# A block is claimed by setting the znode with the version that was read: of two concurrent brokers,
+# one succeeds and the other reads again.
 # Source: kafka.coordinator.transaction.ZkProducerIdManager (KIP-98), kafka.zk.ProducerIdBlockZNode.
 
 FIRST_BLOCK = ProducerIdBlock(first_producer_id=0, size=BLOCK_SIZE)

@@ -1,8 +1,8 @@
 """What a partition keeps of a producer: its entry with the last batches, sequence arithmetic, the
 result of a check, and the snapshot file.
 
-Source: KIP-98, KIP-360; org.apache.kafka.storage.internals.log.{ProducerStateEntry, BatchMetadata,
-ProducerStateManager}.
+Source: KIP-98, KIP-360, KIP-854; org.apache.kafka.storage.internals.log.{ProducerStateEntry,
+BatchMetadata, ProducerStateManager}.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,8 +18,8 @@ from kraftsim.core.decision import Refusal
 from protocol.disk.producer_snapshot import NO_TRANSACTION, ROW, ProducerRow, build_packed_rows
 from protocol.errors import ErrorCode
 
-# -------------------------------------------------------------------------------------------------
-# Sequence numbers of batches: 0 to 2^31-1, then 0 again.
+# --------------------------------------------------------------------------------------------------
+# Sequence numbers of batches: 0 to 2^31-1, then 0 again
 #
 # Clients wrap, so the broker must wrap alike; arithmetic without the wrap-around was KAFKA-7692.
 # Source: DefaultRecordBatch.incrementSequence and decrementSequence, ProducerAppendInfo.inSequence.
@@ -53,12 +53,11 @@ def is_next_sequence(last_sequence: int, base_sequence: int) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The state of one producer in one partition: its epoch and its last five batches.
+# One producer: its epoch and its last five batches
 #
 # Five, as a producer may have five requests in flight: any of them may be retried and must be
 # recognized as a duplicate. There are many producers, and most of them write rarely: the latest
 # batch is inline, and the rest is allocated with the second batch.
-# Source: org.apache.kafka.storage.internals.log.ProducerStateEntry, BatchMetadata.
 
 RETAINED_BATCHES_MAX = 5
 """NUM_BATCHES_TO_RETAIN; one in 0.11, five since 1.0."""
@@ -176,8 +175,7 @@ class ProducerStateEntry(msgspec.Struct, gc=False, eq=False):
 
 
 # --------------------------------------------------------------------------------------------------
-# A short digest of a partition's producer state: equal state has an equal digest, so that replicas
-# can be compared by their events.
+# A digest of a partition's producer state, by which events compare replicas
 
 
 def producer_digest(entries: Iterable[ProducerStateEntry]) -> str:
@@ -198,8 +196,9 @@ def producer_digest(entries: Iterable[ProducerStateEntry]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# The result of checking a client's batch against the producer state.
-# Source: KIP-98, UnifiedLog.analyzeAndValidateProducerState.
+# The result of checking a client's batch
+#
+# Source: UnifiedLog.analyzeAndValidateProducerState.
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +227,7 @@ CheckResult = Append | Duplicate | Refusal
 
 
 # --------------------------------------------------------------------------------------------------
-# Release differences of producer state; selected by traits in `node/parts.py`.
-# Source: KIP-360, KIP-854.
+# Release differences, selected by traits in `kraftsim/server/parts.py`
 
 DAY_MS = 86_400_000
 SEQUENCES_BEHIND_DEFAULT = 10_000_000
@@ -273,13 +271,10 @@ class ProducerStatePolicy:
 
 
 # --------------------------------------------------------------------------------------------------
-# Producer state snapshots: for every producer its epochs, its open transaction and its latest
-# batch.
+# Snapshots: for every producer its epochs, its open transaction and its latest batch
 #
 # So a restarted broker retains one batch per producer: a retry of an older one is out of order, as
 # for Apache Kafka.
-#
-# Source: ProducerStateManager (writeSnapshot, readSnapshot).
 
 
 def snapshot_rows(known: Iterable[ProducerStateEntry]) -> Iterator[ProducerRow]:

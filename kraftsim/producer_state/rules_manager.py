@@ -31,12 +31,10 @@ from protocol.malformed import MalformedMessage
 from protocol.malformed_batches import MalformedBatch
 
 # --------------------------------------------------------------------------------------------------
-# The transactions of one partition: open ones, and completed ones whose markers are not replicated
-# yet.
+# Transactions: open ones, and completed ones whose markers are not replicated yet
 #
 # Both limit the last stable offset: a marker that only the leader has may be lost with it, and then
 # its transaction is open again.
-#
 # Source: ProducerStateManager (ongoingTxns, unreplicatedTxns, lastStableOffset),
 # EndTransactionMarker.
 
@@ -149,14 +147,13 @@ def marker_of(batch: RecordBatch) -> Marker | None:
 
 # --------------------------------------------------------------------------------------------------
 # Pending verifications: producers about to write the first records of a transaction, while the
-# coordinator is asked to verify it.
+# coordinator verifies it
 #
 # A verification and its append are bound by a guard. The first records of the transaction, or any
 # marker, invalidate the guard: a verification that completes after a marker belongs to a completed
 # transaction, and must not start another one (KAFKA-14884). Besides, the lowest sequence seen has
 # to be written first: were a later batch written first, the earlier one would be out of order
 # permanently (KAFKA-14920).
-#
 # Source: KIP-890, org.apache.kafka.storage.internals.log.{VerificationStateEntry,
 # VerificationGuard}, UnifiedLog.maybeStartTransactionVerification.
 
@@ -237,12 +234,10 @@ class Verifications:
 
 
 # --------------------------------------------------------------------------------------------------
-# The producer state of one partition: checks whether a batch is new, duplicate or refused, and
-# records the appended batches.
+# The check, and its application
 #
 # A check does not change the state: it changes only when the bytes are written (`apply`), else the
 # retry after a failed append would look like a duplicate and be lost (KAFKA-6683).
-# Source: ProducerStateManager, ProducerAppendInfo.
 
 BUMPS_EPOCHS = 2
 """The transaction.version since which each transaction end bumps the epoch."""
@@ -610,16 +605,14 @@ class ProducerStateManager:
 
 
 # --------------------------------------------------------------------------------------------------
-# The variant of KIP-758: only the latest batch of each producer is retained, and the number of
-# in-flight requests is not limited by the broker.
+# The variant of KIP-758 (never adopted): only the latest batch of each producer is retained, and
+# the broker does not limit in-flight requests
 #
 # A batch that ends at the latest sequence, or up to max.in.flight.sequence.number.per.connection
 # sequences behind it, is a duplicate, as batches are appended in order. This follows from the range
 # alone, without a retained batch. So a faulty producer that sends sequences which it never used,
 # from before the wrap-around, gets DUPLICATE_SEQUENCE_NUMBER: Apache Kafka, with its five batches,
 # refuses them.
-#
-# Source: KIP-758 (never adopted).
 
 
 class LatestBatchEntry(ProducerStateEntry, gc=False, eq=False):

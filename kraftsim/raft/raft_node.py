@@ -1,9 +1,48 @@
-"""Runs a replica of the metadata log: executes the effects of the Raft rules in order, and passes
-inputs to them.
+"""Runs a replica of the metadata log: passes inputs to the Raft rules, and executes their effects
+in one queue.
 
-One queue holds the effects. Everything waits behind a step that must be durable first (a vote, a
-truncation, a snapshot that replaces the log); only log flushes run concurrently. Responses go
-through the same queue, so that nothing becomes visible before it is durable.
+Why one queue. Raft is correct if three things happen in order: what a replica has promised (its
+vote, its epoch) is on disk before another node can see it; writes happen in the order of decisions;
+and a response is true of the state that it reports. Kafka gets this from one thread. Here the rules
+(`rules_replica.RaftReplica`) are pure: every input, a request, a response, a failed connection, a
+completed flush or a timer, makes them append effects to a list, and this class executes the effects
+in their order, one at a time. The order in the queue is the only thing that has to be right, and
+the rules determine it: `Persist` first, then writes, then `Reply` and `Send`.
+
+Durability is a barrier in the queue. `Persist`, `Truncate` and `FinishSnapshot` stop it until the
+disk has confirmed (`_hold`). Meanwhile the rules accept inputs and decide further, on state that is
+not durable yet; their effects line up behind the barrier. State may run ahead of the disk, messages
+may not: so no response can leave too early, whichever rule made it. A handler that reads state
+instead of asking for an effect (Fetch) uses `when_durable`: at once if nothing is queued, else
+behind the queue, and again behind it if another `Persist` was queued meanwhile.
+
+Flushes of the log run beside the queue. That is safe because the rules know what is flushed
+(`on_flushed` is an input): a leader counts its own log up to there, and a follower that votes does
+not fetch, which would acknowledge, before. One flush covers everything written since the last one
+began (`_flush_forever`): group commit without a delay.
+
+A leader appends without an effect. `append` requires an empty queue, assigns the offset, and
+writes; the caller replays and calls `on_written`, from which on the records may be committed. An
+active leader has no effects pending, because every input runs the queue to its end (`run`); a call
+of `run` from inside an effect returns at once, and the outer loop sees `_has_news`.
+
+Applying is a task of its own (`_apply_forever`), because a listener may take long: committed
+batches are passed one piece at a time, from the log or the latest ones (`FreshBatches`). `Lead`
+does not start leadership: `on_lead` is called when everything before the epoch has been applied, if
+the node still leads then. From there to `on_stop_leading` the listener gets nothing, as this node
+has replayed its records when it wrote them.
+
+Failure. After a failed write or flush no content of the disk can be trusted: the node stops, and
+answers nothing more (`fail_disk`). So does any other exception: the effects left in the queue will
+never be executed, and the rules believe that they were.
+
+Traps. A truncation must be durable before anything is written behind it, or a crash leaves a
+mixture of both logs. A Fetch that waits while an epoch comes must not report it before it is on
+disk: waiting fetches are woken by an effect, not by the decision. The cache of fetched batches ends
+where this replica wrote as leader. A replica whose next offset was deleted loads the snapshot
+(`_due_snapshot`). Once `stop` has flushed, no input may be accepted: the recovery point is the end
+of the log. A sole voter passes through three roles in one poll: a `Persist` that is followed by
+another, with nothing visible in between, is skipped.
 Source: org.apache.kafka.raft.KafkaRaftClient, KafkaRaftClientDriver.
 """
 

@@ -1,5 +1,7 @@
-"""Leader election: vote requests, responses, and their result.
+"""Leader elections: Vote requests and responses, pre-votes, and the result of an election.
 
+A voter grants one vote per epoch, and only to a candidate whose log is at least as complete as its
+own. With a pre-vote (KIP-996) a voter asks first, without bumping the epoch.
 Source: KIP-595, KIP-996, org.apache.kafka.raft.KafkaRaftClient (handleVoteRequest,
 handleVoteResponse, pollCandidate, pollProspective).
 """

@@ -1,4 +1,5 @@
-"""Followers and observers: fetching, flushing, and detecting a failed leader. Observers never vote.
+"""Followers and observers: fetching, truncation, snapshots, flushing, and detecting a failed
+leader. Observers never vote.
 
 Source: KIP-595, KIP-630, KIP-853, org.apache.kafka.raft.KafkaRaftClient (pollFollower,
 handleFetchResponse, handleFetchSnapshotResponse).

@@ -1,9 +1,10 @@
-"""The metadata log as elections and replication use it: start, end, epochs, flushed and committed
-offsets.
+"""The state and the effects of a replica of the metadata log: offsets and epochs of the log, the
+settings, the voter sets, and what the shell must execute.
 
-The records are handled by the node: it writes, truncates and flushes as the effects specify, in
-their order.
-Source: org.apache.kafka.raft.{ReplicatedLog, ValidOffsetAndEpoch}, kafka.raft.KafkaMetadataLog.
+No bytes here: `kraftsim.raft.raft_node` writes, truncates and flushes records as the effects
+specify, in their order.
+Source: org.apache.kafka.raft.{ReplicatedLog, ValidOffsetAndEpoch, QuorumConfig, VoterSet,
+ReplicaKey}, kafka.raft.KafkaMetadataLog.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,9 @@ from protocol.disk.leader_epoch_checkpoint import EpochStart
 from protocol.disk.quorum_state import QuorumState
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID
+
+# --------------------------------------------------------------------------------------------------
+# The log as elections and replication use it: start, end, epochs, flushed and committed offsets
 
 
 class LogEnd(NamedTuple):
@@ -214,7 +218,7 @@ class RaftLog:
 
 
 # --------------------------------------------------------------------------------------------------
-# The quorum's timeouts, by Kafka's names, and constants of its code.
+# Timeouts, by Kafka's names, and constants of its code
 #
 # Source: org.apache.kafka.raft.{QuorumConfig, KafkaRaftClient}.
 
@@ -279,12 +283,12 @@ class RaftSettings:
 
 
 # --------------------------------------------------------------------------------------------------
-# The voter set of the quorum: keys, endpoints, and changes.
+# The voter set: keys, endpoints, and changes
 #
-# With kraft.version 0 the set is in the configuration, without directory ids. With kraft.version 1 it
-# is in the log: the latest VotersRecord is used from the append on, committed or not, until it is
-# truncated.
-# Source: KIP-595, KIP-853, org.apache.kafka.raft.{VoterSet, ReplicaKey}, internals.{VoterSetHistory,
+# With kraft.version 0 the set is in the configuration, without directory ids. With kraft.version 1
+# it is in the log: the latest VotersRecord is used from the append on, committed or not, until it
+# is truncated.
+# Source: KIP-853, org.apache.kafka.raft.internals.{VoterSetHistory,
 # KRaftControlRecordStateMachine}.
 
 T = TypeVar("T")
@@ -550,12 +554,10 @@ def with_directory(voters: VoterSet, key: ReplicaKey) -> VoterSet:
 
 
 # --------------------------------------------------------------------------------------------------
-# The effects of a quorum replica, in order: persist, then write, then respond.
+# The effects of a replica, in order: persist, then write, then respond
 #
-# Executed by the node.
-#
-# An effect after a `Persist` or a `Flush` of the same replica happens after it is durable; everything
-# else may continue meanwhile.
+# An effect after a `Persist` of the same replica happens after it is durable; a `Flush` runs while
+# later effects are executed, and its result comes back by `on_flushed`.
 
 
 class Persist(Struct, frozen=True):

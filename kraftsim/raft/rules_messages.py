@@ -1,6 +1,9 @@
-"""The epoch and leader in every response between replicas, and their handling.
+"""The messages between replicas: requests and responses built from a replica's state, and parsed
+into plain values.
 
-Source: org.apache.kafka.raft.KafkaRaftClient (maybeHandleCommonResponse, handleTopLevelError).
+All have the fields of the latest version; encoding for an older version drops what it lacks, as in
+Kafka (`old_versions`).
+Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-630, KIP-853, KIP-996.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,6 +49,12 @@ PASSING_ERRORS = (
 )
 """Errors without epoch information: retry later."""
 ERRORS: Final = {int(error): error for error in ErrorCode}
+
+
+# --------------------------------------------------------------------------------------------------
+# The epoch and leader in every response, and their handling
+#
+# Source: KafkaRaftClient (maybeHandleCommonResponse, handleTopLevelError).
 
 
 class EpochAnswer(Struct, frozen=True, kw_only=True):
@@ -112,10 +121,7 @@ def is_settled_by_epoch(quorum: Quorum, node_id: int, answer: EpochAnswer, now_m
 
 
 # --------------------------------------------------------------------------------------------------
-# The requests and responses of log replication, built from a replica's state and parsed into plain
-# values.
-#
-# Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-630, KIP-853.
+# Log replication: Fetch and FetchSnapshot
 
 FULL_FETCH_SESSION_EPOCH = -1
 """FetchMetadata.FINAL_EPOCH: no session."""
@@ -228,7 +234,7 @@ def fetch_snapshot_answer(
     quorum: Quorum, response: snapshots.FetchSnapshotResponse
 ) -> SnapshotAnswer | None:
     """Parse a response; None if the whole request failed, as for every error of the partition:
-    `serving.refused_snapshot`.
+    `rules_serving.refused_snapshot`.
     """
     if response.error_code or not response.topics or not response.topics[0].partitions:
         return None
@@ -247,12 +253,7 @@ def fetch_snapshot_answer(
 
 
 # --------------------------------------------------------------------------------------------------
-# The requests and responses of leader elections, built from a replica's state and parsed into
-# plain values.
-#
-# All requests have the fields of the latest version; encoding for an older version drops what it
-# lacks, as in Kafka.
-# Source: org.apache.kafka.raft.{RaftUtil, KafkaRaftClient}, KIP-595, KIP-853, KIP-996.
+# Elections and voters: Vote, BeginQuorumEpoch, EndQuorumEpoch, UpdateRaftVoter
 
 ANY_VOTER: Final = -1
 

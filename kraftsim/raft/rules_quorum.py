@@ -1,7 +1,8 @@
-"""A replica's state in the quorum: role and epoch, and the one function that changes both.
+"""A replica's state in the quorum: role and epoch, and the one function that changes both
+(`Quorum._enter`).
 
 Every transition but resignation is durable before its effects are visible to other nodes: `Persist`
-comes first among the effects.
+comes first among the effects. `MAY_BECOME` in `rules_roles` has the valid transitions.
 Source: org.apache.kafka.raft.QuorumState.
 """
 
@@ -121,7 +122,6 @@ class Quorum:
 
     # Queries
     # ----------------------------------------------------------------------------------------------
-    # ----------------------------------------------------------------------------------------------
 
     @property
     def leader_id(self) -> int | None:
@@ -179,7 +179,6 @@ class Quorum:
         return min(self.settings.election_backoff_max_ms, RETRY_BACKOFF_BASE_MS * self.draw(slots))
 
     # Transitions
-    # ----------------------------------------------------------------------------------------------
     # ----------------------------------------------------------------------------------------------
 
     def begin(self, persisted: QuorumState | None, now_ms: int) -> None:

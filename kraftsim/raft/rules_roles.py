@@ -1,10 +1,12 @@
-"""The leader state: follower progress, the high watermark, and the check quorum timeout.
+"""The roles of a replica and their state; above all the leader's, which determines what is
+committed.
 
 A record is committed once a majority of the voters has it, together with the leader's LeaderChange
 record: before that, records of former epochs are not committed either (KAFKA-12619). The leader's
 own log counts up to its flushed offset. (Kafka counts it when appended: a deliberate deviation,
 docs/deviations.md; counting too early was KAFKA-10533.)
-Source: org.apache.kafka.raft.LeaderState.
+Source: KIP-595, KIP-996, org.apache.kafka.raft.{LeaderState, UnattachedState, FollowerState,
+ProspectiveState, CandidateState, ResignedState}.
 """
 
 from dataclasses import dataclass, field
@@ -22,6 +24,10 @@ from kraftsim.raft.rules_log import (
 )
 
 UNKNOWN_TIME: Final = -1
+
+
+# --------------------------------------------------------------------------------------------------
+# The leader's state: follower progress, the high watermark, and the check quorum timeout
 
 
 class ReplicaProgress(Struct, kw_only=True):
@@ -210,10 +216,7 @@ class Leadership:
 
 
 # --------------------------------------------------------------------------------------------------
-# The roles of a quorum replica, with their state. Times are milliseconds of the monotonic clock.
-#
-# Source: KIP-595, KIP-996, org.apache.kafka.raft.{UnattachedState, FollowerState, ProspectiveState,
-# CandidateState, LeaderState, ResignedState}.
+# The roles, and `MAY_BECOME`. Times are milliseconds of the monotonic clock
 
 NEVER: Final = 1 << 62
 """A time that is never reached."""

@@ -1,8 +1,10 @@
-"""Responses to readers of the quorum: Fetch, FetchSnapshot and DescribeQuorum.
+"""What a replica serves: Fetch, FetchSnapshot and DescribeQuorum, and the dynamic changes of the
+voter set.
 
 Without the bytes: the node adds the records to the response.
 Source: org.apache.kafka.raft.KafkaRaftClient (handleFetchRequest, handleFetchSnapshotRequest,
-handleDescribeQuorumRequest).
+handleDescribeQuorumRequest), internals.{AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler};
+KIP-595, KIP-630, KIP-853.
 """
 
 from dataclasses import dataclass
@@ -38,6 +40,10 @@ from protocol.uuids import METADATA_TOPIC_ID, ZERO_UUID
 
 NO_LEADER = -1
 UNKNOWN = -1
+
+
+# --------------------------------------------------------------------------------------------------
+# Fetch, FetchSnapshot and DescribeQuorum
 
 
 def refuse_fetch(quorum: Quorum, request: fetch.FetchRequest) -> fetch.FetchResponse | None:
@@ -358,12 +364,10 @@ def _refuse_epoch(quorum: Quorum, epoch: int) -> ErrorCode:
 
 
 # --------------------------------------------------------------------------------------------------
-# Dynamic changes of the voter set: add, remove or update a voter; one change at a time.
+# Dynamic changes of the voter set: add, remove or update a voter; one change at a time
 #
-# A change is allowed once the leader has committed a record of its own epoch and the former change is
-# committed: then any majority of the old voters overlaps any majority of the new ones.
-# Source: KIP-853, org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler,
-# UpdateVoterHandler}.
+# A change is allowed once the leader has committed a record of its own epoch and the former change
+# is committed: then any majority of the old voters overlaps any majority of the new ones.
 
 KRAFT_VERSION_FEATURE = "kraft.version"
 Refused = tuple[ErrorCode, str]

@@ -1,6 +1,6 @@
 """Behaviours in which releases differ, by name.
 
-A trait selects a part once, in `node/parts.py`; no other code compares versions.
+A trait selects a part once, in `server/parts.py`; no other code compares versions.
 
 A trait of the binary names the release that introduced it; a trait of the cluster names the
 metadata.version level from which it applies.

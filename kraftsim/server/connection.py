@@ -1,16 +1,62 @@
-"""One client connection of a listener: splits received bytes into frames, passes them to the
-handlers, and sends responses in request order.
+"""One client connection of a listener: bytes to frames, frames to handlers, responses in the order
+of requests.
 
-As in Kafka a connection processes one request at a time: while a response is deferred, later
-requests wait and, once some do, the socket is no longer read. Frames that arrived together are
-served in one pass and their responses leave in one write, after the event log, which thus contains
-everything that is acknowledged.
+The state machine. A connection has input that is not served (`Inbox.waiting`), at most one deferred
+response (`_pending`), and output that is not written (`out`). It is ready for the next frame
+(`is_ready`) unless one of these holds, and each but the last ends with a call of `_serve`:
 
-Four conditions delay the next frame, and each ends with a call of `_serve`: a deferred response
-(`_settle`), a pause by the transport or a quota (`resume_writing`), a file transfer in progress
-(`_on_sent`), and ten milliseconds spent on this client alone (`_next_turn`). Responses ready by
-then are written first. A new condition must call `_serve` when it ends: nothing else serves frames
-that have already arrived.
+    `_pending`       a response is deferred; ends in `_settle`
+    `pauses`         the peer does not read, or the client is throttled; ends in `resume_writing`
+    `_is_sending`    a file slice is being sent; ends in `_on_sent`
+    `_has_yielded`   the turn of this client was used up; ends in `_next_turn`
+    `close_reason`   the connection is closing; this does not end
+
+A new condition must call `_serve` when it ends: nothing else serves frames that have already
+arrived, and a client whose frame is forgotten waits for its own timeout.
+
+Order of responses. As in Kafka a connection processes one request at a time, so responses are in
+request order without numbering or sorting them: while one is deferred, no later frame reaches a
+handler. Requests that arrived in one read are served in one pass, and their responses leave in one
+write. A deferred response is written in the next turn of the loop (`NodeShell.settle_soon`),
+together with those of all other connections that were completed in this turn: one flush of the
+event log serves them all. The flush comes before the write, so the event log has everything that a
+client has seen acknowledged, even after `kill -9`.
+
+Back-pressure. What a client can occupy is bounded in both directions. Input: as soon as a frame
+waits, the socket is not read (`_adjust_reading`), and the peer's TCP window fills; a frame above
+`frame_bytes_max` closes the connection before its bytes are kept; a large frame gets a mapping of
+its own that uses memory as bytes arrive (`LargeFrames`). Output: the transport calls
+`pause_writing` while the peer does not read, and then nothing more is served; a pass writes when
+`UNWRITTEN_BYTES_MAX` are pending, as thousands of small requests can ask for megabytes each.
+Throttling is the same mechanism: a quota pauses the connection (`muting.mute`), as Kafka mutes a
+channel.
+
+Fairness. All connections share one loop, so none may hold it: after `TURN_NS` the rest of the
+frames waits for the next turn (`ends_turn`), which runs after everything that is ready on the loop.
+A started frame is completed; what takes long inside one frame is the dispatcher's concern
+(`large_requests`, threads). In virtual time a turn takes no time, so no run in simulation depends
+on it.
+
+Closing. `close` writes pending responses first, `abort` drops everything. A request without an
+acceptable form closes the connection without a response, as Kafka does (`_refuse`). A client that
+has shut down its side still gets the responses to what it has sent (`eof_received`). A deferred
+response of a lost connection is abandoned, and so releases what it holds; the request's effects
+stay.
+
+Invariants. Responses leave in request order, and none is added once the connection is closing. No
+handler is called while `is_ready` is false. The bytes of a frame are served once: `put_back`
+returns exactly the unserved rest. An AssertionError in a handler stops the node; every other
+exception costs one request, or this connection.
+
+Traps. The receiver of large frames may only be changed when nothing waits: the unserved rest of a
+stretch must go back to the receiver that it came from (`_serve`, last lines). File slices are sent
+around the transport, so they must never be joined with other responses, or overtake bytes that the
+transport still holds (`_flush`, `_send`). A response of fixed size is packed by the dispatcher
+without passing `give`: it must look at `pauses`, too, or a client sends hundreds of heartbeats at
+once past its quota. uvloop forgets a pause that begins in `connection_made`, so a client that waits
+for admission was read without bound: each arrival pauses again (`_on_received`). A response may not
+be encodable, as it quotes what the client sent (`_instead`). A waiting Produce must not keep its
+records (`without_records`).
 Source: kafka.network.SocketServer (Processor, mute states),
 org.apache.kafka.common.network.NetworkReceive.
 """

@@ -1,10 +1,63 @@
-"""Request dispatch: from a frame to the handler of its API, and the handling of frames that no
+"""Request dispatch: from a frame to the handler of its API; and what happens to frames that no
 handler serves.
 
-Nearly all frames are served by `serve_run`, many at a time and in place. It processes only frames
-without special conditions, and stops before the first other one, which is copied and goes through
-`serve` to find out what is wrong with it.
+Two ways lead to a handler, and they must give the same responses. The short one (`serve_run`) is
+for ordinary frames: it serves many at a time, in the buffer that they were received into, in one
+loop with everything in local variables, because it runs for every frame of a node. The long one
+(`serve`) is for everything else: the frame is copied, its header parsed, and the reason found why
+it is not ordinary. The short way therefore never refuses anything. It stops before the first frame
+that it cannot serve, and returns its position; the connection cuts that frame out, and the long way
+examines it. So each error is produced in one place.
 
+A frame is ordinary if its API is served in its version, its header is of the usual form, it is
+complete, it has the client id of the frames before it (compared as bytes, not decoded;
+`ClientNames`), it is not too large to be served in one turn, and its body can be decoded and does
+not extend beyond the frame. Bytes behind the body are ignored, as in Kafka. `FrameRoutes` finds the
+code of API and version by one lookup of the four bytes that hold both; unknown ones are not cached,
+or a client could fill memory with four billion keys.
+
+What a handler may do. It returns a response, `NoAnswer`, `Closing`, or a `Deferred`; it is
+synchronous. The position moves behind a frame before its handler runs, so a frame that fails is not
+served again. Exceptions are of three kinds. An AssertionError means that the node's state is wrong:
+the node stops. MalformedMessage means that the request cannot be parsed: the connection closes.
+Anything else is unforeseen: the client gets UNKNOWN_SERVER_ERROR in the form of the API
+(`Handler.refuse`), as Kafka's handlers do, and if even that fails, the connection closes. Nothing
+that one client sends may cost another one its response.
+
+Order. The dispatcher keeps none: the connection does, by not being ready. After each response the
+loop looks at `is_ready`, and leaves when the response was deferred, the client throttled, or the
+turn used up. Responses of fixed size, such as those of Heartbeat, take a shortcut: they are packed
+and appended without `give`, and do not look at the clock, which would be a noticeable part of their
+cost. They look at `pauses`: a quota may have muted the connection, and then its later frames wait.
+
+Fairness between requests. What a frame costs is bounded by its size: a request below
+`LARGE_REQUEST_BYTES` is served in one turn. There are two exceptions. A Produce frame is large
+because of its records, which cost little (`FRAME_BYTES_MAX_OF`; a handler that must scan them does
+so in a thread). A short request may ask for many rows: if its `Slices` have weights, it is weighed
+from `WEIGHED_REQUEST_BYTES` on, before it is served. What is too large for a turn becomes a
+`LargeRequest`: decoded in a thread, served in slices if its entries are independent, one slice in a
+turn of the loop for all large requests of the node together (`turns`). Slices have a fixed number
+of entries and do not depend on a clock, so that a seed gives the same run.
+
+Versions. Kafka closes the connection for an API or a version that it does not serve, with one
+exception: ApiVersions in a version that is too high is answered in version 0, so that the client
+can choose another. `ApiOffer` has the versions, by release and listener.
+
+Authentication and rights are in front of the dispatcher and behind it: a `SaslGate` has the same
+interface (`FrameServer`) and passes nothing on before the client is authenticated; guards are
+wrapped around the handlers when the table is built (`security/rights`), so no request can miss
+them.
+
+Invariants. Both ways call the same `Handler.handle`. A frame is served once or refused once. A
+response has the correlation id and the version of its request. The short way changes no state
+before it has decided to serve a frame.
+
+Traps. A run must end at a client that was just muted, even if its responses are of fixed size
+(KIP-219). A body whose array is longer than the frame decodes into the bytes of the next request,
+which lie behind it in the same buffer: hence the check of `body_end`. The limit of frame size must
+hold before anything is decoded, also for a client whose limit is lower because it is not
+authenticated (`frame_bytes_max` in `serve_run`). A response that cannot be encoded fails in `give`,
+with its event, and not in the shortcut.
 Source: kafka.server.KafkaApis.handle, org.apache.kafka.common.requests.RequestContext.
 """
 
@@ -97,7 +150,7 @@ class FrameRoute(Generic[N]):
         """Serve consecutive frames of this API and version with the same client id; return the
         position of the first other frame.
 
-        A decoded frame is accepted only if it ends at the end of the frame.
+        A decoded body is accepted unless it extends beyond its frame.
         """
         client, body_ahead, client_id = connection.client_of(buffer, position, self._header_version)
         ends_turn = connection.ends_turn

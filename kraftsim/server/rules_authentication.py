@@ -1,8 +1,8 @@
-"""The principal of an authenticated connection.
+"""Authentication: principals, the exchange of a SASL mechanism, JAAS configurations, PLAIN and
+SCRAM.
 
-A principal is written `Type:name`; without authentication it is `User:ANONYMOUS`.
-Source: org.apache.kafka.common.security.auth.KafkaPrincipal,
-org.apache.kafka.common.utils.SecurityUtils.parseKafkaPrincipal.
+Source: org.apache.kafka.common.security.{auth.KafkaPrincipal, JaasConfig, plain.*, scram.*},
+authenticator.SaslServerAuthenticator; KIP-152, RFC 4616, RFC 5802.
 """
 
 import hmac
@@ -18,6 +18,13 @@ from kraftsim.metadata.rules_registries import HASHES
 from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
 
 USER_TYPE = "User"
+
+
+# --------------------------------------------------------------------------------------------------
+# Principals
+#
+# Written `Type:name`; without authentication it is `User:ANONYMOUS`.
+# Source: KafkaPrincipal, org.apache.kafka.common.utils.SecurityUtils.parseKafkaPrincipal.
 
 
 class Principal(NamedTuple):
@@ -42,10 +49,9 @@ def parse_principal_text(text: str) -> Principal:
 
 
 # --------------------------------------------------------------------------------------------------
-# The interface of SASL mechanisms: an exchange of tokens that ends with a principal, or fails.
+# A SASL mechanism: an exchange of tokens that ends with a principal, or fails
 #
-# Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator.handleSaslToken,
-# KIP-152.
+# Source: SaslServerAuthenticator.handleSaslToken, KIP-152.
 
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
@@ -103,10 +109,9 @@ def refusal_text(refused: SaslRefused, mechanism: str, *, is_reauthentication: b
 
 
 # --------------------------------------------------------------------------------------------------
-# JAAS configuration in Kafka's properties: `some.LoginModule required username="u" password="p"
-# user_alice="secret";`.
+# JAAS: `some.LoginModule required username="u" password="p" user_alice="secret";`
 #
-# Source: org.apache.kafka.common.security.JaasConfig, PlainLoginModule, PlainServerCallbackHandler.
+# Source: JaasConfig, PlainLoginModule, PlainServerCallbackHandler.
 
 USER_PREFIX = "user_"
 _OPTION_VALUE = r"\"(?:[^\"\\]|\\.)*\"|[^\s;\"]+"
@@ -150,9 +155,9 @@ def _unquoted(value: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# SASL/PLAIN: one token with user name and password.
+# PLAIN: one token with user name and password
 #
-# Source: RFC 4616, org.apache.kafka.common.security.plain.internals.PlainSaslServer.
+# Source: RFC 4616, PlainSaslServer.
 
 TOKENS = 3
 
@@ -208,7 +213,7 @@ def _plain_refused(why: str) -> SaslRefused:
 
 
 # --------------------------------------------------------------------------------------------------
-# SCRAM: both sides prove that they know a password without sending it.
+# SCRAM: both sides prove that they know a password without sending it
 #
 # Source: RFC 5802, org.apache.kafka.common.security.scram.internals.{ScramSaslServer,
 # ScramSaslClient, ScramMessages, ScramFormatter}.

@@ -1,7 +1,8 @@
-"""Creation, description and deletion of ACLs.
+"""ACLs: their evaluation, the search by filters, and their creation and deletion.
 
-Source: KIP-140, KIP-290, KIP-801, org.apache.kafka.controller.AclControlManager,
-kafka.server.AclApis, ResourcePatternFilter.matches.
+Source: KIP-11, KIP-140, KIP-290, KIP-679, KIP-801,
+org.apache.kafka.metadata.authorizer.StandardAuthorizerData,
+org.apache.kafka.controller.AclControlManager, kafka.server.AclApis.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,13 +21,12 @@ from protocol.metadata.m18_access_control_entry import AccessControlEntryRecord
 from protocol.metadata.m19_remove_access_control_entry import RemoveAccessControlEntryRecord
 
 # --------------------------------------------------------------------------------------------------
-# Authorization: evaluates the ACLs of the metadata log.
+# Evaluation
 #
 # A matching DENY overrides every ALLOW; without a matching ACL access is denied, unless
 # allow.everyone.if.no.acl.found. ALLOW of one operation may imply another (READ implies DESCRIBE),
 # DENY never does. Super users are allowed everything.
-# Source: KIP-11, KIP-290, KIP-679, KIP-801,
-# org.apache.kafka.metadata.authorizer.StandardAuthorizerData, Authorizer.authorizeByResourceType.
+# Source: StandardAuthorizerData, Authorizer.authorizeByResourceType.
 
 Rule = AccessControlEntryRecord
 WILDCARD: Final = "*"
@@ -253,11 +253,11 @@ def _is_left(rule: Rule, denied: set[tuple[int, str]]) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Finds the ACLs that match many filters, without comparing each filter with each ACL.
+# The search by many filters, without comparing each filter with each ACL
 #
-# ACLs are indexed by the exact values of a filter; enumerations are compared
-# once per combination. The cost of a filter is proportional to its matches.
-# Source: KIP-290, ResourcePatternFilter.matches, org.apache.kafka.controller.AclControlManager.
+# ACLs are indexed by the exact values of a filter; enumerations are compared once per combination.
+# The cost of a filter is proportional to its matches.
+# Source: KIP-290, ResourcePatternFilter.matches.
 
 Kind: TypeAlias = tuple[int, int, int, int]
 """Resource type, pattern type, operation, permission type."""
@@ -370,6 +370,10 @@ TOO_MANY: Final = Refusal(
 )
 OF_FILTERS: Final = (0, 1)
 """UNKNOWN and ANY, in all four enumerations."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Creation and deletion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

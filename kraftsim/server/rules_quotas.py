@@ -1,7 +1,8 @@
-"""The quota of a client, by user and client id: the most specific one that is set, and the clients
-that share it.
+"""Quotas and limits of clients: which quota applies, the measured rates and buckets, and the limits
+of connections.
 
-Source: KIP-13, KIP-55, KIP-546, kafka.server.ClientQuotaManager.DefaultQuotaCallback.
+Source: KIP-13, KIP-55, KIP-402, KIP-546, KIP-599, KIP-612, kafka.server.{ClientQuotaManager,
+ControllerMutationQuotaManager}, kafka.network.ConnectionQuotas.
 """
 
 import math
@@ -22,6 +23,13 @@ DEFAULT: Final = None
 Part = str | None
 Sharers = tuple[str, str]
 """User and client id; '' if all share the limit."""
+
+
+# --------------------------------------------------------------------------------------------------
+# The quota of a client, by user and client id: the most specific one that is set, and the clients
+# that share it
+#
+# Source: ClientQuotaManager.DefaultQuotaCallback.
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ class ClientLimits:
 
 
 # --------------------------------------------------------------------------------------------------
-# A rate over recent windows, and the throttle time that brings it back to its limit.
+# A rate over recent windows, and the throttle time that brings it back to its limit
 #
 # Source: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, SimpleRate},
 # kafka.server.QuotaUtils.
@@ -148,13 +156,12 @@ class SteadyRate(WindowedRate):
 
 
 # --------------------------------------------------------------------------------------------------
-# Connection limits of a node: number and rate of connections, in total, per listener, and per IP.
+# Connections: their number and rate, in total, per listener, and per IP
 #
 # Above the number or rate of the node or a listener, a new connection waits. Above the number of an
 # IP it is closed at once. Above the rate of an IP it is closed after a delay. Other brokers connect
 # where clients must wait, if they have their own listener.
-#
-# Source: KIP-402, KIP-612, kafka.network.ConnectionQuotas, QuotaUtils.boundedThrottleTime.
+# Source: ConnectionQuotas, QuotaUtils.boundedThrottleTime.
 
 UNLIMITED: Final = 2**31 - 1
 CREATION_RATE: Final = "connection_creation_rate"
@@ -329,11 +336,9 @@ class ConnectionLimits:
 
 
 # --------------------------------------------------------------------------------------------------
-# A token bucket that may be overdrawn: tokens are added at a rate, up to the bucket's capacity,
-# and a client that overdraws it waits for the rest.
+# A token bucket that may be overdrawn: a client that overdraws it waits for the rest
 #
-# Source: KIP-599, org.apache.kafka.common.metrics.stats.TokenBucket,
-# kafka.server.ControllerMutationQuotaManager.
+# Source: KIP-599, org.apache.kafka.common.metrics.stats.TokenBucket.
 
 
 class TokenBucket:
@@ -370,10 +375,9 @@ class TokenBucket:
 
 
 # --------------------------------------------------------------------------------------------------
-# Per-client measurements. Clients choose their ids, so unused ones are removed after an hour.
+# Measurements of each client. Clients choose their ids, so unused ones are removed after an hour
 #
-# Source: kafka.server.ClientQuotaManager, ControllerMutationQuotaManager
-# (ClientQuotaManagerConfig.InactiveSensorExpirationTimeSeconds).
+# Source: ClientQuotaManagerConfig.InactiveSensorExpirationTimeSeconds.
 
 
 class Measured(Protocol):

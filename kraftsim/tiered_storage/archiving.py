@@ -1,7 +1,7 @@
 """Copies inactive segments of a led partition to remote storage, oldest first; the copy is
 announced before and confirmed after.
 
-A missing producer snapshot is handled by a replaceable component (`core.tiered_storage.remedies`).
+A missing producer snapshot is handled by a replaceable component (`rules_copying.REMEDIES`).
 Source: RemoteLogManager.RLMCopyTask.
 """
 

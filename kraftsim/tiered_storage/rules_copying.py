@@ -1,9 +1,8 @@
-"""The segments that a leader copies to remote storage next, and their metadata.
+"""What a leader copies to remote storage and what it deletes there; and the remedies for a missing
+producer snapshot.
 
-The active segment is not copied, nor segments above the last stable offset. The oldest is first; if
-it cannot be copied, no later one is.
-Source: RemoteLogManager.RLMCopyTask (candidateLogSegments, copyLogSegment,
-findHighestRemoteOffset).
+Source: RemoteLogManager.{RLMCopyTask (candidateLogSegments, copyLogSegment,
+findHighestRemoteOffset), RLMExpirationTask (cleanupExpiredRemoteLogSegments)}.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,12 @@ from kraftsim.tiered_storage.rules_segments import (
     is_within,
 )
 from protocol.disk.leader_epoch_checkpoint import EpochStart
+
+# --------------------------------------------------------------------------------------------------
+# The segments to copy next, and their metadata
+#
+# The active segment is not copied, nor segments above the last stable offset. The oldest is first;
+# if it cannot be copied, no later one is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +89,11 @@ def highest_remote_offset(
 
 
 # --------------------------------------------------------------------------------------------------
-# Handling of a missing producer snapshot: when a segment is copied, and when a follower starts
-# after it.
+# A missing producer snapshot: when a segment is copied, and when a follower starts after it
 #
 # Brokers before 2.8 kept snapshots of about two segments, and later ones never write those of older
-# segments again. Apache Kafka cannot copy such a segment, and so no later one. Each other remedy here
-# was proposed or rejected for that problem (see docs/tiered-storage.md).
+# segments again. Apache Kafka cannot copy such a segment, and so no later one. Each other remedy
+# here was proposed or rejected for that problem (see docs/tiered-storage.md).
 # Source: KAFKA-15195, KAFKA-16209, RemoteLogManager.copyLogSegment, KIP-405.
 
 
@@ -210,10 +214,8 @@ REMEDIES: Final[Mapping[str, type[SnapshotRemedy]]] = {
 
 
 # --------------------------------------------------------------------------------------------------
-# The remote segments to delete: below the log start offset, beyond the size limit, expired, or
-# with unreferenced leader epochs.
-#
-# Source: RemoteLogManager.RLMExpirationTask (cleanupExpiredRemoteLogSegments).
+# The segments to delete: below the log start offset, beyond the size limit, expired, or with
+# unreferenced leader epochs
 
 UNREFERENCED_EPOCHS = "leader epochs that are not in the log any more"
 OF_SIZE_OR_TIME = (Reason.SIZE, Reason.TIME)

@@ -1,7 +1,8 @@
-"""Reads of a remote segment: lookup by its copied indexes, and selection of the batches to return.
+"""Reads of remote segments by consumers, and the restart of a follower whose fetch offset is in
+remote storage only.
 
 Source: RemoteLogManager (read, lookupPositionForOffset, findOffsetByTimestamp,
-collectAbortedTransactions).
+collectAbortedTransactions), kafka.server.TierStateMachine (start, buildRemoteLogAuxState), KIP-405.
 """
 
 from bisect import bisect_right
@@ -19,6 +20,10 @@ from protocol.malformed_batches import MalformedBatch
 _BATCH_START = Struct(">qi").unpack_from
 _LAST_OFFSET_DELTA = Struct(">i").unpack_from
 _LAST_OFFSET_DELTA_POSITION = 23
+
+
+# --------------------------------------------------------------------------------------------------
+# Lookup by the copied indexes, and the batches to return
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +89,10 @@ def stretch_of(
 
 
 # --------------------------------------------------------------------------------------------------
-# A follower whose fetch offset is in remote storage only: its requests, and the restart of its
-# log.
+# The restart of a follower's log
 #
-# It requests the leader's local log start offset, finds the remote segment that ends there, restarts
-# its log after it, and takes the leader epochs and the producer snapshot of the segment.
-# Source: kafka.server.TierStateMachine (start, buildRemoteLogAuxState), KIP-405.
+# It requests the leader's local log start offset, finds the remote segment that ends there,
+# restarts its log after it, and takes the leader epochs and the producer snapshot of the segment.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""A remote segment: its offsets, its leader epochs, and the state of its copy.
+"""Remote segments: their states, the catalogue of a partition, the records of
+`__remote_log_metadata`, and the settings of a topic.
 
-Source: org.apache.kafka.server.log.remote.storage.{RemoteLogSegmentMetadata,
-RemoteLogSegmentState}.
+Source: KIP-405, org.apache.kafka.server.log.remote.storage.{RemoteLogSegmentMetadata,
+RemoteLogSegmentState}, org.apache.kafka.server.log.remote.metadata.storage.*.
 """
 
 from bisect import bisect_right
@@ -34,6 +35,10 @@ NEXT_STATES: Final[Mapping[SegmentState, tuple[SegmentState, ...]]] = {
     SegmentState.DELETE_SEGMENT_FINISHED: (),
 }
 """The valid next states of each state, besides itself."""
+
+
+# --------------------------------------------------------------------------------------------------
+# One segment: its offsets, its leader epochs, and the state of its copy
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -99,14 +104,11 @@ def may_follow(former: SegmentState | None, state: SegmentState) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The remote segments of one partition, as in the records of `__remote_log_metadata`: segments by
-# their leader epochs.
+# The segments of one partition, by their leader epochs
 #
 # Segments of several leaders may overlap. A reader looks up an offset *and* the epoch that its own
 # log has for it, so that truncated records are never found.
-#
-# Source: org.apache.kafka.server.log.remote.metadata.storage.{RemoteLogMetadataCache,
-# RemoteLogLeaderEpochState}.
+# Source: RemoteLogMetadataCache, RemoteLogLeaderEpochState.
 
 
 class _Epoch:
@@ -316,10 +318,9 @@ def is_within(segment: RemoteSegment, log_end_offset: int, epochs: Sequence[Epoc
 
 
 # --------------------------------------------------------------------------------------------------
-# The records of `__remote_log_metadata`: partitioning, serialization and parsing.
+# The records of `__remote_log_metadata`: partitioning, serialization and parsing
 #
-# Source: org.apache.kafka.server.log.remote.metadata.storage.{RemoteLogMetadataTopicPartitioner,
-# serialization.*}.
+# Source: RemoteLogMetadataTopicPartitioner, serialization.*.
 
 MURMUR_SEED: Final = 0x9747B28C
 MURMUR_FACTOR: Final = 0x5BD1E995
@@ -451,7 +452,7 @@ def _int64_hash(value: int) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# The tiered storage settings of a topic.
+# The settings of a topic
 #
 # Source: LogConfig (remoteStorageEnable, localRetentionMs), KIP-405, KIP-950.
 

@@ -1,9 +1,10 @@
-"""The decisions of a transaction coordinator: each reads an entry and returns the facts to write
-next, or an error.
+"""The decisions of a transaction coordinator about one transactional id: InitProducerId,
+AddPartitionsToTxn, EndTxn, forced aborts, completion.
 
-Nothing changes here, with one exception that Kafka has, too: an epoch bumped to fence a producer is
-used at once, before its record is written. Every method may be replaced by that of a historical
-bug.
+A decision reads an entry (`rules_state.TransactionEntry`) and returns the facts to write next, or a
+refusal; it changes nothing, with one exception that Kafka has, too: an epoch bumped to fence a
+producer is used at once, before its record is written. `TransactionRules` is that of releases
+before 4.0, its subclasses are those of 4.0 and 4.1; a historical bug replaces single methods.
 Source: KIP-98, KIP-360, KIP-588, KIP-890; TransactionCoordinator, TransactionMetadata; error codes
 compared with Apache Kafka 3.9.1 and 4.4.
 """
@@ -33,12 +34,11 @@ from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.errors import ErrorCode
 
 # --------------------------------------------------------------------------------------------------
-# Producer epochs of transactional ids: exhaustion, and validation in EndTxn.
+# Producer epochs: exhaustion, and which epoch an EndTxn may have
 #
-# The last epoch, 32767, is reserved for the coordinator: it is never given to a producer, so that
-# the producer with 32766 can still be fenced.
-# Source: KIP-360, KIP-890; TransactionMetadata.isEpochExhausted,
-# TransactionCoordinator.endTransaction.
+# The last epoch, 32767, is reserved for the coordinator and is never returned to a producer, so
+# that the producer with 32766 can still be fenced.
+# Source: TransactionMetadata.isEpochExhausted, TransactionCoordinator.endTransaction.
 
 LAST_GIVEN_EPOCH: Final = 32766
 """The last epoch of a producer: afterwards it gets another producer id."""
@@ -96,6 +96,10 @@ def may_end_with_bump(entry: TransactionEntry, producer_id: int, producer_epoch:
 
 EPOCH_BUMPING_VERSION: Final = 2
 """The transaction.version since which every EndTxn bumps the epoch (KIP-890)."""
+
+
+# --------------------------------------------------------------------------------------------------
+# The decisions, and their results besides `TransactionFacts`
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,8 +500,7 @@ def abort_asked(facts: TransactionFacts, transaction_version: int) -> EndTxnInpu
 
 
 # --------------------------------------------------------------------------------------------------
-# Transaction coordinators since 4.0: CONCURRENT_TRANSACTIONS takes precedence over the check of id
-# and epoch.
+# Since 4.0: CONCURRENT_TRANSACTIONS takes precedence over the check of id and epoch
 #
 # With transaction.version 2 the producer may use its next epoch, or its next id, while the
 # coordinator is still completing the transaction.

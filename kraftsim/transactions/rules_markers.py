@@ -1,10 +1,10 @@
-"""The pending transaction markers: by broker, with the requests in flight and the retries.
+"""The requests of transactions between brokers: which WriteTxnMarkers a coordinator sends where,
+and which verifications a partition leader sends to coordinators.
 
-Inputs: a transaction is prepared (`add`), a broker has responded (`on_answer`) or not (`on_lost`),
-the backoff or a metadata change (`retry`), another broker leads a partition of
-`__transaction_state` (`forget_shard`). The effects are in `take_effects`. One WriteTxnMarkers
-request per broker is in flight, with all markers collected for it.
-Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
+Both queues are step functions: an input returns effects, and at most one request is in flight to
+each broker; what is queued meanwhile goes into the next one.
+Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler,
+kafka.server.AddPartitionsToTxnManager; KIP-98, KIP-890.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,6 +21,13 @@ from kraftsim.transactions.rules_state import (
     TransactionFacts,
 )
 from protocol.errors import ErrorCode
+
+# --------------------------------------------------------------------------------------------------
+# Pending transaction markers, by broker
+#
+# Inputs: a transaction is prepared (`add`), a broker has responded (`on_answer`) or not
+# (`on_lost`), the backoff or a metadata change (`retry`), another broker leads a partition of
+# `__transaction_state` (`forget_shard`). The effects are in `take_effects`.
 
 
 class NoLeader(Enum):
@@ -287,13 +294,10 @@ class MarkerQueue:
 
 
 # --------------------------------------------------------------------------------------------------
-# Verification of transaction partitions: requests of partition leaders to coordinators, one in
-# flight to each.
+# Verification of a transaction's partitions, by coordinator (KIP-890)
 #
-# Requests that arrive meanwhile are batched into the next one. It has one entry per transactional id:
-# of two, the later one replaces the earlier, unless its epoch is lower.
-#
-# Source: KIP-890, kafka.server.AddPartitionsToTxnManager.
+# A request has one entry per transactional id: of two, the later one replaces the earlier, unless
+# its epoch is lower.
 
 VerificationErrors = Mapping[TopicPartition, ErrorCode]
 """An error code per requested partition; NONE: it is in the transaction."""

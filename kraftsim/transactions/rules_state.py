@@ -1,6 +1,10 @@
-"""The states of a transactional id, and their valid transitions.
+"""The state of transactional ids: their states and transitions, one entry each, their records, and
+the entries of one `__transaction_state` partition.
 
-Source: KIP-98, KIP-890; org.apache.kafka.coordinator.transaction.TransactionState.
+Nothing here decides: `rules_coordinator` returns the next facts, `TransactionEntry` holds them as a
+pending transition until their record is replicated.
+Source: KIP-98, KIP-890; org.apache.kafka.coordinator.transaction.{TransactionState,
+TransactionMetadata, TxnTransitMetadata, TransactionLog, TransactionStateManager}.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -15,6 +19,9 @@ from protocol.coordinator.t00_transaction_log import (
     TransactionLogKey,
     TransactionLogValue,
 )
+
+# --------------------------------------------------------------------------------------------------
+# States, and the valid transitions between them
 
 
 class TransactionState(IntEnum):
@@ -89,12 +96,11 @@ def may_enter(state: TransactionState, current: TransactionState) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The state of one transactional id: the committed facts, and a pending transition.
+# One transactional id: the committed facts, and a pending transition
 #
-# A transition has two steps. `begin` sets the pending state, which blocks other transitions; once the
-# record is on all in-sync replicas, `finish` applies the new facts. If the record cannot be written,
-# `give_up` reverts to the former state.
-# Source: org.apache.kafka.coordinator.transaction.{TransactionMetadata, TxnTransitMetadata}.
+# `begin` sets the pending state, which blocks other transitions; once the record is on all in-sync
+# replicas, `finish` applies the new facts. If the record cannot be written, `give_up` reverts to
+# the former state.
 
 TopicPartition = tuple[str, int]
 NO_TIME: Final = -1
@@ -211,10 +217,10 @@ def first_facts(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionFa
 
 
 # --------------------------------------------------------------------------------------------------
-# The records of `__transaction_state`: serialization and parsing.
+# The records of `__transaction_state`
 #
-# Version 0 until the cluster has transaction.version 1, then version 1 with its tagged fields.
-# Source: KIP-98, KIP-890; org.apache.kafka.coordinator.transaction.TransactionLog.
+# Values have version 0 until the cluster has transaction.version 1, then version 1 with its tagged
+# fields.
 
 PLAIN_VALUE: Final = 0
 TAGGED_VALUE: Final = 1
@@ -279,10 +285,7 @@ def _by_topic(partitions: tuple[TopicPartition, ...]) -> list[PartitionsSchema]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The transactional ids of one `__transaction_state` partition: the state of its coordinator, and
-# its load from the log.
-#
-# Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.
+# The entries of one `__transaction_state` partition, and their load from the log
 
 BATCH_BYTES: Final = 16_384
 TOMBSTONE_BYTES: Final = 32

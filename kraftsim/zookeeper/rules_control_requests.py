@@ -1,7 +1,8 @@
-"""The versions of controller-to-broker requests, by inter.broker.protocol.version or, from KRaft,
-by metadata.version.
+"""The requests of a controller to its brokers, LeaderAndIsr, UpdateMetadata and StopReplica: their
+versions, their batching, and the ids of topics that have none.
 
-Source: kafka.controller.AbstractControllerBrokerRequestBatch (2.3, 3.0, 3.9).
+Source: kafka.controller.{AbstractControllerBrokerRequestBatch, ControllerChannelContext} (2.3, 3.0,
+3.9); KIP-516, KIP-866.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +36,9 @@ from protocol.messages.k06_update_metadata import (
     UpdateMetadataTopicState,
 )
 from protocol.uuids import ZERO_UUID
+
+# --------------------------------------------------------------------------------------------------
+# The versions, by inter.broker.protocol.version or, from KRaft, by metadata.version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +94,10 @@ def _place(level: str) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# The pending requests of a controller: collected per broker, then one LeaderAndIsr, UpdateMetadata
-# and StopReplica for each, in this order.
+# Pending requests: collected per broker, then one LeaderAndIsr, UpdateMetadata and StopReplica for
+# each, in this order
 #
 # A partition in a LeaderAndIsr request is sent to every broker in UpdateMetadata as well.
-# Source: kafka.controller.AbstractControllerBrokerRequestBatch, ControllerChannelContext; KIP-866.
 
 State = TypeVar("State")
 ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
@@ -392,7 +395,6 @@ class RequestBatch:
 
     # Recipients and contents
     # ------------------------------------------------------------------------------------------
-    # ----------------------------------------------------------------------------------------------
 
     def _broker_epoch(self, broker_id: int) -> int:
         broker = self._image.broker(broker_id)
@@ -433,11 +435,10 @@ def _by_topic(states: Mapping[TopicPartition, State]) -> dict[str, list[State]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Ids for topics without one: below inter.broker.protocol.version 2.8 topics have names only.
+# Ids for topics without one: below inter.broker.protocol.version 2.8 topics have names only
 #
-# A broker's image is keyed by ids, so such a topic gets one derived from its name; it is not sent to
-# other nodes and not written to disk.
-# Source: KIP-516.
+# A broker's image is keyed by ids, so such a topic gets one derived from its name; it is not sent
+# to other nodes and not written to disk.
 
 _MARK: Final = b"\xfdNONE"
 """The prefix of derived ids, not expected in a random uuid.

@@ -1,10 +1,10 @@
-"""A lagging replica of the tree: the state of a follower in an ensemble, with the watches of its
-clients.
+"""A ZooKeeper server without sockets and files: requests in, log records and response frames out;
+besides, a lagging replica of it, and its snapshots.
 
-Clients of a follower read its state and are notified when it applies a change; their writes are
-decided by the leader, and answered once the follower has applied them.
-Source: ZooKeeper Programmer's Guide (consistency guarantees),
-org.apache.zookeeper.server.quorum.{CommitProcessor, FollowerRequestProcessor}.
+Everything happens in the order of requests. The caller sends no frame before the records returned
+with it are in the log and flushed: so no client reads what a power loss could revert.
+Source: org.apache.zookeeper.server.{ZooKeeperServer, PrepRequestProcessor, FinalRequestProcessor,
+DataTree}.
 """
 
 from collections import deque
@@ -83,6 +83,15 @@ from protocol.zookeeper.txns import (
 from protocol.zookeeper.watching import SetWatches, WatcherEvent
 from protocol.zookeeper.znodes import Create2Response, PathOnly, SetAclRequest, StatResponse
 
+# --------------------------------------------------------------------------------------------------
+# A lagging replica of the tree: the state of a follower in an ensemble, with the watches of its
+# clients
+#
+# Clients of a follower read its state and are notified when it applies a change; their writes are
+# decided by the leader, and answered once the follower has applied them.
+# Source: ZooKeeper Programmer's Guide (consistency guarantees),
+# org.apache.zookeeper.server.quorum.{CommitProcessor, FollowerRequestProcessor}.
+
 
 class Replica:
     """`zxid` is the last applied change; later ones are queued."""
@@ -111,12 +120,7 @@ class Replica:
 
 
 # --------------------------------------------------------------------------------------------------
-# A ZooKeeper server without sockets and files: requests in, log records and response frames out.
-#
-# Everything happens in the order of requests. The caller sends no frame before the records returned
-# with it are in the log and flushed: so no client reads what a power loss could revert.
-# Source: org.apache.zookeeper.server.{ZooKeeperServer, PrepRequestProcessor, FinalRequestProcessor,
-# DataTree}.
+# The server
 
 WRITING: Final[dict[int, type]] = {
     **{code: cls for code, cls in WRITES.items() if code != OpCode.CHECK},
@@ -506,7 +510,7 @@ def _encoded(answer: Message | None) -> bytes:
 
 
 # --------------------------------------------------------------------------------------------------
-# Snapshots of the tree and the sessions: serialization and loading.
+# Snapshots of the tree and the sessions
 #
 # Source: DataTree.serialize, ReferenceCountedACLCache, SerializeUtils.
 

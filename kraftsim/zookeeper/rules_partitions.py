@@ -1,9 +1,9 @@
-"""Partition leader and ISR changes of a ZooKeeper-mode controller: in steps, each one a write of
-the state znode.
+"""What a ZooKeeper-mode controller decides otherwise than a KRaft controller: partition leaders and
+ISRs, one write of the state znode at a time, and the creation of topics.
 
-Unlike in KRaft the removal of a replica bumps the leader epoch each time, the first in-sync replica
-becomes leader, a leader that shuts down is replaced before it stops, and a request for another ISR
-is not checked for the leader epoch.
+The removal of a replica bumps the leader epoch each time, the first in-sync replica becomes leader,
+a leader that shuts down is replaced before it stops, and a request for another ISR is not checked
+for the leader epoch.
 Source: kafka.controller.{PartitionStateMachine, ReplicaStateMachine, Election, ReplicaAssignment,
 KafkaController} of 2.3 to 3.9.
 """
@@ -32,6 +32,10 @@ from protocol.schema import Message
 
 MayLead = Callable[[int], bool]
 NOT_MADE: Final = -1
+
+
+# --------------------------------------------------------------------------------------------------
+# Leaders and ISRs: each function returns the partition after one write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,10 +227,8 @@ def without(partition: PartitionRegistration, replica: int) -> PartitionRegistra
 
 
 # --------------------------------------------------------------------------------------------------
-# A controller's state with the interface of an image, so that both are written to znodes by the
-# same code.
-#
-# Source: `znode_texts.MetadataFacts`.
+# A controller's state with the interface of an image (`MetadataFacts`), so that both are written to
+# znodes by the same code
 
 
 class StateView:
@@ -265,10 +267,10 @@ class StateView:
 
 
 # --------------------------------------------------------------------------------------------------
-# Validation and creation of topics and partitions in ZooKeeper mode.
+# Topics and partitions: validation and creation
 #
-# The broker that handles the request reads znodes only: a partition without a live replica is created
-# anyway, and comes online with the first replica. The error messages are Kafka's.
+# The broker that handles the request reads znodes only: a partition without a live replica is
+# created anyway, and comes online with the first replica. The error messages are Kafka's.
 # Source: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient, org.apache.kafka.admin.AdminUtils.
 
 ID_BYTES = 16

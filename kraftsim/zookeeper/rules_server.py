@@ -1,8 +1,8 @@
-"""Validation of requests that change the tree.
+"""The parts of a ZooKeeper server around the tree: validation of changes, sessions, watches, and
+read requests.
 
-The requests of a multi are validated on a draft, so that each sees the ones before it.
-
-Source: org.apache.zookeeper.server.PrepRequestProcessor.
+Source: org.apache.zookeeper.server.{PrepRequestProcessor, FinalRequestProcessor,
+SessionTrackerImpl, ExpiryQueue}, org.apache.zookeeper.server.watch.WatchManager.
 """
 
 import hashlib
@@ -73,6 +73,10 @@ from protocol.zookeeper.znodes import (
 )
 
 OF_TTL: Final = (OpCode.CREATE_TTL,)
+
+
+# --------------------------------------------------------------------------------------------------
+# Changes: the requests of a multi are validated on a draft, so that each sees the ones before it
 
 
 class Draft:
@@ -255,11 +259,10 @@ def _sub(op_code: int, record: Message) -> SubTxn:
 
 
 # --------------------------------------------------------------------------------------------------
-# Client sessions: they outlive connections, and expire without requests for their timeout.
+# Sessions: they outlive connections, and expire without requests for their timeout
 #
-# As in ZooKeeper sessions expire on the server's ticks: up to one tick later than requested.
-# Source: org.apache.zookeeper.server.{SessionTrackerImpl, ExpiryQueue, ZooKeeperServer (session ids,
-# passwords, limits)}.
+# As in ZooKeeper they expire on the server's ticks: up to one tick later than requested.
+# Source: SessionTrackerImpl, ExpiryQueue, ZooKeeperServer (session ids, passwords, limits).
 
 PASSWORD_BYTES: Final = 16
 _LAST_SESSION = (1 << 63) - 1
@@ -342,13 +345,12 @@ class Sessions:
 
 
 # --------------------------------------------------------------------------------------------------
-# Watches.
+# Watches
 #
 # A standard watch triggers once; a persistent one until it is removed, a recursive one for all
 # descendants, too.
-#
-# Source: org.apache.zookeeper.server.watch.{WatchManager, WatcherModeManager}, DataTree.setWatches
-# (3.8: the last requested mode applies).
+# Source: WatchManager, WatcherModeManager, DataTree.setWatches (3.8: the last requested mode
+# applies).
 
 Watcher = int
 """The connection that watches."""
@@ -525,9 +527,7 @@ def _self_and_above(path: str) -> Iterator[str]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Read requests, and the watches that they set.
-#
-# Source: org.apache.zookeeper.server.FinalRequestProcessor.
+# Reads, and the watches that they set
 
 REQUESTS: dict[int, type] = {
     OpCode.EXISTS: WatchedPath,

@@ -1,9 +1,8 @@
-"""Access control of znodes: ACLs, and the identities of a client.
+"""The tree of znodes: access control, the effects of a change, paths, one znode, and the tree that
+applies validated changes.
 
-Schemes: world (everyone), ip (an address or a network), digest (a name and a hash of name and
-password), auth (the requesting client). A client with the password of `super` has all permissions.
-Source: org.apache.zookeeper.server.{ZooKeeperServer.checkACL, PrepRequestProcessor.fixupACL}, and
-its package auth.
+Source: org.apache.zookeeper.server.{DataTree, DataNode, ZooKeeperServer.checkACL,
+PrepRequestProcessor.fixupACL} and its package auth, org.apache.zookeeper.common.PathUtils.
 """
 
 import base64
@@ -27,6 +26,13 @@ from protocol.zookeeper.txns import (
     parse_record,
 )
 from protocol.zookeeper.znodes import AclEntry, Stat
+
+# --------------------------------------------------------------------------------------------------
+# Access control: ACLs, and the identities of a client
+#
+# Schemes: world (everyone), ip (an address or a network), digest (a name and a hash of name and
+# password), auth (the requesting client). A client with the password of `super` has all
+# permissions.
 
 
 class Identity(NamedTuple):
@@ -143,7 +149,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The effects of a change to the tree, for watches and for the event log.
+# The effects of a change, for watches and for the event log
 
 
 class ZnodeChange(NamedTuple):
@@ -166,9 +172,9 @@ class ZnodeRefused(Exception):
 
 
 # --------------------------------------------------------------------------------------------------
-# The paths of znodes.
+# Paths
 #
-# Source: org.apache.zookeeper.common.PathUtils, org.apache.zookeeper.server.DataTree (special paths).
+# Source: PathUtils, DataTree (special paths).
 
 ROOT: Final = "/"
 SPECIAL: Final = ("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config")
@@ -208,9 +214,9 @@ def _is_refused(letter: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# One znode.
+# One znode
 #
-# Source: org.apache.zookeeper.server.DataNode, org.apache.zookeeper.data.StatPersisted.
+# Source: DataNode, org.apache.zookeeper.data.StatPersisted.
 
 NO_OWNER = 0
 CONTAINER_OWNER = -(1 << 63)
@@ -267,9 +273,7 @@ class Znode:
 
 
 # --------------------------------------------------------------------------------------------------
-# The znode tree: applies validated changes, live and on loading the log.
-#
-# Source: org.apache.zookeeper.server.DataTree.
+# The tree: applies validated changes, live and on loading the log
 
 
 class ZnodeTree:

@@ -1,10 +1,11 @@
-"""Validation of a cluster's znodes: a controller ignores unreadable ones and reports them, instead
-of failing.
+"""From changes of metadata to writes of znodes; and from the znodes of a cluster to those that can
+be read.
 
-An unreadable configuration, ACL or token is treated as missing; a topic with any unreadable part is
-ignored as a whole, so that no leader is elected on an unknown state.
-Source: kafka.zk.{ConfigEntityZNode, TopicZNode, TopicPartitionStateZNode, ResourceZNode}.decode
-(None for invalid JSON).
+`Touched` gets each record before it is replayed; afterwards `operations_of` returns the writes. An
+operation is atomic; a notification for the brokers follows once it has succeeded. Reading is the
+reverse and in `rules_znodes`.
+Source: org.apache.kafka.metadata.migration.KRaftMigrationZkWriter, kafka.zk.migration.*,
+kafka.zk.AdminZkClient.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,6 +90,15 @@ Unreadable = list[tuple[str, str]]
 """Paths of unreadable znodes, with the errors."""
 
 
+# --------------------------------------------------------------------------------------------------
+# Readable znodes: a controller ignores the others and reports them, instead of failing
+#
+# An unreadable configuration, ACL or token is treated as missing; a topic with any unreadable part
+# is ignored as a whole, so that no leader is elected on an unknown state.
+# Source: kafka.zk.{ConfigEntityZNode, TopicZNode, TopicPartitionStateZNode, ResourceZNode}.decode
+# (None for invalid JSON).
+
+
 def readable(znodes: Znodes) -> tuple[Znodes, Unreadable]:
     """Return the readable znodes, and the errors of the others."""
     unreadable: Unreadable = []
@@ -149,13 +159,7 @@ def _reader_of(path: str) -> Callable[[bytes], object] | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Converts metadata changes to znode writes, in Kafka's order.
-#
-# `Touched` gets each record before it is replayed; afterwards `operations_of` returns the writes.
-# `sync_operations` compares everything with ZooKeeper, as a KRaft controller does on taking over. An
-# operation is atomic; a notification for the brokers follows once it has succeeded.
-# Source: org.apache.kafka.metadata.migration.KRaftMigrationZkWriter, kafka.zk.migration.*,
-# kafka.zk.AdminZkClient.
+# The writes of a change, in Kafka's order
 
 
 class WriteKind(Enum):
@@ -489,12 +493,11 @@ def _users_last(entity: QuotaEntity) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# The writes that bring ZooKeeper in line with an image: done by a KRaft controller on taking over,
-# before it writes changes only.
+# The writes that bring ZooKeeper in line with an image, when a KRaft controller takes over
 #
 # Kafka compares, with two exceptions: entities with quotas or credentials are always rewritten, and
 # so are tokens.
-# Source: org.apache.kafka.metadata.migration.KRaftMigrationZkWriter.handleSnapshot, KIP-866.
+# Source: KRaftMigrationZkWriter.handleSnapshot, KIP-866.
 
 NO_ID: Final = bytes(16)
 

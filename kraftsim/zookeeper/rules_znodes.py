@@ -1,7 +1,9 @@
-"""An ACL znode as records: the changes to the image.
+"""The znodes of a cluster as metadata records, and the data of znodes for metadata.
 
-In ZooKeeper ACLs have no ids; those of their records are derived from the contents.
-Source: kafka.security.authorizer.AclAuthorizer, kafka.zk.ZkAclStore.
+Three readers need the records: a ZooKeeper-mode controller at its start, a migration to KRaft, and
+a broker that follows configurations and ACLs.
+Source: kafka.zk.{ZkData, ZkMigrationClient, ZkAclStore}, kafka.zk.migration.*,
+KafkaController.initializeControllerContext, KIP-866.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -72,6 +74,13 @@ Resource = tuple[AclResourceType, AclPatternType, str]
 """Resource type, pattern type, and name."""
 
 
+# --------------------------------------------------------------------------------------------------
+# An ACL znode: the changes to the image
+#
+# In ZooKeeper ACLs have no ids; those of their records are derived from the contents.
+# Source: kafka.security.authorizer.AclAuthorizer, kafka.zk.ZkAclStore.
+
+
 def access_changes(
     resource: Resource, data: bytes | None, image: MetadataImage
 ) -> list[MetadataRecord]:
@@ -132,14 +141,11 @@ def _record(resource: Resource, rule: AclRule) -> AccessControlEntryRecord:
 
 
 # --------------------------------------------------------------------------------------------------
-# Converts a cluster's znodes to records: the initial state of a ZooKeeper-mode controller, and the
-# copy of a migration to KRaft.
+# A whole cluster
 #
 # In Kafka's migration order: topics, each with its configuration and its partitions; broker
 # configurations; credentials and quotas; producer ids; ACLs; tokens. Epochs are preserved; the
 # partition epoch is the version of the state znode.
-# Source: kafka.zk.ZkMigrationClient.readAllMetadata, kafka.zk.migration.*,
-# KafkaController.initializeControllerContext, KIP-866.
 
 Znodes: TypeAlias = Mapping[str, tuple[bytes | None, Stat]]
 """Path -> data and stat of a znode."""
@@ -458,7 +464,7 @@ def _names_below(znodes: Znodes, path: str) -> list[str]:
 
 
 # --------------------------------------------------------------------------------------------------
-# A config znode as records: the changes to the image, so that a broker handles changes only.
+# A config znode: the changes to the image, so that a broker handles changes only
 #
 # A znode has all configurations of a topic, a broker, a user, a client, an address, or a user's
 # client; users' znodes have their credentials, too.
@@ -556,7 +562,7 @@ def _pairs(entity_path: str) -> list[tuple[str, str]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The data of znodes for a cluster's metadata.
+# The data of znodes
 #
 # Source: kafka.zk.ZkData, kafka.zk.migration.{ZkTopicMigrationClient, ZkConfigMigrationClient,
 # ZkAclMigrationClient}.

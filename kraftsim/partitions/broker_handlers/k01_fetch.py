@@ -2,7 +2,7 @@
 before batches (old_readers).
 
 Within a fetch session a request contains only changed partitions, and a response only those with
-changes: `core.partitions.fetch_sessions` keeps the rest.
+changes: `rules_fetch_sessions` keeps the rest.
 
 Source: KIP-227, KIP-320, KIP-516, kafka.server.KafkaApis.handleFetchRequest,
 kafka.server.DelayedFetch.

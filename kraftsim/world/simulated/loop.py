@@ -1,9 +1,60 @@
 """The event loop of a simulation: virtual time in nanoseconds, a queue per process, and a seeded
 choice of which process runs next.
 
-Inside a process callbacks keep the documented order of asyncio, on which libraries rely; between
-processes any order is legal, because in reality they are separate. A turn runs everything that is
-ready on one process; time moves only when no process has anything to run.
+The theory. A distributed run has three sources of nondeterminism: in which order concurrent things
+happen, when they happen, and what chance decides. In a simulation all three are functions of a
+seed. Everything runs in one thread, on this loop, so an order exists; time is a number that this
+loop advances; and every random number comes from a stream that is keyed by the seed. A run is then
+a function from (code, seed) to bytes: it can be repeated, and a failure found once is found again.
+This is the design of FoundationDB's simulator.
+
+Order. asyncio documents the order of callbacks, first in, first out, and libraries rely on it. So
+inside a process (`host.Process`, one incarnation of one node) callbacks keep that order. Between
+processes any order is legal, because in reality they are separate machines: there the seed chooses.
+A turn takes one process of those that have something to run, and runs what is ready on it now;
+callbacks that these add wait for the next turn. If only one process is runnable no number is drawn.
+The stream of these choices is separate from all others (`{seed}/schedule`), and each node draws
+from streams of its own, one per purpose (`kraftsim.world.random_streams`): removing one fault does
+not shift the draws of another, which is what makes runs shrinkable.
+
+Time. It moves only when no process has anything to run, and then to the earliest timer; timers of
+the same nanosecond fire in the order in which they were set. So work takes no time, an idle day
+costs nothing, and no result depends on the speed of the machine. Where the duration of work
+matters, a host has `step_ns`: after each turn its process rests as long as its callbacks would have
+taken (`_rest`). `time()` is the clock of the host whose code runs, which faults may let drift;
+timers are converted from that clock to true time.
+
+Processes. A context variable names the process whose code runs. asyncio copies the context into
+each callback and task, so even unmodified libraries belong to the right process, without knowing of
+it. The queue of a killed process is emptied and takes no more callbacks; its timers are skipped;
+its tasks are kept (`graveyard`), because collecting a coroutine would run its `finally` blocks,
+which a killed process does not do. A paused process is taken off the list and its callbacks are
+deferred. Code of a process that kills itself runs on to its next suspension, without effect.
+
+What else differs between two runs of one Python program, and what is done about it: the iteration
+order of sets of tasks and futures follows their hash, which is an address (`SequencedFuture`,
+`SequencedTask`: a number); finalizers run when the garbage collector runs (only at fixed step
+counts, `_collect`); executors have threads (`run_in_executor` calls the function at once); debug
+mode reads the real clock (`get_debug`). Clocks, entropy and names of the real machine are routed to
+the host or raise SimulationEscape (`ambient`, `fence`, `forbidden`). String hashes and object
+addresses matter to some clients only: `launcher` pins them.
+
+The end of a run. `is_done` is checked when time is about to advance, so it sees a state in which
+nothing is left to run. Nothing ready and no timer is a deadlock; `STILL_TURNS_MAX` turns in one
+nanosecond are a livelock; `limit_ns` is a time limit. All three are raised in the code that drives
+the simulation, never in a task of a node.
+
+Invariants. Virtual time never decreases, and stands while anything can run. The same seed gives the
+same sequence of turns, draws and times, in any process and under any hash seed. Inside a process
+order is that of asyncio. A dead process has no effect.
+
+Traps. A positive delay that floats round down to zero lets a library that sleeps in a loop stop
+time: `SHORTEST_DELAY_NS`. A monotonic clock must not fall back to true time when its drift ends:
+`time()` reads the host's clock, which keeps its lead. Cancelled timers stay in the heap until it is
+cleaned, or runs with many timeouts grow without bound. A process may be paused, resumed or killed
+by a callback of its own turn: its deque is then another object, and the turn must end
+(`process.ready is ready`). `_run` is one function, because it is the hot path of every callback of
+a simulation.
 """
 
 import asyncio
