@@ -1,16 +1,16 @@
 """The Kafka wire protocol: bytes to objects and back, and nothing else.
 
-    from protocol import codec, request_class, response_class
+    from protocol import codec_of, request_class, response_class
 
     request = request_class(22)(transactional_id="orders-1", transaction_timeout_ms=60_000)
-    content = codec(request_class(22), 4).encode(request)
-    message, position = codec(request_class(22), 4).decode(content)
+    content = codec_of(request_class(22), 4).encode(request)
+    message, position = codec_of(request_class(22), 4).decode(content)
 
-`codec` is fused code for one message at one version; `Message.construct(version)` is the readable
-Construct of the same.
+`codec_of` is compiled code for one message at one version; `Message.construct(version)` is the
+construct that it was compiled from.
 """
 
-from protocol.message_codec import compiled as codec
+from protocol.message_codec import compiled as codec_of
 from protocol.messages.registry import request_class, response_class
 
-__all__ = ["codec", "request_class", "response_class"]
+__all__ = ["codec_of", "request_class", "response_class"]

@@ -7,8 +7,8 @@ framework determines the values.
 from collections.abc import Callable
 from struct import pack, unpack
 
-from protocol.declaration import INTEGER_RANGES, Primitive
-from protocol.resolve import ArrayLayout, PresentField, StructureLayout, default_of
+from protocol.codec.declaration import INTEGER_RANGES, Primitive
+from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout, default_of
 from protocol.schema import Message
 
 Dice = Callable[[int], int]

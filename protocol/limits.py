@@ -1,7 +1,7 @@
 """Limits of Kafka's wire types, for readers and writers.
 
-Source: org.apache.kafka.common.protocol.types.Type; org.apache.kafka.message.MessageDataGenerator
-(strings).
+Source: org.apache.kafka.common.protocol.codec.types.Type;
+org.apache.kafka.message.MessageDataGenerator (strings).
 """
 
 LAST_INT32 = 0x7FFFFFFF

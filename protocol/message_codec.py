@@ -1,25 +1,30 @@
-"""Maps a message class and a version to the fused codec of that pair, which nodes use.
+"""Maps a message class and a version to the codec of that pair, which nodes use.
 
-Its functions are compiled on the first call, and only then is the compiler imported. The readable
-Construct of the same pair (`message_construct`) is created only on demand: by
-`Message.construct(version)`, or to find the field of an error.
+There are two forms of every codec (`codec.choice`): fused code, which the compiler wrote once and
+the store keeps, and construct's own interpretation of the same tree. Both are made on the first
+call. A node that finds its code in the store imports neither construct nor the compiler; construct
+is imported to find the field of an error, by `Message.construct(version)`, and with `--codec
+construct`.
 """
 
 from collections.abc import Callable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
-from protocol.declaration import Declaration
+from protocol.codec import store
+from protocol.codec.choice import FOLLOWERS, is_interpreted
+from protocol.codec.declaration import Declaration, UnknownVersion, declaration_of
+from protocol.codec.runtime import RUNTIME
+from protocol.codec.source import Function
 from protocol.malformed import MalformedMessage
-from protocol.resolve import StructureLayout, layout_of
-from protocol.schema import declaration_of
 
 if TYPE_CHECKING:
-    from protocol.fuse_encode import Chunks
-    from protocol.message_construct import MessageConstruct
+    from protocol.codec.interpreted import MessageConstruct, VersionedMessage
+    from protocol.codec.tree import StructureLayout
 
 T = TypeVar("T")
 Decoded = TypeVar("Decoded", covariant=True)
+Chunks = list[bytes | memoryview]
 
 REFERENCE_SIZE_MAX = 256 * 1024
 REFERENCE_READS_MAX = 10_000
@@ -40,7 +45,7 @@ class DecodeFunction(Protocol[Decoded]):
 
 
 class CompiledMessage(Generic[T]):
-    """The fused codec of messages of class T at one version.
+    """The codec of messages of class T at one version.
 
     `decode(buffer, position) -> (message, end position)`, `encode(message) -> bytes` and
     `encode_into(message, chunks)`, which appends bytes to a list and leaves record batches
@@ -51,15 +56,36 @@ class CompiledMessage(Generic[T]):
 
     decode: DecodeFunction[T]
     encode: Callable[[T], bytes]
-    encode_into: "Callable[[T, Chunks], None]"
+    encode_into: Callable[[T, Chunks], None]
 
-    def __init__(self, layout: StructureLayout) -> None:
-        self.layout = layout
-        self.declaration: Declaration = declaration_of(layout.cls)
+    def __init__(self, cls: type[T], version: int) -> None:
+        self.cls = cls
+        self.version = version
+        self.declaration: Declaration = declaration_of(cls)
+        if version not in self.declaration.versions:
+            raise UnknownVersion(self.declaration.name, self.declaration.versions, version)
+        self.is_flexible = version in self.declaration.flexible
+        self._lenient: DecodeFunction[T] | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Make the functions again on their next call."""
         self.decode = self._first_decode
         self.encode = self._first_encode
         self.encode_into = self._first_encode_into
-        self._lenient: DecodeFunction[T] | None = None
+
+    @property
+    def layout(self) -> "StructureLayout":
+        """The construct tree of the message at this version."""
+        from protocol.codec.tree import layout_of
+
+        return layout_of(self.cls, self.version)
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether it can contain record batches, which are never copied."""
+        ranges: tuple[tuple[int, int], ...] = self.cls.__records__  # type: ignore[attr-defined]
+        return any(first <= self.version <= last for first, last in ranges)
 
     def parse(self, data: bytes) -> T:
         """Return the message at the start of some bytes."""
@@ -82,9 +108,9 @@ class CompiledMessage(Generic[T]):
         `prefix` are struct codes; messages with unknown tags or wrong values are passed to
         `otherwise`, with the same arguments.
         """
-        from protocol.fuse_encode import fused_packer
-
-        return fused_packer(self.layout, prefix, otherwise)
+        if is_interpreted():
+            return None
+        return self._generated(f"pack {prefix}", "pack", otherwise=otherwise)
 
     def _first_decode(self, buffer: bytes, position: int = 0) -> tuple[T, int]:
         self._make_decode()
@@ -94,28 +120,55 @@ class CompiledMessage(Generic[T]):
         self._make_encode()
         return self.encode(message)
 
-    def _first_encode_into(self, message: T, chunks: "Chunks") -> None:
+    def _first_encode_into(self, message: T, chunks: Chunks) -> None:
         self._make_encode_into()
         self.encode_into(message, chunks)
 
     def _make_decode(self) -> None:
-        from protocol.fuse_decoder import fused_decoder
-
-        self.decode = cast(
-            "DecodeFunction[T]",
-            fused_decoder(self.layout, self._decode_failure, self._decode_leniently),
-        )
+        if is_interpreted():
+            self.decode = cast("DecodeFunction[T]", self._construct().decode)
+        else:
+            made = self._generated(
+                "decode", "decode", failure=self._decode_failure, again=self._decode_leniently
+            )
+            self.decode = cast("DecodeFunction[T]", made)
 
     def _make_encode(self) -> None:
-        from protocol.fuse_encode import fused_builder
-
-        general = fused_builder(self.layout, self._encode_failure)
-        self.encode = self.packer("", general) or general
+        self.encode = (
+            self._construct().encode
+            if is_interpreted()
+            else self._generated("encode", "encode", failure=self._encode_failure)
+        )
 
     def _make_encode_into(self) -> None:
-        from protocol.fuse_encode import fused_encoder
+        if is_interpreted():
+            self.encode_into = self._construct().encode_into
+        else:
+            self.encode_into = self._generated(
+                "encode into", "encode_into", failure=self._encode_failure
+            )
 
-        self.encode_into = fused_encoder(self.layout, self._encode_failure)
+    def _generated(self, title: str, function: str, **scope: object) -> Function:
+        """Return a function from the store, or let the compiler write it."""
+
+        def source() -> str:
+            from protocol.codec import compiler
+
+            match title:
+                case "decode" | "decode leniently":
+                    return compiler.decoder_source(
+                        self.cls, self.version, is_lenient=title != "decode"
+                    )
+                case "encode":
+                    return compiler.builder_source(self.cls, self.version)
+                case "encode into":
+                    return compiler.encoder_source(self.cls, self.version)
+            return compiler.packer_source(self.cls, self.version, title.removeprefix("pack "))
+
+        made: Function = store.generated(
+            self.cls, self.version, title, source, {**RUNTIME, **scope}
+        )[function]
+        return made
 
     def _decode_leniently(self, buffer: bytes, start: int, error: Exception) -> tuple[T, int]:
         """Decode invalid UTF-8, or a buffer of another type than bytes."""
@@ -124,25 +177,24 @@ class CompiledMessage(Generic[T]):
         if not isinstance(error, UnicodeDecodeError):
             raise error
         if self._lenient is None:
-            from protocol.fuse_decoder import fused_decoder
-
             self._lenient = cast(
-                "DecodeFunction[T]", fused_decoder(self.layout, self._decode_failure, None)
+                "DecodeFunction[T]",
+                self._generated("decode leniently", "decode", failure=self._decode_failure),
             )
         return self._lenient(buffer, start)
 
     def _decode_failure(self, buffer: bytes, start: int, error: Exception) -> MalformedMessage:
         """Decode again with the reference, to find the field in which the fused decoder failed."""
         if len(buffer) - start > REFERENCE_SIZE_MAX:
-            return MalformedMessage(self.declaration.api_key, self.layout.version, "", str(error))
+            return MalformedMessage(self.declaration.api_key, self.version, "", str(error))
         try:
             self._construct().parse_stream(_Tiring(buffer[start:]))
         except MalformedMessage as malformed:
             return malformed
         except _Tired:
-            return MalformedMessage(self.declaration.api_key, self.layout.version, "", str(error))
+            return MalformedMessage(self.declaration.api_key, self.version, "", str(error))
         return MalformedMessage(
-            self.declaration.api_key, self.layout.version, "", f"{error}{DISAGREEMENT}"
+            self.declaration.api_key, self.version, "", f"{error}{DISAGREEMENT}"
         )
 
     def _encode_failure(self, message: object, error: Exception) -> MalformedMessage:
@@ -152,11 +204,11 @@ class CompiledMessage(Generic[T]):
         except MalformedMessage as malformed:
             return malformed
         return MalformedMessage(
-            self.declaration.api_key, self.layout.version, "", f"{error}{DISAGREEMENT}"
+            self.declaration.api_key, self.version, "", f"{error}{DISAGREEMENT}"
         )
 
     def _construct(self) -> "MessageConstruct":
-        return construct_of(self.layout.cls, self.layout.version)
+        return construct_of(self.cls, self.version)
 
 
 class _Tired(Exception):
@@ -181,7 +233,7 @@ def compiled(cls: type[T], version: int) -> CompiledMessage[T]:
     """
     found = _COMPILED.get((cls, version))
     if found is None:
-        found = _COMPILED[cls, version] = CompiledMessage(layout_of(cls, version))
+        found = _COMPILED[cls, version] = CompiledMessage(cls, version)
     return found
 
 
@@ -191,11 +243,25 @@ def construct_of(cls: type, version: int) -> "MessageConstruct":
     """
     found = _CONSTRUCTS.get((cls, version))
     if found is None:
-        from protocol.message_construct import MessageConstruct
+        from protocol.codec.interpreted import MessageConstruct
+        from protocol.codec.tree import layout_of
 
         found = _CONSTRUCTS[cls, version] = MessageConstruct(layout_of(cls, version))
     return found
 
 
+def versioned_construct_of(cls: type) -> "VersionedMessage":
+    """Return the construct of a message class in all its versions."""
+    from protocol.codec.interpreted import VersionedMessage
+
+    return VersionedMessage(cls)
+
+
+def _follow_choice() -> None:
+    for codec in _COMPILED.values():
+        codec.forget()
+
+
+FOLLOWERS.append(_follow_choice)
 _COMPILED: dict[tuple[type, int], CompiledMessage[Any]] = {}
 _CONSTRUCTS: "dict[tuple[type, int], MessageConstruct]" = {}

@@ -8,23 +8,61 @@ Source: the JsonConverter classes that Kafka generates (JsonConverterGenerator).
 
 import base64
 import binascii
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Final, NamedTuple, TypeAlias
 
-from protocol.declaration import INTEGER_RANGES, Primitive
-from protocol.malformed import MalformedMessage
-from protocol.resolve import (
-    ArrayLayout,
-    PresentField,
-    StructureLayout,
-    default_of,
-    is_default,
-    layout_of,
+from protocol.codec import store
+from protocol.codec.declaration import (
+    INTEGER_RANGES,
+    Message,
+    Primitive,
+    UnknownVersion,
+    declaration_of,
 )
-from protocol.schema import Message, declaration_of
+from protocol.codec.runtime import RUNTIME
+from protocol.malformed import MalformedMessage
 from protocol.uuids import parse_uuid_text, uuid_text
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+class JsonArray(NamedTuple):
+    """A list."""
+
+    element: "Primitive | JsonStructure"
+
+
+class JsonField(NamedTuple):
+    """A field that is in the version; `is_default` and `default` are those of its declaration."""
+
+    name: str
+    attribute: str
+    kind: "Primitive | JsonArray | JsonStructure"
+    nullable: bool
+    is_tagged: bool
+    is_default: Callable[[Message], bool]
+    default: Callable[[], object]
+
+
+class JsonStructure(NamedTuple):
+    """A message or structure at one version, in the order of the declaration; `guarded` fields are
+    not in the version and must have their default.
+    """
+
+    cls: type
+    version: int
+    fields: tuple[JsonField, ...]
+    guarded: tuple[tuple[str, Callable[[Message], bool]], ...]
+
+
+SCOPE: Final = {
+    **RUNTIME,
+    "JsonArray": JsonArray,
+    "JsonField": JsonField,
+    "JsonStructure": JsonStructure,
+    "Primitive": Primitive,
+}
 
 
 def message_to_json(message: Message, version: int) -> dict[str, Json]:
@@ -32,8 +70,7 @@ def message_to_json(message: Message, version: int) -> dict[str, Json]:
 
     Raises MalformedMessage for a value that it would lose.
     """
-    cls: type = type(message)
-    return _structure_to_json(layout_of(cls, version), message)
+    return _structure_to_json(_json_structure(_class_of(message), version), message)
 
 
 def message_from_json(cls: type, found: object, version: int) -> Message:
@@ -43,11 +80,32 @@ def message_from_json(cls: type, found: object, version: int) -> Message:
     range.
     """
     try:
-        return _structure_from_json(layout_of(cls, version), found, "")
+        return _structure_from_json(_json_structure(cls, version), found, "")
     except _WrongJson as wrong:
         raise MalformedMessage(
             declaration_of(cls).api_key, version, wrong.path, wrong.reason
         ) from None
+
+
+def _class_of(message: Message) -> type:
+    cls: type = type(message)
+    return cls
+
+
+@cache
+def _json_structure(cls: type, version: int) -> JsonStructure:
+    """Return what the compiler wrote down of the construct tree for this purpose."""
+    declaration = declaration_of(cls)
+    if version not in declaration.versions:
+        raise UnknownVersion(declaration.name, declaration.versions, version)
+
+    def source() -> str:
+        from protocol.codec.compiler import json_source
+
+        return json_source(cls, version)
+
+    found: JsonStructure = store.generated(cls, version, "json", source, {**SCOPE})["JSON"]
+    return found
 
 
 class _WrongJson(Exception):
@@ -56,44 +114,28 @@ class _WrongJson(Exception):
         self.path, self.reason = path, reason
 
 
-def _present_fields(layout: StructureLayout) -> list[tuple[str, PresentField, bool]]:
-    """Return name, field, and whether it is tagged, in the order of the declaration."""
-    present = {field.name: (field, False) for field in layout.fields} | {
-        field.name: (field, True) for field in layout.tags
-    }
-    names = [field.name for field in declaration_of(layout.cls).fields if field.name in present]
-    return [(_json_name(present[name][0]), *present[name]) for name in names]
-
-
-def _json_name(field: PresentField) -> str:
-    name = field.declared.kafka_name
-    return name[:1].lower() + name[1:]
-
-
-def _structure_to_json(layout: StructureLayout, structure: Message) -> dict[str, Json]:
+def _structure_to_json(structure: JsonStructure, message: Message) -> dict[str, Json]:
     found: dict[str, Json] = {}
-    for absent in layout.guarded:
-        if not is_default(absent, getattr(structure, absent.name)):
+    for name, is_default in structure.guarded:
+        value = getattr(message, name)
+        if not is_default(value):
             raise MalformedMessage(
-                None,
-                layout.version,
-                absent.name,
-                f"{getattr(structure, absent.name)!r} in a version that lacks the field",
+                None, structure.version, name, f"{value!r} in a version that lacks the field"
             )
-    for name, field, is_tagged in _present_fields(layout):
-        value = getattr(structure, field.name)
-        if not (is_tagged and is_default(field.declared, value)):
-            found[name] = _to_json(field.type, value)
+    for field in structure.fields:
+        value = getattr(message, field.attribute)
+        if not (field.is_tagged and field.is_default(value)):
+            found[field.name] = _to_json(field.kind, value)
     return found
 
 
-def _to_json(shape: Primitive | ArrayLayout | StructureLayout, value: Message) -> Json:
+def _to_json(kind: Primitive | JsonArray | JsonStructure, value: Message) -> Json:
     if value is None:
         return None
-    match shape:
-        case StructureLayout():
-            return _structure_to_json(shape, value)
-        case ArrayLayout(element):
+    match kind:
+        case JsonStructure():
+            return _structure_to_json(kind, value)
+        case JsonArray(element):
             return [_to_json(element, each) for each in value]
         case Primitive.UUID:
             return uuid_text(value)
@@ -103,44 +145,41 @@ def _to_json(shape: Primitive | ArrayLayout | StructureLayout, value: Message) -
     return plain
 
 
-def _structure_from_json(layout: StructureLayout, found: object, path: str) -> Message:
+def _structure_from_json(structure: JsonStructure, found: object, path: str) -> Message:
     if not isinstance(found, Mapping):
         raise _WrongJson(path, "no object")
     values: dict[str, object] = {}
-    for name, field, is_tagged in _present_fields(layout):
-        where = f"{path}.{name}" if path else name
-        if name in found:
-            values[field.name] = _field_from_json(field, found[name], where)
-        elif is_tagged:
-            values[field.name] = default_of(field.declared)
+    for field in structure.fields:
+        where = f"{path}.{field.name}" if path else field.name
+        if field.name in found:
+            values[field.attribute] = _field_from_json(field, found[field.name], where)
+        elif field.is_tagged:
+            values[field.attribute] = field.default()
         else:
             raise _WrongJson(where, "missing")
-    return layout.cls(**values)
+    return structure.cls(**values)
 
 
-def _field_from_json(field: PresentField, found: object, path: str) -> object:
+def _field_from_json(field: JsonField, found: object, path: str) -> object:
     if found is None:
         if not field.nullable:
             raise _WrongJson(path, "null, but not nullable")
         return None
-    return _from_json(field.type, found, path)
+    return _from_json(field.kind, found, path)
 
 
-def _from_json(
-    shape: Primitive | ArrayLayout | StructureLayout, found: object, path: str
-) -> object:
-    match shape:
-        case StructureLayout():
-            return _structure_from_json(shape, found, path)
-        case ArrayLayout(element):
+def _from_json(kind: Primitive | JsonArray | JsonStructure, found: object, path: str) -> object:
+    match kind:
+        case JsonStructure():
+            return _structure_from_json(kind, found, path)
+        case JsonArray(element):
             if not isinstance(found, list):
                 raise _WrongJson(path, "no list")
             return [
                 _from_json(element, each, f"{path}[{number}]") for number, each in enumerate(found)
             ]
         case Primitive():
-            return _primitive_from_json(shape, found, path)
-    raise AssertionError(f"{path} has no wire type")
+            return _primitive_from_json(kind, found, path)
 
 
 def _primitive_from_json(primitive: Primitive, found: object, path: str) -> object:

@@ -12,22 +12,36 @@ from struct import Struct
 from struct import error as struct_error
 
 from protocol.api_keys import ApiKey
-from protocol.declaration import LAST_VERSION
-from protocol.fuse_encode import Chunks
-from protocol.fuse_slow import tag_spans
-from protocol.headers import RequestHeader, request_header_version, response_header_version
+from protocol.codec.choice import FOLLOWERS, is_interpreted
+from protocol.codec.declaration import LAST_VERSION
+from protocol.codec.fixed import fixed
+from protocol.codec.slow import tag_spans
+from protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    request_header_version,
+    response_header_version,
+)
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import CompiledMessage, compiled, construct_of
+from protocol.message_codec import Chunks, CompiledMessage, compiled, construct_of
 from protocol.messages import registry
-from protocol.resolve import holds_records
-from protocol.schema import Message, declaration_of
+from protocol.schema import Message, declaration_of, int32, structure
 from protocol.utf8 import decode_string
+
+
+@structure
+class FrameSize:
+    """Before each frame: the number of bytes that follow."""
+
+    size: int = int32()
+
 
 REQUEST_HEAD = Struct(">hhih")
 """API key, API version, correlation id, size of the client id."""
 SIZED_REQUEST_HEAD = Struct(">ihhih")
 REQUEST_HEAD_V0 = Struct(">ihhi")
-CORRELATION_ID = Struct(">i")
+CORRELATION_ID = fixed(ResponseHeader)
+FRAME_SIZE = fixed(FrameSize)
 SIZED_RESPONSE_HEAD = (Struct(">ii"), Struct(">iix"))
 """Frame size and correlation id; response header v1 adds a count of no tagged fields."""
 NO_CLIENT_ID = -1
@@ -67,6 +81,8 @@ def read_request_head(frame: bytes) -> RequestHead:
     """Decode the header of any version of a declared API, also of unknown versions; UnsupportedApi
     if the key is not declared.
     """
+    if is_interpreted():
+        return _interpreted_head(frame)
     try:
         api_key, api_version, correlation_id, client_id_size = REQUEST_HEAD.unpack_from(frame)
     except struct_error as error:
@@ -97,6 +113,22 @@ def read_request_head(frame: bytes) -> RequestHead:
     return RequestHead(api_key, api_version, correlation_id, client_id, position)
 
 
+def _interpreted_head(frame: bytes) -> RequestHead:
+    """Decode the header as it is declared; the first version has the fields that determine which
+    version this one has.
+    """
+    if len(frame) < REQUEST_HEAD.size:
+        raise _malformed_head(frame, struct_error(f"{len(frame)} bytes"))
+    start = compiled(RequestHeader, 0).decode(frame, 0)[0]
+    api_key, api_version = start.request_api_key, start.request_api_version
+    first_flexible = _FIRST_FLEXIBLE[api_key]
+    if first_flexible == NOT_DECLARED:
+        raise UnsupportedApi(api_key, api_version)
+    version = request_header_version(api_key, api_version, flexible=api_version >= first_flexible)
+    header, position = compiled(RequestHeader, version).decode(frame, 0)
+    return RequestHead(api_key, api_version, header.correlation_id, header.client_id, position)
+
+
 def decode_request(head: RequestHead, frame: bytes) -> Message:
     """Decode the body of a request; UnsupportedApi if its version is not declared."""
     return _ROUTES[head.api_key, head.api_version].request.decode(frame, head.body_position)[0]
@@ -107,6 +139,17 @@ def request_chunks(
 ) -> Chunks:
     """Build the frame of a request, with its size in front; records stay uncopied."""
     route = _ROUTES[api_key, api_version]
+    if is_interpreted():
+        header = RequestHeader(
+            request_api_key=api_key,
+            request_api_version=api_version,
+            correlation_id=correlation_id,
+            client_id=client_id,
+        )
+        return _sized(
+            compiled(RequestHeader, route.request_header_version).encode(header),
+            route.request.encode(body),
+        )
     if route.request_holds_records:
         chunks: Chunks = [b""]
         route.request.encode_into(body, chunks)
@@ -131,6 +174,12 @@ def request_chunks(
 def response_chunks(api_key: int, api_version: int, correlation_id: int, body: Message) -> Chunks:
     """Build the frame of a response, with its size in front; records stay uncopied."""
     route = _ROUTES[api_key, api_version]
+    if is_interpreted():
+        header = ResponseHeader(correlation_id=correlation_id)
+        return _sized(
+            compiled(ResponseHeader, route.response_header_version).encode(header),
+            route.response.encode(body),
+        )
     if route.pack_response is not None:
         return [route.pack_response(route.response_size, correlation_id, body)]
     head = SIZED_RESPONSE_HEAD[route.response_header_version]
@@ -141,6 +190,11 @@ def response_chunks(api_key: int, api_version: int, correlation_id: int, body: M
     route.response.encode_into(body, chunks)
     chunks[0] = head.pack(head.size - 4 + sum(map(len, chunks)), correlation_id)
     return chunks
+
+
+def _sized(*pieces: bytes) -> Chunks:
+    """Return the pieces of a frame behind its size."""
+    return [FRAME_SIZE.pack(sum(map(len, pieces))), *pieces]
 
 
 def route_of(api_key: int, api_version: int) -> "Route":
@@ -174,7 +228,9 @@ def decode_response_body(api_key: int, api_version: int, frame: bytes) -> Messag
     route = _ROUTES[api_key, api_version]
     position = 4
     if route.response_header_version == 1:
-        position = 5 if frame[4:5] == NO_TAGS else _behind_response_tags(frame)
+        position = (
+            5 if frame[4:5] == NO_TAGS and not is_interpreted() else _behind_response_tags(frame)
+        )
     try:
         return route.response.decode(frame, position)[0]
     except MalformedMessage:
@@ -233,7 +289,7 @@ class FirstFlexible(dict[int, int]):
 def _route(
     api_key: int, request: CompiledMessage[Message], response: CompiledMessage[Message]
 ) -> Route:
-    header_version = response_header_version(api_key, flexible=response.layout.flexible)
+    header_version = response_header_version(api_key, flexible=response.is_flexible)
     head = SIZED_RESPONSE_HEAD[header_version]
 
     def frame(_: int, correlation_id: int, body: Message) -> bytes:
@@ -245,18 +301,20 @@ def _route(
         request=request,
         response=response,
         request_header_version=request_header_version(
-            api_key, request.layout.version, flexible=request.layout.flexible
+            api_key, request.version, flexible=request.is_flexible
         ),
         response_header_version=header_version,
-        request_holds_records=holds_records(request.layout),
-        response_holds_records=holds_records(response.layout),
+        request_holds_records=request.holds_records,
+        response_holds_records=response.holds_records,
         pack_response=pack,
-        response_size=0 if pack is None else len(frame(0, 0, response.layout.cls())) - 4,
+        response_size=0 if pack is None else len(frame(0, 0, response.cls())) - 4,
     )
 
 
 def _behind_response_tags(frame: bytes) -> int:
     """Return the start of the body after response header v1."""
+    if is_interpreted():
+        return compiled(ResponseHeader, 1).decode(frame, 0)[1]
     try:
         position = 5
         if frame[4]:
@@ -277,4 +335,5 @@ def _malformed_head(frame: bytes, error: Exception) -> MalformedMessage:
 
 
 _ROUTES = Routes()
+FOLLOWERS.append(_ROUTES.clear)
 _FIRST_FLEXIBLE = FirstFlexible()

@@ -14,39 +14,28 @@ Source: clients/src/main/resources/common/message/README.md; KIP-482 (tagged fie
 """
 
 from collections.abc import Callable
-from typing import (
-    Any,
-    Literal,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    cast,
-    dataclass_transform,
-    overload,
-)
+from typing import Literal, TypedDict, TypeVar, Unpack, cast, dataclass_transform, overload
 
-from protocol.declaration import (
+from protocol.codec.declaration import (
     ALL_VERSIONS,
-    LAST_VERSION,
-    NO_VERSIONS,
     ArrayOf,
     Declaration,
-    Field,
+    FieldCall,
     Fresh,
     Kind,
+    Message,
     Primitive,
     Scalar,
     StructureOf,
     VersionRange,
     WireType,
+    declaration_of,
     snake_case,
 )
-from protocol.message_class import FieldOptions, message_class
+from protocol.codec.message_class import message_class
 
 __all__ = [
     "Declaration",
-    "Field",
     "Message",
     "VersionRange",
     "array",
@@ -69,9 +58,6 @@ __all__ = [
     "ustring",
     "uuid",
 ]
-
-Message: TypeAlias = Any
-"""An object of some class made by @message; the API key and version determine which."""
 
 T = TypeVar("T")
 
@@ -158,15 +144,6 @@ def structure(
         )
 
     return declare if body is None else declare(body)
-
-
-def declaration_of(cls: type) -> Declaration:
-    """Return the declaration of a class made by @message or @structure."""
-    declaration = getattr(cls, "__declaration__", None)
-    assert isinstance(declaration, Declaration), (
-        f"{cls.__name__} is neither a @message nor a @structure"
-    )
-    return declaration
 
 
 def boolean(*, default: bool = False, **options: Unpack[Options]) -> bool:
@@ -325,31 +302,12 @@ _PRIMITIVES: dict[Callable[..., object], Primitive] = {
 
 
 def _field(wire_type: WireType, default: T, options: Options, nullable: str | None = None) -> T:
-    """Return the field in the class body; for the type checker it is the type of the value in an
-    object.
+    """Return the call, which `tree.field_of` makes a construct of; for the type checker it is the
+    type of the value in an object.
     """
-    tagged = VersionRange.parse(options.get("tagged", "none"))
-    if "versions" in options:
-        assert "since" not in options and "until" not in options, (
-            "say versions=, or since= and until="
-        )
-        versions = VersionRange.parse(options["versions"])
-    elif tagged and "since" not in options and "until" not in options:
-        versions = tagged
-    else:
-        versions = VersionRange(options.get("since", 0), options.get("until", LAST_VERSION))
-    field = FieldOptions(
-        kafka_name=options.get("kafka_name"),
-        type=wire_type,
-        versions=versions,
-        nullable=VersionRange.parse(nullable) if nullable is not None else NO_VERSIONS,
-        default=cast("Scalar | Fresh | None", default),
-        tag=options.get("tag"),
-        tagged=tagged,
-        ignorable=options.get("ignorable", False),
-        flexible=VersionRange.parse(options["flexible"]) if "flexible" in options else None,
+    return cast(
+        "T", FieldCall(wire_type, cast("Scalar | Fresh | None", default), nullable, options)
     )
-    return cast("T", field)
 
 
 def _kind_by_name(name: str) -> Kind:

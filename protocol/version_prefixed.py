@@ -7,17 +7,27 @@ Source: MessageUtil.toVersionPrefixedBytes; ConsumerProtocol, ControlRecordUtils
 newest are read as the newest).
 """
 
+from protocol.codec.fixed import fixed
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
-from protocol.schema import Message, declaration_of
+from protocol.schema import Message, declaration_of, int16, structure
 
-PREFIX_BYTES = 2
+
+@structure
+class VersionPrefix:
+    """The version, before the message."""
+
+    version: int = int16()
+
+
+PREFIX = fixed(VersionPrefix)
+PREFIX_BYTES = PREFIX.size
 
 
 def build_version_prefixed(message: Message, version: int) -> bytes:
     """Return the version and the message."""
     cls: type = type(message)
-    return version.to_bytes(PREFIX_BYTES, signed=True) + compiled(cls, version).encode(message)
+    return PREFIX.pack(version) + compiled(cls, version).encode(message)
 
 
 def parse_version_prefixed(cls: type, content: bytes, *, later_as_newest: bool = False) -> Message:
@@ -41,4 +51,5 @@ def prefixed_version(content: bytes) -> int:
         raise MalformedMessage(
             None, None, "", f"{len(content)} bytes are too short for a version", 0
         )
-    return int.from_bytes(content[:PREFIX_BYTES], signed=True)
+    version: int = PREFIX.unpack_from(content)[0]
+    return version

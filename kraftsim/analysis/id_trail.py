@@ -13,17 +13,17 @@ from typing import Final
 
 import msgspec
 
-from protocol.batches import RecordBatch, split_batches
-from protocol.disk.file_names import (
+from protocol.malformed import MalformedMessage
+from protocol.metadata.m15_producer_ids import ProducerIdsRecord
+from protocol.metadata.registry import parse_record
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.storage.file_names import (
     LOG,
     METADATA_TOPIC,
     parse_metadata_snapshot_name,
     parse_segment_file_name,
     partition_directory_name,
 )
-from protocol.malformed import MalformedMessage
-from protocol.metadata.m15_producer_ids import ProducerIdsRecord
-from protocol.metadata.registry import parse_record
 
 METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 

@@ -11,6 +11,7 @@ import click
 from kraftsim.cli.failure import Failure, fail
 from kraftsim.cli.node_log import log_options, open_log
 from kraftsim.cli.options import (
+    codec_option,
     ignore_unknown_option,
     known_settings,
     parse_settings,
@@ -47,6 +48,7 @@ Examples:
     is_flag=True,
     help="Read properties from KAFKA_... variables, as Apache Kafka's container image does.",
 )
+@codec_option
 @ignore_unknown_option
 @settings_option
 @log_options

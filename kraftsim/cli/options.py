@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from kraftsim.cli.failure import Failure
 
@@ -115,6 +116,31 @@ def bugs_option(verb: Verb) -> Verb:
         metavar="NAME",
         help="Inject a historical bug, for example KAFKA-10533; see `kraftsim list bugs`. "
         "Repeatable.",
+    )
+    return option(verb)
+
+
+def codec_option(verb: Verb) -> Verb:
+    """Add `--codec`, which takes effect when it is parsed, in this process and in those that it
+    starts.
+    """
+
+    def choose(context: click.Context, parameter: click.Parameter, form: str) -> str:
+        from protocol.codec.choice import choose_codec
+
+        if context.get_parameter_source(parameter.name or "") is not ParameterSource.DEFAULT:
+            choose_codec(form)
+        return form
+
+    option = click.option(
+        "--codec",
+        type=click.Choice(["compiled", "construct"]),
+        default="compiled",
+        show_default=True,
+        expose_value=False,
+        callback=choose,
+        help="Compile the construct trees of all messages, or let construct interpret them; the "
+        "bytes are the same.",
     )
     return option(verb)
 

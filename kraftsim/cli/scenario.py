@@ -8,6 +8,7 @@ from kraftsim.cli.failure import VIOLATED, fail
 from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
+    codec_option,
     json_option,
     parse_settings,
     parse_workload,
@@ -64,6 +65,7 @@ class NamedScenario(click.Command):
 Examples:
   kraftsim scenario producer_ids_survive_failover --seed 7 --out runs/seven
   kraftsim scenario producer_ids_survive_failover --mode processes --out runs/real
+  kraftsim scenario producer_ids_survive_failover --seed 7 --codec construct --out runs/interpreted
   kraftsim scenario rolling_upgrade --release 3.5 --work hops=1 --out runs/upgrade
   kraftsim scenario partition_leader_failover_idempotent --controllers 5 --brokers 5 --seed 3 \\
       --out runs/large
@@ -91,6 +93,7 @@ Examples:
 @scenario_size_options
 @bugs_option
 @settings_option
+@codec_option
 @work_option
 @json_option
 def scenario(

@@ -9,6 +9,7 @@ from kraftsim.cli.node_log import log_options
 from kraftsim.cli.options import (
     DIRECTORY,
     bugs_option,
+    codec_option,
     ignore_unknown_option,
     known_settings,
     parse_settings,
@@ -78,6 +79,7 @@ Examples:
 )
 @release_option
 @bugs_option
+@codec_option
 @ignore_unknown_option
 @settings_option
 @log_options

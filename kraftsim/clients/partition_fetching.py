@@ -22,7 +22,6 @@ from kraftsim.clients.reader import ReadRecord as ReadRecord
 from kraftsim.clients.rules_consumer import Aborted, committed_batches
 from kraftsim.clients.rules_producer_steps import TopicPartition
 from protocol.api_keys import ApiKey
-from protocol.batches import RecordBatch, split_batches
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import (
@@ -38,6 +37,7 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from protocol.records.batches import RecordBatch, split_batches
 from protocol.uuids import ZERO_UUID
 
 

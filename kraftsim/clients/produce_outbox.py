@@ -23,14 +23,14 @@ from kraftsim.server.outbound import NoCommonVersion, PeerConnection
 from kraftsim.server.tasks import NodeTasks
 from protocol.announced_window import announced_window
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
 from protocol.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.schema import Message
 
 ACKS_ALL = -1

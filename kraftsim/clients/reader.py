@@ -23,7 +23,6 @@ from kraftsim.clients.rules_producer_steps import TopicPartition
 from kraftsim.server.outbound import Disconnected
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
-from protocol.batches import RecordBatch, split_batches
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import (
@@ -41,6 +40,7 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.messages.k03_metadata import MetadataResponse
+from protocol.records.batches import RecordBatch, split_batches
 from protocol.uuids import ZERO_UUID
 
 EARLIEST_TIMESTAMP = -2

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftsim.clients.rules_producer_steps import TopicPartition
-from protocol.batches import RecordBatch
-from protocol.control_records import ControlType, control_type
+from protocol.records.batches import RecordBatch
+from protocol.records.control_records import ControlType, control_type
 
 # --------------------------------------------------------------------------------------------------
 # read_committed: the client drops aborted batches

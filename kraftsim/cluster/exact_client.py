@@ -14,7 +14,6 @@ from kraftsim.cluster.rights import added, allow_all_entry, dropped, is_done, sh
 from kraftsim.producer_ids.rules_allocation import BLOCK_SIZE_CONFIG
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.interface import World
-from protocol.batches import build_batch, split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -51,7 +50,8 @@ from protocol.messages.k61_describe_producers import (
     DescribeProducersResponse,
     DescribeProducersTopic,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch, split_batches
+from protocol.records.record import Record
 from protocol.schema import Message
 
 PARTITION = 0

@@ -9,9 +9,9 @@ from kraftsim.migration.events import ZookeeperCompared
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.znode_reader import read_all
-from protocol.batches import split_batches
 from protocol.malformed import MalformedMessage
 from protocol.metadata.registry import parse_record
+from protocol.records.batches import split_batches
 from protocol.zookeeper.kafka_znodes import CONTROLLER, MIGRATION, MigrationZnode
 from protocol.zookeeper.op_codes import ZookeeperError
 

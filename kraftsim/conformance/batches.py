@@ -8,8 +8,6 @@ from kraftsim.conformance.expect import expect_error
 from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -18,7 +16,9 @@ from protocol.messages.k00_produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.compression import Compression
+from protocol.records.record import Record
 
 ALL, LEADER, NONE = -1, 1, 0
 """The acks of a Produce request."""

@@ -15,7 +15,6 @@ from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceRequest, ProduceResponse
 from protocol.messages.k01_fetch import FetchRequest, FetchResponse
@@ -38,7 +37,8 @@ from protocol.messages.k49_alter_client_quotas import (
     OpData,
     QuotaAlteration,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.requests import decode_response
 
 REQUIREMENTS = Requirements("quotas", 2, "Throttling")

@@ -11,7 +11,6 @@ from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
     FetchPartition,
@@ -21,6 +20,7 @@ from protocol.messages.k01_fetch import (
     PartitionData,
     ReplicaState,
 )
+from protocol.records.batches import split_batches
 from protocol.uuids import METADATA_TOPIC_ID
 
 REQUIREMENTS = Requirements("controller", 4, "The metadata log")

@@ -17,11 +17,11 @@ from kraftsim.conformance.batches import (
 from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from protocol.batches import build_batch
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceRequest, ProduceResponse
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.compression import Compression
+from protocol.records.record import Record
 
 REQUIREMENTS = Requirements("produce", 1, "Accepted and rejected batches")
 VALIDATE = "ProduceRequest.validateRecords"

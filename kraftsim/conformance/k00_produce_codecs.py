@@ -8,7 +8,8 @@ from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.k01_fetch import fetched_records
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
-from protocol.batches import (
+from protocol.errors import ErrorCode
+from protocol.records.batches import (
     CRC,
     HEADER_SIZE_BYTES,
     LENGTH_OVERHEAD_BYTES,
@@ -16,9 +17,8 @@ from protocol.batches import (
     checksum_of,
     split_batches,
 )
-from protocol.compression import Compression, compress
-from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.compression import Compression, compress
+from protocol.records.record import Record
 
 REQUIREMENTS = Requirements("produce", 4, "Topics with compression.type")
 ZSTD_SINCE = 7

@@ -20,12 +20,12 @@ from kraftsim.conformance.k01_fetch import fetched_records
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import RecordBatch, TimestampType, build_batch, split_batches
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.message_set_builder import build_message, build_message_set
 from protocol.messages.k00_produce import ProduceResponse
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, TimestampType, build_batch, split_batches
+from protocol.records.compression import Compression
+from protocol.records.message_sets import build_message, build_message_set
+from protocol.records.record import Record
 
 REQUIREMENTS = Requirements("produce", 3, "Message formats 0 and 1")
 UNTIL = "3.9"

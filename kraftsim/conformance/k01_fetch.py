@@ -13,7 +13,6 @@ from kraftsim.conformance.expect import expect, expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
     FIRST_SESSION_EPOCH,
@@ -24,6 +23,7 @@ from protocol.messages.k01_fetch import (
     FetchTopic,
     PartitionData,
 )
+from protocol.records.batches import split_batches
 
 REQUIREMENTS = Requirements("fetch", 1, "Reading a partition")
 HANDLER = "KafkaApis.handleFetchRequest"

@@ -14,7 +14,6 @@ from kraftsim.conformance.marker_client import TransactionAt, end_at, expect_see
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import READ_COMMITTED, READ_UNCOMMITTED, PartitionData
 from protocol.messages.k02_list_offsets import (
@@ -26,7 +25,8 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 
 REQUIREMENTS = Requirements("transactions", 13, "read_committed consumers")
 READ = "KIP-98; Partition.readRecords"

@@ -21,12 +21,12 @@ from kraftsim.conformance.k01_fetch import (
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import TimestampType, build_batch
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.message_sets import OldMessage, split_any_batches
 from protocol.messages.k01_fetch import FetchPartition, FetchResponse, FetchTopic, PartitionData
-from protocol.records import Record
+from protocol.records.batches import TimestampType, build_batch
+from protocol.records.compression import Compression
+from protocol.records.message_sets import OldMessage, split_any_batches
+from protocol.records.record import Record
 
 REQUIREMENTS = Requirements("fetch", 2, "Down-conversion to message formats 0 and 1")
 UNTIL = "3.9"

@@ -24,7 +24,6 @@ from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceResponse, ProduceResponse
 from protocol.messages.k01_fetch import FetchPartition, FetchResponse, ReplicaState
@@ -36,6 +35,7 @@ from protocol.messages.k19_create_topics import (
     CreateTopicsResponse,
 )
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.records.batches import split_batches
 
 REQUIREMENTS = Requirements("fetch", 4, "Partitions with a slow follower")
 ENOUGH = "Partition.checkEnoughReplicasReachOffset"

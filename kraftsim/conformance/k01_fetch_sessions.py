@@ -13,7 +13,6 @@ from kraftsim.conformance.peer import Peer
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
     FINAL_SESSION_EPOCH,
@@ -24,6 +23,7 @@ from protocol.messages.k01_fetch import (
     FetchTopic,
     ForgottenTopic,
 )
+from protocol.records.batches import split_batches
 
 REQUIREMENTS = Requirements("fetch", 3, "Fetch sessions")
 SESSION = "KIP-227; kafka.server.FetchSession"

@@ -9,7 +9,6 @@ from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import (
     CONSUMER_REPLICA_ID,
@@ -25,7 +24,8 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 
 REQUIREMENTS = Requirements("list-offsets", 1, "ListOffsets")
 HANDLER = "KafkaApis.handleListOffsetRequest"

@@ -8,7 +8,6 @@ from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.k02_list_offsets import (
@@ -27,7 +26,8 @@ from protocol.messages.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 
 REQUIREMENTS = Requirements("delete-records", 1, "DeleteRecords")
 HANDLER = "KafkaApis.handleDeleteRecordsRequest"

@@ -9,7 +9,6 @@ from kraftsim.conformance.expect import expect_equal, expect_error
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.k23_offset_for_leader_epoch import (
     CONSUMER_REPLICA_ID,
@@ -19,7 +18,8 @@ from protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 
 REQUIREMENTS = Requirements("offset-for-leader-epoch", 1, "OffsetForLeaderEpoch")
 CACHE = "LeaderEpochFileCache.endOffsetFor"

@@ -17,9 +17,9 @@ from kraftsim.conformance.marker_client import (
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
-from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from protocol.records.batches import RecordBatch
 
 REQUIREMENTS = Requirements("transactions", 11, "WriteTxnMarkers")
 HANDLER = "KafkaApis.handleWriteTxnMarkersRequest"

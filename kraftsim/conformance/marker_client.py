@@ -10,7 +10,6 @@ from kraftsim.conformance.k01_fetch import fetch_one, fetch_request
 from kraftsim.conformance.target import Target, Topic
 from kraftsim.conformance.transactional_id import Producer, TransactionalId
 from protocol.api_keys import ApiKey
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import PartitionProduceResponse, ProduceResponse
 from protocol.messages.k01_fetch import READ_COMMITTED, PartitionData
@@ -26,6 +25,7 @@ from protocol.messages.k61_describe_producers import (
     DescribeProducersTopic,
     ProducerState,
 )
+from protocol.records.batches import split_batches
 
 PRODUCE_VERSION: Final = 9
 Seen = tuple[list[int], int, int, list[tuple[int, int]] | None]

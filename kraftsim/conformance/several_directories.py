@@ -14,7 +14,6 @@ from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.settle import settled
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.k34_alter_replica_log_dirs import (
@@ -28,6 +27,7 @@ from protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from protocol.records.batches import split_batches
 
 REQUIREMENTS = Requirements("describe", 4, "Several log directories")
 MOVES = "ReplicaManager.alterReplicaLogDirs"

@@ -33,7 +33,6 @@ from kraftsim.conformance.tiered_topics import (
     wait_for_local_start,
 )
 from protocol.api_keys import ApiKey
-from protocol.batches import split_batches
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
@@ -80,6 +79,7 @@ from protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from protocol.records.batches import split_batches
 
 REQUIREMENTS = Requirements("tiered-storage", 1, "Tiered storage")
 CONFIGS = "LogConfig.validateTopicLogConfigValues"

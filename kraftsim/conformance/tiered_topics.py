@@ -12,7 +12,6 @@ from kraftsim.conformance.k32_describe_configs import described_config
 from kraftsim.conformance.settle import own_broker_id, settled
 from kraftsim.conformance.target import Target, Topic
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import (
@@ -30,7 +29,8 @@ from protocol.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 
 SYSTEM: Final = "remote.log.storage.system.enable"
 ENABLE: Final = "remote.storage.enable"

@@ -24,13 +24,13 @@ from kraftsim.conformance.wire_bytes import (
     string,
 )
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import ProduceResponse
 from protocol.messages.k03_metadata import MetadataRequest
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.requests import decode_response
 from protocol.schema import Message
 

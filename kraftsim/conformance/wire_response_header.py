@@ -11,7 +11,7 @@ from kraftsim.conformance.peer import request_bytes
 from kraftsim.conformance.requirement import Requirements
 from kraftsim.conformance.target import Target
 from kraftsim.conformance.wire_bytes import answer_on, api_versions, api_versions_3, metadata
-from protocol import codec, response_class
+from protocol import codec_of, response_class
 from protocol.api_keys import ApiKey
 from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import FetchRequest
@@ -147,7 +147,7 @@ def nothing_behind_the_body(target: Target) -> None:
 def _read(api_key: ApiKey, version: int, frame: bytes, position: int) -> int:
     """Decode a body in exactly this version from exactly this position and return its end."""
     try:
-        return codec(response_class(api_key), version).decode(frame, position)[1]
+        return codec_of(response_class(api_key), version).decode(frame, position)[1]
     except MalformedMessage as trouble:
         what = f"{api_key.name} v{version}, from byte {position} on"
         raise Unmet(

@@ -19,9 +19,9 @@ from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision
 from kraftsim.server.pump import Pump
 from kraftsim.world.interface import Clock
-from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 
 OnAnswer = Callable[[GroupAnswer], None]
 FIRST_WAITER: Final = 1

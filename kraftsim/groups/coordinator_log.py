@@ -11,9 +11,9 @@ from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.partitions.rules_append import AppendDecision
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.world.interface import Clock
-from protocol.batches import RecordBatch
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch
+from protocol.records.compression import Compression
 
 OnEnd = Callable[[ErrorCode], None]
 

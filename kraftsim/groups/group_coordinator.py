@@ -20,8 +20,8 @@ from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.shell import NodeShell
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
+from protocol.records.compression import Compression
 from protocol.uuids import uuid_text
 
 # --------------------------------------------------------------------------------------------------

@@ -25,9 +25,9 @@ from kraftsim.groups.events import (
     PendingOffsetDropped,
 )
 from kraftsim.groups.rules_timing import GroupAnswer, Moment
-from protocol.batches import NO_PRODUCER_ID
 from protocol.coordinator.registry import build_record
 from protocol.errors import ErrorCode
+from protocol.records.batches import NO_PRODUCER_ID
 from protocol.schema import Message
 
 TopicPartition = tuple[str, int]

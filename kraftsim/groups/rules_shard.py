@@ -71,12 +71,12 @@ from kraftsim.groups.rules_timing import (
     TimerKind,
     Timers,
 )
-from protocol.batches import RecordBatch
-from protocol.control_records import ControlType, control_type
 from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.g02_group_metadata import GroupMetadataKey, GroupMetadataValue
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch
+from protocol.records.control_records import ControlType, control_type
 from protocol.schema import Message
 
 OLDEST_COMMIT: Final = 0

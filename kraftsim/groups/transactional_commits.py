@@ -21,8 +21,8 @@ from kraftsim.groups.rules_timing import CommitAnswer, GroupAnswer
 from kraftsim.metadata.internal_topics import GROUP_METADATA
 from kraftsim.transactions.rules_markers import VerificationErrors
 from kraftsim.world.interface import Clock
-from protocol.batches import NO_SEQUENCE
 from protocol.errors import ErrorCode
+from protocol.records.batches import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from kraftsim.groups.coordinated_partition import CoordinatedPartition

@@ -5,7 +5,7 @@ The codecs of `protocol` decode messages; this also records positions. It must d
 they decode (a test compares them), and in addition it returns the parts that were decoded before an
 error. What Kafka accepts although it is malformed (tags in any order, wrong sizes of tags, invalid
 UTF-8) is accepted here, too, and recorded in `oddities`.
-Source: org.apache.kafka.common.protocol.types.Type, ByteBufferAccessor; KIP-482.
+Source: org.apache.kafka.common.protocol.codec.types.Type, ByteBufferAccessor; KIP-482.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from struct import Struct
 from typing import Final
 
 from kraftsim.inspect.parts import Part, Scalar, Trouble, joined
-from protocol.declaration import Primitive
+from protocol.codec.declaration import Primitive
+from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout
 from protocol.limits import LAST_INT32, STRING_SIZE_MAX
-from protocol.resolve import ArrayLayout, PresentField, StructureLayout
 
 NUMBERS: Final = {
     Primitive.INT8: Struct(">b"),
@@ -107,6 +107,7 @@ class Dissector:
                 if count is None:
                     return position
                 return self._elements(element, count, position, part, flexible=field.flexible)
+        raise AssertionError(f"{field.name} has no wire type")
 
     def _is_null(self, position: int, *, tagged: bool) -> tuple[bool, int]:
         """Read the marker before a nullable structure: a byte, in a tagged field an unsigned

@@ -13,7 +13,8 @@ from typing import Final
 from kraftsim.inspect.dissection import Dissector, Unreadable
 from kraftsim.inspect.parts import Part, Tree, Trouble, joined
 from protocol.api_keys import ApiKey
-from protocol.declaration import pascal_case
+from protocol.codec.declaration import pascal_case
+from protocol.codec.tree import layout_of
 from protocol.errors import ErrorCode
 from protocol.headers import (
     RequestHeader,
@@ -22,7 +23,6 @@ from protocol.headers import (
     response_header_version,
 )
 from protocol.messages import registry
-from protocol.resolve import layout_of
 from protocol.schema import declaration_of
 
 SIZE: Final = Struct(">i")

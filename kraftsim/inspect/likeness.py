@@ -11,12 +11,12 @@ from typing import Final
 from kraftsim.inspect.frames import Asked, Frame, dissect_request, dissect_response
 from kraftsim.inspect.parts import Part, walk
 from protocol.api_keys import ApiKey
-from protocol.batches import LENGTH_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION
 from protocol.errors import ErrorCode
 from protocol.frames import SOCKET_REQUEST_MAX_BYTES
 from protocol.malformed import MalformedMessage
-from protocol.message_sets import CONTENT_BYTES_MIN, open_batch
 from protocol.messages.registry import declared_api_keys, versions_of
+from protocol.records.batches import LENGTH_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION
+from protocol.records.message_sets import CONTENT_BYTES_MIN, open_batch
 
 SIZED_REQUEST_HEAD: Final = Struct(">ihhih")
 REQUEST_HEAD: Final = Struct(">hhih")

@@ -6,9 +6,9 @@ Source: LegacyRecord, AbstractLegacyRecordBatch.
 from typing import Final
 
 from kraftsim.inspect.parts import Part, Trouble
-from protocol.batches import COMPRESSION_MASK, TimestampType
 from protocol.malformed import MalformedMessage
-from protocol.message_sets import KEY_POSITIONS, OldMessage
+from protocol.records.batches import COMPRESSION_MASK, TimestampType
+from protocol.records.message_sets import KEY_POSITIONS, OldMessage
 
 MESSAGE: Final = "message"
 HEAD_FIELDS: Final = (

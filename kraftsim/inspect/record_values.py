@@ -13,14 +13,14 @@ from typing import Final
 
 from kraftsim.inspect.dissection import Dissector, Unreadable
 from kraftsim.inspect.parts import Part, Trouble, joined
-from protocol.control_records import MESSAGES, ControlType, EndTxnMarker, control_type
+from protocol.codec.tree import layout_of
 from protocol.coordinator import registry as coordinator
 from protocol.coordinator.registry import CoordinatorTopic
 from protocol.malformed import MalformedMessage
 from protocol.metadata import registry as metadata
-from protocol.record_frames import FRAME_VERSION
+from protocol.records.control_records import MESSAGES, ControlType, EndTxnMarker, control_type
+from protocol.records.record_frames import FRAME_VERSION
 from protocol.remote_log import registry as remote_log
-from protocol.resolve import layout_of
 from protocol.schema import declaration_of
 from protocol.version_prefixed import PREFIX_BYTES
 

@@ -8,7 +8,8 @@ from typing import Final
 
 from kraftsim.inspect.old_messages import dissect_old_message
 from kraftsim.inspect.parts import Part, Trouble
-from protocol.batches import (
+from protocol.malformed import MalformedMessage
+from protocol.records.batches import (
     COMPRESSION_MASK,
     DELETE_HORIZON_BIT,
     HEADER_SIZE_BYTES,
@@ -19,10 +20,9 @@ from protocol.batches import (
     RecordBatch,
     TimestampType,
 )
-from protocol.compression import decompress
-from protocol.malformed import MalformedMessage
-from protocol.malformed_batches import TornBatch
-from protocol.message_sets import OldMessage, open_batch
+from protocol.records.compression import decompress
+from protocol.records.malformed_batches import TornBatch
+from protocol.records.message_sets import OldMessage, open_batch
 
 BATCH: Final = "record batch"
 RECORD: Final = "record"

@@ -20,11 +20,11 @@ from kraftsim.producer_state.rules_entries import (
     increment_sequence,
     is_next_sequence,
 )
-from protocol.batches import SEQUENCES
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE, NOT_IDEMPOTENT
 from protocol.lease_pid.stored import StoredPartition, StoredProducer, StoredSnapshot
 from protocol.lease_pid.writing import LeasedMessage
+from protocol.records.batches import SEQUENCES
 
 # --------------------------------------------------------------------------------------------------
 # Ids: one counter in ZooKeeper, from which servers take a hundred at a time

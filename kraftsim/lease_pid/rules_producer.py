@@ -18,9 +18,9 @@ from kraftsim.lease_pid.rules_broker import (
     generation_after,
 )
 from kraftsim.producer_state.rules_entries import increment_sequence
-from protocol.batches import SEQUENCES
 from protocol.errors import ErrorCode
 from protocol.lease_pid.leasing import ASKS_FOR_ONE
+from protocol.records.batches import SEQUENCES
 
 # --------------------------------------------------------------------------------------------------
 # Settings, inputs and effects

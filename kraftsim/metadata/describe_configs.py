@@ -22,7 +22,6 @@ from kraftsim.metadata.rules_registrations import why_name_is_invalid
 from kraftsim.server.call import Call
 from kraftsim.server.slices import Slices
 from protocol.config_resources import NO_CONFIG_SOURCE, ConfigResourceType
-from protocol.disk.java_integers import parse_int32
 from protocol.errors import UNEXPECTED, ErrorCode
 from protocol.messages.k32_describe_configs import (
     DescribeConfigsRequest,
@@ -32,6 +31,7 @@ from protocol.messages.k32_describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from protocol.storage.java_integers import parse_int32
 
 SETTINGS_OF_A_BROKER_WEIGH: Final = 250
 """A broker resource has some 300 settings, which take 3.5 ms with synonyms and documentation."""

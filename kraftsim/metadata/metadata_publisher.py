@@ -14,8 +14,8 @@ from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, differenc
 from kraftsim.raft.parsed_records import parsed_records
 from kraftsim.raft.rules_log import SnapshotId, VoterNode
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch
 from protocol.metadata.registry import parse_record
+from protocol.records.batches import RecordBatch
 
 NOTHING_PUBLISHED = -1
 Publish = Callable[[MetadataImage, ImageChanges], Awaitable[None]]

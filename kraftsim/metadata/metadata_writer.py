@@ -19,11 +19,11 @@ from kraftsim.metadata.rules_controller_state import ControllerState, kinds_of
 from kraftsim.raft.raft_node import RaftNode
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.world.interface import World
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.metadata.m20_no_op import NoOpRecord
 from protocol.metadata.registry import build_record
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.schema import Message
 
 T = TypeVar("T")

@@ -39,8 +39,8 @@ from kraftsim.metadata.rules_config_definitions import (
 )
 from kraftsim.metadata.rules_versions import known_version_names
 from protocol.config_resources import ConfigType
-from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
+from protocol.storage.java_integers import parse_int32
 
 LISTENER_PREFIX: Final = "listener.name."
 LISTENER_CLUSTER_WIDE: Final = (

@@ -24,7 +24,6 @@ from kraftsim.metadata.rules_described_configs import (
 )
 from kraftsim.metadata.rules_registrations import why_name_is_invalid
 from protocol.config_resources import ConfigResourceType, ConfigSource
-from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopicConfig
 from protocol.messages.k33_alter_configs import AlterConfigsRequest
@@ -39,6 +38,7 @@ from protocol.messages.k44_incremental_alter_configs import (
 from protocol.metadata.m04_config import TOPIC_RESOURCE, ConfigRecord
 from protocol.metadata.m28_clear_elr import ClearElrRecord
 from protocol.schema import Message
+from protocol.storage.java_integers import parse_int32
 
 NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 ALL_BROKERS: Final = ""

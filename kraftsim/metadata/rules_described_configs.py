@@ -27,7 +27,6 @@ from kraftsim.metadata.rules_config_releases import (
     base_name,
 )
 from protocol.config_resources import ConfigResourceType, ConfigSource, ConfigType
-from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
 from protocol.messages.k33_alter_configs import AlterConfigsResource as ReplacedResource
 from protocol.messages.k44_incremental_alter_configs import (
@@ -38,6 +37,7 @@ from protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
 )
+from protocol.storage.java_integers import parse_int32
 
 AnyResource: TypeAlias = AlterConfigsResource | ReplacedResource
 Holds: TypeAlias = Callable[[str], str | None]

@@ -26,9 +26,6 @@ from kraftsim.metadata.rules_registrations import (
 from kraftsim.metadata.rules_registries import MetadataRecord, Registries
 from kraftsim.metadata.rules_versions import FEATURE, MINIMUM_LEVEL, MetadataLevel
 from kraftsim.raft.events import FinalMetadata, FinalMetadataLog
-from protocol.batches import RecordBatch, split_batches
-from protocol.control_records import SnapshotHeaderRecord, parse_control_record
-from protocol.disk.file_names import parse_metadata_snapshot_name
 from protocol.malformed import MalformedMessage
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
 from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
@@ -48,7 +45,10 @@ from protocol.metadata.m24_end_transaction import EndTransactionRecord
 from protocol.metadata.m25_abort_transaction import AbortTransactionRecord
 from protocol.metadata.m28_clear_elr import ClearElrRecord
 from protocol.metadata.registry import build_record, parse_record
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.records.control_records import SnapshotHeaderRecord, parse_control_record
 from protocol.schema import Message
+from protocol.storage.file_names import parse_metadata_snapshot_name
 
 NO_OFFSET: Final = -1
 

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 
 from kraftsim.partitions.hosted_partition import HostedPartition
-from protocol.batches import RecordBatch, split_batches
 from protocol.malformed import MalformedMessage
+from protocol.records.batches import RecordBatch, split_batches
 
 
 async def read_back(

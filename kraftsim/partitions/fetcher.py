@@ -36,7 +36,6 @@ from kraftsim.zookeeper.rules_control_requests import is_derived
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.malformed_batches import MalformedBatch
 from protocol.messages.k01_fetch import (
     FetchPartition,
     FetchRequest,
@@ -60,6 +59,7 @@ from protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from protocol.records.malformed_batches import MalformedBatch
 
 FIRST_FETCH_WITH_LAST_EPOCH = 12
 FIRST_FETCH_WITH_TOPIC_IDS = 13

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from kraftsim.partitions.rules_conversion import takes_long
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from kraftsim.partitions.rules_leader import LeaderState
 from kraftsim.partitions.rules_replica import NO_REMOTE_OFFSET, PartitionReplica
 from kraftsim.producer_state.rules_entries import Duplicate, ProducerStateEntry
 from kraftsim.tiered_storage.rules_reading import RestartBehind
-from protocol.batches import RecordBatch, split_batches
-from protocol.disk.transaction_index import AbortedTransaction
-from protocol.malformed_batches import MalformedBatch
 from protocol.messages.k01_fetch import FetchPartition, PartitionData
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.records.malformed_batches import MalformedBatch
+from protocol.storage.indexes import AbortedTransaction
 
 # --------------------------------------------------------------------------------------------------
 # A cache of unchanged fetch rows: followers fetch every partition again and again, and most of the

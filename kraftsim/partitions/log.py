@@ -26,10 +26,10 @@ from kraftsim.partitions.segment_scan import SegmentScan
 from kraftsim.partitions.segment_swap import CleanedSegment, remove_originals, rename_segment
 from kraftsim.server.events import LogRecovered
 from kraftsim.world.interface import Chunk, File, World
-from protocol.batches import RecordBatch
-from protocol.disk.file_names import CLEANED, LOG, SWAP
-from protocol.disk.leader_epoch_checkpoint import EpochStart
-from protocol.disk.transaction_index import AbortedTransaction
+from protocol.records.batches import RecordBatch
+from protocol.storage.checkpoints import EpochStart
+from protocol.storage.file_names import CLEANED, LOG, SWAP
+from protocol.storage.indexes import AbortedTransaction
 
 NO_EPOCH = -1
 

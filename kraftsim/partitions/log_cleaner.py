@@ -27,7 +27,7 @@ from kraftsim.partitions.rules_conversion import batch_work
 from kraftsim.server.events import CleaningFailed, LogCleaned, SegmentsCleaned
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 
 T = TypeVar("T")
 TURN_BYTES: Final = 128 * 1024

@@ -27,7 +27,7 @@ from kraftsim.partitions.rules_cleaning import (
 from kraftsim.partitions.rules_log import Segment
 from kraftsim.partitions.segment_scan import SegmentScan
 from kraftsim.partitions.segment_swap import CleanedSegment
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 
 WRITTEN_BYTES_MIN = 256 * 1024
 """Retained records are written whenever this many bytes were read: until then they keep the read

@@ -14,7 +14,7 @@ from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.events import DiskFailed
 from kraftsim.server.identity import NO_DIRECTORY_ID, load_directory_identity
 from kraftsim.world.interface import World
-from protocol.disk.file_names import partition_directory_name
+from protocol.storage.file_names import partition_directory_name
 from protocol.uuids import LOST_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID
 
 UNKNOWN_PLACES = (NO_DIRECTORY_ID, UNASSIGNED_DIRECTORY_ID)

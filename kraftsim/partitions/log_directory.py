@@ -7,8 +7,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from kraftsim.world.interface import World
-from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
-from protocol.disk.file_names import (
+from protocol.malformed import MalformedMessage
+from protocol.storage.checkpoints import build_offset_checkpoint, parse_offset_checkpoint
+from protocol.storage.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
+from protocol.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
@@ -16,8 +18,6 @@ from protocol.disk.file_names import (
     REPLICATION_OFFSETS,
     partition_directory_name,
 )
-from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
-from protocol.malformed import MalformedMessage
 
 NO_BROKER_EPOCH = -1
 PartitionKey = tuple[str, int]

@@ -19,8 +19,8 @@ from kraftsim.partitions.segment_files import SegmentFiles
 from kraftsim.partitions.segment_scan import SegmentScan, whole_batches
 from kraftsim.partitions.transaction_indexes import TransactionIndexes
 from kraftsim.world.interface import Chunk, File, FileSlice, World
-from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch
-from protocol.disk.transaction_index import AbortedTransaction
+from protocol.records.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch
+from protocol.storage.indexes import AbortedTransaction
 
 NOTHING = memoryview(b"")
 SLICE_BYTES_MIN = 128 * 1024

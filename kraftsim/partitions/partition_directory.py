@@ -8,14 +8,14 @@ from itertools import pairwise
 from kraftsim.partitions.rules_log import LeaderEpochs
 from kraftsim.world.interface import World
 from kraftsim.zookeeper.rules_control_requests import is_derived
-from protocol.disk.file_names import LEADER_EPOCHS, PARTITION_METADATA, partition_directory_name
-from protocol.disk.leader_epoch_checkpoint import (
+from protocol.malformed import MalformedMessage
+from protocol.storage.checkpoints import (
     EpochStart,
     build_leader_epoch_checkpoint,
     parse_leader_epoch_checkpoint,
 )
-from protocol.disk.partition_metadata import build_partition_metadata, parse_partition_metadata
-from protocol.malformed import MalformedMessage
+from protocol.storage.file_names import LEADER_EPOCHS, PARTITION_METADATA, partition_directory_name
+from protocol.storage.partition_metadata import build_partition_metadata, parse_partition_metadata
 
 
 class PartitionDirectory:

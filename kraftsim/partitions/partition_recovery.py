@@ -11,7 +11,7 @@ from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.producer_snapshots import ProducerSnapshots
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 
 
 def recover_partition(

@@ -32,12 +32,12 @@ from kraftsim.server.events import DiskFailed, LogDirectoryFailed
 from kraftsim.server.identity import NO_DIRECTORY_ID
 from kraftsim.server.parts import Parts
 from kraftsim.server.shell import NodeShell
-from protocol.disk.file_names import (
+from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
+from protocol.storage.file_names import (
     PARTITION_METADATA,
     parse_future_directory_name,
     partition_directory_name,
 )
-from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.uuids import METADATA_TOPIC_ID, uuid_text
 
 OnChanged = Callable[[PartitionKey], None]

@@ -28,9 +28,9 @@ from kraftsim.server.parts import Parts
 from kraftsim.server.rules_quotas import SteadyRate
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import Clock
-from protocol.batches import split_batches
-from protocol.disk.file_names import future_directory_name, partition_directory_name
 from protocol.errors import ErrorCode
+from protocol.records.batches import split_batches
+from protocol.storage.file_names import future_directory_name, partition_directory_name
 
 PIECE_BYTES: Final = 256 * 1024
 """The bytes copied before a move yields to other tasks."""

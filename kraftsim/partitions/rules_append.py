@@ -15,7 +15,8 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal, RefusedRecord
 from kraftsim.producer_state.rules_manager import marker_of
-from protocol.batches import (
+from protocol.errors import ErrorCode
+from protocol.records.batches import (
     COMPRESSION_MASK,
     HEADER_SIZE_BYTES,
     LENGTH_OVERHEAD_BYTES,
@@ -23,11 +24,10 @@ from protocol.batches import (
     crc_of,
     split_batches,
 )
-from protocol.compression import Compression, decompress_in_pieces
-from protocol.control_records import build_transaction_marker
-from protocol.errors import ErrorCode
-from protocol.malformed_batches import MalformedBatch, MalformedRecord
-from protocol.records import read_varint
+from protocol.records.compression import Compression, decompress_in_pieces
+from protocol.records.control_records import build_transaction_marker
+from protocol.records.malformed_batches import MalformedBatch, MalformedRecord
+from protocol.records.record import read_varint
 
 # --------------------------------------------------------------------------------------------------
 # Transaction markers: the control batch that a transaction coordinator writes

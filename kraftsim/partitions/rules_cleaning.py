@@ -18,10 +18,10 @@ from typing import Final
 from kraftsim.partitions.rules_log import RELATIVE_OFFSET_MAX, Segment
 from kraftsim.producer_state.rules_entries import ProducerStateEntry
 from kraftsim.producer_state.rules_manager import marker_of
-from protocol.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
-from protocol.disk.transaction_index import AbortedTransaction
-from protocol.malformed_batches import MalformedRecord
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
+from protocol.records.malformed_batches import MalformedRecord
+from protocol.records.record import Record
+from protocol.storage.indexes import AbortedTransaction
 
 SHORT_KEY_BYTES_MAX: Final = 16
 DIGEST_BYTES: Final = 17

@@ -17,7 +17,8 @@ from kraftsim.partitions.rules_append import (
     refuse_single_records,
     refuse_size_in_log,
 )
-from protocol.batches import (
+from protocol.errors import ErrorCode
+from protocol.records.batches import (
     COMPRESSION_MASK,
     HEADER_SIZE_BYTES,
     MAGIC,
@@ -25,11 +26,10 @@ from protocol.batches import (
     RecordBatch,
     TimestampType,
 )
-from protocol.compression import Bytes, Compression, estimated_plain_bytes
-from protocol.errors import ErrorCode
-from protocol.malformed_batches import MalformedBatch
-from protocol.message_sets import AnyBatch, open_batch, split_any_batches
-from protocol.offset_assignment import LogFormat, assign_offsets
+from protocol.records.compression import Bytes, Compression, estimated_plain_bytes
+from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.message_sets import AnyBatch, open_batch, split_any_batches
+from protocol.records.offset_assignment import LogFormat, assign_offsets
 
 # --------------------------------------------------------------------------------------------------
 # Conversion

@@ -22,13 +22,18 @@ from kraftsim.partitions.events import (
     FinalRecord,
     FinalTransaction,
 )
-from protocol.batches import RecordBatch, split_batches
-from protocol.control_records import ControlType, EndTxnMarker, control_type, parse_control_record
 from protocol.coordinator.g01_offset_commit import OffsetCommitKey, OffsetCommitValue
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.coordinator.t00_transaction_log import TransactionLogKey, TransactionLogValue
 from protocol.malformed import MalformedMessage
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.records.control_records import (
+    ControlType,
+    EndTxnMarker,
+    control_type,
+    parse_control_record,
+)
+from protocol.records.record import Record
 
 COORDINATED: Final = {
     topic.value: topic

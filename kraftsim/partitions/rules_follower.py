@@ -38,8 +38,8 @@ from kraftsim.partitions.rules_leader import IsrProposal, LeaderState
 from kraftsim.partitions.rules_log import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpochs
 from kraftsim.producer_state.rules_entries import Duplicate
 from kraftsim.tiered_storage.events import LocalLogStartMoved
-from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 from protocol.errors import ErrorCode
+from protocol.records.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 
 # --------------------------------------------------------------------------------------------------
 # The events of a replica: one method per event

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from protocol.disk.leader_epoch_checkpoint import EpochStart
-from protocol.disk.segment_indexes import OffsetEntry, TimeEntry
+from protocol.storage.checkpoints import EpochStart
+from protocol.storage.indexes import OffsetEntry, TimeEntry
 
 NO_LEADER_EPOCH: Final = -1
 NO_OFFSET: Final = -1

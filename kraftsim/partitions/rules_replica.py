@@ -42,9 +42,9 @@ from kraftsim.partitions.rules_leader import (
 from kraftsim.partitions.rules_log import NO_LEADER_EPOCH, LeaderEpochs
 from kraftsim.producer_state.rules_entries import Duplicate
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch
-from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch
+from protocol.storage.indexes import AbortedTransaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ Source: org.apache.kafka.storage.internals.log.LogSegment, OffsetIndex, TimeInde
 
 from kraftsim.partitions.rules_log import IndexEntries
 from kraftsim.world.interface import Disk, File
-from protocol.disk.file_names import (
+from protocol.storage.file_names import (
     LOG,
     OFFSET_INDEX,
     TIME_INDEX,
@@ -17,7 +17,7 @@ from protocol.disk.file_names import (
     parse_segment_file_name,
     segment_file_name,
 )
-from protocol.disk.segment_indexes import (
+from protocol.storage.indexes import (
     OffsetEntry,
     TimeEntry,
     build_offset_index,

@@ -10,8 +10,13 @@ from collections.abc import Iterator
 from struct import Struct
 
 from kraftsim.world.interface import File
-from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES, RecordBatch, split_batches
-from protocol.malformed_batches import MalformedBatch
+from protocol.records.batches import (
+    HEADER_SIZE_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    RecordBatch,
+    split_batches,
+)
+from protocol.records.malformed_batches import MalformedBatch
 
 WINDOW_BYTES = 1 << 20
 _LENGTH = Struct(">i").unpack_from

@@ -15,7 +15,7 @@ from kraftsim.partitions.rules_log import Segment
 from kraftsim.partitions.segment_files import PendingIndex
 from kraftsim.partitions.segment_scan import SegmentScan
 from kraftsim.world.interface import Chunk, Disk
-from protocol.disk.file_names import (
+from protocol.storage.file_names import (
     CLEANED,
     DELETED,
     LOG,
@@ -27,8 +27,12 @@ from protocol.disk.file_names import (
     parse_segment_file_name,
     segment_file_name,
 )
-from protocol.disk.segment_indexes import build_offset_index, build_time_index
-from protocol.disk.transaction_index import AbortedTransaction, build_transaction_index
+from protocol.storage.indexes import (
+    AbortedTransaction,
+    build_offset_index,
+    build_time_index,
+    build_transaction_index,
+)
 
 INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 SEGMENT_SUFFIXES = (*INDEXES, LOG)

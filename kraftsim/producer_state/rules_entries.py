@@ -15,8 +15,8 @@ from zlib import crc32
 import msgspec
 
 from kraftsim.core.decision import Refusal
-from protocol.disk.producer_snapshot import NO_TRANSACTION, ROW, ProducerRow, build_packed_rows
 from protocol.errors import ErrorCode
+from protocol.storage.producer_snapshot import NO_TRANSACTION, ROW, ProducerRow, build_packed_rows
 
 # --------------------------------------------------------------------------------------------------
 # Sequence numbers of batches: 0 to 2^31-1, then 0 again

@@ -23,12 +23,17 @@ from kraftsim.producer_state.rules_entries import (
     UnknownProducer,
     is_next_sequence,
 )
-from protocol.batches import SEQUENCES, RecordBatch
-from protocol.control_records import ControlType, EndTxnMarker, control_type, parse_control_record
-from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.malformed_batches import MalformedBatch
+from protocol.records.batches import SEQUENCES, RecordBatch
+from protocol.records.control_records import (
+    ControlType,
+    EndTxnMarker,
+    control_type,
+    parse_control_record,
+)
+from protocol.records.malformed_batches import MalformedBatch
+from protocol.storage.indexes import AbortedTransaction
 
 # --------------------------------------------------------------------------------------------------
 # Transactions: open ones, and completed ones whose markers are not replicated yet

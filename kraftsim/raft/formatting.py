@@ -14,8 +14,8 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.identity import check_formattable
 from kraftsim.world.interface import World
-from protocol.disk.file_names import META_PROPERTIES
-from protocol.disk.meta_properties import MetaProperties, build_meta_properties
+from protocol.storage.file_names import META_PROPERTIES
+from protocol.storage.meta_properties import MetaProperties, build_meta_properties
 
 
 async def format_if_new(world: World, config: NodeConfig) -> None:

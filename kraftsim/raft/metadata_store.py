@@ -27,18 +27,18 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.events import DiskFailed
 from kraftsim.world.interface import Disk, World
-from protocol.batches import RecordBatch, split_batches
-from protocol.control_records import (
+from protocol.malformed import MalformedMessage
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.records.control_records import (
     ControlType,
     KRaftVersionRecord,
     VotersRecord,
     control_type,
     parse_control_record,
 )
-from protocol.disk.file_names import METADATA_TOPIC, QUORUM_STATE, RECOVERY_POINTS
-from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
-from protocol.disk.quorum_state import QuorumState, build_quorum_state, parse_quorum_state
-from protocol.malformed import MalformedMessage
+from protocol.storage.checkpoints import build_offset_checkpoint, parse_offset_checkpoint
+from protocol.storage.file_names import METADATA_TOPIC, QUORUM_STATE, RECOVERY_POINTS
+from protocol.storage.quorum_state import QuorumState, build_quorum_state, parse_quorum_state
 from protocol.uuids import METADATA_TOPIC_ID
 
 # --------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ Source: org.apache.kafka.image.loader.MetadataLoader, QuorumController.MAX_RECOR
 import asyncio
 from typing import Final
 
-from protocol.batches import RecordBatch
 from protocol.metadata.registry import parse_record
+from protocol.records.batches import RecordBatch
 from protocol.schema import Message
 
 RECORDS_PER_TURN: Final = 500

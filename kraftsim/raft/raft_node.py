@@ -76,18 +76,18 @@ from kraftsim.server.events import DiskFailed
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.shell import NodeShell
 from kraftsim.server.signal import Signal
-from protocol.batches import RecordBatch, split_batches
-from protocol.control_records import (
+from protocol.errors import ErrorCode
+from protocol.messages.k01_fetch import FetchResponse
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.records.control_records import (
     ControlType,
     KRaftVersionRecord,
     LeaderChangeMessage,
     Voter,
     build_control_batch,
 )
-from protocol.disk.quorum_state import QuorumState
-from protocol.errors import ErrorCode
-from protocol.messages.k01_fetch import FetchResponse
 from protocol.schema import Message
+from protocol.storage.quorum_state import QuorumState
 
 # -------------------------------------------------------------------------------------------------
 # Callbacks of a node for its replica of the metadata log.

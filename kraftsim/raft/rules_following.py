@@ -32,19 +32,19 @@ from kraftsim.raft.rules_log import (
 from kraftsim.raft.rules_messages import emit_other_cluster, is_settled_by_epoch
 from kraftsim.raft.rules_quorum import FatalQuorumError, Quorum
 from kraftsim.raft.rules_roles import NEVER, Follower, SnapshotFetch
-from protocol.batches import RecordBatch, split_batches
-from protocol.control_records import (
+from protocol.errors import ErrorCode
+from protocol.messages.k01_fetch import FetchResponse
+from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest
+from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
+from protocol.messages.k82_update_raft_voter import UpdateRaftVoterResponse
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.records.control_records import (
     ControlType,
     KRaftVersionRecord,
     VotersRecord,
     control_type,
     parse_control_record,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.k01_fetch import FetchResponse
-from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest
-from protocol.messages.k59_fetch_snapshot import FetchSnapshotResponse
-from protocol.messages.k82_update_raft_voter import UpdateRaftVoterResponse
 from protocol.schema import Message
 
 NOT_IN_THE_LOG = -1

@@ -16,11 +16,16 @@ from msgspec.structs import replace
 
 from kraftsim.events.event import Event
 from kraftsim.partitions.rules_log import LeaderEpochs
-from protocol.batches import RecordBatch
-from protocol.control_records import Endpoint, KRaftVersionFeature, RegisteredVoter, VotersRecord
-from protocol.disk.leader_epoch_checkpoint import EpochStart
-from protocol.disk.quorum_state import QuorumState
+from protocol.records.batches import RecordBatch
+from protocol.records.control_records import (
+    Endpoint,
+    KRaftVersionFeature,
+    RegisteredVoter,
+    VotersRecord,
+)
 from protocol.schema import Message
+from protocol.storage.checkpoints import EpochStart
+from protocol.storage.quorum_state import QuorumState
 from protocol.uuids import ZERO_UUID
 
 # --------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from kraftsim.raft.rules_log import (
 )
 from kraftsim.raft.rules_quorum import FatalQuorumError, Quorum
 from kraftsim.raft.rules_roles import SnapshotFetch
-from protocol.disk.file_names import METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
 from protocol.messages import k52_vote as vote
@@ -33,6 +32,7 @@ from protocol.messages import k54_end_quorum_epoch as end
 from protocol.messages import k59_fetch_snapshot as snapshots
 from protocol.messages import k82_update_raft_voter as update
 from protocol.schema import Message
+from protocol.storage.file_names import METADATA_TOPIC
 from protocol.uuids import METADATA_TOPIC_ID
 
 NO_LEADER = -1

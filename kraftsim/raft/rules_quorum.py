@@ -51,8 +51,8 @@ from kraftsim.raft.rules_roles import (
     Role,
     Unattached,
 )
-from protocol.disk.quorum_state import NO_LEADER_ID, NOT_VOTED, QuorumState, QuorumVoter
 from protocol.schema import Message
+from protocol.storage.quorum_state import NO_LEADER_ID, NOT_VOTED, QuorumState, QuorumVoter
 from protocol.uuids import ZERO_UUID
 
 LeadershipFactory = Callable[..., Leadership]

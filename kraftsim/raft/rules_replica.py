@@ -11,7 +11,6 @@ from kraftsim.raft.rules_log import Effect, SnapshotId, VoterSet
 from kraftsim.raft.rules_quorum import Quorum
 from kraftsim.raft.rules_roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from kraftsim.raft.rules_serving import VoterChanges
-from protocol.disk.quorum_state import QuorumState
 from protocol.messages.k01_fetch import FetchResponse
 from protocol.messages.k18_api_versions import ApiVersionsResponse
 from protocol.messages.k52_vote import VoteRequest, VoteResponse
@@ -25,6 +24,7 @@ from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from protocol.schema import Message
+from protocol.storage.quorum_state import QuorumState
 
 POLLS_MAX = 16
 """The maximum number of transitions per poll: the election of a sole voter takes three."""

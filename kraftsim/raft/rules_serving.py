@@ -26,7 +26,6 @@ from kraftsim.raft.rules_log import (
 )
 from kraftsim.raft.rules_quorum import Quorum
 from kraftsim.raft.rules_roles import NEVER, Leader, Leadership, ReplicaProgress
-from protocol.disk.file_names import METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
 from protocol.messages import k55_describe_quorum as describe
@@ -36,6 +35,7 @@ from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVot
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest
 from protocol.schema import Message
+from protocol.storage.file_names import METADATA_TOPIC
 from protocol.uuids import METADATA_TOPIC_ID, ZERO_UUID
 
 NO_LEADER = -1

@@ -13,8 +13,9 @@ from typing import Final
 
 from kraftsim.raft.rules_log import DYNAMIC_VOTERS, FORMAT_SNAPSHOT, SnapshotId, VoterSet
 from kraftsim.world.interface import Disk, File
-from protocol.batches import RecordBatch, build_batch, split_batches
-from protocol.control_records import (
+from protocol.malformed import MalformedMessage
+from protocol.records.batches import RecordBatch, build_batch, split_batches
+from protocol.records.control_records import (
     ControlType,
     KRaftVersionRecord,
     SnapshotFooterRecord,
@@ -23,7 +24,10 @@ from protocol.control_records import (
     control_type,
     parse_control_record,
 )
-from protocol.disk.file_names import (
+from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.record import Record
+from protocol.schema import Message
+from protocol.storage.file_names import (
     DELETED_SNAPSHOT,
     METADATA_TOPIC,
     UNFINISHED_SNAPSHOT,
@@ -32,10 +36,6 @@ from protocol.disk.file_names import (
     partition_directory_name,
     unfinished_snapshot_name,
 )
-from protocol.malformed import MalformedMessage
-from protocol.malformed_batches import MalformedBatch
-from protocol.records import Record
-from protocol.schema import Message
 
 DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 

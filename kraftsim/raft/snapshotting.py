@@ -20,9 +20,9 @@ from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.raft.snapshot_files import DIRECTORY, DamagedSnapshot
 from kraftsim.server.shell import NodeShell
-from protocol.batches import RecordBatch, split_batches
 from protocol.metadata.registry import build_record, parse_record
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.records.record import Record
 
 READ_BYTES: Final = 256 * 1024
 """The bytes read at a time; other tasks of the node run in between."""

@@ -62,16 +62,16 @@ from kraftsim.server.security.rights import guarded
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import Clock, Disk, World
 from protocol.api_keys import ApiKey
-from protocol.batches import RecordBatch
-from protocol.disk.file_names import BOOTSTRAP_CHECKPOINT
-from protocol.disk.malformed_file import MalformedFile
-from protocol.disk.metadata_snapshot import parse_metadata_snapshot
 from protocol.malformed import MalformedMessage
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m20_no_op import NoOpRecord
 from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
 from protocol.metadata.registry import parse_record
+from protocol.records.batches import RecordBatch
 from protocol.schema import Message
+from protocol.storage.file_names import BOOTSTRAP_CHECKPOINT
+from protocol.storage.malformed_file import MalformedFile
+from protocol.storage.metadata_snapshot import parse_metadata_snapshot
 
 if TYPE_CHECKING:
     from kraftsim.server.parts import Parts

@@ -74,6 +74,7 @@ from kraftsim.server.inbox import Buffer
 from kraftsim.server.large_requests import LargeRequest
 from kraftsim.server.slices import LARGE_REQUEST_BYTES
 from protocol.api_keys import ApiKey
+from protocol.codec.choice import is_interpreted
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.requests import RequestHead, decode_request, read_request_head, route_of
@@ -141,7 +142,7 @@ class FrameRoute(Generic[N]):
         self._header_version = codecs.request_header_version
         self._pack_answer = codecs.pack_response or _no_packing
         self._answer_bytes = codecs.response_size
-        self._fixed_class = None if codecs.pack_response is None else codecs.response.layout.cls
+        self._fixed_class = None if codecs.pack_response is None else codecs.response.cls
         """The response class, if all responses have the same size."""
 
     def serve(
@@ -229,8 +230,9 @@ class FrameRoute(Generic[N]):
 
 
 class FrameRoutes(dict[int, FrameRoute[N] | None]):
-    """From API key and version, as FRAME_START reads them, to the route, created on first use; None
-    for frames not served from a run.
+    """From API key and version, as FRAME_START reads them, to the route, created on first use.
+
+    None for frames that are not served from a run: with `--codec construct` all.
     """
 
     def __init__(self, routes: dict[int, Route[N]]) -> None:
@@ -239,7 +241,7 @@ class FrameRoutes(dict[int, FrameRoute[N] | None]):
 
     def __missing__(self, key_and_version: int) -> FrameRoute[N] | None:
         api_key, api_version = key_and_version >> 16, key_and_version & 0xFFFF
-        route = self._routes.get(api_key)
+        route = None if is_interpreted() else self._routes.get(api_key)
         if (
             route is None
             or not route.first_version <= api_version <= route.last_version

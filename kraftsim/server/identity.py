@@ -18,21 +18,21 @@ from kraftsim.releases.traits import DIRECTORY_IDS
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.world.interface import World
-from protocol.disk.file_names import (
+from protocol.malformed import MalformedMessage
+from protocol.storage.file_names import (
     BOOTSTRAP_CHECKPOINT,
     META_PROPERTIES,
     METADATA_TOPIC,
     metadata_snapshot_name,
     partition_directory_name,
 )
-from protocol.disk.meta_properties import (
+from protocol.storage.meta_properties import (
     KRAFT_VERSION,
     ZOOKEEPER_VERSION,
     MetaProperties,
     build_meta_properties,
     parse_meta_properties,
 )
-from protocol.malformed import MalformedMessage
 from protocol.uuids import ZERO_UUID, uuid_text
 
 CLUSTER_ID_KEY = "kraftsim.cluster.id"

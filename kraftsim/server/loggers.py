@@ -5,9 +5,9 @@ Source: KIP-412, kafka.server.logger.RuntimeLoggerManager.
 """
 
 from kraftsim.core.decision import Refusal
-from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
 from protocol.messages.k44_incremental_alter_configs import AlterConfigsResource
+from protocol.storage.java_integers import parse_int32
 
 
 def refuse_loggers(node_id: int, resource: AlterConfigsResource) -> Refusal | None:

@@ -37,15 +37,15 @@ from kraftsim.tiered_storage.rules_segments import (
     update_record,
 )
 from kraftsim.world.interface import Chunk, File, FileSlice, World
-from protocol.disk.file_names import (
+from protocol.storage.checkpoints import build_leader_epoch_checkpoint
+from protocol.storage.file_names import (
     LOG,
     OFFSET_INDEX,
     PRODUCER_SNAPSHOT,
     TIME_INDEX,
     TRANSACTION_INDEX,
 )
-from protocol.disk.leader_epoch_checkpoint import build_leader_epoch_checkpoint
-from protocol.disk.producer_snapshot import parse_producer_rows
+from protocol.storage.producer_snapshot import parse_producer_rows
 from protocol.uuids import uuid_text
 
 PIECE_BYTES = 8 << 20

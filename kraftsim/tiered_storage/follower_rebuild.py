@@ -26,9 +26,6 @@ from kraftsim.tiered_storage.rules_reading import (
 from kraftsim.tiered_storage.rules_segments import RemoteSegment, SegmentCatalogue
 from kraftsim.world.interface import World
 from protocol.api_keys import ApiKey
-from protocol.disk.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
-from protocol.disk.malformed_file import MalformedFile
-from protocol.disk.producer_snapshot import parse_producer_rows
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k02_list_offsets import (
@@ -44,6 +41,9 @@ from protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from protocol.storage.checkpoints import parse_leader_epoch_checkpoint
+from protocol.storage.malformed_file import MalformedFile
+from protocol.storage.producer_snapshot import parse_producer_rows
 from protocol.uuids import uuid_text
 
 FIRST_VERSION_WITH_EARLIEST_LOCAL = 8

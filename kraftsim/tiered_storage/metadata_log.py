@@ -24,7 +24,6 @@ from kraftsim.tiered_storage.rules_segments import (
 )
 from kraftsim.tiered_storage.store_settings import METADATA_TOPIC
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch, split_batches
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.messages.k00_produce import (
@@ -40,7 +39,8 @@ from protocol.messages.k01_fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch, split_batches
+from protocol.records.record import Record
 
 ACKS_ALL = -1
 LAST_VERSION_WITH_TOPIC_NAMES = 12

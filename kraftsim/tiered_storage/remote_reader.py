@@ -21,15 +21,16 @@ from kraftsim.tiered_storage.rules_reading import (
 )
 from kraftsim.tiered_storage.rules_segments import RemoteSegment, SegmentCatalogue, SegmentState
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch, split_batches
-from protocol.disk.segment_indexes import (
+from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.storage.indexes import (
+    AbortedTransaction,
     OffsetEntry,
     TimeEntry,
     parse_offset_index,
     parse_time_index,
+    parse_transaction_index,
 )
-from protocol.disk.transaction_index import AbortedTransaction, parse_transaction_index
-from protocol.errors import ErrorCode
 
 INDEXES_MAX = 256
 """The number of segments whose indexes are cached."""

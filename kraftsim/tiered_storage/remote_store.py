@@ -11,7 +11,7 @@ from enum import Enum
 
 from kraftsim.tiered_storage.rules_segments import RemoteSegment, TopicIdPartition
 from kraftsim.world.interface import Chunk, FileSlice, ObjectStore
-from protocol.disk.file_names import (
+from protocol.storage.file_names import (
     LOG,
     OFFSET_INDEX,
     PRODUCER_SNAPSHOT,

@@ -19,7 +19,7 @@ from kraftsim.tiered_storage.rules_segments import (
     SegmentState,
     is_within,
 )
-from protocol.disk.leader_epoch_checkpoint import EpochStart
+from protocol.storage.checkpoints import EpochStart
 
 # --------------------------------------------------------------------------------------------------
 # The segments to copy next, and their metadata

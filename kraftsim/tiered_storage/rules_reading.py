@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from struct import Struct
 
 from kraftsim.tiered_storage.rules_segments import RemoteSegment, SegmentCatalogue
-from protocol.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES
-from protocol.disk.leader_epoch_checkpoint import EpochStart
-from protocol.disk.segment_indexes import OffsetEntry, TimeEntry
 from protocol.errors import ErrorCode
-from protocol.malformed_batches import MalformedBatch
+from protocol.records.batches import HEADER_SIZE_BYTES, LENGTH_OVERHEAD_BYTES
+from protocol.records.malformed_batches import MalformedBatch
+from protocol.storage.checkpoints import EpochStart
+from protocol.storage.indexes import OffsetEntry, TimeEntry
 
 _BATCH_START = Struct(">qi").unpack_from
 _LAST_OFFSET_DELTA = Struct(">i").unpack_from

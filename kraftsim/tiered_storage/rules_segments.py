@@ -14,7 +14,6 @@ from typing import Final
 
 from kraftsim.metadata.rules_config_definitions import AS_THE_WHOLE, is_true
 from kraftsim.partitions.rules_log import RetentionRules
-from protocol.disk.leader_epoch_checkpoint import EpochStart
 from protocol.remote_log import r00_remote_log_segment_metadata as r00
 from protocol.remote_log import r01_remote_log_segment_metadata_update as r01
 from protocol.remote_log.r00_remote_log_segment_metadata import RemoteLogSegmentMetadataRecord
@@ -22,6 +21,7 @@ from protocol.remote_log.r01_remote_log_segment_metadata_update import (
     RemoteLogSegmentMetadataUpdateRecord,
 )
 from protocol.remote_log.registry import RemoteLogSegmentState, build_record, parse_record
+from protocol.storage.checkpoints import EpochStart
 
 SegmentState = RemoteLogSegmentState
 

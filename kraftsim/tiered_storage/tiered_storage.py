@@ -28,7 +28,7 @@ from kraftsim.tiered_storage.rules_segments import SegmentCatalogue, TopicIdPart
 from kraftsim.tiered_storage.store_settings import store_location
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.malformed_batches import MalformedBatch
+from protocol.records.malformed_batches import MalformedBatch
 
 DELETION_ATTEMPTS = 20
 REMOTE_STORAGE_DISABLED = "remote storage disabled"

@@ -31,9 +31,9 @@ from kraftsim.transactions.rules_state import (
     tombstone,
 )
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 
 OnStored = Callable[[ErrorCode], None]
 

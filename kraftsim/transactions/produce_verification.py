@@ -20,8 +20,8 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.transactions.rules_markers import VerificationErrors
 from kraftsim.transactions.verification import Verifier
 from kraftsim.world.interface import Clock
-from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch
 
 FIRST_VERSION_WITH_ABORTABLE: Final = 11
 """The first version of Produce with TRANSACTION_ABORTABLE."""

@@ -30,8 +30,8 @@ from kraftsim.transactions.rules_state import (
     TransactionFacts,
     TransactionState,
 )
-from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.errors import ErrorCode
+from protocol.records.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 # --------------------------------------------------------------------------------------------------
 # Producer epochs: exhaustion, and which epoch an EndTxn may have

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch
 from protocol.coordinator.registry import CoordinatorTopic, build_record, parse_record
 from protocol.coordinator.t00_transaction_log import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
 )
+from protocol.records.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch
 
 # --------------------------------------------------------------------------------------------------
 # States, and the valid transitions between them

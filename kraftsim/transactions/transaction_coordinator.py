@@ -39,9 +39,9 @@ from kraftsim.transactions.rules_state import (
     TransactionFacts,
 )
 from kraftsim.transactions.transaction_partitions import TransactionPartitions
-from protocol.batches import NO_PRODUCER_ID
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
+from protocol.records.batches import NO_PRODUCER_ID
+from protocol.records.compression import Compression
 
 
 @dataclass(frozen=True, slots=True)

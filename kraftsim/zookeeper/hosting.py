@@ -16,7 +16,7 @@ from kraftsim.partitions.log_directory import PartitionKey
 from kraftsim.partitions.partitions import Partitions
 from kraftsim.partitions.replication import Replication
 from kraftsim.zookeeper.rules_received_metadata import LocalPartition
-from protocol.disk.file_names import partition_directory_name
+from protocol.storage.file_names import partition_directory_name
 
 STRAY_SUFFIX = "-stray"
 NO_LEADER_EPOCH = -1

@@ -18,6 +18,7 @@ from protocol.message_codec import compiled
 from protocol.numbered_files import name_in_kafka, numbered_modules
 from protocol.schema import Message, declaration_of
 from protocol.version_prefixed import (
+    PREFIX,
     PREFIX_BYTES,
     build_version_prefixed,
     parse_version_prefixed,
@@ -64,7 +65,7 @@ def build_record(
     assert declaration.kind == "coordinator-key" and declaration.api_key is not None, (
         f"{declaration.name} is no key of a coordinator's record"
     )
-    content = declaration.api_key.to_bytes(PREFIX_BYTES) + compiled(cls, KEY_VERSION).encode(key)
+    content = PREFIX.pack(declaration.api_key) + compiled(cls, KEY_VERSION).encode(key)
     if value is None:
         return content, None
     value_declaration = declaration_of(type(value))

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 import protocol
-from protocol.declaration import ArrayOf, Declaration, Field, StructureOf
+from protocol.codec.declaration import ArrayOf, Declaration, StructureOf
+from protocol.codec.tree import Field
 from protocol.drift.definitions import TOP, Definition
 from protocol.drift.exceptions import (
     ALLOWED,

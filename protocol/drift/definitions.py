@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from protocol.declaration import NO_VERSIONS, Fresh, Primitive, Scalar, VersionRange
+from protocol.codec.declaration import NO_VERSIONS, Fresh, Primitive, Scalar, VersionRange
 
 Json: TypeAlias = Any
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from protocol.declaration import ALL_VERSIONS, NO_VERSIONS, Declaration, VersionRange
+from protocol.codec.declaration import ALL_VERSIONS, NO_VERSIONS, Declaration, VersionRange
 from protocol.drift.definitions import DefinedField, Definition
 from protocol.drift.facts import Facts, Shape
 

@@ -5,7 +5,8 @@ once from a definition.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from protocol.declaration import ArrayOf, Declaration, Field, StructureOf
+from protocol.codec.declaration import ArrayOf, Declaration, StructureOf
+from protocol.codec.tree import Field
 from protocol.drift.definitions import TOP, DefinedField, Definition
 from protocol.drift.exceptions import present_name
 from protocol.schema import declaration_of

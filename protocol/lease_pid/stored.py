@@ -7,17 +7,26 @@ Source: the lease_pid draft.
 """
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
 
+from protocol.codec.fixed import fixed
 from protocol.lease_pid.reading import FoundMessage
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
 from protocol.schema import array, int32, int64, message, string, struct, structure, uint32
 
-SIZE_AND_CHECKSUM: Final = Struct(">II")
+
+@structure
+class SizeAndChecksum:
+    """Before each stored message: its size, and its CRC-32C."""
+
+    size: int = uint32()
+    checksum: int = uint32()
+
+
+SIZE_AND_CHECKSUM: Final = fixed(SizeAndChecksum)
 
 
 @message(kind="lease-pid", versions="0")

@@ -10,7 +10,12 @@ import os
 from functools import cache
 
 from protocol.numbered_files import name_in_kafka, numbered_modules
-from protocol.record_frames import FRAME_VERSION, build_frame, frame_record_version, parse_frame
+from protocol.records.record_frames import (
+    FRAME_VERSION,
+    build_frame,
+    frame_record_version,
+    parse_frame,
+)
 from protocol.schema import Message, declaration_of
 
 __all__ = [

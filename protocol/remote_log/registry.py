@@ -11,7 +11,7 @@ from enum import IntEnum
 from functools import cache
 
 from protocol.numbered_files import name_in_kafka, numbered_modules
-from protocol.record_frames import build_frame, frame_record_version, parse_frame
+from protocol.records.record_frames import build_frame, frame_record_version, parse_frame
 from protocol.schema import Message, declaration_of
 
 __all__ = [

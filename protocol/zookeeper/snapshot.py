@@ -11,9 +11,9 @@ DataTree.serialize, ReferenceCountedACLCache.
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Final
 
+from protocol.codec.fixed import fixed
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
 from protocol.schema import array, byte_string, int32, int64, message, struct, structure, ustring
@@ -23,7 +23,16 @@ from protocol.zookeeper.znodes import AclEntry
 NO_DATABASE: Final = -1
 OPEN_ACL: Final = -1
 END_OF_ZNODES: Final = "/"
-_LONG = Struct(">q")
+
+
+@structure
+class SnapshotChecksum:
+    """Adler-32 of everything before it, in eight bytes."""
+
+    checksum: int = int64()
+
+
+_CHECKSUM = fixed(SnapshotChecksum)
 
 
 @structure
@@ -114,7 +123,7 @@ def build_snapshot(
         pieces += (encode_path(_Path(path=path)), encode_znode(znode))
     end = encode_path(_Path(path=END_OF_ZNODES))
     content = b"".join((*pieces, end))
-    return content + _LONG.pack(zlib.adler32(content)) + end
+    return content + _CHECKSUM.pack(zlib.adler32(content)) + end
 
 
 def parse_snapshot(data: bytes) -> ZookeeperSnapshot:
@@ -139,8 +148,8 @@ def parse_snapshot(data: bytes) -> ZookeeperSnapshot:
             break
         found.znodes[named.path], position = decode_znode(data, position)
     if (
-        len(data) < position + _LONG.size
-        or zlib.adler32(data[:position]) != _LONG.unpack_from(data, position)[0]
+        len(data) < position + _CHECKSUM.size
+        or zlib.adler32(data[:position]) != _CHECKSUM.unpack_from(data, position)[0]
     ):
         raise MalformedMessage(None, None, "checksum", "the snapshot is not whole", position)
     return found

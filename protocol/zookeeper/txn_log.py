@@ -6,14 +6,14 @@ anywhere after the flushed part, and may end with preallocated zeros.
 Source: org.apache.zookeeper.server.persistence.{FileTxnLog, FileSnap, FileHeader, Util}.
 """
 
-import struct
 import zlib
 from collections.abc import Iterator
 from typing import Final
 
+from protocol.codec.fixed import fixed
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
-from protocol.schema import Message, int32, int64, message
+from protocol.schema import Message, int32, int64, message, structure
 from protocol.zookeeper.txns import TxnHeader, build_txn, parse_txn
 
 LOG_MAGIC: Final = int.from_bytes(b"ZKLG")
@@ -21,7 +21,17 @@ SNAPSHOT_MAGIC: Final = int.from_bytes(b"ZKSN")
 FILE_VERSION: Final = 2
 END_OF_RECORD: Final = b"B"
 HEADER_BYTES: Final = 16
-_CHECKSUM_AND_SIZE = struct.Struct(">qi")
+
+
+@structure
+class ChecksumAndSize:
+    """Before each transaction: Adler-32 of the content in eight bytes, and its size."""
+
+    checksum: int = int64()
+    size: int = int32()
+
+
+_CHECKSUM_AND_SIZE = fixed(ChecksumAndSize)
 
 
 @message(kind="zookeeper", versions="0")

@@ -6,8 +6,8 @@ import pytest
 
 from kraftsim.partitions.events import FinalBatch, FinalLog, FinalRecord
 from kraftsim.partitions.rules_final_log import final_log_events
-from protocol.batches import build_batch
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 
 
 def batch(

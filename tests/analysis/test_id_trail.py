@@ -17,13 +17,13 @@ from kraftsim.analysis.id_trail import (
     read_trail,
 )
 from kraftsim.conformance.target import Target
-from protocol.batches import build_batch
-from protocol.disk.file_names import segment_file_name
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.metadata.m20_no_op import NoOpRecord
 from protocol.metadata.registry import build_record
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.schema import Message
+from protocol.storage.file_names import segment_file_name
 from tests.apache_kafka.harness import ApacheKafka
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import Any
 from kraftsim.conformance.peer import Peer
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_registrations import PartitionRegistration
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.message_json import message_to_json
 from protocol.messages.k01_fetch import (
@@ -30,6 +29,7 @@ from protocol.metadata.m02_topic import TopicRecord
 from protocol.metadata.m20_no_op import NoOpRecord
 from protocol.metadata.m27_register_controller import RegisterControllerRecord
 from protocol.metadata.registry import parse_record, record_version
+from protocol.records.batches import split_batches
 from protocol.schema import Message, declaration_of
 from protocol.uuids import METADATA_TOPIC_ID, ZERO_UUID, uuid_text
 

@@ -15,7 +15,7 @@ from typing import Final
 from kraftsim.conformance.peer import Peer, PeerClosed, PeerSilent
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
-from protocol.declaration import ArrayOf, Declaration, Primitive, StructureOf
+from protocol.codec.declaration import ArrayOf, Declaration, Primitive, StructureOf
 from protocol.errors import ErrorCode
 from protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

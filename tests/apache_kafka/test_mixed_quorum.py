@@ -12,7 +12,7 @@ import pytest
 
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.cluster.spec import CONTROLLER_PORT_DISTANCE
-from protocol.batches import split_batches
+from protocol.records.batches import split_batches
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.harness import ApacheKafka, run_tool
 from tests.apache_kafka.mixed import (

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kraftsim.cluster.processes import ProcessCluster
-from protocol.batches import RecordBatch, split_batches
+from protocol.records.batches import RecordBatch, split_batches
 
 
 def partition_directory(cluster: ProcessCluster, topic: str, partition: int) -> Path:

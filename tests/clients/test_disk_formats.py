@@ -13,10 +13,10 @@ from confluent_kafka import Producer
 from kraftsim.partitions.found_record import searched
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.world.real.world import real_world
-from protocol.batches import RecordBatch, split_batches
-from protocol.disk.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
-from protocol.disk.meta_properties import parse_meta_properties
 from protocol.metadata.registry import parse_record
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.storage.checkpoints import parse_leader_epoch_checkpoint
+from protocol.storage.meta_properties import parse_meta_properties
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log, run_tool
 from tests.cluster.broker_client import broker_client

@@ -19,13 +19,13 @@ from kraftsim.conformance.target import Target
 from kraftsim.conformance.transaction_client import TransactionClient
 from kraftsim.groups.rules_shard import GroupShard
 from kraftsim.groups.rules_timing import GroupSettings, Moment
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.k69_consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
+from protocol.records.batches import split_batches
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, NEWEST_RELEASE
 from tests.apache_kafka.harness import ApacheKafka
 from tests.cluster.running import QUICK_SESSIONS, running_processes

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batches import build_batch
-from protocol.disk.producer_snapshot import parse_producer_snapshot
 from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
+from protocol.storage.producer_snapshot import parse_producer_snapshot
 from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log
 from tests.cluster.broker_client import BrokerClient, broker_client

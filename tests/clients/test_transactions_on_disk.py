@@ -15,7 +15,6 @@ import pytest
 
 from kraftsim.conformance.marker_client import end_at, read_at, seen
 from kraftsim.conformance.target import Target, Topic
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -24,7 +23,8 @@ from protocol.messages.k00_produce import (
     TopicProduceData,
 )
 from protocol.messages.k01_fetch import READ_UNCOMMITTED
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from tests.apache_kafka.class_path import class_path
 from tests.apache_kafka.harness import ApacheKafka, dump_log
 from tests.cluster.running import QUICK_SESSIONS, restart_and_wait, running_processes

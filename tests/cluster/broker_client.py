@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kraftsim.conformance.peer import Peer
-from protocol.batches import build_batch, split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     ACKS_ALL,
@@ -25,7 +24,8 @@ from protocol.messages.k19_create_topics import (
     CreateTopicsResponse,
 )
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.records import Record
+from protocol.records.batches import build_batch, split_batches
+from protocol.records.record import Record
 
 SECONDS = 30.0
 

@@ -19,7 +19,8 @@ from crc32c import crc32c
 
 from kraftsim.cluster.processes import ProcessCluster
 from kraftsim.conformance.peer import Peer, framed
-from protocol.batches import (
+from protocol.errors import ErrorCode
+from protocol.records.batches import (
     BEFORE_CRC,
     COVERED_HEADER,
     CRC,
@@ -28,9 +29,8 @@ from protocol.batches import (
     MAGIC,
     build_batch,
 )
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.compression import Compression
+from protocol.records.record import Record
 from tests.cluster.broker_client import BrokerClient, broker_client
 from tests.cluster.running import QUICK_SESSIONS, address_of, running_processes
 

@@ -2,7 +2,7 @@
 
 from crc32c import crc32c
 
-from protocol.batches import (
+from protocol.records.batches import (
     BEFORE_CRC,
     COVERED_HEADER,
     CRC,
@@ -12,9 +12,9 @@ from protocol.batches import (
     RecordBatch,
     build_batch,
 )
-from protocol.compression import Compression
-from protocol.control_records import ControlType, EndTxnMarker, build_control_record
-from protocol.records import Record
+from protocol.records.compression import Compression
+from protocol.records.control_records import ControlType, EndTxnMarker, build_control_record
+from protocol.records.record import Record
 
 SEQUENCES = 2**31
 

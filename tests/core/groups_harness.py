@@ -19,10 +19,10 @@ from kraftsim.groups.rules_timing import (
     Protocols,
     SyncAnswer,
 )
-from protocol.batches import RecordBatch, build_batch
-from protocol.control_records import build_transaction_marker
 from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.control_records import build_transaction_marker
+from protocol.records.record import Record
 
 WALL_MS = 1_700_000_000_000
 SESSION_MS, REBALANCE_MS = 10_000, 20_000

@@ -28,15 +28,6 @@ from kraftsim.raft.rules_log import (
 from kraftsim.raft.rules_quorum import Quorum
 from kraftsim.raft.rules_replica import RaftReplica
 from kraftsim.raft.rules_roles import Leader
-from protocol.batches import build_batch, split_batches
-from protocol.control_records import (
-    ControlType,
-    KRaftVersionRecord,
-    LeaderChangeMessage,
-    Voter,
-    build_control_batch,
-)
-from protocol.disk.quorum_state import QuorumState
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest
 from protocol.messages.k18_api_versions import (
@@ -45,8 +36,17 @@ from protocol.messages.k18_api_versions import (
     SupportedFeatureKey,
 )
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest
-from protocol.records import Record
+from protocol.records.batches import build_batch, split_batches
+from protocol.records.control_records import (
+    ControlType,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    Voter,
+    build_control_batch,
+)
+from protocol.records.record import Record
 from protocol.schema import Message
+from protocol.storage.quorum_state import QuorumState
 
 CLUSTER = "lab"
 LISTENER = "CONTROLLER"

@@ -19,7 +19,6 @@ from kraftsim.raft.events import (
     VotersChanged,
 )
 from kraftsim.raft.rules_log import RaftSettings
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchRequest, FetchResponse
 from protocol.messages.k18_api_versions import ApiVersionsRequest
@@ -30,6 +29,7 @@ from protocol.messages.k53_begin_quorum_epoch import (
 )
 from protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from protocol.records.batches import split_batches
 from protocol.schema import Message
 from tests.core.quorum_harness import Harness, HarnessNode
 

@@ -29,9 +29,9 @@ from kraftsim.partitions.rules_reading import decide_list_offset, decide_read
 from kraftsim.partitions.rules_replica import AgreedIsr, PartitionReplica
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from protocol.records.batches import RecordBatch
 from tests.core.batches import make_batch
 
 NO_LEADER = -1

@@ -14,9 +14,9 @@ from kraftsim.partitions.rules_append import (
     refuse_acks,
     refuse_batch,
 )
-from protocol.batches import HEADER_SIZE_BYTES, MAGIC_POSITION, RecordBatch
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
+from protocol.records.batches import HEADER_SIZE_BYTES, MAGIC_POSITION, RecordBatch
+from protocol.records.compression import Compression
 from tests.core.batches import doctored, make_batch
 
 NOW_MS = 1_000_000

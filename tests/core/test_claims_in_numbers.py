@@ -9,15 +9,15 @@ from kraftsim.core.decision import Decision
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import LastIdProducerIdControl, ProducerIdControl
 from kraftsim.producer_state.rules_entries import SEQUENCES_BEHIND_DEFAULT
-from protocol.batches import build_batch
-from protocol.compression import Compression, compress
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import CompiledMessage, compiled
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.compression import Compression, compress
+from protocol.records.record import Record
 from protocol.schema import int16, int32, int64, message
 from tools.claims.recording import Figures
 

@@ -18,8 +18,8 @@ from kraftsim.producer_state.rules_entries import (
     state_entries,
 )
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch
-from protocol.disk.producer_snapshot import parse_producer_rows
+from protocol.records.batches import RecordBatch
+from protocol.storage.producer_snapshot import parse_producer_rows
 from tests.core.batches import make_batch
 from tests.core.replication_harness import SETTLE_STEPS, Broker, ReplicationHarness
 from tools.claims.recording import Figures

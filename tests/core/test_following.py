@@ -16,11 +16,11 @@ from kraftsim.raft.rules_messages import fetch_request
 from kraftsim.raft.rules_quorum import FatalQuorumError, Quorum
 from kraftsim.raft.rules_replica import RaftReplica
 from kraftsim.raft.rules_roles import Follower, Leader, Resigned
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages import k01_fetch as fetch
 from protocol.messages import k59_fetch_snapshot as snapshots
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.uuids import METADATA_TOPIC_ID
 from tests.core.quorum_harness import CLUSTER, LISTENER, Harness, address_of
 

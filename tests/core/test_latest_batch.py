@@ -35,8 +35,8 @@ from kraftsim.producer_state.rules_entries import (
     state_entries,
 )
 from kraftsim.producer_state.rules_manager import LatestBatchStateManager, ProducerStateManager
-from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch
 from tests.core.batches import doctored, make_batch, make_marker
 from tools.claims.recording import Figures
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kraftsim.partitions.rules_log import LeaderEpochs
-from protocol.disk.leader_epoch_checkpoint import EpochStart
+from protocol.storage.checkpoints import EpochStart
 
 LOG_END = 50
 

@@ -28,9 +28,9 @@ from kraftsim.partitions.rules_reading import decide_list_offset, decide_read
 from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_entries import DAY_MS, Duplicate, ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch, TimestampType
-from protocol.disk.leader_epoch_checkpoint import EpochStart
 from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch, TimestampType
+from protocol.storage.checkpoints import EpochStart
 from tests.core.batches import make_batch
 
 NOW_MS = 5000

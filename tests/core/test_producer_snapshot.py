@@ -13,14 +13,14 @@ from kraftsim.producer_state.rules_entries import (
     state_entries,
 )
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch
-from protocol.disk.producer_snapshot import (
+from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch
+from protocol.storage.producer_snapshot import (
     ProducerSnapshotEntry,
     build_producer_rows,
     parse_producer_rows,
     parse_producer_snapshot,
 )
-from protocol.errors import ErrorCode
 from tests.core.batches import make_batch, make_marker
 from tools.claims.recording import Figures
 

@@ -20,8 +20,8 @@ from kraftsim.producer_state.rules_entries import (
     UnknownProducer,
 )
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch
 from tests.core.batches import make_batch, make_marker
 from tools.claims.recording import Figures
 

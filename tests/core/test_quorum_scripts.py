@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from kraftsim.raft.rules_log import RaftSettings
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
+from protocol.records.batches import split_batches
 from protocol.schema import Message
 from tests.core.quorum_harness import CLUSTER, LISTENER, HarnessNode
 from tests.core.quorum_stepper import PendingMessage, Table

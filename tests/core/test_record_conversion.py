@@ -11,11 +11,11 @@ from kraftsim.partitions.events import BatchAppended, ProduceRefused
 from kraftsim.partitions.rules_append import AppendDecision, AppendRules
 from kraftsim.partitions.rules_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.producer_state.rules_entries import Duplicate
-from protocol.batches import RecordBatch, TimestampType, build_batch
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.message_set_builder import build_message_set
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, TimestampType, build_batch
+from protocol.records.compression import Compression
+from protocol.records.message_sets import build_message_set
+from protocol.records.record import Record
 from tests.core.batches import make_batch
 from tests.core.test_partition_replica import NOW_MS, replica
 

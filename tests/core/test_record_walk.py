@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from kraftsim.partitions.rules_append import why_records_do_not_add_up
-from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
-from protocol.malformed_batches import MalformedRecord
-from protocol.records import Record
+from protocol.records.batches import HEADER_SIZE_BYTES, RecordBatch, build_batch
+from protocol.records.malformed_batches import MalformedRecord
+from protocol.records.record import Record
 
 SIZES: dict[str, Callable[[Random, int], int]] = {
     "none": lambda draw, index: 0,

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from kraftsim.partitions.rules_append import why_records_do_not_add_up
-from protocol import compressed_blocks
-from protocol.batches import CRC, HEADER_SIZE_BYTES, RecordBatch, build_batch, checksum_of
-from protocol.compression import Compression, estimated_plain_bytes
-from protocol.records import Record
+from protocol.records import compressed_blocks
+from protocol.records.batches import CRC, HEADER_SIZE_BYTES, RecordBatch, build_batch, checksum_of
+from protocol.records.compression import Compression, estimated_plain_bytes
+from protocol.records.record import Record
 
 GZIP_ATTRIBUTE = 22
 MEBIBYTE = 1 << 20

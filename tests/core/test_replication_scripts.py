@@ -27,8 +27,8 @@ from kraftsim.partitions.rules_reading import decide_read
 from kraftsim.partitions.rules_replica import AgreedIsr, PartitionReplica
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch
 from tests.core.batches import make_batch
 
 OWN_ID = 1

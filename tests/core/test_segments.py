@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftsim.partitions.rules_log import SegmentList, SegmentSettings
-from protocol.disk.segment_indexes import OffsetEntry, TimeEntry
+from protocol.storage.indexes import OffsetEntry, TimeEntry
 
 SETTINGS = SegmentSettings(segment_bytes=1000, segment_ms=5000, index_interval_bytes=100)
 

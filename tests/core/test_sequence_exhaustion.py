@@ -64,9 +64,9 @@ from kraftsim.producer_state.rules_entries import (
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.releases.catalogue import releases
 from kraftsim.releases.traits import ACCEPTS_UNKNOWN_PRODUCERS
-from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 from tests.core.batches import make_batch
 from tools.claims.recording import Figures
 

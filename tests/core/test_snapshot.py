@@ -9,7 +9,7 @@ import pytest
 from kraftsim.core.timeline import Journal, TimelineDict
 from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
 from kraftsim.metadata.rules_registries import Registries
-from protocol.declaration import snake_case
+from protocol.codec.declaration import snake_case
 from protocol.metadata import registry
 from protocol.metadata.m00_register_broker import (
     BrokerEndpoint,

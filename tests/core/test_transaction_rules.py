@@ -41,11 +41,11 @@ from kraftsim.transactions.rules_state import (
     read_facts,
     tombstone,
 )
-from protocol.batches import RecordBatch, build_batch
 from protocol.coordinator.registry import CoordinatorTopic, parse_record
 from protocol.coordinator.t00_transaction_log import TransactionLogValue
 from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 
 NOW = 1_700_000_000_000
 PID, OTHER, FRESH = 1000, 7, 2000

@@ -11,7 +11,7 @@ import pytest
 from kraftsim.core.decision import Refusal
 from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 from tests.core.transactions_harness import TransactionsHarness
 
 SEEDS = 10

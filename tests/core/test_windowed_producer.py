@@ -31,11 +31,11 @@ from kraftsim.clients.rules_producer_variants import (
 from kraftsim.producer_state.rules_entries import APPEND, ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import LatestBatchStateManager, ProducerStateManager
 from protocol.announced_window import announced_window, window_tag
-from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from protocol.message_codec import compiled
 from protocol.messages.k00_produce import ProduceResponse
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 from protocol.schema import Message
 from tools.claims.recording import Figures
 

@@ -16,9 +16,9 @@ from kraftsim.partitions.rules_append import AppendDecision, EndMarker, end_mark
 from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch
-from protocol.disk.transaction_index import AbortedTransaction
 from protocol.errors import ErrorCode
+from protocol.records.batches import RecordBatch
+from protocol.storage.indexes import AbortedTransaction
 from tests.core.batches import make_batch
 from tests.core.replication_harness import Broker, ReplicationHarness
 

@@ -23,7 +23,7 @@ FUNCTION_LINES_MAX = {"tests": 110, "tools": 100}
 """By top-level folder: a test's tables of cases are long and read from top to bottom."""
 OTHER_FILES_MAX, OTHER_FUNCTIONS_MAX = 800, 90
 NO_NOUNS = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
-DECLARATION_LANGUAGE = {"protocol/schema.py", "protocol/message_class.py"}
+DECLARATION_LANGUAGE = {"protocol/schema.py", "protocol/codec/message_class.py"}
 """Files that declare fields of any type, and generate classes from the declarations."""
 MACHINE_SPECIFIC = re.compile(
     "/"

@@ -3,8 +3,6 @@
 from kraftsim.inspect.capture import CaptureReader, CaptureSettings
 from kraftsim.inspect.conversation import Exchange, Notice
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
-from protocol.compression import Compression
 from protocol.messages.k00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -28,7 +26,9 @@ from protocol.messages.k03_metadata import (
     MetadataResponseTopic,
 )
 from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.compression import Compression
+from protocol.records.record import Record
 from protocol.requests import request_chunks, response_chunks
 from protocol.schema import Message
 from tests.inspect.packets import Conversation

@@ -7,7 +7,8 @@ nulls, or empty.
 
 from enum import Enum
 
-from protocol.batches import build_batch
+from protocol.codec.declaration import Primitive
+from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout
 from protocol.consumer_protocol import (
     AssignedPartitions,
     ConsumerProtocolAssignment,
@@ -15,13 +16,12 @@ from protocol.consumer_protocol import (
     build_assignment,
     build_subscription,
 )
-from protocol.declaration import Primitive
-from protocol.message_set_builder import build_message_set
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.principal_data import DefaultPrincipalData
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.message_sets import build_message_set
+from protocol.records.record import Record
 from protocol.requests import request_chunks, response_chunks
-from protocol.resolve import ArrayLayout, PresentField, StructureLayout
 from protocol.schema import Message
 from protocol.version_prefixed import build_version_prefixed
 
@@ -85,6 +85,7 @@ def _value(field: PresentField, shape: Shape, api_key: int, version: int) -> obj
             return [_primitive(element, field.name, api_key, version) for _ in range(2)]
         case Primitive() as primitive:
             return _primitive(primitive, field.name, api_key, version)
+    raise AssertionError(f"{field.name} has no wire type")
 
 
 def _primitive(primitive: Primitive, name: str, api_key: int, version: int) -> object:

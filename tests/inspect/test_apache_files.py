@@ -15,9 +15,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kraftsim.cli.main import kraftsim
-from protocol.batches import build_batch
-from protocol.compression import Compression
-from protocol.control_records import (
+from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
+from protocol.metadata.registry import build_record
+from protocol.records.batches import build_batch
+from protocol.records.compression import Compression
+from protocol.records.control_records import (
     ControlType,
     KRaftVersionFeature,
     KRaftVersionRecord,
@@ -27,16 +29,14 @@ from protocol.control_records import (
     VotersRecord,
     build_control_batch,
 )
-from protocol.disk.segment_indexes import (
+from protocol.records.message_sets import build_message_set
+from protocol.records.record import Record
+from protocol.storage.indexes import (
     OffsetEntry,
     TimeEntry,
     build_offset_index,
     build_time_index,
 )
-from protocol.message_set_builder import build_message_set
-from protocol.metadata.m14_client_quota import ClientQuotaRecord, EntityData
-from protocol.metadata.registry import build_record
-from protocol.records import Record
 from tests.apache_kafka.class_path import DEFAULT_RELEASE, class_path
 from tests.apache_kafka.harness import ApacheKafka, run_java
 from tests.cluster.broker_client import broker_client

@@ -11,11 +11,11 @@ import pytest
 from kraftsim.inspect.dissection import TAGS, Dissector, Unreadable
 from kraftsim.inspect.frames import Asked, dissect_request, dissect_response
 from kraftsim.inspect.parts import Part, walk
+from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
 from protocol.requests import request_chunks, response_chunks
-from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 from protocol.schema import Message, declaration_of
 
 

@@ -12,16 +12,11 @@ from click.testing import CliRunner, Result
 
 from kraftsim.cli.main import kraftsim
 from kraftsim.inspect.dump.jackson import java_double, json_text
-from protocol.batches import build_batch
-from protocol.compression import Compression
-from protocol.disk.segment_indexes import (
-    OffsetEntry,
-    TimeEntry,
-    build_offset_index,
-    build_time_index,
-)
-from protocol.message_set_builder import build_message_set
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.compression import Compression
+from protocol.records.message_sets import build_message_set
+from protocol.records.record import Record
+from protocol.storage.indexes import OffsetEntry, TimeEntry, build_offset_index, build_time_index
 
 HERE = Path(__file__).parent
 WRITTEN_BY_KAFKA = HERE.parent / "wire" / "kafka_3_9_1"

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import pytest
 
 from protocol.api_keys import ApiKey
-from protocol.declaration import Primitive
+from protocol.codec.declaration import Primitive
+from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
 from protocol.messages.registry import declared_api_keys, request_class, response_class, versions_of
 from protocol.requests import request_chunks, response_chunks
-from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 from tests.inspect.conversations import read
 from tests.inspect.packets import NODE_PORT, Conversation, pcap
 from tests.inspect.plain_messages import FIRST_BATCHES, Shape, plain

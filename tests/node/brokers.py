@@ -15,7 +15,6 @@ from kraftsim.server.controller import Controller
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.server.parts import Parts
 from kraftsim.world.simulated import Simulation
-from protocol.batches import RecordBatch, build_batch
 from protocol.messages.k00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -37,7 +36,8 @@ from protocol.messages.k19_create_topics import (
     CreateTopicsResponse,
 )
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID
 from tests.node.controllers import CLUSTER_ID, CONTROLLER_ID, controller_config

@@ -8,8 +8,8 @@ import pytest
 
 from kraftsim.events.event import Event
 from kraftsim.world.real.world import RealWorld, real_world
-from protocol.batches import RecordBatch, build_batch
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 
 MakeWorld = Callable[[], "WatchedWorld"]
 

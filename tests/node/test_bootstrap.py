@@ -15,14 +15,14 @@ from kraftsim.server.identity import ForeignDirectory
 from kraftsim.server.parts import Parts
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
-from protocol.batches import split_batches
-from protocol.disk.meta_properties import parse_meta_properties
-from protocol.disk.metadata_snapshot import build_metadata_snapshot
 from protocol.metadata.m04_config import ConfigRecord
 from protocol.metadata.m11_user_scram_credential import UserScramCredentialRecord
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.registry import build_record, parse_record
+from protocol.records.batches import split_batches
 from protocol.schema import Message
+from protocol.storage.meta_properties import parse_meta_properties
+from protocol.storage.metadata_snapshot import build_metadata_snapshot
 from tests.node.brokers import running_cluster
 from tests.node.conftest import MakeWorld
 from tests.node.controllers import CLUSTER_ID, controller_config, parts, running_controller

@@ -11,6 +11,7 @@ import pytest
 from kraftsim.partitions.broker_handlers import k00_produce
 from kraftsim.server.events import NodeFailed
 from kraftsim.server.events_connections import RequestRefused
+from protocol.codec.tree import layout_of
 from protocol.errors import ErrorCode
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
@@ -19,7 +20,6 @@ from protocol.messages.k01_fetch import FetchRequest
 from protocol.messages.k02_list_offsets import ListOffsetsRequest
 from protocol.messages.registry import request_class
 from protocol.requests import request_chunks
-from protocol.resolve import layout_of
 from protocol.schema import Message
 from tests.node.brokers import BROKER_PORT, Client, Cluster, batch, running_cluster
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from kraftsim.server.events import CleaningFailed, LogCleaned
-from protocol.batches import RecordBatch, build_batch, split_batches
-from protocol.disk.offset_checkpoint import parse_offset_checkpoint
 from protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch, split_batches
+from protocol.records.record import Record
+from protocol.storage.checkpoints import parse_offset_checkpoint
 from tests.core.batches import doctored
 from tests.core.test_cleaning import numbered_at_will
 from tests.node.brokers import NOW, Client, Cluster, running_cluster

@@ -21,10 +21,10 @@ from kraftsim.server.identity import ForeignDirectory
 from kraftsim.server.lifecycle import RegistrationTimedOut
 from kraftsim.world.simulated import FileClass, Simulation
 from kraftsim.world.simulated.disk_faults import FlushRefusal, Full
-from protocol.batches import split_batches
-from protocol.disk.clean_shutdown import parse_clean_shutdown
 from protocol.errors import ErrorCode
 from protocol.metadata.m00_register_broker import RegisterBrokerRecord
+from protocol.records.batches import split_batches
+from protocol.storage.clean_shutdown import parse_clean_shutdown
 from tests.node.brokers import (
     CONTROLLER_HOST,
     Client,

@@ -14,9 +14,9 @@ from kraftsim.metadata.rules_image import snapshot_records
 from kraftsim.raft.events import SnapshotLoaded, SnapshotWritten
 from kraftsim.server.events import LogRecovered, NodeFailed, NodeReady
 from kraftsim.world.simulated import Simulation
-from protocol.batches import split_batches
-from protocol.disk.file_names import METADATA_TOPIC
-from protocol.disk.quorum_state import parse_quorum_state
+from protocol.records.batches import split_batches
+from protocol.storage.file_names import METADATA_TOPIC
+from protocol.storage.quorum_state import parse_quorum_state
 from tests.node.brokers import CONTROLLER_HOST, Client, Cluster, running_cluster
 
 LOG = "__cluster_metadata-0/00000000000000000000.log"

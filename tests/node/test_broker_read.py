@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from protocol.batches import split_batches
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.messages.k02_list_offsets import (
@@ -17,6 +15,8 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.records.batches import split_batches
+from protocol.records.compression import Compression
 from tests.node.brokers import NOW, Client, batch, running_cluster
 from tests.node.controllers import CLUSTER_ID
 

@@ -24,7 +24,6 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
 from protocol.malformed import MalformedMessage
 from protocol.messages.k01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.k02_list_offsets import (
@@ -41,7 +40,8 @@ from protocol.messages.k03_metadata import (
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.registry import declared_api_keys, request_class, response_class
 from protocol.metadata.registry import declared_records
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.requests import RequestHead
 from protocol.schema import Message
 from tests.node.conftest import MakeWorld

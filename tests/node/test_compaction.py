@@ -14,7 +14,7 @@ from kraftsim.partitions.found_record import searched
 from kraftsim.partitions.log_cleaning import CleaningCancelled, UncleanableLog
 from kraftsim.partitions.rules_cleaning import OffsetMap
 from kraftsim.world.simulated import Simulation
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 from tests.node.compaction_harness import KeyedLog, Observed, Unhurried, observed, opened
 
 R = TypeVar("R")

@@ -28,7 +28,6 @@ from kraftsim.server.events import DiskFailed, LogRecovered, NodeFailed, NodeRea
 from kraftsim.server.forwarding import ANONYMOUS
 from kraftsim.server.outbound import Disconnected
 from kraftsim.server.parts import Parts
-from protocol.batches import RecordBatch, split_batches
 from protocol.errors import ErrorCode
 from protocol.message_codec import compiled
 from protocol.messages.k01_fetch import FetchTopic, ReplicaState
@@ -47,6 +46,7 @@ from protocol.messages.k67_allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from protocol.records.batches import RecordBatch, split_batches
 from protocol.requests import decode_response, request_chunks
 from tests.node.conftest import MakeWorld
 from tests.node.controllers import (

@@ -9,6 +9,7 @@ import pytest
 from kraftsim.server.controller import Controller
 from kraftsim.server.events_connections import RequestRefused
 from protocol.api_keys import ApiKey
+from protocol.codec.tree import layout_of
 from protocol.errors import ErrorCode
 from protocol.examples import example
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -23,7 +24,6 @@ from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.messages.registry import request_class, versions_of
 from protocol.requests import request_chunks
-from protocol.resolve import layout_of
 from protocol.schema import Message
 from protocol.uuids import METADATA_TOPIC_ID
 from tests.node.conftest import MakeWorld

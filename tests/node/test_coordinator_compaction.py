@@ -8,7 +8,7 @@ kafka.log.LogCleaner.
 import pytest
 
 from kraftsim.server.events import LogCleaned
-from protocol.batches import split_batches
+from protocol.records.batches import split_batches
 from tests.node.brokers import Client, Cluster, running_cluster
 from tests.node.test_groups_on_brokers import commit_patiently, committed, coordinator_of
 from tests.node.test_transaction_coordinator import Producer

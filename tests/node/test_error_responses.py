@@ -18,11 +18,11 @@ from kraftsim.server.forwarded import broker_handlers
 from kraftsim.server.rules_authentication import ANONYMOUS
 from protocol import request_class
 from protocol.api_keys import ApiKey
+from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
 from protocol.errors import ErrorCode
 from protocol.examples import example
 from protocol.messages.registry import versions_of
 from protocol.requests import RequestHead, decode_response, response_chunks
-from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 
 SIZE_BYTES = 4
 REPORTS_SINCE = {ApiKey.DESCRIBE_LOG_DIRS: 3}

@@ -10,13 +10,13 @@ import pytest
 
 from kraftsim.partitions.events import BatchAppended
 from kraftsim.world.simulated.world import SimulatedWorld
-from protocol.compression import Compression
 from protocol.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
+from protocol.records.compression import Compression
 from tests.node.brokers import Client, batch, running_cluster
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.server.events import LogRecovered
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch, split_batches
-from protocol.disk.segment_indexes import parse_offset_index, parse_time_index
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.storage.indexes import parse_offset_index, parse_time_index
 from tests.node.conftest import MakeWorld, data_batch
 
 T = 1_700_000_000_000

@@ -15,7 +15,6 @@ import pytest
 from kraftsim.server.events import LogDirectoryFailed, NodeFailed, ReplicaMoveBegan, ReplicaMoved
 from kraftsim.server.identity import NO_DIRECTORY_ID
 from kraftsim.world.relocated_world import RelocatedWorld
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.k19_create_topics import (
@@ -35,6 +34,7 @@ from protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from protocol.metadata.m04_config import BROKER_RESOURCE
+from protocol.records.batches import split_batches
 from tests.node.broken_disk import BreakableDisk
 from tests.node.brokers import Client, Cluster, batch, running_cluster
 from tests.node.test_replication_throttles import configure

@@ -16,7 +16,7 @@ from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.world.interface import World
 from kraftsim.world.simulated import Simulation
 from kraftsim.zookeeper.rules_control_requests import derived_topic_id
-from protocol.batches import split_batches
+from protocol.records.batches import split_batches
 from tests.node.conftest import MakeWorld
 from tests.node.test_log import T, filled, offsets
 

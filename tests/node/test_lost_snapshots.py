@@ -20,7 +20,7 @@ from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 from tests.node.conftest import MakeWorld, data_batch
 from tools.claims.recording import Figures
 

@@ -14,8 +14,6 @@ from kraftsim.partitions.events_transactions import (
     MarkerAppended,
     MarkerRefused,
 )
-from protocol.batches import RecordBatch, split_batches
-from protocol.control_records import EndTxnMarker, control_type, parse_control_record
 from protocol.errors import ErrorCode
 from protocol.messages.k01_fetch import (
     READ_COMMITTED,
@@ -42,6 +40,8 @@ from protocol.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersTopic,
 )
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.records.control_records import EndTxnMarker, control_type, parse_control_record
 from tests.node.brokers import NOW, Client, Cluster, batch, running_cluster
 
 UNVERIFIED = {"transaction_partition_verification_enable": "false"}

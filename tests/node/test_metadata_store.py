@@ -27,9 +27,9 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.world.interface import File
 from kraftsim.world.simulated import Host, Simulation
-from protocol.batches import RecordBatch, build_batch, split_batches
-from protocol.disk.quorum_state import QuorumState
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch, split_batches
+from protocol.records.record import Record
+from protocol.storage.quorum_state import QuorumState
 from tests.node.conftest import MakeWorld
 from tests.node.controllers import controller_config
 

@@ -15,8 +15,8 @@ from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch
-from protocol.disk.producer_snapshot import build_producer_snapshot, parse_producer_snapshot
+from protocol.records.batches import RecordBatch
+from protocol.storage.producer_snapshot import build_producer_snapshot, parse_producer_snapshot
 from tests.node.conftest import MakeWorld, data_batch
 from tools.claims.recording import Figures
 

@@ -15,7 +15,6 @@ from kraftsim.raft.rules_quorum import FatalQuorumError
 from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.controller import Controller
 from kraftsim.server.events import DiskFailed, NodeReady
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k52_vote import VotePartition, VoteRequest, VoteTopic
@@ -36,6 +35,7 @@ from protocol.messages.k59_fetch_snapshot import (
     FetchTopicSnapshot,
 )
 from protocol.messages.k59_fetch_snapshot import SnapshotId as AskedSnapshot
+from protocol.records.batches import split_batches
 from tests.node.controllers import connected, metadata_partition
 from tests.node.quorums import IDS, Quorum, running_quorum
 

@@ -21,12 +21,12 @@ from kraftsim.raft.snapshotting import Snapshotting
 from kraftsim.raft.waiting_fetches import WaitingFetches
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.simulated import Simulation
-from protocol.batches import RecordBatch, build_batch
-from protocol.disk.quorum_state import QuorumState, parse_quorum_state
 from protocol.messages import k01_fetch as fetch
 from protocol.metadata.m20_no_op import NoOpRecord
 from protocol.metadata.registry import build_record
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
+from protocol.storage.quorum_state import QuorumState, parse_quorum_state
 from tests.node.controllers import controller_config
 
 HOST, LISTENER = "controller-101", "CONTROLLER"

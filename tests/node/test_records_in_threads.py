@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-import protocol.compressed_blocks as blocks
+import protocol.records.compressed_blocks as blocks
 from kraftsim.partitions.log_cleaner import CleaningPace
 from kraftsim.partitions.log_gate import LogGate
 from kraftsim.partitions.record_validation import WALKED_BYTES_MAX
@@ -25,12 +25,8 @@ from kraftsim.partitions.rules_conversion import (
 )
 from kraftsim.server.events import CleaningFailed, LogCleaned
 from kraftsim.world.simulated.world import SimulatedWorld
-from protocol.batches import HEADER_SIZE_BYTES, RecordBatch, TimestampType, build_batch
-from protocol.compression import Compression
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
-from protocol.message_set_builder import build_message_set
-from protocol.message_sets import open_batch, split_any_batches
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.k02_list_offsets import (
@@ -45,7 +41,10 @@ from protocol.messages.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
-from protocol.records import Record
+from protocol.records.batches import HEADER_SIZE_BYTES, RecordBatch, TimestampType, build_batch
+from protocol.records.compression import Compression
+from protocol.records.message_sets import build_message_set, open_batch, split_any_batches
+from protocol.records.record import Record
 from tests.core.batches import doctored
 from tests.node.brokers import NOW, Client, batch, running_cluster
 

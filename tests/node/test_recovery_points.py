@@ -11,13 +11,6 @@ import pytest
 from kraftsim.partitions.log_directory import LogDirectory
 from kraftsim.partitions.rules_follower import TruncateTo
 from kraftsim.server.events import LogCleaned
-from protocol.disk.file_names import (
-    CLEANER_OFFSETS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    REPLICATION_OFFSETS,
-)
-from protocol.disk.offset_checkpoint import parse_offset_checkpoint
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.k21_delete_records import (
@@ -29,6 +22,13 @@ from protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+)
+from protocol.storage.checkpoints import parse_offset_checkpoint
+from protocol.storage.file_names import (
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
 )
 from tests.node.brokers import Client, Cluster, running_cluster
 from tests.node.conftest import MakeWorld

@@ -23,8 +23,6 @@ from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy, snapshot_rows
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch
-from protocol.disk.transaction_index import parse_transaction_index
 from protocol.messages.k01_fetch import (
     READ_COMMITTED,
     FetchPartition,
@@ -32,6 +30,8 @@ from protocol.messages.k01_fetch import (
     FetchResponse,
     FetchTopic,
 )
+from protocol.records.batches import RecordBatch
+from protocol.storage.indexes import parse_transaction_index
 from tests.core.batches import make_batch, make_marker
 from tests.node.brokers import Client, running_cluster
 from tests.node.conftest import MakeWorld

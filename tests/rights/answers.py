@@ -28,7 +28,7 @@ from kraftsim.server.forwarded import broker_handlers
 from kraftsim.server.security.controller_guards import CONTROLLER_TABLE
 from protocol.acls import AclOperation
 from protocol.api_keys import ApiKey
-from protocol.declaration import ArrayOf, StructureOf
+from protocol.codec.declaration import ArrayOf, StructureOf
 from protocol.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,

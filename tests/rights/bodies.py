@@ -12,8 +12,8 @@ from kraftsim.conformance.batches import batch
 from kraftsim.conformance.peer import request_bytes
 from protocol.acls import AclOperation, AclPermissionType, AclResourceType
 from protocol.api_keys import ApiKey
+from protocol.codec.declaration import ArrayOf, Declaration, StructureOf
 from protocol.config_resources import ConfigResourceType
-from protocol.declaration import ArrayOf, Declaration, StructureOf
 from protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.k50_describe_user_scram_credentials import UserName
 from protocol.messages.registry import request_class

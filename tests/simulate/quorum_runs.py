@@ -23,10 +23,10 @@ from kraftsim.raft.rules_log import ReplicaKey
 from kraftsim.server.controller import Controller
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from protocol.records.batches import split_batches
 
 SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 KEPT = (MetadataReverted, MetadataTruncated, SnapshotLoaded, SnapshotWritten, VotersChanged)

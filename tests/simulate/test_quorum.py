@@ -7,12 +7,12 @@ import pytest
 from kraftsim.metadata.events import MetadataReverted
 from kraftsim.raft.events import MetadataTruncated, SnapshotLoaded, SnapshotWritten, VotersChanged
 from kraftsim.world.simulated import Simulation
-from protocol.batches import split_batches
-from protocol.disk.file_names import RECOVERY_POINTS
-from protocol.disk.offset_checkpoint import parse_offset_checkpoint
 from protocol.errors import ErrorCode
 from protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
+from protocol.records.batches import split_batches
+from protocol.storage.checkpoints import parse_offset_checkpoint
+from protocol.storage.file_names import RECOVERY_POINTS
 from tests.simulate.quorum_runs import QuorumRun
 
 LISTENER = Listener(name="CONTROLLER", host="controller-109", port=9192)

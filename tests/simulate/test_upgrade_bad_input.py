@@ -18,10 +18,10 @@ from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.events import NodeFailed
 from kraftsim.server.events_connections import RequestRefused
 from kraftsim.world.simulated.inode import Inode
-from protocol.disk.metadata_snapshot import build_metadata_snapshot
 from protocol.errors import ErrorCode
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.registry import build_record
+from protocol.storage.metadata_snapshot import build_metadata_snapshot
 from tests.simulate.zookeeper_clusters import ZooKeeperHarness
 
 RELEASE, VERSION = "kraftsim.release", "inter.broker.protocol.version"

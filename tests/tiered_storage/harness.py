@@ -14,7 +14,6 @@ from kraftsim.server.broker import Broker
 from kraftsim.server.outbound import PeerConnection
 from kraftsim.world.simulated import Simulation
 from kraftsim.world.simulated.objects import SharedObjects
-from protocol.batches import RecordBatch, build_batch, split_batches
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -55,7 +54,8 @@ from protocol.messages.k45_alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch, split_batches
+from protocol.records.record import Record
 from protocol.schema import Message
 
 T = TypeVar("T")

@@ -17,11 +17,11 @@ from kraftsim.tiered_storage.rules_segments import (
     segment_record,
     update_record,
 )
-from protocol.batches import build_batch, split_batches
-from protocol.disk.leader_epoch_checkpoint import EpochStart, parse_leader_epoch_checkpoint
-from protocol.disk.producer_snapshot import parse_producer_rows
 from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.batches import build_batch, split_batches
+from protocol.records.record import Record
+from protocol.storage.checkpoints import EpochStart, parse_leader_epoch_checkpoint
+from protocol.storage.producer_snapshot import parse_producer_rows
 from tests.apache_kafka.class_path import class_path, java
 from tests.apache_kafka.harness import ApacheKafka
 from tests.apache_kafka.tiered import tiered_settings

@@ -9,7 +9,6 @@ from kraftsim.tiered_storage.events import (
     RemoteSegmentDeleted,
 )
 from kraftsim.world.simulated.objects import StoreFault
-from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from protocol.messages.k02_list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -28,6 +27,7 @@ from protocol.messages.k27_write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from protocol.records.batches import RecordBatch
 from tests.tiered_storage.harness import TOPIC, TieredHarness
 from tools.claims.recording import Figures
 

@@ -19,7 +19,6 @@ from kraftsim.tiered_storage.events import (
     RemoteCopyStarted,
 )
 from kraftsim.tiered_storage.rules_copying import EmptyAtArchive, SnapshotRemedy
-from protocol.batches import RecordBatch
 from protocol.errors import ErrorCode
 from protocol.messages.k21_delete_records import (
     DeleteRecordsPartition,
@@ -31,6 +30,7 @@ from protocol.messages.k27_write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from protocol.records.batches import RecordBatch
 from tests.tiered_storage.harness import TOPIC, TieredHarness
 from tools.claims.recording import Figures
 

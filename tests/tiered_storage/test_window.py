@@ -20,9 +20,9 @@ from kraftsim.tiered_storage.rules_boundary_window import (
     roll_ms,
     since_boundary,
 )
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from tests.tiered_storage.harness import SEGMENT_BYTES, TieredHarness
 from tools.claims.recording import Figures
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from random import Random
 
-from protocol.declaration import LAST_VERSION, Primitive
+from protocol.codec.declaration import LAST_VERSION, Primitive
+from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import CompiledMessage, compiled
-from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 from protocol.schema import Message, declaration_of
 
 SMALLEST: Mapping[Primitive, object] = {
@@ -59,13 +59,13 @@ class QuickToRefuse(CompiledMessage):
     """The normal fused codec, but with errors that name no field."""
 
     def _decode_failure(self, buffer: bytes, start: int, error: Exception) -> MalformedMessage:
-        return MalformedMessage(None, self.layout.version, "", str(error))
+        return MalformedMessage(None, self.version, "", str(error))
 
 
 @cache
 def quick_codec(message_class: type, version: int) -> CompiledMessage:
     """Return the codec for sweeps over many malformed frames."""
-    return QuickToRefuse(layout_of(message_class, version))
+    return QuickToRefuse(message_class, version)
 
 
 def check_outcome(message_class: type, version: int, content: bytes) -> bool:

@@ -4,11 +4,11 @@ implementations.
 
 from collections.abc import Mapping
 
-from protocol.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
-from protocol.compression import Compression, compress
-from protocol.control_records import build_transaction_marker
-from protocol.message_set_builder import build_message, build_message_set
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, TimestampType, build_batch, build_empty_batch
+from protocol.records.compression import Compression, compress
+from protocol.records.control_records import build_transaction_marker
+from protocol.records.message_sets import build_message, build_message_set
+from protocol.records.record import Record
 
 TIME = 1_700_000_000_000
 OLD_CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4)

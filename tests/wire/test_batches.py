@@ -14,23 +14,23 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 from kio.records.readers import read_batch as kio_read_batch
 
-from protocol.batches import (
+from protocol.errors import ErrorCode
+from protocol.records.batches import (
     RecordBatch,
     TimestampType,
     build_batch,
     build_empty_batch,
     split_batches,
 )
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
-from protocol.malformed_batches import (
+from protocol.records.compression import Compression
+from protocol.records.malformed_batches import (
     MalformedBatch,
     MalformedRecord,
     TornBatch,
     UndecodableRecords,
     UnsupportedMagic,
 )
-from protocol.records import Record, build_varint, read_varint
+from protocol.records.record import Record, build_varint, read_varint
 
 GOLDEN = Path(__file__).parent / "kafka_3_9_1" / "golden-0"
 TIME = 1_700_000_000_000

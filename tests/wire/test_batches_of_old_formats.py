@@ -11,12 +11,12 @@ from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from kafka.record.legacy_records import LegacyRecordBatchBuilder as KafkaPythonBuilder
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
-from protocol.batches import RecordBatch, TimestampType, split_batches
-from protocol.compression import Compression, compress, decompress
-from protocol.down_conversion import down_convert, down_convert_in_pieces
 from protocol.errors import ErrorCode
-from protocol.lz4_frames import HEADER, WRONG_HEADER, xxh32_of_few
-from protocol.malformed_batches import (
+from protocol.records.batches import RecordBatch, TimestampType, split_batches
+from protocol.records.compression import Compression, compress, decompress
+from protocol.records.down_conversion import down_convert, down_convert_in_pieces
+from protocol.records.lz4_frames import HEADER, WRONG_HEADER, xxh32_of_few
+from protocol.records.malformed_batches import (
     MalformedBatch,
     MalformedRecord,
     TornBatch,
@@ -24,10 +24,15 @@ from protocol.malformed_batches import (
     UndecodableRecords,
     UnsupportedMagic,
 )
-from protocol.message_set_builder import build_message, build_message_set
-from protocol.message_sets import OldMessage, open_batch, split_any_batches
-from protocol.offset_assignment import LogFormat, assign_offsets
-from protocol.records import Record
+from protocol.records.message_sets import (
+    OldMessage,
+    build_message,
+    build_message_set,
+    open_batch,
+    split_any_batches,
+)
+from protocol.records.offset_assignment import LogFormat, assign_offsets
+from protocol.records.record import Record
 from tests.wire.record_samples import (
     OLD_CODECS,
     RECORDS,
@@ -44,7 +49,7 @@ PLAIN = (Compression.NONE, Compression.GZIP)
 FORMAT_1 = bytes.fromhex(
     "0000000000000005000000189cf153360100000000000000000700000001610000000162"
     "00000000000000060000001677f7dbc101000000000000000008ffffffffffffffff"
-)  # fmt: skip
+)
 """Two messages built by Apache Kafka 3.9.1: offsets 5 and 6, timestamps 7 and 8, ("a", "b") and
 (null, null).
 """

@@ -11,9 +11,9 @@ from typing import Any
 import construct
 import pytest
 
+from protocol.codec.declaration import UnknownVersion
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import DISAGREEMENT, REFERENCE_SIZE_MAX, compiled, construct_of
-from protocol.resolve import UnknownVersion
 from protocol.schema import (
     array,
     boolean,
@@ -390,7 +390,7 @@ def _up_to(name: str, version: int) -> bytes:
     full = compiled(Everything, version)
     empty = Everything(items=[])
     fields = [field.name for field in full.layout.fields]
-    struct_of_all = construct_of(Everything, version).reference.subcon
+    struct_of_all = construct_of(Everything, version).layout.subcon
     before = construct.Struct(*struct_of_all.subcons[: fields.index(name)])
     return bytes(before.build({field: getattr(empty, field) for field in fields}))
 
@@ -477,8 +477,8 @@ def test_tracebacks_show_the_source_of_a_fused_codec() -> None:
     with pytest.raises(MalformedMessage) as caught:
         compiled(Everything, 2).decode(b"\x01", 0)
     printed = "".join(traceback.format_exception(caught.value))
-    assert "<Everything v2 decode>" in printed and "unpack_from" in printed
-    assert linecache.getlines("<Everything v2 decode>")
+    assert "Everything.v2.decode." in printed and "unpack_from" in printed
+    assert linecache.getlines(compiled(Everything, 2).decode.__code__.co_filename)  # type: ignore[attr-defined]
 
 
 def test_an_error_has_a_path_and_a_reason() -> None:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from protocol import fuse_sweep
+from protocol.codec import sweeps
+from protocol.codec.decoding import can_be_alike
+from protocol.codec.interpreted import MessageConstruct
+from protocol.codec.sweeps import READERS_MAX, SEEN_MAX, Shapes, read_none
+from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
 from protocol.drift.comparison import declared_messages
 from protocol.examples import example
-from protocol.fuse_sweep import READERS_MAX, SEEN_MAX, Shapes, can_be_alike, read_none
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import DISAGREEMENT, CompiledMessage
-from protocol.message_construct import MessageConstruct
 from protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -25,7 +27,6 @@ from protocol.messages.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.resolve import ArrayLayout, StructureLayout, layout_of
 from protocol.schema import Message, declaration_of
 
 FRAME_SIZE_MAX = 600
@@ -81,7 +82,7 @@ def _partition(index: int, *nodes: int) -> MetadataResponsePartition:
 
 @pytest.fixture(autouse=True)
 def _learns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuse_sweep, "FIRST_THRESHOLD", 1)
+    monkeypatch.setattr(sweeps, "FIRST_THRESHOLD", 1)
 
 
 @pytest.mark.parametrize("learnable", _learnable(), ids=lambda cls: cls.__name__)
@@ -93,7 +94,7 @@ def test_learned_shapes_do_not_change_results(learnable: type) -> None:
     for version in {versions.first, (versions.first + versions.last) // 2, versions.last}:
         randrange = Random(f"{learnable.__name__} {version}").randrange
         reference = MessageConstruct(layout_of(learnable, version))
-        fused = CompiledMessage(reference.layout)
+        fused = CompiledMessage(learnable, version)
         for _ in range(6):
             message = example(reference.layout, randrange)
             _repeat_first(message, reference.layout, 1 + randrange(4))
@@ -115,7 +116,7 @@ def test_learned_shapes_do_not_change_results(learnable: type) -> None:
 
 @pytest.mark.parametrize("odd", range(5))
 def test_an_element_of_another_shape_ends_only_the_fast_path(odd: int) -> None:
-    codec = CompiledMessage(layout_of(MetadataResponse, 12))
+    codec = CompiledMessage(MetadataResponse, 12)
     usual = [_partition(index, 1, 2, 3) for index in range(5)]
     for _ in range(3):
         codec.decode(codec.encode(_metadata(*usual)), 0)
@@ -135,7 +136,7 @@ def test_an_element_of_another_shape_ends_only_the_fast_path(odd: int) -> None:
 
 def test_rarely_present_structures_are_decoded() -> None:
     """Record errors are rare but important."""
-    codec = CompiledMessage(layout_of(ProduceResponse, 8))
+    codec = CompiledMessage(ProduceResponse, 8)
     usual = [PartitionProduceResponse(index=index, base_offset=index) for index in range(4)]
     strange = PartitionProduceResponse(
         index=9, record_errors=[BatchIndexAndErrorMessage(batch_index=1)], error_message="no"
@@ -158,12 +159,12 @@ def test_learning_of_new_shapes_is_bounded(variety: int, monkeypatch: pytest.Mon
     """No stream of shapes causes unbounded compilation or memory."""
     made: list[object] = []
 
-    def reader(layout: object, shape: object) -> object:
+    def reader(plan: object, scope: object, shape: object) -> object:
         made.append(shape)
         return read_none
 
-    monkeypatch.setattr(fuse_sweep, "_reader", reader)
-    shapes = Shapes(layout_of(MetadataResponse, 12))
+    monkeypatch.setattr(sweeps, "_reader", reader)
+    shapes = Shapes(("class_", (), (), False), {})
     for number in range(20_000):
         shapes.learn((number % variety, 1, 1))
         assert len(shapes._readers) <= READERS_MAX and len(shapes._seen) <= SEEN_MAX

@@ -8,21 +8,21 @@ from pathlib import Path
 
 PROGRAM = """
 from typing import assert_type
-from protocol import codec
+from protocol import codec_of
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-request, position = codec(InitProducerIdRequest, 4).decode(b"", 0)
+request, position = codec_of(InitProducerIdRequest, 4).decode(b"", 0)
 assert_type(request, InitProducerIdRequest)
 assert_type(position, int)
 assert_type(request.transactional_id, str | None)
 assert_type(request.producer_id, int)
-assert_type(codec(InitProducerIdRequest, 4).parse(b""), InitProducerIdRequest)
-assert_type(codec(InitProducerIdRequest, 4).encode(InitProducerIdRequest(producer_id=1)), bytes)
-codec(InitProducerIdRequest, 4).decode(b"")
+assert_type(codec_of(InitProducerIdRequest, 4).parse(b""), InitProducerIdRequest)
+assert_type(codec_of(InitProducerIdRequest, 4).encode(InitProducerIdRequest(producer_id=1)), bytes)
+codec_of(InitProducerIdRequest, 4).decode(b"")
 """
 MISTAKES = {
-    "codec(InitProducerIdRequest, 4).encode(InitProducerIdResponse())": "arg-type",
-    "codec(InitProducerIdRequest, 4).encode_into(InitProducerIdResponse(), [])": "arg-type",
+    "codec_of(InitProducerIdRequest, 4).encode(InitProducerIdResponse())": "arg-type",
+    "codec_of(InitProducerIdRequest, 4).encode_into(InitProducerIdResponse(), [])": "arg-type",
     "InitProducerIdRequest(producer_id='1')": "arg-type",
     "InitProducerIdRequest('txn')": "call-arg",
     "request.epoch": "attr-defined",

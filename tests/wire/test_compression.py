@@ -8,11 +8,11 @@ import zlib
 import cramjam
 import pytest
 
-from protocol.compressed_blocks import XERIAL_HEADER
-from protocol.compression import Compression, compress, decompress
-from protocol.lz4_frames import HEADER as LZ4_FRAME_HEADER
-from protocol.lz4_frames import with_right_checksum
-from protocol.malformed_batches import UndecodableRecords
+from protocol.records.compressed_blocks import XERIAL_HEADER
+from protocol.records.compression import Compression, compress, decompress
+from protocol.records.lz4_frames import HEADER as LZ4_FRAME_HEADER
+from protocol.records.lz4_frames import with_right_checksum
+from protocol.records.malformed_batches import UndecodableRecords
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 NOISE = b"".join(zlib.crc32(struct.pack(">i", number)).to_bytes(4) for number in range(40_000))
@@ -194,7 +194,7 @@ def test_a_small_block_cannot_exhaust_memory(codec, monkeypatch):
     """A batch of a megabyte may decompress to gigabytes; the limit is lowered here to keep the test
     fast.
     """
-    monkeypatch.setattr("protocol.compressed_blocks.PLAIN_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("protocol.records.compressed_blocks.PLAIN_BYTES_MAX", 1 << 20)
     at_the_limit, above = bytes(1 << 20), bytes((1 << 20) + 1)
     assert decompress(codec, compress(codec, at_the_limit)) == at_the_limit
     with pytest.raises(UndecodableRecords):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batches import RecordBatch, split_batches
-from protocol.control_records import (
+from protocol.malformed import MalformedMessage
+from protocol.records.batches import RecordBatch, split_batches
+from protocol.records.control_records import (
     MESSAGES,
     ControlType,
     Endpoint,
@@ -22,7 +23,6 @@ from protocol.control_records import (
     control_type,
     parse_control_record,
 )
-from protocol.malformed import MalformedMessage
 
 GOLDEN = Path(__file__).parent / "kafka_3_9_1"
 

@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from protocol.batches import split_batches
-from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
-from protocol.disk.file_names import (
+from protocol.metadata.m12_feature_level import FeatureLevelRecord
+from protocol.metadata.registry import build_record
+from protocol.records.batches import split_batches
+from protocol.storage.checkpoints import (
+    EpochStart,
+    build_leader_epoch_checkpoint,
+    build_offset_checkpoint,
+    parse_leader_epoch_checkpoint,
+    parse_offset_checkpoint,
+)
+from protocol.storage.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
+from protocol.storage.file_names import (
     PRODUCER_SNAPSHOT,
     metadata_snapshot_name,
     parse_metadata_snapshot_name,
@@ -18,21 +27,26 @@ from protocol.disk.file_names import (
     partition_directory_name,
     segment_file_name,
 )
-from protocol.disk.leader_epoch_checkpoint import (
-    EpochStart,
-    build_leader_epoch_checkpoint,
-    parse_leader_epoch_checkpoint,
+from protocol.storage.indexes import (
+    AbortedTransaction,
+    OffsetEntry,
+    TimeEntry,
+    build_offset_index,
+    build_time_index,
+    build_transaction_index,
+    parse_offset_index,
+    parse_time_index,
+    parse_transaction_index,
 )
-from protocol.disk.malformed_file import MalformedFile
-from protocol.disk.meta_properties import (
+from protocol.storage.malformed_file import MalformedFile
+from protocol.storage.meta_properties import (
     MetaProperties,
     build_meta_properties,
     parse_meta_properties,
 )
-from protocol.disk.metadata_snapshot import build_metadata_snapshot, parse_metadata_snapshot
-from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
-from protocol.disk.partition_metadata import build_partition_metadata, parse_partition_metadata
-from protocol.disk.producer_snapshot import (
+from protocol.storage.metadata_snapshot import build_metadata_snapshot, parse_metadata_snapshot
+from protocol.storage.partition_metadata import build_partition_metadata, parse_partition_metadata
+from protocol.storage.producer_snapshot import (
     CRC_BYTES,
     ProducerSnapshotEntry,
     build_producer_rows,
@@ -40,28 +54,13 @@ from protocol.disk.producer_snapshot import (
     parse_producer_rows,
     parse_producer_snapshot,
 )
-from protocol.disk.quorum_state import (
+from protocol.storage.quorum_state import (
     DYNAMIC_VOTERS_VERSION,
     QuorumState,
     QuorumVoter,
     build_quorum_state,
     parse_quorum_state,
 )
-from protocol.disk.segment_indexes import (
-    OffsetEntry,
-    TimeEntry,
-    build_offset_index,
-    build_time_index,
-    parse_offset_index,
-    parse_time_index,
-)
-from protocol.disk.transaction_index import (
-    AbortedTransaction,
-    build_transaction_index,
-    parse_transaction_index,
-)
-from protocol.metadata.m12_feature_level import FeatureLevelRecord
-from protocol.metadata.registry import build_record
 from protocol.uuids import METADATA_TOPIC_ID, parse_uuid_text, uuid_text
 
 GOLDEN = Path(__file__).parent / "kafka_3_9_1"

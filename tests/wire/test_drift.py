@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protocol.declaration import NO_VERSIONS, Declaration, Kind, VersionRange
+from protocol.codec.declaration import NO_VERSIONS, Declaration, Kind, VersionRange
 from protocol.drift.comparison import drifts, kafkas_messages, undeclared
 from protocol.drift.definitions import Definition, parse_definition
 from protocol.drift.exceptions import (
@@ -106,7 +106,8 @@ def coordinator_record(kind: Kind, number: int) -> Declaration:
         api_key=number,
         versions=VersionRange(0, 0),
         flexible=NO_VERSIONS,
-        fields=(),
+        calls={},
+        digest="",
     )
 
 

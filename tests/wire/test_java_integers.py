@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.disk.java_integers import parse_int32, parse_int64
-from protocol.disk.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
-from protocol.disk.malformed_file import MalformedFile
-from protocol.disk.offset_checkpoint import parse_offset_checkpoint
+from protocol.storage.checkpoints import parse_leader_epoch_checkpoint, parse_offset_checkpoint
+from protocol.storage.java_integers import parse_int32, parse_int64
+from protocol.storage.malformed_file import MalformedFile
 
 
 @pytest.mark.parametrize(

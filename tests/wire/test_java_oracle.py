@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
+from protocol.codec.tree import holds_records, layout_of
 from protocol.coordinator.registry import (
     CoordinatorTopic,
     build_record,
@@ -35,8 +36,7 @@ from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
 from protocol.message_json import message_to_json
 from protocol.principal_data import DefaultPrincipalData, build_principal
-from protocol.record_frames import build_frame
-from protocol.resolve import holds_records, layout_of
+from protocol.records.record_frames import build_frame
 from protocol.schema import Message, declaration_of
 from protocol.version_prefixed import build_version_prefixed
 from tests.apache_kafka.class_path import Missing, class_path, java

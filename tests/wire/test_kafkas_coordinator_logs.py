@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from protocol.batches import split_batches
 from protocol.consumer_protocol import (
     build_assignment,
     build_subscription,
@@ -25,6 +24,7 @@ from protocol.coordinator.registry import (
     value_version,
 )
 from protocol.coordinator.t00_transaction_log import TransactionLogKey, TransactionLogValue
+from protocol.records.batches import split_batches
 from protocol.schema import Message
 from protocol.version_prefixed import prefixed_version
 from tests.apache_kafka.harness import QUICK_JVM, TOOLS_OF_4, ApacheKafka, java_command

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from protocol.control_records import LeaderChangeMessage, Voter
+from protocol.codec.tree import layout_of
 from protocol.coordinator.t00_transaction_log import PartitionsSchema, TransactionLogValue
-from protocol.disk.quorum_state import QuorumState, QuorumVoter
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
 from protocol.message_json import message_from_json, message_to_json
-from protocol.resolve import layout_of
+from protocol.records.control_records import LeaderChangeMessage, Voter
 from protocol.schema import declaration_of
+from protocol.storage.quorum_state import QuorumState, QuorumVoter
 
 VALUE = TransactionLogValue(
     producer_id=4000,

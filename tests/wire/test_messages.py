@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from protocol.api_keys import ApiKey
-from protocol.batches import split_batches
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.message_codec import compiled
@@ -38,6 +37,7 @@ from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.metadata.m20_no_op import NoOpRecord
 from protocol.metadata.registry import build_record, declared_records, parse_record, record_version
+from protocol.records.batches import split_batches
 from protocol.schema import Message, declaration_of
 
 METADATA_LOG = (

@@ -12,15 +12,15 @@ from random import Random
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from protocol.batches import build_batch
-from protocol.compression import Compression
-from protocol.control_records import SnapshotHeaderRecord
-from protocol.declaration import snake_case
+from protocol.codec.declaration import snake_case
+from protocol.codec.tree import layout_of
 from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.message_codec import compiled
-from protocol.records import Record
-from protocol.resolve import layout_of
+from protocol.records.batches import build_batch
+from protocol.records.compression import Compression
+from protocol.records.control_records import SnapshotHeaderRecord
+from protocol.records.record import Record
 from protocol.schema import declaration_of
 from tests.apache_kafka.class_path import class_path, java
 

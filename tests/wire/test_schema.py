@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from protocol.declaration import (
+from protocol.codec.declaration import (
     NO_VERSIONS,
     ArrayOf,
     Primitive,

@@ -23,8 +23,8 @@ from kraftsim.partitions.producer_snapshots import ProducerSnapshots
 from kraftsim.partitions.rules_cleaning import CleaningRules, LogExtent, OffsetMap, cleanable
 from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.world.real.world import RealWorld, real_world
-from protocol.batches import RecordBatch, build_batch
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 
 MEBIBYTE = 1 << 20
 SEGMENT_BYTES = 64 * MEBIBYTE

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from protocol.batches import build_batch
 from protocol.messages.k00_produce import (
     ACKS_ALL,
     PartitionProduceData,
@@ -35,7 +34,8 @@ from protocol.messages.k00_produce import (
     TopicProduceData,
 )
 from protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.requests import request_chunks
 from tests.cluster.broker_client import broker_client
 from tools.bench.bench_frames import NANOSECONDS, busy_ns

@@ -26,14 +26,14 @@ import psutil
 import uvloop
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol.batches import RecordBatch, build_batch
 from protocol.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 from protocol.requests import decode_response, request_chunks
 from tools.bench.clusters import cluster
 from tools.bench.subjects import APACHE_KAFKA, KRAFTSIM, subjects

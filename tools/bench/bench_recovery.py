@@ -28,8 +28,8 @@ from kraftsim.partitions.rules_log import SegmentSettings
 from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import ProducerStateManager
 from kraftsim.world.real.world import RealWorld, real_world
-from protocol.batches import RecordBatch, build_batch
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 
 MEBIBYTE = 1 << 20
 SEGMENT_BYTES = 128 * MEBIBYTE

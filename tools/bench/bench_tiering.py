@@ -28,10 +28,10 @@ from kraftsim.tiered_storage.rules_copying import candidates
 from kraftsim.tiered_storage.rules_segments import RemoteSegment, TopicIdPartition
 from kraftsim.world.interface import Chunk
 from kraftsim.world.real.world import RealWorld, real_world
-from protocol.batches import RecordBatch, build_batch, split_batches
-from protocol.disk.leader_epoch_checkpoint import EpochStart
-from protocol.disk.producer_snapshot import parse_producer_rows
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch, split_batches
+from protocol.records.record import Record
+from protocol.storage.checkpoints import EpochStart
+from protocol.storage.producer_snapshot import parse_producer_rows
 
 MEBIBYTE = 1 << 20
 SEGMENT_BYTES = 64 * MEBIBYTE

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from protocol.declaration import snake_case
+from protocol.codec.declaration import snake_case
 from protocol.message_codec import construct_of
 from protocol.schema import declaration_of
 

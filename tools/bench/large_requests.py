@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
-from protocol.declaration import Primitive
+from protocol.codec.declaration import Primitive
+from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout, default_of, layout_of
 from protocol.messages import registry
-from protocol.records import Record
-from protocol.resolve import ArrayLayout, PresentField, StructureLayout, default_of, layout_of
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.schema import Message
 
 TOPIC: Final = "large"

@@ -13,7 +13,6 @@ from typing import cast
 
 import uvloop
 
-from protocol.batches import RecordBatch
 from protocol.messages.k00_produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -28,6 +27,7 @@ from protocol.messages.k03_metadata import (
 )
 from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
+from protocol.records.batches import RecordBatch
 from protocol.requests import decode_request, read_request_head, response_chunks
 from protocol.schema import Message
 

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from protocol.declaration import (
+from protocol.codec.declaration import (
     ArrayOf,
     Declaration,
-    Field,
     Fresh,
     Primitive,
     StructureOf,
     VersionRange,
     pascal_case,
 )
+from protocol.codec.tree import Field
 from protocol.schema import declaration_of
 
 HEADINGS: Final = "| field | type | versions | null | default | tag |\n|---|---|---|---|---|---|"

@@ -12,15 +12,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from protocol import control_records
 from protocol.api_keys import ApiKey
+from protocol.codec.declaration import Declaration, pascal_case
 from protocol.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from protocol.control_records import ControlType
 from protocol.coordinator.registry import CoordinatorTopic, declared_types, record_classes
-from protocol.declaration import Declaration, pascal_case
-from protocol.disk.producer_snapshot import ProducerSnapshot
-from protocol.disk.quorum_state import QuorumState
-from protocol.disk.transaction_index import AbortedTransaction
 from protocol.drift.facts import Facts, load_facts
 from protocol.drift.former_names import under_present_names
 from protocol.errors import ErrorCode
@@ -33,8 +28,13 @@ from protocol.headers import (
 from protocol.messages.registry import declared_api_keys, request_class, response_class
 from protocol.metadata.registry import declared_records
 from protocol.principal_data import DefaultPrincipalData
+from protocol.records import control_records
+from protocol.records.control_records import ControlType
 from protocol.remote_log.registry import declared_records as declared_remote_log_records
 from protocol.schema import declaration_of
+from protocol.storage.indexes import AbortedTransaction
+from protocol.storage.producer_snapshot import ProducerSnapshot
+from protocol.storage.quorum_state import QuorumState
 from tools.docs.protocol_fields import changes, field_table
 
 FACTS: Final = Path(__file__).parents[2] / "tests" / "wire" / "definitions.json"
@@ -226,10 +226,8 @@ def batches() -> str:
             "\nA record: length, attributes (none yet), timestamp and offset as differences from "
             "those of the batch, key, value, headers; all lengths"
         ),
-        (
-            "and differences are zigzag varints, -1 is null. Batches before 0.11 were message "
-            "sets, of formats 0 and 1: `protocol/message_sets.py`.\n"
-        ),
+        "and differences are zigzag varints, -1 is null. Batches before 0.11 were message sets, "
+        "of formats 0 and 1: `protocol/records/message_sets.py`.\n",
         "## Control records\n",
         (
             "Records in a batch with the control bit, written by brokers and voters. The key is a "
@@ -249,12 +247,12 @@ def batches() -> str:
 def files() -> str:
     """Return the page of the files of a log directory."""
     lines = ["# Files of a log directory\n", "`kraftsim dump` prints them. [All APIs](index.md).\n"]
-    folder = Path(importlib.import_module("protocol.disk").__file__ or "").parent
+    folder = Path(importlib.import_module("protocol.storage").__file__ or "").parent
     for file in sorted(folder.glob("*.py")):
         if file.stem in ("__init__", "malformed_file", "java_integers"):
             continue
         summary, rest, source = _paragraphs(
-            importlib.import_module(f"protocol.disk.{file.stem}").__doc__
+            importlib.import_module(f"protocol.storage.{file.stem}").__doc__
         )
         lines += [
             f"## {file.stem.replace('_', ' ').capitalize()}\n",

@@ -13,13 +13,13 @@ from random import Random
 from struct import pack
 
 from protocol.api_keys import FORWARDABLE, ApiKey
-from protocol.declaration import INTEGER_RANGES, Primitive
-from protocol.fuse_slow import varint
+from protocol.codec.declaration import INTEGER_RANGES, Primitive
+from protocol.codec.slow import varint
+from protocol.codec.tree import ArrayLayout, PresentField, StructureLayout, default_of, layout_of
 from protocol.messages import registry
 from protocol.messages.k58_envelope import EnvelopeRequest
 from protocol.principal_data import DefaultPrincipalData, build_principal
 from protocol.requests import request_chunks
-from protocol.resolve import ArrayLayout, PresentField, StructureLayout, default_of, layout_of
 from protocol.schema import Message
 from tools.fuzz.message_targets import examples
 from tools.fuzz.mutation import mutated

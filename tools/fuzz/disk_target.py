@@ -1,7 +1,7 @@
 """The target that reads files: any content gives a value or MalformedFile, and a value round-trips.
 
 Checksums are corrected first if a file has one.
-Source: none of Kafka's; the formats are those of protocol.disk.
+Source: none of Kafka's; the formats are those of protocol.storage.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,39 +11,41 @@ from typing import Any
 
 from crc32c import crc32c
 
-from protocol.disk.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
-from protocol.disk.file_names import (
+from protocol.malformed import MalformedMessage
+from protocol.storage.checkpoints import (
+    build_leader_epoch_checkpoint,
+    build_offset_checkpoint,
+    parse_leader_epoch_checkpoint,
+    parse_offset_checkpoint,
+)
+from protocol.storage.clean_shutdown import build_clean_shutdown, parse_clean_shutdown
+from protocol.storage.file_names import (
     parse_metadata_snapshot_name,
     parse_partition_directory_name,
     parse_segment_file_name,
 )
-from protocol.disk.leader_epoch_checkpoint import (
-    build_leader_epoch_checkpoint,
-    parse_leader_epoch_checkpoint,
+from protocol.storage.indexes import (
+    build_offset_index,
+    build_time_index,
+    build_transaction_index,
+    parse_offset_index,
+    parse_time_index,
+    parse_transaction_index,
 )
-from protocol.disk.meta_properties import build_meta_properties, parse_meta_properties
-from protocol.disk.metadata_snapshot import parse_metadata_snapshot
-from protocol.disk.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
-from protocol.disk.partition_metadata import build_partition_metadata, parse_partition_metadata
-from protocol.disk.producer_snapshot import (
+from protocol.storage.meta_properties import build_meta_properties, parse_meta_properties
+from protocol.storage.metadata_snapshot import parse_metadata_snapshot
+from protocol.storage.partition_metadata import build_partition_metadata, parse_partition_metadata
+from protocol.storage.producer_snapshot import (
     CRC_BYTES,
     build_producer_snapshot,
     parse_producer_snapshot,
 )
-from protocol.disk.quorum_state import (
+from protocol.storage.quorum_state import (
     DYNAMIC_VOTERS_VERSION,
     QuorumState,
     build_quorum_state,
     parse_quorum_state,
 )
-from protocol.disk.segment_indexes import (
-    build_offset_index,
-    build_time_index,
-    parse_offset_index,
-    parse_time_index,
-)
-from protocol.disk.transaction_index import build_transaction_index, parse_transaction_index
-from protocol.malformed import MalformedMessage
 from tools.fuzz.record_targets import with_right_checksums
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "wire" / "kafka_3_9_1"

@@ -10,6 +10,7 @@ from functools import cache
 from random import Random
 
 from protocol.api_keys import ApiKey
+from protocol.codec.tree import layout_of
 from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.frames import BadFrameSize, FrameReader
@@ -25,7 +26,6 @@ from protocol.requests import (
     response_chunks,
     route_of,
 )
-from protocol.resolve import layout_of
 from protocol.schema import Message, declaration_of
 
 FRAME_BYTES_MAX = 1 << 20

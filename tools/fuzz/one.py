@@ -146,23 +146,26 @@ def _atheris() -> Any:
 
 @contextlib.contextmanager
 def _instrumented(atheris: Any) -> Iterator[None]:
-    """Instrument the protocol for atheris: modules at import, fused functions when they are
-    compiled.
+    """Instrument the protocol for atheris: modules at import, generated functions when they are
+    made.
     """
     if atheris is None:
         yield
         return
     with atheris.instrument_imports(include=["protocol"]):
         from protocol.drift.comparison import declared_messages
-        from protocol.fuse_source import Source
+        from protocol.message_codec import CompiledMessage
 
         declared_messages()
-        plain = Source.compile
+        plain = CompiledMessage._generated
 
-        def compile_instrumented(self: Source, *arguments: Any) -> Any:
-            return atheris.instrument_func(plain(self, *arguments))
+        def generate_instrumented(
+            self: CompiledMessage[Any], title: str, function: str, **scope: object
+        ) -> Any:
+            made = plain(self, title, function, **scope)
+            return None if made is None else atheris.instrument_func(made)
 
-        Source.compile = compile_instrumented  # type: ignore[assignment, method-assign]
+        CompiledMessage._generated = generate_instrumented  # type: ignore[method-assign]
         yield
 
 

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator
 
 from crc32c import crc32c
 
-from protocol import compressed_blocks
-from protocol.batches import (
+from protocol.malformed import MalformedMessage
+from protocol.records import compressed_blocks
+from protocol.records.batches import (
     COVERED_POSITION,
     MAGIC_POSITION,
     RecordBatch,
     TimestampType,
     build_batch,
 )
-from protocol.compression import Compression, compress, decompress
-from protocol.control_records import (
+from protocol.records.compression import Compression, compress, decompress
+from protocol.records.control_records import (
     ControlType,
     SnapshotHeaderRecord,
     VotersRecord,
@@ -27,12 +28,11 @@ from protocol.control_records import (
     build_leader_change,
     parse_control_record,
 )
-from protocol.down_conversion import down_convert, down_convert_in_pieces
-from protocol.malformed import MalformedMessage
-from protocol.malformed_batches import MalformedBatch
-from protocol.message_sets import AnyBatch, OldMessage, split_any_batches
-from protocol.offset_assignment import LogFormat, assign_offsets
-from protocol.records import NO_TIMESTAMP, Record
+from protocol.records.down_conversion import down_convert, down_convert_in_pieces
+from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.message_sets import AnyBatch, OldMessage, split_any_batches
+from protocol.records.offset_assignment import LogFormat, assign_offsets
+from protocol.records.record import NO_TIMESTAMP, Record
 from tests.wire.record_samples import logged, produced
 
 PLAIN_BYTES_MAX = 1 << 20

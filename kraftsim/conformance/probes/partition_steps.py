@@ -6,8 +6,6 @@ from kraftsim.conformance.batches import ALL, TIMEOUT_MS, wall_ms
 from kraftsim.conformance.probes.conversation import Conversation, give_up_at, named, pause_until
 from kraftsim.conformance.probes.transaction_steps import Identified, shown
 from protocol.api_keys import ApiKey
-from protocol.batches import RecordBatch, build_batch, split_batches
-from protocol.control_records import ControlType, build_transaction_marker, control_type
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -35,7 +33,9 @@ from protocol.messages.k61_describe_producers import (
     DescribeProducersResponse,
     DescribeProducersTopic,
 )
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch, split_batches
+from protocol.records.control_records import ControlType, build_transaction_marker, control_type
+from protocol.records.record import Record
 
 NAMES_UNTIL = 12
 """The last version of Produce and Fetch with topic names."""

@@ -26,7 +26,6 @@ from kraftsim.conformance.probes.conversation import (
 from kraftsim.conformance.probes.transaction_steps import MINUTE_MS, Identified
 from kraftsim.conformance.target import Target
 from protocol.api_keys import ApiKey
-from protocol.batches import build_batch
 from protocol.coordinator.registry import build_record
 from protocol.coordinator.t00_transaction_log import TransactionLogKey, TransactionLogValue
 from protocol.errors import ErrorCode
@@ -49,7 +48,8 @@ from protocol.messages.k65_describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 from protocol.requests import decode_response
 
 TOPIC = "__transaction_state"

@@ -13,7 +13,6 @@ from kraftsim.server.broker import Address, Broker
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
-from protocol.disk.java_integers import parse_int32
 from protocol.errors import ErrorCode
 from protocol.messages.k10_find_coordinator import (
     GROUP,
@@ -24,6 +23,7 @@ from protocol.messages.k10_find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from protocol.storage.java_integers import parse_int32
 from protocol.uuids import parse_uuid_text
 
 FIRST_VERSION_WITH_MANY: Final = 4

@@ -19,8 +19,8 @@ from kraftsim.inspect.dump.payloads import TOPICS, Decoder
 from kraftsim.inspect.dump.rows import Row, wrong
 from kraftsim.inspect.dump.segments import SegmentSettings, segment_rows
 from kraftsim.inspect.dump.small_files import READERS, producer_snapshot_rows, small_file_rows
-from protocol.compression import Bytes
-from protocol.disk.file_names import (
+from protocol.records.compression import Bytes
+from protocol.storage.file_names import (
     BOOTSTRAP_CHECKPOINT,
     LOG,
     OFFSET_INDEX,

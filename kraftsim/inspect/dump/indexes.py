@@ -11,11 +11,16 @@ from typing import Final
 
 from kraftsim.inspect.dump.rows import Row, Severity, words_of, wrong
 from kraftsim.inspect.json_lines import Json
-from protocol.compression import Bytes
-from protocol.disk.segment_indexes import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, TimeEntry
-from protocol.disk.transaction_index import parse_transaction_index
 from protocol.malformed import MalformedMessage
-from protocol.message_sets import AnyBatch, open_batch
+from protocol.records.compression import Bytes
+from protocol.records.message_sets import AnyBatch, open_batch
+from protocol.storage.indexes import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    OffsetEntry,
+    TimeEntry,
+    parse_transaction_index,
+)
 
 NO_TIMESTAMP: Final = -1
 TRANSACTION_INDEX_VERSION: Final = 0

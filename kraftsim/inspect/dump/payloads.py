@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from kraftsim.inspect.dump.jackson import json_text
 from kraftsim.inspect.json_lines import Json
 from kraftsim.inspect.text import printable
+from protocol.codec.declaration import snake_case
 from protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -19,7 +20,6 @@ from protocol.consumer_protocol import (
     parse_subscription,
 )
 from protocol.coordinator.registry import CoordinatorTopic, parse_record, value_version
-from protocol.declaration import snake_case
 from protocol.malformed import MalformedMessage
 from protocol.message_json import message_to_json
 from protocol.metadata import registry as metadata

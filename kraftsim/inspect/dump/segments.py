@@ -12,25 +12,25 @@ from kraftsim.inspect.dump.jackson import json_text
 from kraftsim.inspect.dump.payloads import DECODERS, Decoder, json_of_bytes
 from kraftsim.inspect.dump.rows import Row, Severity, java_text, words_of, wrong
 from kraftsim.inspect.json_lines import Json
-from protocol.batches import (
+from protocol.malformed import MalformedMessage
+from protocol.message_json import message_to_json
+from protocol.records.batches import (
     LENGTH_OVERHEAD_BYTES,
     NO_SEQUENCE,
     SEQUENCES,
     RecordBatch,
     TimestampType,
 )
-from protocol.compression import Bytes
-from protocol.control_records import ControlType, control_type, parse_control_record
-from protocol.disk.file_names import (
+from protocol.records.compression import Bytes
+from protocol.records.control_records import ControlType, control_type, parse_control_record
+from protocol.records.malformed_batches import TornBatch
+from protocol.records.message_sets import AnyBatch, OldMessage, open_batch
+from protocol.records.record import Record
+from protocol.storage.file_names import (
     BOOTSTRAP_CHECKPOINT,
     parse_metadata_snapshot_name,
     parse_segment_file_name,
 )
-from protocol.malformed import MalformedMessage
-from protocol.malformed_batches import TornBatch
-from protocol.message_json import message_to_json
-from protocol.message_sets import AnyBatch, OldMessage, open_batch
-from protocol.records import Record
 
 TIMESTAMP_TYPES: Final = {
     None: "NoTimestampType",

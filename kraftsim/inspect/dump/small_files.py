@@ -11,20 +11,19 @@ from typing import Final
 from kraftsim.inspect.dump.rows import Row, words_of, wrong
 from kraftsim.inspect.dump.segments import optional_long
 from kraftsim.inspect.json_lines import Json
-from protocol.batches import SEQUENCES
-from protocol.disk import file_names
-from protocol.disk.clean_shutdown import parse_clean_shutdown
-from protocol.disk.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
-from protocol.disk.meta_properties import ZOOKEEPER_VERSION, parse_meta_properties
-from protocol.disk.offset_checkpoint import parse_offset_checkpoint
-from protocol.disk.partition_metadata import parse_partition_metadata
-from protocol.disk.producer_snapshot import (
+from protocol.malformed import MalformedMessage
+from protocol.records.batches import SEQUENCES
+from protocol.storage import file_names
+from protocol.storage.checkpoints import parse_leader_epoch_checkpoint, parse_offset_checkpoint
+from protocol.storage.clean_shutdown import parse_clean_shutdown
+from protocol.storage.meta_properties import ZOOKEEPER_VERSION, parse_meta_properties
+from protocol.storage.partition_metadata import parse_partition_metadata
+from protocol.storage.producer_snapshot import (
     NO_TRANSACTION,
     ProducerSnapshotEntry,
     parse_producer_snapshot,
 )
-from protocol.disk.quorum_state import parse_quorum_state
-from protocol.malformed import MalformedMessage
+from protocol.storage.quorum_state import parse_quorum_state
 from protocol.uuids import uuid_text
 
 Reader = Callable[[bytes], Iterator[Row]]

@@ -11,7 +11,7 @@ ReplicaManager.maybeSendPartitionsToTransactionCoordinator).
 from kraftsim.core.decision import Refusal
 from kraftsim.lab.bugs.bug import Bug
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 
 
 class SkipsVerification(ProducerStateManager):

@@ -9,7 +9,7 @@ Source: KAFKA-14618, org.apache.kafka.image.MetadataProvenance.snapshotId.
 from kraftsim.lab.bugs.bug import Bug
 from kraftsim.raft.rules_log import SnapshotId
 from kraftsim.raft.snapshotting import Snapshotting
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 
 
 class NamesLastOffset(Snapshotting):

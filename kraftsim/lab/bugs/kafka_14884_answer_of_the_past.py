@@ -9,7 +9,7 @@ Source: KAFKA-14884, fixed by a guard that each marker invalidates (Verification
 from kraftsim.core.decision import Refusal
 from kraftsim.lab.bugs.bug import Bug
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 
 
 class AcceptsOutdatedVerification(ProducerStateManager):

@@ -15,7 +15,7 @@ from kraftsim.lab.bugs.bug import Bug
 from kraftsim.partitions.rules_append import AppendDecision
 from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.producer_state.rules_entries import Duplicate
-from protocol.batches import RecordBatch
+from protocol.records.batches import RecordBatch
 
 
 class UpdatesStateAtOnce(PartitionReplica):

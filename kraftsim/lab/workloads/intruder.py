@@ -7,7 +7,6 @@ Source: KIP-664 (kafka-transactions.sh abort), KIP-890.
 from kraftsim.clients.cluster_connections import ClientIdentity, ClusterConnections, error_of
 from kraftsim.clients.rules_producer_steps import Identity
 from kraftsim.cluster.client_host import ClientHost
-from protocol.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -21,7 +20,8 @@ from protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.records import Record
+from protocol.records.batches import build_batch
+from protocol.records.record import Record
 
 EXPLICIT_PRODUCE = 11
 ADMIN_COORDINATOR_EPOCH = 0

@@ -34,7 +34,6 @@ from kraftsim.transactions.produce_verification import ProduceVerification, Veri
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
-from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 from protocol.errors import ErrorCode
 from protocol.messages.k00_produce import (
     ACKS_NONE,
@@ -48,6 +47,7 @@ from protocol.messages.k00_produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from protocol.records.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, RecordBatch
 
 FIRST_VERSION_WITH_RECORD_ERRORS = 8
 FIRST_VERSION_WITH_LEADER = 10

@@ -32,7 +32,6 @@ from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.malformed_batches import MalformedBatch
 from protocol.messages import k02_list_offsets
 from protocol.messages.k01_fetch import DEBUGGING_REPLICA_ID, READ_COMMITTED, READ_UNCOMMITTED
 from protocol.messages.k02_list_offsets import (
@@ -43,7 +42,8 @@ from protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.records import INT64_MAX
+from protocol.records.malformed_batches import MalformedBatch
+from protocol.records.record import INT64_MAX
 
 OLD_STYLE_VERSION = 0
 UNKNOWN = -1

@@ -21,9 +21,9 @@ from kraftsim.transactions.transaction_coordinator import Identity
 from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
-from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.errors import ErrorCode
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.records.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 FIRST_PRODUCER_EPOCH = 0
 FIRST_VERSION_WITH_FENCED: Final = 4

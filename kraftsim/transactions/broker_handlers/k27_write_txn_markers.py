@@ -23,8 +23,6 @@ from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import or_refused
 from protocol.api_keys import ApiKey
-from protocol.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.messages.k27_write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -33,6 +31,8 @@ from protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from protocol.records.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.records.compression import Compression
 
 NO_TRANSACTION_VERSION = -1
 """A marker with this version fails; any other unknown version is accepted (verified against Apache

@@ -23,15 +23,20 @@ from kraftsim.world.simulated.routes import (
 )
 
 SOURCE_READERS = (
-    "importlib._bootstrap",
-    "inspect",
-    "linecache",
-    "pkgutil",
-    "protocol.numbered_files",
-    "tokenize",
-    "traceback",
+    *(
+        "importlib._bootstrap",
+        "inspect",
+        "linecache",
+        "pkgutil",
+        "protocol.codec.store",
+        "protocol.numbered_files",
+        "tokenize",
+        "traceback",
+    ),
 )
-"""Module files are read by imports (with any loader) and for source lines in tracebacks."""
+"""Module files and generated code are read by imports (with any loader), and for source lines in
+tracebacks.
+"""
 NO_FILE = -1
 """Anonymous mappings are allowed: they could only be shared with other processes, and there are
 none.

@@ -8,7 +8,7 @@ Source: the invariants and the validation of org.apache.kafka.raft.RaftEventSimu
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from protocol.batches import split_batches
+from protocol.records.batches import split_batches
 from tests.simulate.raft_properties.member import Member, counted
 
 if TYPE_CHECKING:

@@ -32,10 +32,10 @@ from kraftsim.server.listeners import Listeners
 from kraftsim.server.parts import Parts
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import World
-from protocol.batches import RecordBatch, build_batch
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.metadata.registry import build_record, parse_record
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 from protocol.schema import Message
 
 HANDLERS = tuple(

@@ -29,7 +29,7 @@ from kraftsim.server.config import NodeConfig
 from kraftsim.server.parts import Parts
 from kraftsim.world.simulated import Host, Simulation
 from kraftsim.world.simulated.link import NetworkSettings
-from protocol.disk.quorum_state import QuorumState, parse_quorum_state
+from protocol.storage.quorum_state import QuorumState, parse_quorum_state
 from tests.simulate.raft_properties.invariants import Invariants
 from tests.simulate.raft_properties.member import Member, end, live
 

@@ -3,9 +3,9 @@
 from struct import Struct
 from struct import error as struct_error
 
-from protocol.fuse_slow import longer_varint, tag_spans, varint, write_tags
+from protocol.codec.message_class import shared_default
+from protocol.codec.slow import longer_varint, tag_spans, varint, write_tags
 from protocol.malformed import MalformedMessage
-from protocol.message_class import shared_default
 from protocol.messages.k01_fetch import (
     AbortedTransaction,
     EpochEndOffset,

@@ -3,7 +3,7 @@
 from struct import Struct
 from struct import error as struct_error
 
-from protocol.fuse_slow import keep_tags
+from protocol.codec.slow import keep_tags
 from protocol.malformed import MalformedMessage
 from protocol.messages.k22_init_producer_id import InitProducerIdResponse
 from protocol.schema import Message

@@ -5,7 +5,7 @@ partitions.
 from struct import Struct
 from struct import error as struct_error
 
-from protocol.fuse_slow import keep_tags, longer_varint, varint
+from protocol.codec.slow import keep_tags, longer_varint, varint
 from protocol.malformed import MalformedMessage
 from protocol.messages.k03_metadata import (
     OPERATIONS_NOT_ASKED_FOR,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from protocol.fuse_slow import BYTE, keep_tags, longer_string, string_varint, write_tags
+from protocol.codec.slow import BYTE, keep_tags, longer_string, string_varint, write_tags
 from protocol.schema import Message
 
 ZERO_UUID = bytes(16)

@@ -3,7 +3,7 @@
 from struct import Struct
 from struct import error as struct_error
 
-from protocol.fuse_slow import BYTE, keep_tags, longer_string, longer_varint, string_varint, varint
+from protocol.codec.slow import BYTE, keep_tags, longer_string, longer_varint, string_varint, varint
 from protocol.malformed import MalformedMessage
 from protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,

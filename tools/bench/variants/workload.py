@@ -25,9 +25,9 @@ from kraftsim.producer_state.rules_entries import (
     state_entries,
 )
 from kraftsim.producer_state.rules_manager import ProducerStateManager
-from protocol.batches import RecordBatch, build_batch
 from protocol.errors import ErrorCode
-from protocol.records import Record
+from protocol.records.batches import RecordBatch, build_batch
+from protocol.records.record import Record
 
 PRODUCER_AT = 43
 """The position of producer id, epoch and base sequence in a batch."""

@@ -1,0 +1,1 @@
+"""The files of a log directory: bytes to values, and back to the same bytes."""
