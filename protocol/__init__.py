@@ -10,7 +10,7 @@
 construct that it was compiled from.
 """
 
-from protocol.message_codec import compiled as codec_of
+from protocol.codec.message_codec import compiled as codec_of
 from protocol.messages.registry import request_class, response_class
 
 __all__ = ["codec_of", "request_class", "response_class"]

@@ -15,6 +15,7 @@ from protocol.api_keys import ApiKey
 from protocol.codec.choice import FOLLOWERS, is_interpreted
 from protocol.codec.declaration import LAST_VERSION
 from protocol.codec.fixed import fixed
+from protocol.codec.message_codec import Chunks, CompiledMessage, compiled, construct_of
 from protocol.codec.slow import tag_spans
 from protocol.headers import (
     RequestHeader,
@@ -23,7 +24,6 @@ from protocol.headers import (
     response_header_version,
 )
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import Chunks, CompiledMessage, compiled, construct_of
 from protocol.messages import registry
 from protocol.schema import Message, declaration_of, int32, structure
 from protocol.utf8 import decode_string

@@ -8,8 +8,8 @@ newest are read as the newest).
 """
 
 from protocol.codec.fixed import fixed
+from protocol.codec.message_codec import compiled
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.schema import Message, declaration_of, int16, structure
 
 

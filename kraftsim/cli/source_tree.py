@@ -12,7 +12,7 @@ API_KEYS: Final = "protocol/api_keys.py"
 """Declares `class ApiKey`; a new API becomes its last member."""
 
 MODULES: Final[Mapping[str, str]] = {
-    "broker_module": "kraftsim.server.broker",
+    "broker_module": "kraftsim.server.serving_broker",
     "bug_module": "kraftsim.lab.bugs.bug",
     "call_module": "kraftsim.server.call",
     "event_module": "kraftsim.events.event",
@@ -52,6 +52,10 @@ KINDS: Final[Mapping[str, Kind]] = {
             "Declare fields, versions and errors as Kafka's ${camel}Request.json has them.",
             "Add the API to the releases that offer it (kraftsim/releases).",
             (
+                "Name what the handler uses of its node (kraftsim/server/serving_broker.py), and "
+                "add it to tests/node/test_handler_types.py."
+            ),
+            (
                 "Move the handler to the folder of its concern, and there to controller_handlers "
                 "if controllers serve the API."
             ),
@@ -63,6 +67,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         ),
         tests=(
             "tests/wire: bytes of each version against kio and Apache Kafka",
+            "tests/node/test_handler_types.py: its node has what the handler uses",
             "tests/node/test_authorizer_checks.py: the ACL check of each request",
             "tests/node/test_error_responses.py: an error response for each request",
             "tests/rights: the same ACL answers as Apache Kafka",

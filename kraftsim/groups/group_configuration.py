@@ -2,11 +2,10 @@
 release.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 from kraftsim.groups.rules_timing import GroupSettings
 from kraftsim.server.config import NodeConfig
-from kraftsim.server.parts import Parts
 
 CONSUMER: Final = "consumer"
 BIDIRECTIONAL: Final = "bidirectional"
@@ -15,7 +14,36 @@ DELAYED_MS: Final = 1000
 FIRST_EPOCH_WITH_DELAY: Final = 1
 
 
-def group_settings(config: NodeConfig, parts: Parts) -> GroupSettings:
+class GroupParts(Protocol):
+    """What the release decides for groups."""
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Whether consumer groups (KIP-848) are enabled by default."""
+        ...
+
+    @property
+    def delays_assignments(self) -> bool:
+        """Whether target assignments are computed at intervals."""
+        ...
+
+    @property
+    def members_may_rejoin(self) -> bool:
+        """Whether a member may rejoin without having left."""
+        ...
+
+    @property
+    def members_take_back(self) -> bool:
+        """Whether a revoked partition may return to its member in the same step."""
+        ...
+
+    @property
+    def keeps_assignment_epochs(self) -> bool:
+        """Whether members may commit since the epoch in which a partition was assigned."""
+        ...
+
+
+def group_settings(config: NodeConfig, parts: GroupParts) -> GroupSettings:
     """Return the effective group configuration."""
     interval_ms = config.group_consumer_assignment_interval_ms
     return GroupSettings(
@@ -46,7 +74,7 @@ def group_settings(config: NodeConfig, parts: Parts) -> GroupSettings:
     )
 
 
-def may_serve_consumers(config: NodeConfig, parts: Parts) -> bool:
+def may_serve_consumers(config: NodeConfig, parts: GroupParts) -> bool:
     """Return whether the configuration enables consumer groups: by default since 4.0, only if
     explicitly enabled before.
     """

@@ -7,6 +7,7 @@ kafka.server.metadata.BrokerMetadataPublisher.updateCoordinator.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from kraftsim.groups.coordinated_partition import CoordinatedPartition
 from kraftsim.groups.coordinator_log import CoordinatorLog
@@ -19,6 +20,7 @@ from kraftsim.partitions.coordinator_loading import read_back
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.server.purgatory import Purgatory
+from kraftsim.server.serving_broker import ImageBroker
 from kraftsim.server.shell import NodeShell
 from protocol.errors import ErrorCode
 from protocol.records.compression import Compression
@@ -237,3 +239,16 @@ class GroupCoordinator:
                 if not led.is_loading:
                     led.shard.expire_offsets(led.now())
                     led.settle()
+
+
+class GroupsBroker(Protocol):
+    """A broker with a group coordinator."""
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The groups that it coordinates."""
+        ...
+
+
+class GroupTopicsBroker(GroupsBroker, ImageBroker, Protocol):
+    """The same, where requests name topics."""

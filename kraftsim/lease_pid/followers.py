@@ -5,18 +5,19 @@ Source: the lease_pid draft leaves all of this as it is in Kafka; KIP-101 for di
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
+from kraftsim.lease_pid.coordination import Coordination
 from kraftsim.lease_pid.events import LeasedLogTruncated, LeasedPartitionLed
 from kraftsim.lease_pid.links import ClientLink
 from kraftsim.lease_pid.replica import NO_LEADER, PartitionState, Replica
+from kraftsim.lease_pid.settings import LeaseSettings
+from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperRefused
 from protocol.errors import ErrorCode
 from protocol.lease_pid.frames import LeaseApi
 from protocol.lease_pid.reading import LeasedFetchRequest, LeasedFetchResponse
-
-if TYPE_CHECKING:
-    from kraftsim.lease_pid.server import LeaseServer
 
 LOOK_SECONDS: Final = 0.1
 FETCH_WAIT_MS: Final = 100
@@ -24,11 +25,23 @@ CALL_SECONDS: Final = 2.0
 
 
 class ReplicaManager:
-    """The replica management tasks of one server."""
+    """The replica management tasks of one server. `on_truncated` is called after a log was
+    truncated.
+    """
 
-    def __init__(self, server: "LeaseServer") -> None:
-        self._server = server
-        self._settings = server.settings
+    def __init__(
+        self,
+        world: World,
+        settings: LeaseSettings,
+        coordination: Coordination,
+        replicas: Mapping[tuple[str, int], Replica],
+        on_truncated: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._world = world
+        self._settings = settings
+        self._coordination = coordination
+        self._replicas = replicas
+        self._on_truncated = on_truncated
         self._states: dict[tuple[str, int], PartitionState] = {}
 
     def leader_of(self, topic: str, partition: int) -> int:
@@ -44,18 +57,18 @@ class ReplicaManager:
         """
         while True:
             try:
-                await self._server.coordination.register()
+                await self._coordination.register()
                 await self._refresh()
             except ZookeeperRefused:
                 pass
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _refresh(self) -> None:
-        live = await self._server.coordination.live_brokers()
+        live = await self._coordination.live_brokers()
         for topic, count in self._settings.topics.items():
             for partition in range(count):
-                state = await self._server.coordination.state_of(topic, partition)
-                replica = self._server.replicas.get((topic, partition))
+                state = await self._coordination.state_of(topic, partition)
+                replica = self._replicas.get((topic, partition))
                 if replica is not None:
                     state = await self._decide(replica, state, live)
                 if state is not None:
@@ -77,9 +90,7 @@ class ReplicaManager:
                 leader_epoch=0,
                 in_sync=tuple(each for each in replicas if each in live),
             )
-            state = await self._server.coordination.propose(
-                replica.topic, replica.partition, first, None
-            )
+            state = await self._coordination.propose(replica.topic, replica.partition, first, None)
         elif (
             replica.state is None
             and mine in state.in_sync
@@ -94,9 +105,7 @@ class ReplicaManager:
                 leader=mine, leader_epoch=state.leader_epoch + 1, in_sync=in_sync
             )
             state = (
-                await self._server.coordination.propose(
-                    replica.topic, replica.partition, taken, state
-                )
+                await self._coordination.propose(replica.topic, replica.partition, taken, state)
                 or state
             )
         if state is not None and state.leader == mine:
@@ -121,7 +130,7 @@ class ReplicaManager:
             in_sync=others,
         )
         return (
-            await self._server.coordination.propose(replica.topic, replica.partition, given, state)
+            await self._coordination.propose(replica.topic, replica.partition, given, state)
             or state
         )
 
@@ -142,14 +151,14 @@ class ReplicaManager:
                         leader_epoch=state.leader_epoch + 1,
                         in_sync=state.in_sync,
                     )
-                    proposed = await self._server.coordination.propose(
+                    proposed = await self._coordination.propose(
                         replica.topic, replica.partition, renewed, state
                     )
                     if proposed is None:
                         return state
                     state = proposed
                 replica.lead(state, replicas, self._settings.broker_id)
-                self._server.world.emit(
+                self._world.emit(
                     LeasedPartitionLed(
                         topic=replica.topic,
                         partition=replica.partition,
@@ -164,7 +173,7 @@ class ReplicaManager:
         """Remove lagging replicas, and add those that caught up; the high watermark passes a
         replica only once it is removed.
         """
-        now_ms = self._server.world.clock.monotonic_ms()
+        now_ms = self._world.clock.monotonic_ms()
         lagging = {
             number
             for number, facts in replica.followers.items()
@@ -186,9 +195,7 @@ class ReplicaManager:
                 leader=state.leader, leader_epoch=state.leader_epoch, in_sync=in_sync
             )
             state = (
-                await self._server.coordination.propose(
-                    replica.topic, replica.partition, wanted, state
-                )
+                await self._coordination.propose(replica.topic, replica.partition, wanted, state)
                 or state
             )
         if replica.is_led:
@@ -252,7 +259,7 @@ class ReplicaManager:
         if answer.diverging_offset >= 0:
             await self._truncate(replica, answer.diverging_offset)
             return
-        now_ms = self._server.world.clock.wall_ms()
+        now_ms = self._world.clock.wall_ms()
         for found in answer.messages:
             if found.offset == replica.log.end_offset:
                 replica.append(found, now_ms)
@@ -265,12 +272,12 @@ class ReplicaManager:
         replica.high_watermark = min(replica.high_watermark, end_offset)
         replica.leased.restore(())
         replica.replay(0)
-        self._server.world.emit(
+        self._world.emit(
             LeasedLogTruncated(
                 topic=replica.topic, partition=replica.partition, end_offset=end_offset
             )
         )
-        await self._server.rewrite_snapshot()
+        await self._on_truncated()
 
     async def _pause(self, replica: Replica) -> None:
         try:

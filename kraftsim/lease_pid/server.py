@@ -141,7 +141,9 @@ class LeaseServer:
         self.port = settings.port
         self.reserve = IdReserve(settings.readings.id_bits)
         self._draw = world.random("first generations")
-        self._replicas = ReplicaManager(self)
+        self._replicas = ReplicaManager(
+            world, settings, self.coordination, self.replicas, self.rewrite_snapshot
+        )
         self._snapshots = LeaseSnapshots(world, self.replicas, settings.snapshot_interval_ms)
         self._links: dict[int, ServerLink] = {}
         self._written_by: dict[int, dict[tuple[str, int], dict[int, None]]] = {}

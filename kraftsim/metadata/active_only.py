@@ -6,16 +6,15 @@ kafka.server.ControllerApis.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
-Handle = Callable[["Controller", Call], Answer | Deferred]
+N = TypeVar("N", bound=DecidingController)
+Handle = Callable[[N, Call], Answer | Deferred]
 
 SERVED_BY_ANY = (
     ApiKey.FETCH,
@@ -55,7 +54,7 @@ READS = (ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.ENVELOPE)
 """APIs that do not change state themselves."""
 
 
-def for_active_controller(handler: "Handler[Controller]") -> "Handler[Controller]":
+def for_active_controller(handler: Handler[N]) -> Handler[N]:
     """Return a handler that only the active controller executes, unless every controller may."""
     refuse = handler.refuse
     if handler.key in SERVED_BY_ANY or refuse is None:
@@ -70,13 +69,13 @@ def for_active_controller(handler: "Handler[Controller]") -> "Handler[Controller
 
 
 def behind_gate(
-    serve: "Handle", refuse: Callable[[Call, ErrorCode], Answer], *, waits: bool = True
-) -> "Handle":
+    serve: Handle[N], refuse: Callable[[Call, ErrorCode], Answer], *, waits: bool = True
+) -> Handle[N]:
     """Return `serve` restricted to the active controller; if it `waits`, requests are refused until
     ZooKeeper metadata is migrated (KAFKA-14805).
     """
 
-    def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+    def handle(controller: N, call: Call) -> Answer | Deferred:
         if not controller.is_active:
             return refuse(call, ErrorCode.NOT_CONTROLLER)
         writer = controller.metadata_writer

@@ -9,22 +9,21 @@ Source: org.apache.kafka.controller.QuorumController (ControllerWriteEvent).
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kraftsim.core.decision import Decision, Steps, ends_step, whole
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.metadata_writer import MetadataWriter
 from kraftsim.server.call import Answer, Call, Deferred, Failed, completed_by, reason_of
+from kraftsim.server.turns import Turns
 from protocol.errors import ErrorCode
 from protocol.schema import Message
-
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
 Decided = TypeVar("Decided")
 
 
 def decide(
-    controller: "Controller",
+    controller: DecidingController,
     call: Call,
     look: Callable[[], Steps[Decided]],
     carry_out: Callable[[Decided], Answer | Deferred],
@@ -46,7 +45,7 @@ def decide(
     async def decide_in_steps() -> None:
         async with writer.deciding:
             try:
-                decided = await _looked(controller, look)
+                decided = await _looked(writer, controller.shell.turns, look)
                 if controller.is_active:
                     writer.refuse = refuse
                     answer = carry_out(decided)
@@ -65,11 +64,13 @@ def decide(
     return later
 
 
-async def _looked(controller: "Controller", look: Callable[[], Steps[Decided]]) -> Decided:
+async def _looked(
+    writer: MetadataWriter, turns: Turns, look: Callable[[], Steps[Decided]]
+) -> Decided:
     """Run the steps while the state is unchanged; if it changes, compute the decision in one
     turn.
     """
-    writer, steps = controller.metadata_writer, look()
+    steps = look()
     before = writer.change_count
     while writer.change_count == before:
         try:
@@ -77,19 +78,18 @@ async def _looked(controller: "Controller", look: Callable[[], Steps[Decided]]) 
         except StopIteration as end:
             decided: Decided = end.value
             if isinstance(decided, Decision):
-                await _encode_ahead(controller, decided.records)
+                await _encode_ahead(writer, turns, decided.records)
             if writer.change_count == before:
                 return decided
             break
-        await controller.shell.turns.next()
+        await turns.next()
     writer.encoded.clear()
     return whole(look())
 
 
-async def _encode_ahead(controller: "Controller", records: Sequence[Message]) -> None:
+async def _encode_ahead(writer: MetadataWriter, turns: Turns, records: Sequence[Message]) -> None:
     """Encode records in advance, so that writing them takes one short turn."""
-    writer = controller.metadata_writer
     for index, record in enumerate(records):
         writer.encode_ahead(record)
         if ends_step(index):
-            await controller.shell.turns.next()
+            await turns.next()

@@ -7,7 +7,7 @@ Source: KIP-133, kafka.server.ConfigHelper (3.9).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.rules_described_configs import (
@@ -20,6 +20,7 @@ from kraftsim.metadata.rules_described_configs import (
 )
 from kraftsim.metadata.rules_registrations import why_name_is_invalid
 from kraftsim.server.call import Call
+from kraftsim.server.serving_broker import ConfiguredBroker, ImageBroker
 from kraftsim.server.slices import Slices
 from protocol.config_resources import NO_CONFIG_SOURCE, ConfigResourceType
 from protocol.errors import UNEXPECTED, ErrorCode
@@ -202,3 +203,21 @@ def _row(
     if config.kind is not None and version >= TYPES_SINCE:
         row.config_type, row.documentation = config.kind, None
     return row
+
+
+class ConfigParts(Protocol):
+    """What the release decides for configs."""
+
+    @property
+    def resource_types(self) -> frozenset[ConfigResourceType]:
+        """The types of resources that have configs."""
+        ...
+
+
+class ConfigsBroker(ImageBroker, ConfiguredBroker, Protocol):
+    """A broker that describes or alters configs."""
+
+    @property
+    def parts(self) -> ConfigParts:
+        """The replaceable classes of the node."""
+        ...

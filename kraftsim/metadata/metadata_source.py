@@ -8,36 +8,102 @@ Source: kafka.server.{BrokerServer, KafkaServer}.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kraftsim.metadata.cluster_features import ClusterFeatures
+from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.topic_creation import TopicCreation
 from kraftsim.partitions.isr_changes import IsrChanges
-from kraftsim.partitions.log_directory import LogDirectory
+from kraftsim.partitions.log_directory import LogDirectory, PartitionKey
 from kraftsim.partitions.partitions import Partitions
 from kraftsim.partitions.replication import Replication
 from kraftsim.producer_ids.broker import BlockChannel
-from kraftsim.server.call import Answer, Call, Deferred
+from kraftsim.raft.snapshotting import Snapshotting
+from kraftsim.releases.release import Release
+from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel
-from kraftsim.server.forwarding import Refuse
+from kraftsim.server.endpoints import Endpoint
+from kraftsim.server.forwarding import RequestForwarder
 from kraftsim.server.outbound import VersionRange
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import GuardTable
+from kraftsim.server.shell import NodeShell
 from protocol.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
 
 NO_CONTROLLER = -1
 
 
-class RequestForwarder(Protocol):
-    """Forwards the requests that only the controller can process."""
+class SourceParts(Protocol):
+    """The replaceable classes of a metadata source."""
 
-    def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
-        """Complete `later` with the controller's response to the request of `call`, or with
-        `refuse(call, error)` if there is none.
-        """
+    @property
+    def release(self) -> Release:
+        """The emulated release: its APIs and features."""
+        ...
+
+    @property
+    def metadata_image(self) -> type[MetadataImage]:
+        """The image that records are replayed into."""
+        ...
+
+    @property
+    def snapshotting(self) -> type[Snapshotting]:
+        """Writes the snapshots of the metadata log."""
+        ...
+
+    @property
+    def has_pre_vote(self) -> bool:
+        """Whether the quorum has the pre-vote phase (KIP-996)."""
+        ...
+
+
+class SourceHost(Protocol):
+    """The broker of a metadata source: what the source reads of it, and reports to it."""
+
+    @property
+    def shell(self) -> NodeShell:
+        """World, configuration, tasks and security of the node."""
+        ...
+
+    @property
+    def parts(self) -> SourceParts:
+        """The replaceable classes of the node."""
+        ...
+
+    @property
+    def incarnation_id(self) -> bytes:
+        """The id of this incarnation in its registration."""
+        ...
+
+    @property
+    def addresses(self) -> Mapping[str, Endpoint]:
+        """Listener name -> endpoint that it is bound to."""
+        ...
+
+    @property
+    def partitions(self) -> Partitions:
+        """The hosted partitions; they exist once the source is made."""
+        ...
+
+    def settings(self) -> BrokerSettings:
+        """Return the effective broker configuration."""
+        ...
+
+    def on_partition_changed(self, key: PartitionKey) -> None:
+        """Re-check the requests that watch a partition."""
+        ...
+
+    def start_serving(self) -> None:
+        """Serve clients."""
+        ...
+
+    def startup_completed(self) -> None:
+        """Startup has completed."""
+        ...
+
+    async def publish(self, image: MetadataImage, changes: ImageChanges) -> None:
+        """Apply the changes of a metadata image."""
         ...
 
 
@@ -56,7 +122,7 @@ class MetadataSource(Protocol):
     features: ClusterFeatures
     partitions: type[Partitions]
     replication: type[Replication]
-    guards: "GuardTable[Broker]"
+    guards: GuardTable[GuardedBroker]
     """The authorizer check of each API, if the broker has an authorizer."""
 
     @property
@@ -146,4 +212,13 @@ class MetadataSource(Protocol):
 
     def abort(self) -> None:
         """Release everything at once, like a killed process."""
+        ...
+
+
+class SourceBroker(Protocol):
+    """A broker that reports its controller, or waits for configs."""
+
+    @property
+    def source(self) -> MetadataSource:
+        """Its metadata."""
         ...

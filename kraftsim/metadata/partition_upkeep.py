@@ -9,12 +9,9 @@ QuorumController.{maybeScheduleNextBalancePartitionLeaders, maybeScheduleNextEle
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision
-
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
+from kraftsim.metadata.deciding_controller import LogController
 
 AT_ONCE_MS = 10
 """Other tasks run between two rounds."""
@@ -36,7 +33,7 @@ class _Elections:
         if self.due_ms is None and self._is_needed():
             self.due_ms = now_ms + self._interval_ms
 
-    def hold(self, controller: "Controller", now_ms: int) -> None:
+    def hold(self, controller: LogController, now_ms: int) -> None:
         """Run a round if it is due."""
         if self.due_ms is None or now_ms < self.due_ms:
             return
@@ -45,7 +42,7 @@ class _Elections:
         self.due_ms = now_ms + AT_ONCE_MS if decision.result else None
 
 
-async def elect_leaders(controller: "Controller") -> None:
+async def elect_leaders(controller: LogController) -> None:
     """After every write check whether an election is needed, and run it when due.
 
     Needs an active controller.
@@ -77,7 +74,7 @@ async def elect_leaders(controller: "Controller") -> None:
         await controller.world.yield_point("written, and leaders not looked after")
 
 
-async def _written_or(controller: "Controller", pause_s: float | None) -> None:
+async def _written_or(controller: LogController, pause_s: float | None) -> None:
     """Wait for the next write, but at most for a pause, if there is one."""
     if pause_s is None:
         await controller.metadata_writer.has_written.wait()

@@ -6,7 +6,7 @@ Source: org.apache.kafka.raft.KafkaRaftClient (observers), kafka.server.BrokerLi
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftsim.metadata.metadata_publisher import MetadataPublisher
 from kraftsim.raft.quorum_settings import raft_settings
@@ -15,47 +15,45 @@ from kraftsim.server.config_keys import ConfigError
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel
 from kraftsim.server.identity import load_metadata_identity
 from kraftsim.server.outbound import VersionRange
+from kraftsim.server.shell import NodeShell
 from protocol.malformed import MalformedMessage
-
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
 
 HEARTBEAT_SHARE: Final = 2
 """A heartbeat times out after half a session timeout, so that the next one is still in time."""
 
 
 def heartbeat_channel(
-    broker: "Broker", controller: ActiveController, own_versions: Mapping[int, VersionRange]
+    shell: NodeShell, controller: ActiveController, own_versions: Mapping[int, VersionRange]
 ) -> ControllerChannel:
     """Return the channel for the broker's registration and heartbeats."""
     return ControllerChannel(
-        broker.shell,
+        shell,
         name="heartbeat",
         controller=controller,
-        request_timeout_ms=broker.config.controller_socket_timeout_ms,
-        retry_timeout_ms=broker.config.broker_session_timeout_ms // HEARTBEAT_SHARE,
+        request_timeout_ms=shell.config.controller_socket_timeout_ms,
+        retry_timeout_ms=shell.config.broker_session_timeout_ms // HEARTBEAT_SHARE,
         own_versions=own_versions,
     )
 
 
 async def loaded_observer(
-    broker: "Broker",
+    shell: NodeShell,
     directory_id: bytes,
     own_versions: Mapping[int, VersionRange],
     listener: MetadataPublisher,
+    *,
+    has_pre_vote: bool,
 ) -> RaftNode:
     """Return a replica with the broker's metadata log loaded.
 
     Raises ConfigError or OSError; everything is closed then.
     """
-    config = broker.config
+    config = shell.config
     raft = RaftNode(
-        broker.shell,
-        directory_id=await load_metadata_identity(broker.world, config, directory_id),
+        shell,
+        directory_id=await load_metadata_identity(shell.world, config, directory_id),
         own_versions=own_versions,
-        settings=raft_settings(
-            config, has_pre_vote=broker.parts.has_pre_vote, always_flushes=False
-        ),
+        settings=raft_settings(config, has_pre_vote=has_pre_vote, always_flushes=False),
         listener=listener,
     )
     try:

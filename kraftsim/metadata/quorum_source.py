@@ -7,11 +7,10 @@ Source: kafka.server.BrokerServer, org.apache.kafka.image.publisher.BrokerRegist
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kraftsim.metadata.cluster_features import ClusterFeatures
 from kraftsim.metadata.metadata_publisher import MetadataPublisher
-from kraftsim.metadata.metadata_source import NO_CONTROLLER, RequestForwarder
+from kraftsim.metadata.metadata_source import NO_CONTROLLER, SourceHost
 from kraftsim.metadata.quorum_observer import heartbeat_channel, loaded_observer
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.topic_creation import TopicCreation
@@ -25,16 +24,14 @@ from kraftsim.raft.rules_log import VoterNode
 from kraftsim.server.api_offer import spoken_versions
 from kraftsim.server.call import Answer
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel
-from kraftsim.server.forwarding import Forwarding
+from kraftsim.server.forwarding import Forwarding, RequestForwarder
 from kraftsim.server.lifecycle import Lifecycle
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.registration import Registration
 from kraftsim.server.security.broker_guards import BROKER_TABLE
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import GuardTable
 from protocol.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
 
 CORDONED = "cordoned.log.dirs"
 ALL_DIRECTORIES = "*"
@@ -45,11 +42,12 @@ class QuorumSource:
 
     partitions: type[Partitions] = Partitions
     replication: type[Replication] = Replication
-    guards: "GuardTable[Broker]" = BROKER_TABLE
+    guards: GuardTable[GuardedBroker] = BROKER_TABLE
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: SourceHost) -> None:
         self._broker = broker
         self._shell = broker.shell
+        self._rng = broker.shell.world.random("metadata answers")
         self._parts = broker.parts
         self.apis: Mapping[ApiKey, VersionRange] = broker.parts.release.broker_apis
         self.supported_features = broker.parts.release.supported_features
@@ -59,7 +57,7 @@ class QuorumSource:
         self.active_controller = ActiveController()
         self.features = ClusterFeatures(lambda: self.image, self._quorum_level)
         self._metadata = MetadataPublisher(
-            broker.world,
+            broker.shell.world,
             broker.parts.metadata_image,
             broker.publish,
             self._on_leader,
@@ -68,7 +66,7 @@ class QuorumSource:
         self._lifecycle: Lifecycle | None = None
         self._raft: RaftNode | None = None
         self._heartbeats = heartbeat_channel(
-            broker, self.active_controller, self.controller_versions
+            broker.shell, self.active_controller, self.controller_versions
         )
 
     # Used by the broker
@@ -111,7 +109,7 @@ class QuorumSource:
 
     def reported_controller(self, alive: Sequence[int]) -> int:
         """Return a random alive broker: it forwards requests to the controller."""
-        return self._broker.rng.choice(alive) if alive else NO_CONTROLLER
+        return self._rng.choice(alive) if alive else NO_CONTROLLER
 
     def with_configs(self, topics: Collection[str], answer: Callable[[], Answer]) -> Answer:
         """Return at once: the metadata log contains the configs."""
@@ -129,7 +127,11 @@ class QuorumSource:
         It is an observer: it fetches the log and never votes.
         """
         raft = await loaded_observer(
-            self._broker, directory_id, self.controller_versions, self._metadata
+            self._shell,
+            directory_id,
+            self.controller_versions,
+            self._metadata,
+            has_pre_vote=self._parts.has_pre_vote,
         )
         self._raft = raft
         self._lifecycle = Lifecycle(

@@ -5,6 +5,7 @@ Source: kafka.server.DefaultAutoTopicCreationManager.
 """
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from kraftsim.metadata.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from kraftsim.server.config import NodeConfig
@@ -124,3 +125,12 @@ class TopicCreation:
     def _forget(self, names: list[str]) -> None:
         for name in names:
             self._in_flight.pop(name, None)
+
+
+class CreatingBroker(Protocol):
+    """A broker that creates topics on demand."""
+
+    @property
+    def creation(self) -> TopicCreation:
+        """Creates topics at the controller."""
+        ...

@@ -9,8 +9,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kraftsim.metadata.rules_features import MigrationBehavior
 from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_versions import METADATA_VERSIONS
 from kraftsim.migration import rules_driver as do
@@ -22,11 +23,21 @@ from kraftsim.migration.events import (
     ZnodesMirrored,
     ZookeeperControllerClaimed,
 )
-from kraftsim.migration.rules_driver import Claim, DriverState, why_not_asked_ready, why_not_ready
-from kraftsim.migration.zookeeper_copy import CopyAborted
-from kraftsim.migration.zookeeper_side import REFUSALS
+from kraftsim.migration.rules_driver import (
+    Claim,
+    DriverState,
+    MigrationDriver,
+    why_not_asked_ready,
+    why_not_ready,
+)
+from kraftsim.migration.zookeeper_copy import CopyAborted, CopyingController, ZookeeperCopy
+from kraftsim.migration.zookeeper_side import REFUSALS, ZookeeperSide
+from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_log import Address
+from kraftsim.releases.release import Release
 from kraftsim.releases.traits import REGISTERS_MIGRATION_READINESS
+from kraftsim.server.config import NodeConfig
+from kraftsim.server.shell import NodeShell
 from kraftsim.zookeeper.propagator import (
     BrokerChannelEndpoint,
     ControllerChannelManager,
@@ -42,19 +53,78 @@ from kraftsim.zookeeper.rules_propagation import KraftPropagation, migrating_bro
 from kraftsim.zookeeper.rules_znode_writes import ZnodeOperation, operations_of, sync_operations
 from protocol.zookeeper.kafka_znodes import PRODUCER_ID_BLOCK, ProducerIdBlockZnode
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
 
 @dataclass(frozen=True, slots=True)
 class _Grown:
     """More records are committed."""
 
 
+class MigrationParts(Protocol):
+    """The replaceable classes of a migration."""
+
+    @property
+    def release(self) -> Release:
+        """The emulated release."""
+        ...
+
+    @property
+    def metadata_image(self) -> type[MetadataImage]:
+        """The image of the committed metadata."""
+        ...
+
+    @property
+    def migration_driver(self) -> type[MigrationDriver]:
+        """The order of the steps."""
+        ...
+
+    @property
+    def zookeeper_copy(self) -> type[ZookeeperCopy]:
+        """Writes the metadata of ZooKeeper into the metadata log."""
+        ...
+
+    @property
+    def zookeeper_side(self) -> type[ZookeeperSide]:
+        """The ZooKeeper operations."""
+        ...
+
+    @property
+    def kraft_propagation(self) -> type[KraftPropagation]:
+        """The requests for brokers in ZooKeeper mode."""
+        ...
+
+    def migration_behavior(self, config: NodeConfig) -> MigrationBehavior:
+        """Return how a controller starts and ends a migration."""
+        ...
+
+
+class MigratingController(CopyingController, Protocol):
+    """A controller that migrates the cluster from ZooKeeper."""
+
+    @property
+    def config(self) -> NodeConfig:
+        """The properties of the node."""
+        ...
+
+    @property
+    def shell(self) -> NodeShell:
+        """Tasks and connections of the node."""
+        ...
+
+    @property
+    def raft(self) -> RaftNode:
+        """The committed metadata, and the voters."""
+        ...
+
+    @property
+    def parts(self) -> MigrationParts:
+        """The replaceable classes of the node."""
+        ...
+
+
 class Migration:
     """`run` is a task of the controller; the quorum calls `on_grown` and `on_leader`."""
 
-    def __init__(self, controller: "Controller") -> None:
+    def __init__(self, controller: MigratingController) -> None:
         self._controller = controller
         self._shell = controller.shell
         parts = controller.parts

@@ -9,9 +9,9 @@ org.apache.kafka.metadata.migration.BufferingBatchConsumer, KIP-866.
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from kraftsim.metadata.metadata_writer import AppendedOffsets
+from kraftsim.metadata.metadata_writer import AppendedOffsets, MetadataWriter
 from kraftsim.migration.events import (
     MigrationPieceCopied,
     MigrationStateChanged,
@@ -20,15 +20,13 @@ from kraftsim.migration.events import (
 from kraftsim.migration.rules_driver import Claim
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock
 from kraftsim.server.identity import random_uuid
+from kraftsim.world.interface import World
 from kraftsim.zookeeper.rules_znodes import Znodes, records_of_znodes
 from protocol.metadata.m15_producer_ids import ProducerIdsRecord
 from protocol.metadata.m21_zk_migration_state import MIGRATION, ZkMigrationStateRecord
 from protocol.metadata.m23_begin_transaction import BeginTransactionRecord
 from protocol.metadata.m24_end_transaction import EndTransactionRecord
 from protocol.schema import Message
-
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
 TRANSACTION: Final = "ZK Migration"
 BATCH_MIN: Final = 200
@@ -39,10 +37,29 @@ class CopyAborted(Exception):
     """This controller lost leadership; the next active controller will abort the partial copy."""
 
 
+class CopyingController(Protocol):
+    """The active controller, which writes the copy."""
+
+    @property
+    def world(self) -> World:
+        """Random ids, and the event log."""
+        ...
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the active controller, to its own knowledge."""
+        ...
+
+    @property
+    def metadata_writer(self) -> MetadataWriter:
+        """Writes to the metadata log."""
+        ...
+
+
 class ZookeeperCopy:
     """The copy made by one controller; subclasses re-inject historical bugs of Apache Kafka."""
 
-    def __init__(self, controller: "Controller") -> None:
+    def __init__(self, controller: CopyingController) -> None:
         self._controller = controller
 
     def next_producer_id(self, block: ProducerIdBlock) -> int:

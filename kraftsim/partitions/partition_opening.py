@@ -4,18 +4,57 @@ Source: kafka.log.LogManager.getOrCreateLog, kafka.cluster.Partition.createLogIf
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
+from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.metadata.rules_image import TopicImage
 from kraftsim.metadata.topic_settings import TopicSettings
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.log_directory import LogDirectory
 from kraftsim.partitions.partition_recovery import recover_partition
+from kraftsim.partitions.producer_snapshots import ProducerSnapshots
+from kraftsim.partitions.rules_replica import PartitionReplica
 from kraftsim.partitions.segment_swap import finish_swaps
+from kraftsim.producer_state.rules_entries import ProducerStatePolicy
+from kraftsim.producer_state.rules_manager import ProducerStateManager
+from kraftsim.server.config import NodeConfig
 from kraftsim.server.events import DiskFailed
-from kraftsim.server.parts import Parts
 from kraftsim.server.shell import NodeShell
 from protocol.uuids import uuid_text
+
+
+class PartitionParts(Protocol):
+    """The replaceable classes of hosted partitions."""
+
+    @property
+    def partition_replica(self) -> type[PartitionReplica]:
+        """The rules of one replica."""
+        ...
+
+    @property
+    def keeps_shutdown_epoch(self) -> bool:
+        """Whether a clean shutdown stores the broker epoch (KIP-966)."""
+        ...
+
+    @property
+    def bounds_min_in_sync_replicas(self) -> bool:
+        """Whether min.insync.replicas is bounded by the replication factor."""
+        ...
+
+    def producer_state(self, config: NodeConfig) -> ProducerStateManager:
+        """Create the producer state of one partition."""
+        ...
+
+    def producer_policy(
+        self, config: NodeConfig, settings: BrokerSettings | None = None
+    ) -> ProducerStatePolicy:
+        """Return the producer validation policy."""
+        ...
+
+    def snapshots(self, config: NodeConfig) -> type[ProducerSnapshots]:
+        """Return the producer snapshot implementation."""
+        ...
 
 
 async def open_partition(
@@ -25,7 +64,7 @@ async def open_partition(
     settings: TopicSettings,
     *,
     shell: NodeShell,
-    parts: Parts,
+    parts: PartitionParts,
     on_rolled: Callable[[], None],
 ) -> HostedPartition | None:
     """Return a partition in one of the log directories.

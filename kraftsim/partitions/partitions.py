@@ -7,7 +7,9 @@ Source: kafka.server.ReplicaManager, kafka.log.LogManager.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
+from typing import Protocol
 
+from kraftsim.core.decision import Refusal
 from kraftsim.metadata.rules_configs import ALL_BROKERS
 from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage, TopicImage
@@ -21,7 +23,7 @@ from kraftsim.partitions.log_cleaner import LogCleaner
 from kraftsim.partitions.log_directories import LogDirectories
 from kraftsim.partitions.log_directory import LogDirectory
 from kraftsim.partitions.log_directory import PartitionKey as PartitionKey
-from kraftsim.partitions.partition_opening import open_partition
+from kraftsim.partitions.partition_opening import PartitionParts, open_partition
 from kraftsim.partitions.replica_moves import ReplicaMoves
 from kraftsim.partitions.replication import Replication
 from kraftsim.partitions.retention_upkeep import RetentionUpkeep
@@ -30,7 +32,6 @@ from kraftsim.producer_state.rules_entries import ProducerStatePolicy
 from kraftsim.server.bounded_concurrency import at_once
 from kraftsim.server.events import DiskFailed, LogDirectoryFailed
 from kraftsim.server.identity import NO_DIRECTORY_ID
-from kraftsim.server.parts import Parts
 from kraftsim.server.shell import NodeShell
 from protocol.metadata.m04_config import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.storage.file_names import (
@@ -55,7 +56,7 @@ class Partitions:
     def __init__(
         self,
         shell: NodeShell,
-        parts: Parts,
+        parts: PartitionParts,
         incarnation_id: bytes,
         on_changed: OnChanged,
         replication: Replication,
@@ -653,3 +654,18 @@ class Partitions:
     async def _flush_all(self) -> None:
         for hosted in list(self._hosted.values()):
             await self._flush(hosted)
+
+
+class HostingBroker(Protocol):
+    """A broker that hosts partitions."""
+
+    @property
+    def partitions(self) -> Partitions:
+        """The hosted partitions."""
+        ...
+
+    def not_hosted_error(self, topic: str, partition: int) -> Refusal:
+        """Return the error for a partition that is not hosted: UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER.
+        """
+        ...

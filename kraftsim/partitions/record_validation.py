@@ -8,10 +8,11 @@ Source: org.apache.kafka.storage.internals.log.LogValidator.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.partitions.rules_append import (
     AppendRules,
     ExaminedBatch,
@@ -30,10 +31,8 @@ from kraftsim.partitions.rules_conversion import (
     recompressed,
     takes_long,
 )
+from kraftsim.server.serving_broker import ImageBroker, RunningBroker
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
 
 WALKED_BYTES_MAX: Final = 1 << 20
 """The most bytes that one request may have decompressed and iterated on the event loop: 2 to 5 ms
@@ -56,7 +55,11 @@ Value: the rules used for validation, and its result.
 """
 
 
-def topic_name(broker: "Broker", topic: TopicProduceData, version: int) -> str | None:
+class ValidatingBroker(HostingBroker, ImageBroker, RunningBroker, Protocol):
+    """A broker that validates produced records."""
+
+
+def topic_name(broker: ValidatingBroker, topic: TopicProduceData, version: int) -> str | None:
     """Return the name of a topic; None for an id that is not known."""
     if version < FIRST_VERSION_WITH_TOPIC_IDS:
         return topic.name
@@ -74,7 +77,7 @@ def validated_by(
     return None if found is None or found[0] != rules else found[1]
 
 
-def must_validate_aside(broker: "Broker", request: ProduceRequest, version: int) -> bool:
+def must_validate_aside(broker: ValidatingBroker, request: ProduceRequest, version: int) -> bool:
     """Return whether validating the records of a request may take longer than one may block the
     event loop.
     """
@@ -97,7 +100,7 @@ def must_validate_aside(broker: "Broker", request: ProduceRequest, version: int)
     )
 
 
-def _cost(broker: "Broker", request: ProduceRequest, version: int) -> int:
+def _cost(broker: ValidatingBroker, request: ProduceRequest, version: int) -> int:
     """Return the cost of validating the records by the rules of their topics, in bytes that could
     be iterated in the same time.
     """
@@ -114,7 +117,7 @@ def _cost(broker: "Broker", request: ProduceRequest, version: int) -> int:
 
 
 def _hosted_rows(
-    broker: "Broker", request: ProduceRequest, version: int
+    broker: ValidatingBroker, request: ProduceRequest, version: int
 ) -> Iterator[tuple[str, PartitionProduceData, HostedPartition]]:
     """Yield the rows of partitions hosted here; all others are rejected without validating their
     records.
@@ -128,7 +131,7 @@ def _hosted_rows(
 
 
 async def validate_records(
-    broker: "Broker", request: ProduceRequest, version: int, now_ms: int
+    broker: ValidatingBroker, request: ProduceRequest, version: int, now_ms: int
 ) -> ValidatedRecords:
     """Validate the records of a request; the result has their errors, and the rebuilt records where
     they are rebuilt.
@@ -155,7 +158,9 @@ async def validate_records(
     return found
 
 
-async def _aside(broker: "Broker", rows: Sequence["_Row"], version: int) -> ValidatedRecords:
+async def _aside(
+    broker: ValidatingBroker, rows: Sequence["_Row"], version: int
+) -> ValidatedRecords:
     def look() -> ValidatedRecords:
         process_entries = ((row, _validated(row, version)) for row in rows)
         return {

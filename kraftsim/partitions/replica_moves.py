@@ -21,10 +21,10 @@ from kraftsim.partitions.directory_assignments import DirectoryAssignments
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log import PartitionLog
 from kraftsim.partitions.log_directory import LogDirectory, PartitionKey
+from kraftsim.partitions.partition_opening import PartitionParts
 from kraftsim.partitions.rules_log import LeaderEpochs
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.events import ReplicaMoveBegan, ReplicaMoved
-from kraftsim.server.parts import Parts
 from kraftsim.server.rules_quotas import SteadyRate
 from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import Clock
@@ -77,7 +77,7 @@ class ReplicaMove:
         hosted: HostedPartition,
         home: LogDirectory,
         directory: str,
-        parts: Parts,
+        parts: PartitionParts,
         shell: NodeShell,
         pace: MovePace,
     ) -> None:
@@ -201,7 +201,7 @@ class ReplicaMoves:
     def __init__(
         self,
         shell: NodeShell,
-        parts: Parts,
+        parts: PartitionParts,
         assignments: DirectoryAssignments,
         *,
         reports_directories: Callable[[], bool],

@@ -7,25 +7,23 @@ kafka.controller.KafkaController.processAllocateProducerIds.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.events.event import Event
 from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.producer_ids.rules_blocks import ProducerIdBlock, block_behind, block_text
 from kraftsim.server.outbound import OnAnswer
+from kraftsim.server.shell import NodeShell
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.fenced_writes import FencedWrites
+from kraftsim.zookeeper.session import ZookeeperSession
 from kraftsim.zookeeper.znode_writer import set_request
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from protocol.schema import Message
 from protocol.zookeeper.kafka_znodes import PRODUCER_ID_BLOCK
 from protocol.zookeeper.op_codes import ZookeeperError
-
-if TYPE_CHECKING:
-    from kraftsim.zookeeper.broker_mode import ZookeeperMode
-
 
 # --------------------------------------------------------------------------------------------------
 # Allocates producer-id blocks from ZooKeeper: reads the latest block and conditionally sets the
@@ -121,18 +119,19 @@ class ControllerBlocks(Blocks):
 class ZnodeBlocks:
     """Implements the allocation channel to the controller."""
 
-    def __init__(self, mode: "ZookeeperMode") -> None:
-        self._mode = mode
+    def __init__(self, shell: NodeShell, session: ZookeeperSession) -> None:
+        self._shell = shell
+        self._session = session
 
     def send(self, body: Message, on_answer: OnAnswer) -> None:
         """Allocate the next block."""
-        self._mode.shell.tasks.spawn(self._take(on_answer), "producer-id-block")
+        self._shell.tasks.spawn(self._take(on_answer), "producer-id-block")
 
     async def _take(self, on_answer: OnAnswer) -> None:
-        mode = self._mode
+        shell = self._shell
         try:
-            block = await mode.session.until_connected(
-                lambda client: Blocks(client).take(mode.shell.config.node_id, mode.shell.world.emit)
+            block = await self._session.until_connected(
+                lambda client: Blocks(client).take(shell.config.node_id, shell.world.emit)
             )
         except ZookeeperRefused:
             on_answer(AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))

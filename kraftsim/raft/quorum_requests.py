@@ -2,16 +2,23 @@
 durable.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraftsim.raft.old_versions import fitted_response
+from kraftsim.raft.raft_node import RaftNode
 from kraftsim.server.call import Answer, Call, Deferred
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
+
+class QuorumMember(Protocol):
+    """A node with a replica of the metadata log that votes."""
+
+    @property
+    def raft(self) -> RaftNode:
+        """The replica."""
+        ...
 
 
-def ask_quorum(controller: "Controller", call: Call) -> Answer | Deferred:
+def ask_quorum(controller: QuorumMember, call: Call) -> Answer | Deferred:
     """Pass a request to the quorum."""
     later = Deferred()
     controller.raft.ask(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from kraftsim.server.call import Answer, Call, Encoded
 from protocol.announced_window import PRODUCE_VERSION, announce_window
 from protocol.api_keys import ApiKey
+from protocol.codec.message_codec import compiled
 from protocol.errors import ErrorCode
-from protocol.message_codec import compiled
 from protocol.messages.k18_api_versions import (
     ANY_NODE,
     ApiVersion,

@@ -5,7 +5,8 @@ Source: kafka.server.BrokerServer.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import cast
 
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.group_configuration import group_settings, may_serve_consumers
@@ -40,6 +41,7 @@ from kraftsim.server.parts import Parts
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.security.acl_requests import parsing_rules
 from kraftsim.server.security.rights import guarded
+from kraftsim.server.serving_broker import Address
 from kraftsim.server.shell import NodeShell
 from kraftsim.server.variant_names import ANNOUNCED_WINDOW, BY_API_VERSIONS, BY_PRODUCE
 from kraftsim.tiered_storage.store_settings import METADATA_TOPIC
@@ -51,15 +53,6 @@ from kraftsim.zookeeper.migrating_mode import MigratingMode
 from protocol.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The endpoint of a broker that clients connect to."""
-
-    host: str
-    port: int
-    rack: str | None
-
-
 class Broker:
     """A node that hosts partitions and serves clients."""
 
@@ -69,7 +62,6 @@ class Broker:
         self.parts = parts
         self.config_tables = parts.config_tables
         """The configuration definitions of the emulated release."""
-        self.rng = world.random("metadata answers")
         self._is_decided = asyncio.Event()
         """Set once startup has either completed or failed."""
         self.shell = NodeShell(world, config, self._on_death)
@@ -89,11 +81,9 @@ class Broker:
         self._make_partitions()
         self._make_coordinators()
         self.quotas = ClientQuotas(config, world.clock)
-        self._handlers: tuple[Handler[Broker], ...] = tuple(
-            map(
-                throttled, parsing_rules(guarded(self.shell, self.source.guards, broker_handlers()))
-            )
-        )
+        found = cast(tuple[Handler[Broker], ...], broker_handlers())
+        served = parsing_rules(guarded(self.shell, self.source.guards, found))
+        self._handlers = tuple(map(throttled, served))
         self.offer = ApiOffer(
             self.source.apis,
             [handler.key for handler in self._handlers],

@@ -6,10 +6,11 @@ a purgatory, a pump, or a peer's response.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+from typing import ClassVar, Generic, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
+from kraftsim.events.event import Event
 from kraftsim.server.rules_authentication import Principal
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
@@ -17,15 +18,64 @@ from protocol.errors import ErrorCode
 from protocol.requests import RequestHead
 from protocol.schema import Message
 
-if TYPE_CHECKING:
-    from kraftsim.server.connection import ServerConnection
-
-N = TypeVar("N")
+N_contra = TypeVar("N_contra", contravariant=True)
 T = TypeVar("T")
 M = TypeVar("M")
 Allows = Callable[[str], bool]
 """Resource name -> whether the client is authorized."""
 REASON_CHARACTERS_MAX = 1000
+
+
+class AuthenticationGate(Protocol):
+    """The gate of a connection with SASL, which serves its authentication requests."""
+
+    def on_handshake(self, call: "Call") -> "Answer | Deferred":
+        """Start a re-authentication of the client, if allowed."""
+        ...
+
+    def on_authenticate(self, call: "Call") -> "Answer | Deferred":
+        """Take the next token of the client."""
+        ...
+
+
+class Connection(Protocol):
+    """The connection of a request, as handlers see it."""
+
+    number: int
+    """Unique in this incarnation of the node."""
+    listener: str
+    peer: str
+    """The client's address and port."""
+    principal: Principal
+
+    @property
+    def gate(self) -> AuthenticationGate | None:
+        """The authentication gate; None on a listener without SASL."""
+        ...
+
+    def emit(self, event: Event) -> None:
+        """Emit an event of a request."""
+        ...
+
+    def emit_refused(self, asked: "RequestHead | Call", reason: str, *, action: str) -> None:
+        """Emit an event with the reason why a request was not served."""
+        ...
+
+    def pause_writing(self) -> None:
+        """Serve no request until `resume_writing`."""
+        ...
+
+    def resume_writing(self) -> None:
+        """End a pause."""
+        ...
+
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        """Limit the frame size from now on."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Close the connection after pending responses have been written."""
+        ...
 
 
 class Call:
@@ -46,9 +96,9 @@ class Call:
     client_id: str | None
     """The client id; None and '' mean the same."""
     body: Message
-    connection: "ServerConnection"
+    connection: Connection
 
-    def __init__(self, head: RequestHead, body: Message, connection: "ServerConnection") -> None:
+    def __init__(self, head: RequestHead, body: Message, connection: Connection) -> None:
         self.api_key = head.api_key
         self.api_version = head.api_version
         self.correlation_id = head.correlation_id
@@ -91,7 +141,7 @@ class LargeCall(Call):
         self,
         head: RequestHead,
         body: Message,
-        connection: "ServerConnection",
+        connection: Connection,
         whole: "LargeCall | None",
     ) -> None:
         super().__init__(head, body, connection)
@@ -242,8 +292,9 @@ def without_records(call: Call) -> Call | RequestHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Handler(Generic[N]):
-    """How a node of kind N serves one API.
+class Handler(Generic[N_contra]):
+    """How a node of kind N serves one API. N is a protocol with what the handler uses of its node;
+    every node that has that is served.
 
     `refuse` builds the error response if `handle` raises an unexpected exception; without it the
     connection is closed. `handle_allowed` serves a request whose body does not name all resources
@@ -253,7 +304,7 @@ class Handler(Generic[N]):
     """
 
     key: ApiKey
-    handle: Callable[[N, Call], Answer | Deferred]
+    handle: Callable[[N_contra, Call], Answer | Deferred]
     refuse: Callable[[Call, ErrorCode], Answer] | None = None
-    handle_allowed: Callable[[N, Call, Allows], Answer | Deferred] | None = None
+    handle_allowed: Callable[[N_contra, Call, Allows], Answer | Deferred] | None = None
     slices: Slices | None = None

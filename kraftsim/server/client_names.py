@@ -4,6 +4,8 @@ previous ones instead of parsed.
 Source: org.apache.kafka.common.requests.RequestHeader.
 """
 
+from collections.abc import Callable
+
 from kraftsim.server.inbox import Buffer
 
 FLEXIBLE_HEADER = 2
@@ -17,6 +19,8 @@ CLIENT_ID_POSITION = 12
 """The position of the client id's length in a frame; from there to the body all requests of a
 client are usually identical.
 """
+ClientOf = Callable[[Buffer, int, int], ClientBytes]
+"""Returns the client id of the frame at a position of a buffer, by request header version."""
 UNKNOWN_CLIENT: ClientBytes = (b"", CLIENT_ID_POSITION + 1, None)
 """Matches no frame, because no frame has zero bytes there."""
 

@@ -11,21 +11,18 @@ RequestHandlerHelper}.
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from kraftsim.server.call import Answer, Call, Closing, Deferred, Encoded, Handler
 from kraftsim.server.config import NodeConfig
 from kraftsim.server.muting import mute
 from kraftsim.server.rules_quotas import ClientLimits, ExpiringMap, Limit, Sharers, WindowedRate
-from kraftsim.world.interface import Clock
+from kraftsim.world.interface import Clock, World
 from protocol.api_keys import ApiKey
 from protocol.messages.k00_produce import ProduceRequest
 from protocol.messages.k01_fetch import FetchRequest
 from protocol.metadata.m14_client_quota import ClientQuotaRecord
 from protocol.requests import decode_response
-
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
 
 PRODUCER_BYTES: Final = "producer_byte_rate"
 CONSUMER_BYTES: Final = "consumer_byte_rate"
@@ -97,19 +94,36 @@ class ClientQuotas:
         return self._limits.find(key, call.principal.name, call.client_id or "")
 
 
-def throttled(handler: "Handler[Broker]") -> "Handler[Broker]":
+class MeasuringNode(Protocol):
+    """A node with client quotas."""
+
+    @property
+    def world(self) -> World:
+        """The clock that measures processing times."""
+        ...
+
+    @property
+    def quotas(self) -> ClientQuotas:
+        """The rates of its clients."""
+        ...
+
+
+N = TypeVar("N", bound=MeasuringNode)
+
+
+def throttled(handler: Handler[N]) -> Handler[N]:
     """Wrap a handler so that its responses are measured against request quotas, if there are
     any.
     """
     inner = handler.handle
 
-    def handle(broker: "Broker", call: Call) -> Answer | Deferred:
-        quotas = broker.quotas
+    def handle(node: N, call: Call) -> Answer | Deferred:
+        quotas = node.quotas
         if not quotas.are_set or _is_exempt(call):
-            return inner(broker, call)
-        began_ns = broker.world.clock.monotonic_ns()
-        answer = inner(broker, call)
-        took_ns = broker.world.clock.monotonic_ns() - began_ns
+            return inner(node, call)
+        began_ns = node.world.clock.monotonic_ns()
+        answer = inner(node, call)
+        took_ns = node.world.clock.monotonic_ns() - began_ns
         if not isinstance(answer, Deferred):
             return _measured(quotas, call, answer, took_ns)
         return _later(answer, lambda given: _measured(quotas, call, given, took_ns))

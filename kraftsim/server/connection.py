@@ -64,7 +64,7 @@ org.apache.kafka.common.network.NetworkReceive.
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from kraftsim.events.event import Event
 from kraftsim.server.call import (
@@ -77,7 +77,7 @@ from kraftsim.server.call import (
     NoAnswer,
     without_records,
 )
-from kraftsim.server.client_names import ClientNames
+from kraftsim.server.client_names import ClientNames, ClientOf
 from kraftsim.server.events_connections import (
     ConnectionClosed,
     ConnectionOpened,
@@ -87,22 +87,19 @@ from kraftsim.server.events_connections import (
 )
 from kraftsim.server.failed_answers import answer_instead, encoding_failed
 from kraftsim.server.file_sender import FileSender, holds_slices, read_slices
-from kraftsim.server.frame_server import FrameServer
+from kraftsim.server.frame_server import NO_HEAD, FrameServer
 from kraftsim.server.inbox import Buffer, Inbox
 from kraftsim.server.large_frames import LargeFrames
 from kraftsim.server.rules_authentication import ANONYMOUS
+from kraftsim.server.security.sasl_gate import SaslGate
 from kraftsim.server.security.tls import principal_of
+from kraftsim.server.shell import NodeShell
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.malformed import MalformedMessage
 from protocol.requests import RequestHead, UnsupportedApi, response_chunks
 
-if TYPE_CHECKING:
-    from kraftsim.server.security.sasl_gate import SaslGate
-    from kraftsim.server.shell import NodeShell
-
 REASON_PEER, REASON_STOPPING, REASON_IDLE = "peer", "stopping", "idle"
-NO_HEAD = RequestHead(-1, -1, -1, None, 0)
 PRODUCE = int(ApiKey.PRODUCE)
 _SIZE_AND_CORRELATION_ID = Struct(">ii").pack
 _SIZE_BYTES = _CORRELATION_ID_BYTES = 4
@@ -126,7 +123,7 @@ class ServerConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        shell: "NodeShell",
+        shell: NodeShell,
         server: FrameServer,
         listener: str,
         on_made: "ConnectionCallback",
@@ -143,7 +140,7 @@ class ServerConnection(asyncio.Protocol):
         self.out: list[Chunk | FileSlice] = []
         """Responses to be written."""
         self.close_reason: str | None = None
-        self.client_of = ClientNames().of
+        self.client_of: ClientOf = ClientNames().of
         """Returns the client id of a frame."""
         self._link = ""
         self._shell = shell
@@ -302,7 +299,7 @@ class ServerConnection(asyncio.Protocol):
     # Interface for the dispatcher, while it serves a run
     # ------------------------------------------------------------------------------------
 
-    def serve_through(self, gate: "SaslGate") -> None:
+    def serve_through(self, gate: SaslGate) -> None:
         """Route all frames through an authentication gate."""
         self.gate = gate
         self._serve_run, self._read_head, self._serve_request = (
@@ -341,7 +338,7 @@ class ServerConnection(asyncio.Protocol):
         self._has_yielded = False
         self._serve()
 
-    def spawn(self, work: Callable[["NodeShell"], Coroutine[None, None, None]], name: str) -> None:
+    def spawn(self, work: Callable[[NodeShell], Coroutine[None, None, None]], name: str) -> None:
         """Spawn a task of the node that serves a request in several turns: it continues even if the
         client disconnects.
         """

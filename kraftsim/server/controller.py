@@ -12,7 +12,7 @@ KafkaRaftServer}.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.core.decision import Decision
@@ -55,6 +55,7 @@ from kraftsim.server.listeners import Listeners
 from kraftsim.server.mutation_quotas import MutationQuotas
 from kraftsim.server.muting import mute
 from kraftsim.server.own_registration import OwnRegistration
+from kraftsim.server.parts import Parts
 from kraftsim.server.rules_quotas import ClientLimits, ExpiringMap, Sharers, WindowedRate
 from kraftsim.server.security.acl_requests import parsing_rules
 from kraftsim.server.security.controller_guards import CONTROLLER_TABLE
@@ -72,10 +73,6 @@ from protocol.schema import Message
 from protocol.storage.file_names import BOOTSTRAP_CHECKPOINT
 from protocol.storage.malformed_file import MalformedFile
 from protocol.storage.metadata_snapshot import parse_metadata_snapshot
-
-if TYPE_CHECKING:
-    from kraftsim.server.parts import Parts
-
 
 # --------------------------------------------------------------------------------------------------
 # Request quotas (request_percentage) for AllocateProducerIds on a controller: the throttle that
@@ -264,7 +261,7 @@ class Controller:
     """The migration driver, if the properties enable the migration from ZooKeeper."""
     _bootstrap: Bootstrap
 
-    def __init__(self, world: World, config: NodeConfig, parts: "Parts") -> None:
+    def __init__(self, world: World, config: NodeConfig, parts: Parts) -> None:
         self.world = world
         self.config = config
         self.shell = NodeShell(world, config, self._on_death)

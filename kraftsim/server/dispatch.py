@@ -69,7 +69,7 @@ from typing import Final, Generic, TypeVar, cast
 from kraftsim.server.api_offer import ApiOffer
 from kraftsim.server.call import Answer, Call, Closing, Deferred, Handler, reason_of
 from kraftsim.server.client_names import CLIENT_ID_POSITION
-from kraftsim.server.connection import ServerConnection
+from kraftsim.server.frame_server import ServedConnection
 from kraftsim.server.inbox import Buffer
 from kraftsim.server.large_requests import LargeRequest
 from kraftsim.server.slices import LARGE_REQUEST_BYTES
@@ -146,7 +146,7 @@ class FrameRoute(Generic[N]):
         """The response class, if all responses have the same size."""
 
     def serve(
-        self, node: N, connection: ServerConnection, buffer: Buffer, position: int, end: int
+        self, node: N, connection: ServedConnection, buffer: Buffer, position: int, end: int
     ) -> int:
         """Serve consecutive frames of this API and version with the same client id; return the
         position of the first other frame.
@@ -275,7 +275,7 @@ class Dispatcher(Generic[N]):
     """
 
     def serve_run(
-        self, connection: ServerConnection, buffer: Buffer, position: int, end: int
+        self, connection: ServedConnection, buffer: Buffer, position: int, end: int
     ) -> int:
         """Serve the frames from `position` to `end` until one is incomplete or unusual, or the
         connection must wait; return its position.
@@ -296,7 +296,7 @@ class Dispatcher(Generic[N]):
         return position
 
     def serve(
-        self, head: RequestHead, frame: bytes, connection: ServerConnection
+        self, head: RequestHead, frame: bytes, connection: ServedConnection
     ) -> Answer | Deferred:
         """Pass the request to its handler. Raises MalformedMessage for an undecodable body."""
         route = self._routes.get(head.api_key)
@@ -320,7 +320,7 @@ class Dispatcher(Generic[N]):
             return _unforeseen(route.refuse, call, unforeseen)
 
     def _serve_large(
-        self, route: Route[N], head: RequestHead, frame: bytes, connection: ServerConnection
+        self, route: Route[N], head: RequestHead, frame: bytes, connection: ServedConnection
     ) -> Deferred:
         """Serve a request with many entries in several event-loop turns."""
         large = LargeRequest(
@@ -343,7 +343,7 @@ class Dispatcher(Generic[N]):
         return route.refuse(call, error)
 
     def refuse(
-        self, head: RequestHead, frame: bytes, connection: ServerConnection, error: ErrorCode
+        self, head: RequestHead, frame: bytes, connection: ServedConnection, error: ErrorCode
     ) -> Answer:
         """Return the error response of an API; if it has none, close the connection."""
         route = self._routes.get(head.api_key)

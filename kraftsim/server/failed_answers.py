@@ -10,17 +10,22 @@ Source: kafka.server.RequestHandlerHelper.handleError; checked against Apache Ka
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from kraftsim.server.call import Answer, Call, Closing, Encoded, Failed, NoAnswer, reason_of
+from kraftsim.server.call import (
+    Answer,
+    Call,
+    Closing,
+    Connection,
+    Encoded,
+    Failed,
+    NoAnswer,
+    reason_of,
+)
 from kraftsim.server.events_connections import MessageFailed
+from kraftsim.server.frame_server import FrameServer, ServedConnection
 from kraftsim.world.interface import Chunk
 from protocol.errors import ErrorCode
 from protocol.requests import RequestHead, response_chunks
-
-if TYPE_CHECKING:
-    from kraftsim.server.connection import ServerConnection
-    from kraftsim.server.frame_server import FrameServer
 
 ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
 ANSWERED, CLOSED = "answered", "closed"
@@ -33,10 +38,10 @@ def encoding_failed(failure: Exception) -> Failed:
 
 def answer_instead(
     failed: Failed,
-    server: "FrameServer",
+    server: FrameServer,
     asked: RequestHead | Call,
     frame: bytes | None,
-    connection: "ServerConnection",
+    connection: ServedConnection,
 ) -> Sequence[Chunk] | None:
     """Return the frame of the error response, with its size; None: the connection must be closed.
 
@@ -57,7 +62,7 @@ def answer_instead(
 
 
 def emit_failed(
-    failed: Failed, asked: RequestHead | Call, connection: "ServerConnection", action: str
+    failed: Failed, asked: RequestHead | Call, connection: Connection, action: str
 ) -> None:
     """Emit the event of a failed response."""
     connection.emit(

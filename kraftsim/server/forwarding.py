@@ -7,6 +7,7 @@ DefaultKafkaPrincipalBuilder.
 
 import ipaddress
 from collections.abc import Callable
+from typing import Protocol
 
 from kraftsim.server.call import Answer, Call, Closing, Deferred, Encoded, Failed, reason_of
 from kraftsim.server.controller_channel import ControllerChannel
@@ -25,6 +26,25 @@ LOOPBACK_ADDRESS = ipaddress.ip_address("127.0.0.1").packed
 SIZE_BYTES = 4
 CORRELATION_ID_BYTES = 4
 Refuse = Callable[[Call, ErrorCode], Answer]
+
+
+class RequestForwarder(Protocol):
+    """Forwards the requests that only the controller can process."""
+
+    def forward(self, call: Call, later: Deferred, refuse: Refuse) -> None:
+        """Complete `later` with the controller's response to the request of `call`, or with
+        `refuse(call, error)` if there is none.
+        """
+        ...
+
+
+class ForwardingNode(Protocol):
+    """A broker that forwards."""
+
+    @property
+    def forwarding(self) -> RequestForwarder:
+        """Forwards to the active controller."""
+        ...
 
 
 class Forwarding:

@@ -13,12 +13,13 @@ Source: kafka.server.KafkaRequestHandlerPool.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from kraftsim.server.call import (
     Answer,
     Call,
     Closing,
+    Connection,
     Deferred,
     Encoded,
     Failed,
@@ -28,6 +29,7 @@ from kraftsim.server.call import (
     reason_of,
 )
 from kraftsim.server.failed_answers import ANSWERED, encoding_failed
+from kraftsim.server.shell import NodeShell
 from kraftsim.server.slices import ENTRIES_PER_SLICE, Part, Slices
 from kraftsim.server.turns import Turns
 from kraftsim.world.interface import World
@@ -35,10 +37,6 @@ from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
 from protocol.requests import RequestHead, decode_request, response_chunks, route_of
 from protocol.schema import Message
-
-if TYPE_CHECKING:
-    from kraftsim.server.connection import ServerConnection
-    from kraftsim.server.shell import NodeShell
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -55,7 +53,7 @@ class LargeRequest:
         self,
         head: RequestHead,
         frame: bytes,
-        connection: "ServerConnection",
+        connection: Connection,
         node: object,
         handle: Handle,
         slices: Slices | None,
@@ -73,7 +71,7 @@ class LargeRequest:
         self._waiting: list[tuple[Deferred, asyncio.Future[None]]] = []
         self.later.when_abandoned(self._on_abandoned)
 
-    async def run(self, shell: "NodeShell") -> None:
+    async def run(self, shell: NodeShell) -> None:
         """Serve the request. Raises AssertionError, which stops the node."""
         head, frame, world = self._head, self._frame, shell.world
         try:
@@ -167,7 +165,7 @@ async def encoded(world: World, api_key: int, api_version: int, answer: Answer) 
 
 
 def process_entries(
-    shell: "NodeShell",
+    shell: NodeShell,
     call: Call,
     entries: Sequence[T],
     look: Callable[[T], R],

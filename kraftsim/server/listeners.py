@@ -12,8 +12,9 @@ from kraftsim.server.connection_admission import ConnectionAdmission
 from kraftsim.server.endpoints import Endpoint
 from kraftsim.server.events import ListenerOpened
 from kraftsim.server.events_connections import TlsHandshakeFailed
+from kraftsim.server.frame_server import FrameServer
 from kraftsim.server.rules_quotas import ConnectionLimits, connection_settings
-from kraftsim.server.security.sasl_gate import GuardedServer
+from kraftsim.server.security.sasl_gate import SaslGate
 from kraftsim.server.security.tls import report_handshakes
 from kraftsim.server.shell import NodeShell
 from protocol.metadata.m14_client_quota import ClientQuotaRecord
@@ -57,7 +58,7 @@ class Listeners:
         """Apply changed quotas of IP addresses."""
         self.admission.limits.follow_ips(records)
 
-    async def open(self, endpoints: Iterable[Endpoint], server: GuardedServer) -> None:
+    async def open(self, endpoints: Iterable[Endpoint], server: FrameServer) -> None:
         """Bind and accept.
 
         Raises ListenerError naming the listener; listeners opened before it are closed again.
@@ -90,7 +91,7 @@ class Listeners:
         for connection in list(self._connections.values()):
             connection.abort()
 
-    async def _open(self, endpoint: Endpoint, server: GuardedServer) -> None:
+    async def _open(self, endpoint: Endpoint, server: FrameServer) -> None:
         loop = asyncio.get_running_loop()
         security = self._shell.security
 
@@ -98,8 +99,8 @@ class Listeners:
             connection = ServerConnection(
                 self._shell, server, endpoint.listener, self._on_made, self._forget
             )
-            if (gate := security.gate(self._shell, server, endpoint.listener)) is not None:
-                connection.serve_through(gate)
+            if (settings := security.sasl_of(endpoint.listener)) is not None:
+                connection.serve_through(SaslGate(server, self._shell, settings, security.accounts))
             return connection
 
         backlog = self._shell.config.socket_listen_backlog_size

@@ -7,8 +7,10 @@ Source: kafka.server.ControllerRegistrationManager, KIP-919.
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kraftsim.metadata.deciding_controller import DecidingController
+from kraftsim.raft.raft_node import RaftNode
 from kraftsim.raft.rules_log import Address
 from kraftsim.server.outbound import PeerConnection, VersionRange
 from protocol.errors import ErrorCode
@@ -18,14 +20,25 @@ from protocol.messages.k70_controller_registration import (
     Listener,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
 RESEND_MS = 100
 RESEND_MAX_MS = 120_000
 RESEND_JITTER = 0.02
 DOUBLINGS_MAX = 20
 PLAINTEXT_PROTOCOL = 0
+
+
+class RegisteringController(DecidingController, Protocol):
+    """A controller that registers with the active one."""
+
+    @property
+    def raft(self) -> RaftNode:
+        """Knows the leader of the quorum, and the endpoints of this controller."""
+        ...
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether a metadata record was ever committed."""
+        ...
 
 
 class OwnRegistration:
@@ -35,7 +48,7 @@ class OwnRegistration:
 
     def __init__(
         self,
-        controller: "Controller",
+        controller: RegisteringController,
         incarnation_id: bytes,
         supported_features: Mapping[str, VersionRange],
         own_versions: Mapping[int, VersionRange],

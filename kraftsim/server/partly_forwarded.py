@@ -6,22 +6,24 @@ Source: KIP-590, kafka.server.KafkaApis.
 import copy
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraftsim.server.call import Answer, Call, Closing, Deferred, Encoded, Failed, NoAnswer
-from kraftsim.server.forwarding import Refuse
+from kraftsim.server.forwarding import ForwardingNode, Refuse
+from kraftsim.server.serving_broker import RunningBroker
 from protocol.malformed import MalformedMessage
 from protocol.requests import decode_response_body
 from protocol.schema import Message
 
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
-
 CORRELATION_ID_BYTES = 4
 
 
+class RestForwardingBroker(ForwardingNode, RunningBroker, Protocol):
+    """A broker that forwards a part of a request."""
+
+
 def forward_rest(
-    broker: "Broker",
+    broker: RestForwardingBroker,
     call: Call,
     rest: Message | None,
     join: Callable[[Message | None], Answer],

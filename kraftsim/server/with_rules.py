@@ -3,13 +3,15 @@
 Source: KIP-140, KIP-290, kafka.server.AclApis, AclControlManager.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_registries import Registries
 from kraftsim.server.call import Answer, Call, Deferred
 from kraftsim.server.identity import random_uuid
 from kraftsim.server.rules_authorization import (
+    KnownRights,
     Rule,
     RuleSearch,
     decide_create_rules,
@@ -36,8 +38,23 @@ from protocol.messages.k31_delete_acls import (
     DeleteAclsResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
+
+class RulesParts(Protocol):
+    """What the release decides for ACLs."""
+
+    @property
+    def rights(self) -> KnownRights:
+        """The ACL operations and resource types of the release."""
+        ...
+
+
+class RulesController(DecidingController, Protocol):
+    """A controller that changes ACLs."""
+
+    @property
+    def parts(self) -> RulesParts:
+        """The replaceable classes of the node."""
+        ...
 
 
 def describe_rules(registries: Registries, call: Call) -> Answer:
@@ -61,7 +78,7 @@ def describe_rules(registries: Registries, call: Call) -> Answer:
     return DescribeAclsResponse(resources=resources)
 
 
-def create_rules(controller: "Controller", call: Call) -> Answer | Deferred:
+def create_rules(controller: RulesController, call: Call) -> Answer | Deferred:
     """Create ACLs; answered once they are committed."""
     asked = call.body
     assert isinstance(asked, CreateAclsRequest), "dispatch decodes by API key"
@@ -78,7 +95,7 @@ def create_rules(controller: "Controller", call: Call) -> Answer | Deferred:
     return writer.commit(decision, lambda offsets: CreateAclsResponse(results=results))
 
 
-def delete_rules(controller: "Controller", call: Call) -> Answer | Deferred:
+def delete_rules(controller: RulesController, call: Call) -> Answer | Deferred:
     """Delete ACLs; answered once that is committed."""
     asked = call.body
     assert isinstance(asked, DeleteAclsRequest), "dispatch decodes by API key"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kraftsim.core.decision import Refusal
 from kraftsim.partitions.hosted_partition import HostedPartition
-from kraftsim.server.broker import Broker
+from kraftsim.tiered_storage.tiered_storage import TieredBroker
 from protocol.messages.k01_fetch import AbortedTransaction, PartitionData
 
 NO_OFFSET = -1
@@ -26,7 +26,7 @@ class RemoteWish:
     reads_committed: bool
 
 
-async def fill_from_remote(broker: Broker, wish: RemoteWish, *, at_least_one: bool) -> int:
+async def fill_from_remote(broker: TieredBroker, wish: RemoteWish, *, at_least_one: bool) -> int:
     """Read the records into the response, and return their size; 0 if the read timed out."""
     assert broker.tiered is not None, "a tiered log exists only if remote storage is enabled"
     found = await broker.tiered.read(

@@ -6,6 +6,7 @@ Source: kafka.log.remote.RemoteLogManager, KIP-405.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.rules_described_configs import BrokerSettings
@@ -279,3 +280,12 @@ class TieredStorage:
 def owner_of(hosted: HostedPartition) -> TopicIdPartition:
     """Return the identity of a partition in remote storage."""
     return TopicIdPartition(hosted.topic_id, hosted.partition, hosted.topic)
+
+
+class TieredBroker(Protocol):
+    """A broker that may have tiered storage."""
+
+    @property
+    def tiered(self) -> TieredStorage | None:
+        """The remote log manager; None if tiered storage is disabled."""
+        ...

@@ -10,7 +10,7 @@ KIP-98, KIP-360, KIP-890.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.coordinator_log import CoordinatorLog
@@ -19,24 +19,26 @@ from kraftsim.partitions.partitions import PartitionKey, Partitions
 from kraftsim.producer_ids.broker import ProducerIds
 from kraftsim.producer_ids.rules_block_clients import Waiting
 from kraftsim.server.outbound import VersionRange
-from kraftsim.server.parts import Parts
 from kraftsim.server.purgatory import Purgatory
 from kraftsim.server.shell import NodeShell
 from kraftsim.transactions.coordinated_transactions import CoordinatedTransactions
 from kraftsim.transactions.events import TransactionAbortForced
+from kraftsim.transactions.marker_sender import MarkerSender
 from kraftsim.transactions.rules_coordinator import (
     Already,
     EndTxnInput,
     Expected,
     MustAbort,
     NeedsProducerId,
+    TransactionRules,
 )
-from kraftsim.transactions.rules_markers import NoLeader, PreparedTransaction
+from kraftsim.transactions.rules_markers import MarkerQueue, NoLeader, PreparedTransaction
 from kraftsim.transactions.rules_state import (
     ONGOING,
     TopicPartition,
     TransactionEntry,
     TransactionFacts,
+    TransactionShard,
 )
 from kraftsim.transactions.transaction_partitions import TransactionPartitions
 from protocol.errors import ErrorCode
@@ -67,13 +69,42 @@ UNKNOWN_ID: Final = Refusal(
 )
 
 
+class CoordinatorParts(Protocol):
+    """The replaceable classes of a transaction coordinator."""
+
+    @property
+    def verification_is_abortable(self) -> bool:
+        """Whether a partition that is not in the transaction returns TRANSACTION_ABORTABLE."""
+        ...
+
+    @property
+    def transaction_rules(self) -> type[TransactionRules]:
+        """The decisions of the coordinator."""
+        ...
+
+    @property
+    def transaction_shard(self) -> type[TransactionShard]:
+        """The transactional ids of one partition."""
+        ...
+
+    @property
+    def marker_queue(self) -> type[MarkerQueue]:
+        """The transaction markers to write."""
+        ...
+
+    @property
+    def marker_sender(self) -> type[MarkerSender]:
+        """Sends the markers."""
+        ...
+
+
 class TransactionCoordinator:
     """`partitions` has the loaded transactional ids; `markers` sends the transaction markers."""
 
     def __init__(
         self,
         shell: NodeShell,
-        parts: Parts,
+        parts: CoordinatorParts,
         image: Callable[[], MetadataImage],
         hosted: Partitions,
         produces: Purgatory[PartitionKey],
@@ -482,3 +513,12 @@ def identity_after(facts: TransactionFacts) -> Identity:
 
 def _error_of(refusal: Refusal) -> ErrorCode:
     return refusal.error
+
+
+class TransactionsBroker(Protocol):
+    """A broker with a transaction coordinator."""
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transactional ids that it coordinates."""
+        ...

@@ -11,11 +11,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kraftsim.metadata.cluster_features import ClusterFeatures
 from kraftsim.metadata.events import BrokerEpochReceived
-from kraftsim.metadata.metadata_source import NO_CONTROLLER, RequestForwarder
+from kraftsim.metadata.metadata_source import NO_CONTROLLER, SourceHost, SourceParts
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_described_configs import ControllerNode
 from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
 from kraftsim.metadata.rules_registries import MetadataRecord
 from kraftsim.metadata.topic_creation import TopicCreation
@@ -24,15 +26,18 @@ from kraftsim.partitions.log_directory import NO_BROKER_EPOCH, LogDirectory
 from kraftsim.partitions.partitions import Partitions
 from kraftsim.partitions.replication import Replication
 from kraftsim.producer_ids.broker import BlockChannel
-from kraftsim.producer_ids.zookeeper import ZnodeBlocks
+from kraftsim.producer_ids.zookeeper import ControllerBlocks, ZnodeBlocks
 from kraftsim.raft.rules_log import Address
 from kraftsim.server.api_offer import spoken_versions
 from kraftsim.server.call import Answer, Deferred, Failed
+from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller_channel import ActiveController, ControllerChannel
 from kraftsim.server.events import NodeReady
-from kraftsim.server.forwarding import Forwarding
+from kraftsim.server.forwarding import Forwarding, RequestForwarder
 from kraftsim.server.outbound import VersionRange
 from kraftsim.server.release_modes import protocol_version
+from kraftsim.server.rules_authorization import KnownRights
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import GuardTable
 from kraftsim.server.security.zookeeper_guards import ZOOKEEPER_TABLE
 from kraftsim.zookeeper.access_watch import AccessWatch
@@ -65,10 +70,6 @@ from protocol.messages.k07_controlled_shutdown import (
 from protocol.zookeeper.kafka_admin_znodes import build_log_directory_event
 from protocol.zookeeper.kafka_znodes import LOG_DIRECTORY_EVENTS
 from protocol.zookeeper.op_codes import CreateMode, ZookeeperError
-
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
-
 
 # --------------------------------------------------------------------------------------------------
 # Controlled shutdown of a broker: it repeats the ControlledShutdown request until no partition
@@ -155,16 +156,63 @@ class ControllerPart(DecidesHere, Protocol):
         ...
 
 
+class ZookeeperParts(SourceParts, Protocol):
+    """The replaceable classes of a broker in ZooKeeper mode, and of its controller component."""
+
+    @property
+    def received_metadata(self) -> type[ReceivedMetadata]:
+        """Applies controller requests."""
+        ...
+
+    @property
+    def controller_blocks(self) -> type[ControllerBlocks]:
+        """Allocates producer-id blocks for brokers."""
+        ...
+
+    @property
+    def controller_state(self) -> type[ControllerState]:
+        """The state of the controller."""
+        ...
+
+    @property
+    def rights(self) -> KnownRights:
+        """The ACL operations and resource types of the release."""
+        ...
+
+    def controller_node(self, config: NodeConfig) -> ControllerNode:
+        """Return a controller's description of itself."""
+        ...
+
+
+class ZookeeperHost(SourceHost, Protocol):
+    """The broker of a ZooKeeper mode."""
+
+    @property
+    def parts(self) -> ZookeeperParts:
+        """The replaceable classes of the node."""
+        ...
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether startup has either completed or failed."""
+        ...
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Set the cluster id that ZooKeeper has."""
+        ...
+
+
 class ZookeeperMode:
     """Implements `MetadataSource` with ZooKeeper and the active ZooKeeper-mode controller."""
 
     partitions: type[Partitions] = ControlledPartitions
     replication: type[Replication] = ControlledReplication
-    guards: "GuardTable[Broker]" = ZOOKEEPER_TABLE
+    guards: GuardTable[GuardedBroker] = ZOOKEEPER_TABLE
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: ZookeeperHost) -> None:
         self.broker = broker
         self.shell = broker.shell
+        self._rng = broker.shell.world.random("metadata answers")
         release = broker.parts.release
         self.apis: Mapping[ApiKey, VersionRange] = release.zookeeper_apis
         self.supported_features: Mapping[str, VersionRange] = {}
@@ -172,23 +220,25 @@ class ZookeeperMode:
             {**release.controller_apis, **release.zookeeper_apis}
         )
         self.active_controller = ActiveController()
-        self.protocol = protocol_version(broker.config, release)
+        self.protocol = protocol_version(broker.shell.config, release)
         """inter.broker.protocol.version."""
         self._image = broker.parts.metadata_image()
         self._czxid = NO_BROKER_EPOCH
         self._is_up = False
         self.session = ZookeeperSession(self.shell, self._on_expired, self._on_renewed)
         self.received = self._receiver()
-        self.requests = ControlRequests(self, self.received, self._on_controller_request)
-        self.configs = ConfigWatch(broker.world, self.session, lambda: self.image, self.apply)
+        self.requests = ControlRequests(
+            self, self.received, lambda: broker.partitions, self._on_controller_request
+        )
+        self.configs = ConfigWatch(self.shell.world, self.session, lambda: self.image, self.apply)
         self._access = (
-            AccessWatch(broker.world, self.session, lambda: self.image, self.apply)
-            if broker.config.authorizer_class_name
+            AccessWatch(self.shell.world, self.session, lambda: self.image, self.apply)
+            if self.shell.config.authorizer_class_name
             else None
         )
         self.features: ClusterFeatures = ZookeeperFeatures(lambda: self.image)
         self._feature_watch = (
-            FeatureWatch(broker.world, self.session, self.features)
+            FeatureWatch(self.shell.world, self.session, self.features)
             if self.protocol.has_feature_znode
             else None
         )
@@ -198,9 +248,9 @@ class ZookeeperMode:
     def _receiver(self) -> ReceivedMetadata:
         broker = self.broker
         return broker.parts.received_metadata(
-            broker.config.node_id,
+            self.shell.config.node_id,
             broker.incarnation_id,
-            deletes_what_is_missing=broker.config.is_migrating,
+            deletes_what_is_missing=self.shell.config.is_migrating,
         )
 
     def _make_controller(self) -> ControllerPart | None:
@@ -275,13 +325,17 @@ class ZookeeperMode:
         """Allocate producer-id blocks from ZooKeeper, or through the controller, depending on
         inter.broker.protocol.version.
         """
-        return channel if self.protocol.allocates_producer_ids else ZnodeBlocks(self)
+        return (
+            channel
+            if self.protocol.allocates_producer_ids
+            else ZnodeBlocks(self.shell, self.session)
+        )
 
     def reported_controller(self, alive: Sequence[int]) -> int:
         """Return the controller id for clients, if clients can reach it. They cannot reach a KRaft
         controller: then any live broker, which forwards requests."""
         if self.received.is_kraft_controller:
-            return self.broker.rng.choice(alive) if alive else NO_CONTROLLER
+            return self._rng.choice(alive) if alive else NO_CONTROLLER
         known = self.received.controller_id
         return known if known is not None and known in alive else NO_CONTROLLER
 
@@ -315,12 +369,12 @@ class ZookeeperMode:
 
         Raises ZookeeperUnreachable, InconsistentClusterId, ConfigError.
         """
-        broker = self.broker
 
         async def learn() -> None:
-            await create_chroot(self.session, broker.config)
+            await create_chroot(self.session, self.shell.config)
             await create_persistent_paths(self.session)
-            broker.set_cluster_id(await cluster_id_of(self.session, broker.world, broker.config))
+            shell = self.shell
+            self.broker.set_cluster_id(await cluster_id_of(self.session, shell.world, shell.config))
 
         with self._given_up_if_refused():
             await self.session.start()
@@ -351,7 +405,7 @@ class ZookeeperMode:
             except ZookeeperRefused as refused:
                 if (
                     refused.error != ZookeeperError.SESSION_EXPIRED
-                    or not self.broker.config.registration_wait_ms
+                    or not self.shell.config.registration_wait_ms
                 ):
                     raise
             await self.session.until_there_is_one()
@@ -389,7 +443,7 @@ class ZookeeperMode:
             await self._access.read_all()
 
     async def _register(self) -> None:
-        config, world = self.broker.config, self.broker.world
+        config, world = self.shell.config, self.shell.world
         version = VERSION_WITH_FEATURES if self.protocol.has_feature_znode else VERSION_BEFORE
         znode = broker_znode(config, self.broker.addresses, world.clock.wall_ms(), version)
         self._czxid = await register_in_time(
@@ -417,11 +471,11 @@ class ZookeeperMode:
     async def on_published(self, image: MetadataImage, changes: ImageChanges) -> None:
         """The broker is in service once the image lists it as alive."""
         if (
-            self.broker.config.node_id in changes.brokers
-            and image.broker(self.broker.config.node_id) is not None
+            self.shell.config.node_id in changes.brokers
+            and image.broker(self.shell.config.node_id) is not None
         ):
             if not self.broker.is_decided:
-                self.broker.world.emit(NodeReady())
+                self.shell.world.emit(NodeReady())
             self.broker.startup_completed()
 
     def _on_controller_request(self) -> None:
@@ -429,7 +483,7 @@ class ZookeeperMode:
         self.active_controller.learned(self._address_of_controller(), is_broker=True)
 
     def _address_of_controller(self) -> Address | None:
-        config = self.broker.config
+        config = self.shell.config
         registered = (
             None
             if self.received.controller_id is None
@@ -449,7 +503,7 @@ class ZookeeperMode:
         self.shell.tasks.spawn(self._report_directory(), "log-directory-event")
 
     async def _report_directory(self) -> None:
-        data = build_log_directory_event(self.broker.config.node_id)
+        data = build_log_directory_event(self.shell.config.node_id)
         await self.session.until_connected(
             lambda client: client.create(
                 LOG_DIRECTORY_EVENT, data, CreateMode.PERSISTENT_SEQUENTIAL
@@ -480,7 +534,7 @@ class ZookeeperMode:
 
     async def leave(self) -> None:
         """Controlled shutdown: let the controller move leadership away."""
-        if self.broker.config.controlled_shutdown_enable and self.broker.is_decided:
+        if self.shell.config.controlled_shutdown_enable and self.broker.is_decided:
             await self._departure.run()
 
     async def stop(self) -> None:
@@ -504,3 +558,12 @@ class ZookeeperMode:
         if self.controller is not None:
             self.controller.abort()
         self.session.abort()
+
+
+class ZookeeperBroker(Protocol):
+    """A broker that may be in ZooKeeper mode."""
+
+    @property
+    def zookeeper(self) -> ZookeeperMode | None:
+        """The component for ZooKeeper mode; None on a KRaft broker."""
+        ...

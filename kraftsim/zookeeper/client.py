@@ -17,9 +17,9 @@ from typing import Final, cast
 
 from kraftsim.server.tasks import NodeTasks
 from kraftsim.world.interface import World
+from protocol.codec.message_codec import compiled
 from protocol.frames import FrameReader
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.schema import Message
 from protocol.zookeeper.multi import Asked, ErrorResult, Result, build_multi, parse_multi_results
 from protocol.zookeeper.op_codes import (

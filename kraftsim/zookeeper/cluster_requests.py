@@ -6,7 +6,6 @@ processAllocateProducerIds), KIP-380, KIP-497, KIP-730.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.events.event import Event
@@ -16,6 +15,7 @@ from kraftsim.metadata.rules_registrations import PartitionRegistration, partiti
 from kraftsim.metadata.rules_topic_table import PartitionKey
 from kraftsim.server.call import Answer, Call, Deferred
 from kraftsim.zookeeper.client import ZookeeperRefused
+from kraftsim.zookeeper.controller_context import ControllerContext
 from kraftsim.zookeeper.rules_partitions import in_sync_with
 from kraftsim.zookeeper.znode_writer import ControllerMoved
 from protocol.errors import ErrorCode
@@ -40,11 +40,8 @@ from protocol.messages.k67_allocate_producer_ids import (
 )
 from protocol.schema import Message
 
-if TYPE_CHECKING:
-    from kraftsim.zookeeper.controller_context import ControllerContext
 
-
-def controlled_shutdown(context: "ControllerContext", call: Call) -> Answer | Deferred:
+def controlled_shutdown(context: ControllerContext, call: Call) -> Answer | Deferred:
     """Move leadership away from a broker; the response lists the partitions it still leads, once
     ZooKeeper has acknowledged the changes.
     """
@@ -70,7 +67,7 @@ def controlled_shutdown(context: "ControllerContext", call: Call) -> Answer | De
     )
 
 
-def alter_partition(context: "ControllerContext", call: Call) -> Answer | Deferred:
+def alter_partition(context: ControllerContext, call: Call) -> Answer | Deferred:
     """Change in-sync replicas at the request of leaders; a reassignment that this completes
     proceeds immediately.
     """
@@ -127,7 +124,7 @@ def alter_partition(context: "ControllerContext", call: Call) -> Answer | Deferr
 
 
 def _decision(
-    context: "ControllerContext", changed: dict[PartitionKey, PartitionRegistration]
+    context: ControllerContext, changed: dict[PartitionKey, PartitionRegistration]
 ) -> Decision[None]:
     level = context.metadata_writer.state.features.metadata_level
     records: Sequence[Message] = [
@@ -141,7 +138,7 @@ def _decision(
 
 
 def _altered(
-    context: "ControllerContext",
+    context: ControllerContext,
     partition: PartitionRegistration,
     broker_id: int,
     asked: AlterPartitionData,
@@ -191,7 +188,7 @@ def _result(number: int, partition: PartitionRegistration) -> AlterPartitionData
     )
 
 
-def allocate_producer_ids(context: "ControllerContext", call: Call) -> Answer | Deferred:
+def allocate_producer_ids(context: ControllerContext, call: Call) -> Answer | Deferred:
     """Allocate the next block of producer ids from ZooKeeper for a broker."""
     request = call.body
     assert isinstance(request, AllocateProducerIdsRequest), "dispatch decodes by API key"
@@ -208,7 +205,7 @@ def allocate_producer_ids(context: "ControllerContext", call: Call) -> Answer | 
     return later
 
 
-async def _claim(context: "ControllerContext", broker_id: int, later: Deferred) -> None:
+async def _claim(context: ControllerContext, broker_id: int, later: Deferred) -> None:
     """Answer with a block.
 
     Raises ControllerMoved after answering with that error: the next controller allocates the next

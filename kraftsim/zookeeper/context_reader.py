@@ -6,11 +6,15 @@ kafka.zk.KafkaZkClient.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftsim.metadata.rules_topic_table import Topic
+from kraftsim.metadata.rules_versions import ProtocolVersion
+from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.events import ZnodeNotUnderstood
+from kraftsim.zookeeper.fenced_writes import FencedWrites
+from kraftsim.zookeeper.metadata_writer import ZnodeWriter
 from kraftsim.zookeeper.rules_control_requests import is_derived
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite, read_at, readable, topic_of
 from kraftsim.zookeeper.rules_znodes import (
@@ -47,9 +51,6 @@ from protocol.zookeeper.kafka_znodes import (
 )
 from protocol.zookeeper.op_codes import ZookeeperError
 
-if TYPE_CHECKING:
-    from kraftsim.zookeeper.controller_context import ControllerContext
-
 ID_BYTES: Final = 16
 FEATURES_WITHOUT_LOWEST: Final = "3.3-IV0"
 
@@ -57,14 +58,21 @@ FEATURES_WITHOUT_LOWEST: Final = "3.3-IV0"
 class ContextReader:
     """All methods raise ZookeeperRefused and MalformedMessage."""
 
-    def __init__(self, context: "ControllerContext") -> None:
-        self._context = context
+    def __init__(
+        self,
+        world: World,
+        client: ZookeeperClient,
+        protocol: ProtocolVersion,
+        writes: FencedWrites,
+        writer: ZnodeWriter,
+    ) -> None:
+        self._world = world
+        self._client = client
+        self._protocol = protocol
+        self._writes = writes
+        self._writer = writer
         self._watched: dict[str, None] = {}
         """Topics with a watch on their znode."""
-
-    @property
-    def _client(self) -> ZookeeperClient:
-        return self._context.client
 
     @property
     def _reader(self) -> ZnodeReader:
@@ -110,11 +118,11 @@ class ContextReader:
         found.pop(PRODUCER_ID_BLOCK, None)  # read when a block is allocated
         znodes, unreadable = readable(found)
         for path, reason in unreadable:
-            self._context.world.emit(ZnodeNotUnderstood(path=path, reason=reason))
+            self._world.emit(ZnodeNotUnderstood(path=path, reason=reason))
             if path.startswith(f"{TOPICS}/"):
                 await self._watch(topic_of(path))
                 await self._client.exists(path, watch=True)
-        drawn = self._context.world.random("access rules")
+        drawn = self._world.random("access rules")
         kept = [
             each
             for piece in records_of_znodes(
@@ -124,7 +132,7 @@ class ContextReader:
         ]
         for record in [record for record in kept if isinstance(record, TopicRecord)]:
             await self._watch(record.name)
-        if self._context.protocol.has_topic_ids:
+        if self._protocol.has_topic_ids:
             kept = await self._with_ids(kept)
         return [*kept, *await self._features()]
 
@@ -161,7 +169,7 @@ class ContextReader:
                 if topic_path(name) in znodes
                 else []
             )
-        return await self._with_ids(records) if self._context.protocol.has_topic_ids else records
+        return await self._with_ids(records) if self._protocol.has_topic_ids else records
 
     async def partitions(self, topic: Topic) -> list[PartitionRecord]:
         """Return the current partitions of a topic, and watch it."""
@@ -190,7 +198,7 @@ class ContextReader:
     async def reload(self, path: str) -> Sequence[Message]:
         """Return the records of a znode that another node has written."""
         name = path.removeprefix(f"{TOPICS}/").partition("/")[0]
-        topic = self._context.metadata_writer.state.replication.topics.topic_named(name)
+        topic = self._writer.state.replication.topics.topic_named(name)
         if not path.startswith(f"{TOPICS}/"):
             return []
         if topic is None:
@@ -211,7 +219,7 @@ class ContextReader:
             with read_at(path):
                 changed = parse_partitions(data or b"")
             for name, number in changed:
-                topic = self._context.metadata_writer.state.replication.topics.topic_named(name)
+                topic = self._writer.state.replication.topics.topic_named(name)
                 if topic is not None:
                     found += [
                         record
@@ -251,13 +259,11 @@ class ContextReader:
 
     async def _forget(self, paths: Sequence[str]) -> None:
         if paths:
-            await self._context.writes.carry(
-                [ZnodeWrite(kind=WriteKind.DROP, path=path) for path in paths]
-            )
+            await self._writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=path) for path in paths])
 
     async def _with_ids(self, records: Sequence[Message]) -> list[Message]:
         """Generate ids for topics that have none, and write them."""
-        drawn = self._context.world.random("topic ids")
+        drawn = self._world.random("topic ids")
         ids: dict[bytes, bytes] = {}
         for record in records:
             if isinstance(record, TopicRecord) and is_derived(record.topic_id):
@@ -270,7 +276,7 @@ class ContextReader:
                     adding_replicas=known.adding_replicas,
                     removing_replicas=known.removing_replicas,
                 ).build()
-                await self._context.writes.carry(
+                await self._writes.carry(
                     [ZnodeWrite(kind=WriteKind.SET, path=topic_path(record.name), data=text)]
                 )
         names = [record.topic_id for record in records if isinstance(record, TopicRecord)]
@@ -293,8 +299,8 @@ class ContextReader:
 
         Source: KIP-584.
         """
-        protocol = self._context.protocol
-        version = self._context.metadata_writer.feature_version = (
+        protocol = self._protocol
+        version = self._writer.feature_version = (
             2 if protocol.is_at_least(FEATURES_WITHOUT_LOWEST) else 1
         )
         found = await self._reader.some([FEATURE])

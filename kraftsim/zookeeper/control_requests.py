@@ -8,13 +8,14 @@ handleStopReplicaRequest} (replicaStateChangeLock).
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraftsim.core.decision import Refusal
-from kraftsim.metadata.rules_image import ImageChanges
+from kraftsim.metadata.rules_image import ImageChanges, MetadataImage
+from kraftsim.partitions.partitions import Partitions
 from kraftsim.server.call import Answer, Call, Deferred
 from kraftsim.server.large_requests import or_refused
-from kraftsim.zookeeper.config_watch import Load
+from kraftsim.zookeeper.config_watch import ConfigWatch, Load
 from kraftsim.zookeeper.hosting import ControlledPartitions
 from kraftsim.zookeeper.rules_received_metadata import (
     MetadataUpdate,
@@ -36,11 +37,30 @@ from protocol.messages.k05_stop_replica import (
 from protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.uuids import ZERO_UUID
 
-if TYPE_CHECKING:
-    from kraftsim.zookeeper.broker_mode import ZookeeperMode
-
 FIRST_VERSION_BY_TOPIC_ID = 5
 Refuse = Callable[[Call, ErrorCode], Answer]
+
+
+class ReceivingMode(Protocol):
+    """The mode of the broker that receives the requests."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata image that requests are applied to."""
+        ...
+
+    @property
+    def configs(self) -> ConfigWatch:
+        """The configs of topics in ZooKeeper."""
+        ...
+
+    def epoch_for(self, *, is_kraft: bool) -> int:
+        """Return the epoch by which a controller knows this broker."""
+        ...
+
+    async def publish(self, changes: ImageChanges) -> None:
+        """Publish changes of the image to the broker."""
+        ...
 
 
 class ControlRequests:
@@ -48,12 +68,14 @@ class ControlRequests:
 
     def __init__(
         self,
-        mode: "ZookeeperMode",
+        mode: ReceivingMode,
         received: ReceivedMetadata,
+        partitions: Callable[[], Partitions],
         on_controller_request: Callable[[], None],
     ) -> None:
         self._mode = mode
         self._received = received
+        self._hosted = partitions
         self._on_controller_request = on_controller_request
         self._waiting: deque[tuple[Call, Deferred, Refuse]] = deque()
         self._has_work = asyncio.Event()
@@ -181,7 +203,7 @@ class ControlRequests:
 
     @property
     def _partitions(self) -> ControlledPartitions:
-        partitions = self._mode.broker.partitions
+        partitions = self._hosted()
         assert isinstance(partitions, ControlledPartitions), "a broker in ZooKeeper mode has these"
         return partitions
 

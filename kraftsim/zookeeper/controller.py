@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_partitions import TopicDefaults
 from kraftsim.producer_ids.zookeeper import ControllerBlocks
 from kraftsim.server.call import Answer, Call, Deferred
@@ -46,7 +47,7 @@ from protocol.zookeeper.kafka_znodes import (
 from protocol.zookeeper.op_codes import CreateMode, EventType, ZookeeperError
 
 if TYPE_CHECKING:
-    from kraftsim.zookeeper.broker_mode import ZookeeperMode
+    from kraftsim.zookeeper.broker_mode import ZookeeperMode, ZookeeperParts
 
 NO_CONTROLLER: Final = -1
 RETRY_MS: Final = 100
@@ -93,6 +94,21 @@ class ZookeeperController:
     def is_active(self) -> bool:
         """Whether this broker is the active controller, to its own knowledge."""
         return self.context is not None and self.context.is_active
+
+    @property
+    def client(self) -> ZookeeperClient:
+        """The client of the current session."""
+        return self.mode.client
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata image of the broker."""
+        return self.mode.image
+
+    @property
+    def parts(self) -> "ZookeeperParts":
+        """The replaceable classes of the node."""
+        return self.mode.broker.parts
 
     @property
     def controller_epoch(self) -> int:
@@ -322,11 +338,11 @@ class ZookeeperController:
 
     def new_blocks(self, client: ZookeeperClient, writes: FencedWrites) -> ControllerBlocks:
         """Return the allocator of producer-id blocks of one controller epoch."""
-        return self.mode.broker.parts.controller_blocks(client, writes)
+        return self.parts.controller_blocks(client, writes)
 
     def new_state(self) -> ControllerState:
         """Return an empty cluster state."""
-        config, parts = self.config, self.mode.broker.parts
+        config, parts = self.config, self.parts
         return parts.controller_state(
             cluster_id=config.cluster_id,
             session_timeout_ms=config.broker_session_timeout_ms,

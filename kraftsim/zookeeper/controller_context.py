@@ -10,9 +10,11 @@ Source: kafka.controller.KafkaController.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kraftsim.metadata.rules_brokers import controlled_shutdown_record
+from kraftsim.metadata.rules_controller_state import ControllerState
+from kraftsim.metadata.rules_image import MetadataImage
 from kraftsim.metadata.rules_partition_changes import partition_changed_event
 from kraftsim.metadata.rules_registrations import (
     BrokerRegistration,
@@ -20,8 +22,13 @@ from kraftsim.metadata.rules_registrations import (
     partition_record,
 )
 from kraftsim.metadata.rules_topic_table import PartitionKey, Topic
+from kraftsim.metadata.rules_versions import ProtocolVersion
+from kraftsim.producer_ids.zookeeper import ControllerBlocks
 from kraftsim.raft.rules_log import Address
+from kraftsim.server.config import NodeConfig
 from kraftsim.server.mutation_quotas import MutationQuotas
+from kraftsim.server.shell import NodeShell
+from kraftsim.world.interface import World
 from kraftsim.zookeeper.client import ZookeeperClient
 from kraftsim.zookeeper.context_reader import ContextReader
 from kraftsim.zookeeper.events import (
@@ -62,15 +69,55 @@ from protocol.metadata.m00_register_broker import RegisterBrokerRecord
 from protocol.metadata.m01_unregister_broker import UnregisterBrokerRecord
 from protocol.schema import Message
 
-if TYPE_CHECKING:
-    from kraftsim.zookeeper.controller import ZookeeperController
-
 UNCLEAN_ELECTION_CONFIG: Final = "unclean.leader.election.enable"
 FIRST_REBALANCE_MS: Final = 5000
 LEADER_IMBALANCE_PERCENT: Final = 10
 """Kafka's leader.imbalance.per.broker.percentage: the tolerated share of a broker's preferred
 partitions that other brokers lead.
 """
+
+
+class ContextOwner(Protocol):
+    """The controller component of a broker, which is elected and resigns."""
+
+    @property
+    def world(self) -> World:
+        """Clock, random numbers and event log."""
+        ...
+
+    @property
+    def config(self) -> NodeConfig:
+        """The properties of the node."""
+        ...
+
+    @property
+    def shell(self) -> NodeShell:
+        """Tasks and connections of the node."""
+        ...
+
+    @property
+    def protocol(self) -> ProtocolVersion:
+        """inter.broker.protocol.version."""
+        ...
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata image of the broker."""
+        ...
+
+    def new_blocks(self, client: ZookeeperClient, writes: FencedWrites) -> ControllerBlocks:
+        """Return the allocator of producer-id blocks of one controller epoch."""
+        ...
+
+    def new_state(self) -> ControllerState:
+        """Return an empty cluster state."""
+        ...
+
+    async def guarded(
+        self, context: "ControllerContext", work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Run work of the active controller; resign if another controller was elected meanwhile."""
+        ...
 
 
 class ControllerContext:
@@ -81,7 +128,7 @@ class ControllerContext:
 
     def __init__(
         self,
-        controller: "ZookeeperController",
+        controller: ContextOwner,
         client: ZookeeperClient,
         *,
         controller_epoch: int,
@@ -108,13 +155,24 @@ class ControllerContext:
         self.mutations = MutationQuotas(
             self.config, self.world.clock, lambda: self.metadata_writer.state.registries
         )
-        self.reading = ContextReader(self)
+        self.reading = ContextReader(
+            self.world, client, self.protocol, self.writes, self.metadata_writer
+        )
         self.metadata_writer.reload = self.reading.reload
         self.metadata_writer.on_conflict = lambda: self.queue_event("conflict")
         self.offline_replicas: dict[int, dict[PartitionKey, None]] = {}
         """Broker -> the partitions that it cannot host because a log directory failed."""
-        self.deletions = TopicDeletions(self)
-        self.moves = Reassignments(self)
+        self.deletions = TopicDeletions(
+            self.config,
+            self.metadata_writer,
+            self.writes,
+            self.reading,
+            send=self.send_deletions,
+            resend=self.resend_deletions,
+        )
+        self.moves = Reassignments(
+            self, self.metadata_writer, self.writes, self.reading, self.deletions
+        )
         self._propagation = ZookeeperPropagation(
             Sender(
                 controller_id=self.config.node_id,

@@ -9,7 +9,7 @@ kafka.controller.KafkaController.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias
 
 from kraftsim.catalogue import Catalogue
 from kraftsim.server.call import Answer, Call, Deferred, Handler
@@ -20,6 +20,7 @@ from kraftsim.zookeeper.cluster_requests import (
 )
 from kraftsim.zookeeper.controller_context import ControllerContext
 from kraftsim.zookeeper.entity_requests import (
+    EntityController,
     alter_client_quotas,
     alter_configs,
     alter_user_scram_credentials,
@@ -38,12 +39,8 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k07_controlled_shutdown import ControlledShutdownResponse
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-    from kraftsim.zookeeper.controller import ZookeeperController
-
 Serve: TypeAlias = Callable[[ControllerContext, Call], Answer | Deferred]
-ServeAnywhere: TypeAlias = Callable[["ZookeeperController", Call], Answer | Deferred]
+ServeAnywhere: TypeAlias = Callable[[EntityController, Call], Answer | Deferred]
 BY_CONTROLLER: Final[dict[int, Serve]] = {
     ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown,
     ApiKey.ALTER_PARTITION: alter_partition,
@@ -64,7 +61,16 @@ ANYWHERE: Final[dict[int, ServeAnywhere]] = {
 """APIs that every broker serves by writing to ZooKeeper itself."""
 
 
-def answer_to(controller: "ZookeeperController", key: int, call: Call) -> Answer | Deferred:
+class RequestedController(EntityController, Protocol):
+    """The controller component of a broker."""
+
+    @property
+    def context(self) -> ControllerContext | None:
+        """Not None while this broker is the active controller."""
+        ...
+
+
+def answer_to(controller: RequestedController, key: int, call: Call) -> Answer | Deferred:
     """Handle a request, or refuse it because this broker is not the controller."""
     anywhere = ANYWHERE.get(key)
     if anywhere is not None:
@@ -110,14 +116,14 @@ def _as_kraft(key: int) -> Serve:
     ZooKeeper controller offers.
     """
     handler = _kraft_handlers()[key]
-    return lambda context, call: handler.handle(cast("Controller", context), call)
+    return lambda context, call: handler.handle(context, call)
 
 
-def _kraft_handlers() -> "dict[int, Handler[Controller]]":
+def _kraft_handlers() -> dict[int, Handler[ControllerContext]]:
     if not _HANDLERS:
         for handler in Catalogue("kraftsim.*.controller_handlers", "HANDLER", Handler).all():
             _HANDLERS[handler.key] = handler
     return _HANDLERS
 
 
-_HANDLERS: "dict[int, Handler[Controller]]" = {}
+_HANDLERS: dict[int, Handler[ControllerContext]] = {}

@@ -7,8 +7,9 @@ Source: kafka.zk.AdminZkClient, kafka.server.{ZkAdminManager, ConfigAdminManager
 kafka.security.authorizer.AclAuthorizer.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from kraftsim.core.decision import Decision
 from kraftsim.metadata.controller_handlers import (
@@ -19,11 +20,15 @@ from kraftsim.metadata.controller_handlers import (
 )
 from kraftsim.metadata.metadata_writer import AppendedOffsets
 from kraftsim.metadata.rules_controller_state import ControllerState
-from kraftsim.metadata.rules_image import snapshot_records
-from kraftsim.server.call import Answer, Call, Deferred
+from kraftsim.metadata.rules_image import MetadataImage, snapshot_records
+from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.config import NodeConfig
 from kraftsim.server.controller_handlers import k30_create_acls, k31_delete_acls
 from kraftsim.server.large_requests import or_refused
-from kraftsim.zookeeper.client import ZookeeperRefused
+from kraftsim.server.shell import NodeShell
+from kraftsim.server.with_rules import RulesController, RulesParts
+from kraftsim.world.interface import World
+from kraftsim.zookeeper.client import ZookeeperClient, ZookeeperRefused
 from kraftsim.zookeeper.rules_partitions import StateView
 from kraftsim.zookeeper.rules_znode_writes import (
     Touched,
@@ -50,16 +55,56 @@ from protocol.zookeeper.kafka_access_znodes import ACLS, EXTENDED_ACLS, sanitize
 from protocol.zookeeper.kafka_znodes import CONFIG, build_config, parse_config
 from protocol.zookeeper.op_codes import ZookeeperError
 
-if TYPE_CHECKING:
-    from kraftsim.server.call import Handler
-    from kraftsim.server.controller import Controller
-    from kraftsim.zookeeper.controller import ZookeeperController
-
 T = TypeVar("T")
 ID_BYTES = 16
 
 
-def alter_configs(controller: "ZookeeperController", call: Call) -> Deferred:
+class EntityController(Protocol):
+    """The controller component of a broker; the broker writes entities also if it is not the active
+    controller.
+    """
+
+    @property
+    def world(self) -> World:
+        """Clock, random numbers and event log."""
+        ...
+
+    @property
+    def config(self) -> NodeConfig:
+        """The properties of the node."""
+        ...
+
+    @property
+    def shell(self) -> NodeShell:
+        """Tasks and security of the node."""
+        ...
+
+    @property
+    def parts(self) -> RulesParts:
+        """The replaceable classes of the node."""
+        ...
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata image of the broker."""
+        ...
+
+    @property
+    def client(self) -> ZookeeperClient:
+        """The client of the current session."""
+        ...
+
+    @property
+    def entities(self) -> asyncio.Lock:
+        """Held while an entity is read, decided and written."""
+        ...
+
+    def new_state(self) -> ControllerState:
+        """Return an empty cluster state."""
+        ...
+
+
+def alter_configs(controller: EntityController, call: Call) -> Deferred:
     """Replace the configs of resources by the named ones."""
     asked = call.body
     assert isinstance(asked, AlterConfigsRequest), "dispatch decodes by API key"
@@ -71,7 +116,7 @@ def alter_configs(controller: "ZookeeperController", call: Call) -> Deferred:
     return _written(controller, call, k33_alter_configs.HANDLER, entities)
 
 
-def incremental_alter_configs(controller: "ZookeeperController", call: Call) -> Deferred:
+def incremental_alter_configs(controller: EntityController, call: Call) -> Deferred:
     """Change individual configs."""
     asked = call.body
     assert isinstance(asked, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
@@ -83,7 +128,7 @@ def incremental_alter_configs(controller: "ZookeeperController", call: Call) -> 
     return _written(controller, call, k44_incremental_alter_configs.HANDLER, entities)
 
 
-def alter_client_quotas(controller: "ZookeeperController", call: Call) -> Deferred:
+def alter_client_quotas(controller: EntityController, call: Call) -> Deferred:
     """Change client quotas."""
     asked = call.body
     assert isinstance(asked, AlterClientQuotasRequest), "dispatch decodes by API key"
@@ -100,7 +145,7 @@ def alter_client_quotas(controller: "ZookeeperController", call: Call) -> Deferr
     return _written(controller, call, k49_alter_client_quotas.HANDLER, entities)
 
 
-def alter_user_scram_credentials(controller: "ZookeeperController", call: Call) -> Deferred:
+def alter_user_scram_credentials(controller: EntityController, call: Call) -> Deferred:
     """Upsert or delete SCRAM credentials."""
     asked = call.body
     assert isinstance(asked, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
@@ -113,20 +158,20 @@ def alter_user_scram_credentials(controller: "ZookeeperController", call: Call) 
     )
 
 
-def create_acls(controller: "ZookeeperController", call: Call) -> Deferred:
+def create_acls(controller: EntityController, call: Call) -> Deferred:
     """Create ACLs."""
     return _written(controller, call, k30_create_acls.HANDLER, [], has_rules=True)
 
 
-def delete_acls(controller: "ZookeeperController", call: Call) -> Deferred:
+def delete_acls(controller: EntityController, call: Call) -> Deferred:
     """Delete ACLs."""
     return _written(controller, call, k31_delete_acls.HANDLER, [], has_rules=True)
 
 
 def _written(
-    controller: "ZookeeperController",
+    controller: EntityController,
     call: Call,
-    handler: "Handler[Controller]",
+    handler: Handler[RulesController],
     entities: Sequence[str | None],
     *,
     has_rules: bool = False,
@@ -145,18 +190,22 @@ class EntityRequestHandler:
     the controller.
     """
 
-    def __init__(self, controller: "ZookeeperController", *, has_rules: bool) -> None:
+    def __init__(self, controller: EntityController, *, has_rules: bool) -> None:
         self.world = controller.world
         self.config = controller.config
         self.shell = controller.shell
-        self.parts = controller.mode.broker.parts
+        self.parts = controller.parts
         self.is_active = True
         self.metadata_writer = EntityWriter(controller.new_state())
         self._controller = controller
         self._has_rules = has_rules
 
     async def serve(
-        self, call: Call, handler: "Handler[Controller]", entities: Sequence[str], later: Deferred
+        self,
+        call: Call,
+        handler: Handler[RulesController],
+        entities: Sequence[str],
+        later: Deferred,
     ) -> None:
         """Read the entities, decide, write, answer."""
         refuse = handler.refuse
@@ -164,7 +213,7 @@ class EntityRequestHandler:
         async with self._controller.entities:
             try:
                 await self._read(entities)
-                answer = handler.handle(cast("Controller", self), call)
+                answer = handler.handle(self, call)
                 await self._write()
             except (ZookeeperRefused, MalformedMessage):
                 later.complete(refuse(call, ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -176,8 +225,8 @@ class EntityRequestHandler:
 
     async def _read(self, entities: Sequence[str]) -> None:
         """Load the broker's image, with some entities re-read from ZooKeeper."""
-        image, state = self._controller.mode.image, self.metadata_writer.state
-        reader = ZnodeReader(self._controller.mode.client)
+        image, state = self._controller.image, self.metadata_writer.state
+        reader = ZnodeReader(self._controller.client)
         kept = [
             record
             for record in snapshot_records(image)
@@ -202,7 +251,7 @@ class EntityRequestHandler:
 
     async def _write(self) -> None:
         """Write the decided changes, and notify all brokers."""
-        client = self._controller.mode.client
+        client = self._controller.client
         for operation in self.metadata_writer.operations():
             for write in operation.writes:
                 if await self._is_cleaned(write):
@@ -235,21 +284,21 @@ class EntityRequestHandler:
             and await self._names(parent) in ([client_id], [])
         ):
             user = parent.removesuffix("/clients")
-            found = await ZnodeReader(self._controller.mode.client).some([user])
+            found = await ZnodeReader(self._controller.client).some([user])
             has_quotas = user in found and bool(parse_config(found[user][0] or build_config({})))
             gone = parent if has_quotas or await self._names(user) != ["clients"] else user
         for each in await expanded(
-            self._controller.mode.client, ZnodeWrite(kind=WriteKind.DELETE_TREE, path=gone)
+            self._controller.client, ZnodeWrite(kind=WriteKind.DELETE_TREE, path=gone)
         ):
             try:
-                await self._controller.mode.client.delete(each.path)
+                await self._controller.client.delete(each.path)
             except ZookeeperRefused as refused:
                 if refused.error != ZookeeperError.NO_NODE:
                     raise
         return True
 
     async def _names(self, path: str) -> list[str]:
-        return (await ZnodeReader(self._controller.mode.client).names_below([path]))[0][1]
+        return (await ZnodeReader(self._controller.client).names_below([path]))[0][1]
 
 
 class EntityWriter:

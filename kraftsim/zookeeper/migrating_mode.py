@@ -8,7 +8,7 @@ Source: kafka.server.{KafkaServer (3.4 to 3.9), ZkBrokerEpochManager}, KIP-866, 
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftsim.metadata.metadata_publisher import MetadataPublisher
 from kraftsim.metadata.quorum_observer import heartbeat_channel, loaded_observer
@@ -23,10 +23,7 @@ from kraftsim.server.controller_channel import ActiveController
 from kraftsim.server.identity import METADATA_DIRECTORY
 from kraftsim.server.lifecycle import Lifecycle
 from kraftsim.server.registration import Registration
-from kraftsim.zookeeper.broker_mode import ZookeeperMode
-
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
+from kraftsim.zookeeper.broker_mode import ZookeeperHost, ZookeeperMode
 
 A_LONG_TIME_MS: Final = 365 * 24 * 3_600_000
 """Effectively no registration timeout: ZooKeeper-mode controllers serve the broker meanwhile."""
@@ -43,15 +40,15 @@ class MigratingLifecycle(Lifecycle):
 class MigratingMode(ZookeeperMode):
     """Implements `MetadataSource` with ZooKeeper, and the KRaft quorum that takes over from it."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: ZookeeperHost) -> None:
         super().__init__(broker)
         self._quorum = ActiveController()
         self._log = MetadataPublisher(
-            broker.world, broker.parts.metadata_image, self._ignore, self._on_leader
+            self.shell.world, broker.parts.metadata_image, self._ignore, self._on_leader
         )
         self._lifecycle: Lifecycle | None = None
         self._raft: RaftNode | None = None
-        self._heartbeats = heartbeat_channel(broker, self._quorum, self.controller_versions)
+        self._heartbeats = heartbeat_channel(self.shell, self._quorum, self.controller_versions)
 
     @property
     def broker_epoch(self) -> int:
@@ -74,7 +71,13 @@ class MigratingMode(ZookeeperMode):
         """
         broker = self.broker
         await self._delete_log()
-        raft = await loaded_observer(broker, directory_id, self.controller_versions, self._log)
+        raft = await loaded_observer(
+            self.shell,
+            directory_id,
+            self.controller_versions,
+            self._log,
+            has_pre_vote=broker.parts.has_pre_vote,
+        )
         try:
             await super().load(directory_id, previous_broker_epoch)
         except BaseException:
@@ -112,13 +115,13 @@ class MigratingMode(ZookeeperMode):
 
     async def _delete_log(self) -> None:
         """Delete the metadata log of an earlier run, which may have been in KRaft mode."""
-        disk = metadata_world(self.broker.world, self.shell.config).disk
+        disk = metadata_world(self.shell.world, self.shell.config).disk
         names = disk.list(METADATA_DIRECTORY)
         for name in names:
             disk.remove(f"{METADATA_DIRECTORY}/{name}")
         if names:
             await disk.flush_directory(METADATA_DIRECTORY)
-            self.broker.world.emit(MetadataCopyForgotten())
+            self.shell.world.emit(MetadataCopyForgotten())
 
     def begin(self) -> None:
         """Fetch the metadata log and register with the quorum, in addition to ZooKeeper mode."""

@@ -5,13 +5,11 @@ Source: kafka.server.KafkaConfig.{validateValues, populateSynonyms}.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraftsim.metadata.rules_versions import BEFORE_KRAFT, METADATA_VERSIONS
 from kraftsim.server.config_keys import ConfigError
-
-if TYPE_CHECKING:
-    from kraftsim.server.config import NodeConfig
+from kraftsim.server.endpoints import Endpoint, Voter
 
 CONNECT, MIGRATION, VERSION = (
     "zookeeper.connect",
@@ -20,6 +18,80 @@ CONNECT, MIGRATION, VERSION = (
 )
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 NODE_ID, BROKER_ID = "node.id", "broker.id"
+
+
+class ModeProperties(Protocol):
+    """The properties of a node that depend on ZooKeeper mode."""
+
+    @property
+    def is_zookeeper_mode(self) -> bool:
+        """Whether the node is a broker in ZooKeeper mode."""
+        ...
+
+    @property
+    def is_migrating(self) -> bool:
+        """Whether such a broker is migrated to KRaft."""
+        ...
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """The addresses of ZooKeeper."""
+        ...
+
+    @property
+    def zookeeper_metadata_migration_enable(self) -> bool:
+        """Whether the cluster migrates from ZooKeeper."""
+        ...
+
+    @property
+    def zookeeper_set_acl(self) -> bool:
+        """Whether znodes are protected."""
+        ...
+
+    @property
+    def inter_broker_protocol_version(self) -> str:
+        """The version that brokers use among each other."""
+        ...
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        """The listener that brokers connect to."""
+        ...
+
+    @property
+    def control_plane_listener_name(self) -> str:
+        """The listener for controller requests."""
+        ...
+
+    @property
+    def authorizer_class_name(self) -> str:
+        """The authorizer."""
+        ...
+
+    @property
+    def listeners(self) -> tuple[Endpoint, ...]:
+        """The endpoints to bind."""
+        ...
+
+    @property
+    def controller_listener_names(self) -> tuple[str, ...]:
+        """The listeners of controllers."""
+        ...
+
+    @property
+    def controller_quorum_voters(self) -> tuple[Voter, ...]:
+        """The voters of the quorum."""
+        ...
+
+    @property
+    def controller_quorum_bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
+        """Addresses of some controllers."""
+        ...
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """The log directories."""
+        ...
 
 
 def with_node_id(properties: Mapping[str, str]) -> Mapping[str, str]:
@@ -39,7 +111,7 @@ def with_node_id(properties: Mapping[str, str]) -> Mapping[str, str]:
     return {**properties, NODE_ID: broker_id}
 
 
-def check_zookeeper(config: "NodeConfig") -> None:
+def check_zookeeper(config: ModeProperties) -> None:
     """Reject inconsistent properties. Raises ConfigError."""
     if config.zookeeper_set_acl:
         raise ConfigError(
@@ -78,7 +150,7 @@ def check_zookeeper(config: "NodeConfig") -> None:
         )
 
 
-def _check_migrating(config: "NodeConfig") -> None:
+def _check_migrating(config: ModeProperties) -> None:
     """A broker in migration needs the controllers' addresses, and a protocol version that supports
     migration.
     """

@@ -8,11 +8,14 @@ processReplicaLeaderElection), KIP-455.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.rules_registrations import PartitionRegistration
-from kraftsim.metadata.rules_topic_table import PartitionKey
+from kraftsim.metadata.rules_topic_table import PartitionKey, Topic
+from kraftsim.zookeeper.context_reader import ContextReader
+from kraftsim.zookeeper.fenced_writes import FencedWrites
+from kraftsim.zookeeper.metadata_writer import ZnodeWriter
 from kraftsim.zookeeper.rules_partitions import (
     NOT_MADE,
     Assignment,
@@ -22,6 +25,7 @@ from kraftsim.zookeeper.rules_partitions import (
     renewed,
 )
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite, read_at
+from kraftsim.zookeeper.topic_deletions import TopicDeletions
 from protocol.errors import ErrorCode
 from protocol.zookeeper.kafka_admin_znodes import (
     build_reassignments,
@@ -30,25 +34,69 @@ from protocol.zookeeper.kafka_admin_znodes import (
 )
 from protocol.zookeeper.kafka_znodes import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS
 
-if TYPE_CHECKING:
-    from kraftsim.zookeeper.controller_context import ControllerContext
-
 NOTHING_MOVES = Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
 NO_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+
+
+class MovedPartitions(Protocol):
+    """The partitions of a controller, and what changes them."""
+
+    def partition(self, key: PartitionKey) -> PartitionRegistration | None:
+        """Return a partition."""
+        ...
+
+    def topic_of(self, key: PartitionKey) -> Topic:
+        """Return the topic of an existing partition."""
+        ...
+
+    def is_online(self, broker_id: int, key: PartitionKey) -> bool:
+        """Return whether a broker may lead a partition."""
+        ...
+
+    def is_being_deleted(self, key: PartitionKey) -> bool:
+        """Return whether the topic of a partition is queued for deletion."""
+        ...
+
+    def change(self, steps: Iterable[tuple[PartitionKey, PartitionRegistration | None]]) -> None:
+        """Change partitions to the given states; None: unchanged."""
+        ...
+
+    def lose(self, broker_id: int, keys: Sequence[PartitionKey]) -> None:
+        """Remove a broker from ISRs."""
+        ...
+
+    def elect_preferred(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, bool]:
+        """Elect preferred replicas; return which of them are leaders now."""
+        ...
+
+    def queue_event(self, event: str) -> None:
+        """Queue an event."""
+        ...
 
 
 class Reassignments:
     """The reassignments of one controller epoch."""
 
-    def __init__(self, context: "ControllerContext") -> None:
-        self._context = context
+    def __init__(
+        self,
+        partitions: MovedPartitions,
+        writer: ZnodeWriter,
+        writes: FencedWrites,
+        reading: ContextReader,
+        deletions: TopicDeletions,
+    ) -> None:
+        self._partitions = partitions
+        self._writer = writer
+        self._writes = writes
+        self._reading = reading
+        self._deletions = deletions
         self._by_znode: dict[tuple[str, int], list[int]] = {}
         """Reassignments requested through the znode that have started."""
 
     def ask(self, key: PartitionKey | None, target: Sequence[int] | None) -> Refusal | None:
         """Start a reassignment, or cancel it (no target); return the reason if it is refused."""
-        context = self._context
-        partition = None if key is None else context.partition(key)
+        partitions = self._partitions
+        partition = None if key is None else partitions.partition(key)
         if target is not None:
             refusal = self._refuse(partition, target)
             if refusal is not None:
@@ -58,7 +106,7 @@ class Reassignments:
         present = assignment_of(partition)
         if target is None and not present.is_moving:
             return NOTHING_MOVES
-        if context.is_being_deleted(key):
+        if partitions.is_being_deleted(key):
             return NO_PARTITION
         self._move(key, present.moved_to(present.origin if target is None else target))
         return None
@@ -66,7 +114,7 @@ class Reassignments:
     def look(self, keys: Iterable[PartitionKey]) -> None:
         """Complete the reassignments that can be completed, after ISR changes."""
         for key in keys:
-            partition = self._context.partition(key)
+            partition = self._partitions.partition(key)
             if partition is not None and partition.is_reassigning and _is_complete(partition):
                 self._complete(key, assignment_of(partition))
 
@@ -74,8 +122,8 @@ class Reassignments:
         """Continue reassignments: all after a controller failover, or those that wait for a broker
         that has started.
         """
-        for key in self._context.metadata_writer.state.replication.topics.reassigning():
-            partition = self._context.partition(key)
+        for key in self._writer.state.replication.topics.reassigning():
+            partition = self._partitions.partition(key)
             is_meant = partition is not None and (
                 not about or int(about) in assignment_of(partition).target
             )
@@ -83,13 +131,13 @@ class Reassignments:
                 if _is_complete(partition):
                     self._complete(key, assignment_of(partition))
                 else:
-                    self._context.change([(key, renewed(partition))])
+                    self._partitions.change([(key, renewed(partition))])
 
     async def process_reassignment_znode(self, _: str) -> None:
         """Start the reassignments in /admin/reassign_partitions; invalid or completed entries are
         removed from it.
         """
-        data = await self._context.reading.asked(REASSIGN_PARTITIONS)
+        data = await self._reading.asked(REASSIGN_PARTITIONS)
         if data is None:
             return
         with read_at(REASSIGN_PARTITIONS):
@@ -107,7 +155,7 @@ class Reassignments:
             if self.ask(key, target) is not None:
                 del self._by_znode[asked]
                 return True
-        partition = None if key is None else self._context.partition(key)
+        partition = None if key is None else self._partitions.partition(key)
         if partition is not None and partition.is_reassigning:
             return False
         self._by_znode.pop(asked, None)
@@ -124,12 +172,12 @@ class Reassignments:
         else:
             write = ZnodeWrite(kind=WriteKind.DROP, path=REASSIGN_PARTITIONS)
         if done:
-            await self._context.writes.carry([write])
-            await self._context.reading.asked(REASSIGN_PARTITIONS)  # sets the watch again
+            await self._writes.carry([write])
+            await self._reading.asked(REASSIGN_PARTITIONS)  # sets the watch again
 
     async def process_election_znode(self, _: str) -> None:
         """Run the elections in /admin/preferred_replica_election, and delete the znode."""
-        data = await self._context.reading.asked(PREFERRED_REPLICA_ELECTION)
+        data = await self._reading.asked(PREFERRED_REPLICA_ELECTION)
         if data is None:
             return
         with read_at(PREFERRED_REPLICA_ELECTION):
@@ -137,22 +185,20 @@ class Reassignments:
         wanted = []
         for topic, number in asked:
             key = self._key(topic, number)
-            partition = None if key is None else self._context.partition(key)
+            partition = None if key is None else self._partitions.partition(key)
             if (
                 key is not None
                 and partition is not None
                 and not partition.has_preferred_leader
-                and not self._context.is_being_deleted(key)
+                and not self._partitions.is_being_deleted(key)
             ):
                 wanted.append(key)
-        self._context.elect_preferred(wanted)
-        await self._context.writes.carry(
-            [ZnodeWrite(kind=WriteKind.DROP, path=PREFERRED_REPLICA_ELECTION)]
-        )
-        self._context.queue_event("preferred")
+        self._partitions.elect_preferred(wanted)
+        await self._writes.carry([ZnodeWrite(kind=WriteKind.DROP, path=PREFERRED_REPLICA_ELECTION)])
+        self._partitions.queue_event("preferred")
 
     def _key(self, topic: str, number: int) -> PartitionKey | None:
-        topic_id = self._context.metadata_writer.state.replication.topic_id(topic)
+        topic_id = self._writer.state.replication.topic_id(topic)
         return None if topic_id is None else (topic_id, number)
 
     def _refuse(
@@ -169,7 +215,7 @@ class Reassignments:
         if any(replica < 0 for replica in target):
             return _invalid(f"Invalid broker id in replica list: {listed}")
         present = Assignment(replicas=()) if partition is None else assignment_of(partition)
-        cluster = self._context.metadata_writer.state.cluster
+        cluster = self._writer.state.cluster
         if not all(cluster.is_active(replica) for replica in present.moved_to(target).adding):
             live = ", ".join(
                 str(broker.broker_id) for broker in cluster.brokers() if broker.is_active
@@ -184,44 +230,44 @@ class Reassignments:
         """Change to another assignment: replicas that it does not need are removed immediately, and
         the rest starts to move or is complete already.
         """
-        context = self._context
-        partition = context.partition(key)
+        partitions = self._partitions
+        partition = partitions.partition(key)
         assert partition is not None, "it was looked up"
         unneeded = [replica for replica in partition.replicas if replica not in following.replicas]
         if partition.partition_epoch == NOT_MADE:
-            context.change([(key, assigned(partition, following))])
+            partitions.change([(key, assigned(partition, following))])
             return
         if _is_complete(assigned(partition, following)):
             for replica in unneeded:
-                context.lose(replica, [key])
+                partitions.lose(replica, [key])
             self._complete(key, following)
             return
-        context.change([(key, assigned(partition, following))])
+        partitions.change([(key, assigned(partition, following))])
         for replica in unneeded:
-            context.lose(replica, [key])
-        present = context.partition(key)
+            partitions.lose(replica, [key])
+        present = partitions.partition(key)
         assert present is not None, "it is moving"
-        context.change([(key, renewed(present))])
+        partitions.change([(key, renewed(present))])
 
     def _complete(self, key: PartitionKey, move: Assignment) -> None:
         """Make the target replicas the only replicas."""
-        context = self._context
-        partition = context.partition(key)
+        partitions = self._partitions
+        partition = partitions.partition(key)
         assert partition is not None, "it is moving"
         target = Assignment(replicas=move.target)
         settled = assigned(partition, target)
-        if partition.leader in target.replicas and context.is_online(partition.leader, key):
+        if partition.leader in target.replicas and partitions.is_online(partition.leader, key):
             following: PartitionRegistration | None = renewed(settled)
         else:
             following = elected_of(
-                settled, target.replicas, lambda replica: context.is_online(replica, key)
+                settled, target.replicas, lambda replica: partitions.is_online(replica, key)
             )
-        context.change([(key, following or settled)])
+        partitions.change([(key, following or settled)])
         for replica in move.removing:
-            context.lose(replica, [key])
-        if (context.topic_of(key).name, key[1]) in self._by_znode:
-            context.queue_event("reassignments")
-        context.deletions.retry()
+            partitions.lose(replica, [key])
+        if (partitions.topic_of(key).name, key[1]) in self._by_znode:
+            partitions.queue_event("reassignments")
+        self._deletions.retry()
 
 
 def _is_complete(partition: PartitionRegistration) -> bool:

@@ -41,7 +41,7 @@ from kraftsim.zookeeper.rules_tree import (
     name_of,
     parent_of,
 )
-from protocol.message_codec import compiled
+from protocol.codec.message_codec import compiled
 from protocol.schema import Message
 from protocol.zookeeper.multi import (
     READS,

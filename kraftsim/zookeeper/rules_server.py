@@ -29,7 +29,7 @@ from kraftsim.zookeeper.rules_tree import (
     settled,
     visible_acl,
 )
-from protocol.message_codec import compiled
+from protocol.codec.message_codec import compiled
 from protocol.schema import Message
 from protocol.zookeeper.multi import Asked, ErrorResult, Result
 from protocol.zookeeper.op_codes import (

@@ -7,28 +7,44 @@ Source: kafka.controller.TopicDeletionManager, kafka.server.DelayedDeleteTopics.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from kraftsim.metadata.events import TopicDeleted
 from kraftsim.metadata.rules_topic_table import Topic
+from kraftsim.server.config import NodeConfig
+from kraftsim.zookeeper.context_reader import ContextReader
+from kraftsim.zookeeper.fenced_writes import FencedWrites
+from kraftsim.zookeeper.metadata_writer import ZnodeWriter
 from kraftsim.zookeeper.rules_znode_writes import WriteKind, ZnodeWrite
 from protocol.errors import ErrorCode
 from protocol.messages.k05_stop_replica import StopReplicaRequest, StopReplicaResponse
 from protocol.uuids import uuid_text
 from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
 
-if TYPE_CHECKING:
-    from kraftsim.zookeeper.controller_context import ControllerContext
-
 Replica = tuple[int, int]
 """Partition and broker."""
 
 
 class TopicDeletions:
-    """The topic deletions of one controller epoch."""
+    """The topic deletions of one controller epoch. `send` sends StopReplica with deletion to all
+    brokers, `resend` to some.
+    """
 
-    def __init__(self, context: "ControllerContext") -> None:
-        self._context = context
+    def __init__(
+        self,
+        config: NodeConfig,
+        writer: ZnodeWriter,
+        writes: FencedWrites,
+        reading: ContextReader,
+        *,
+        send: Callable[[Sequence[bytes]], None],
+        resend: Callable[[Sequence[bytes], Sequence[int]], None],
+    ) -> None:
+        self._config = config
+        self._writer = writer
+        self._writes = writes
+        self._reading = reading
+        self._send = send
+        self._resend = resend
         self.queued: dict[str, None] = {}
         """Topics queued for deletion."""
         self._left: dict[str, dict[Replica, None]] = {}
@@ -41,11 +57,10 @@ class TopicDeletions:
 
     async def look(self, _: str) -> None:
         """Process the requests in /admin/delete_topics."""
-        context = self._context
-        for name in await context.reading.deletions():
-            topic = context.metadata_writer.state.replication.topics.topic_named(name)
-            if topic is None or not context.config.delete_topic_enable:
-                await context.writes.carry(
+        for name in await self._reading.deletions():
+            topic = self._writer.state.replication.topics.topic_named(name)
+            if topic is None or not self._config.delete_topic_enable:
+                await self._writes.carry(
                     [ZnodeWrite(kind=WriteKind.DROP, path=delete_topic_path(name))]
                 )
             elif name not in self.queued:
@@ -59,7 +74,7 @@ class TopicDeletions:
     def retry(self) -> None:
         """Start the deletions that can start now."""
         for name in [name for name in self.queued if name not in self._going]:
-            topic = self._context.metadata_writer.state.replication.topics.topic_named(name)
+            topic = self._writer.state.replication.topics.topic_named(name)
             if topic is None:
                 self._remove(name)
             elif name not in self._left and self._may_begin(topic):
@@ -69,9 +84,9 @@ class TopicDeletions:
 
     def on_brokers_started(self, broker_ids: Sequence[int]) -> None:
         """Send restarted brokers the deletions that they missed."""
-        known = self._context.metadata_writer.state.replication.topics
+        known = self._writer.state.replication.topics
         begun = [topic_id for name in self._left if (topic_id := known.topic_id(name)) is not None]
-        self._context.resend_deletions(begun, broker_ids)
+        self._resend(begun, broker_ids)
         self.retry()
 
     def on_stopped(
@@ -90,7 +105,7 @@ class TopicDeletions:
             ):
                 left.pop((row.partition_index, broker_id), None)
         for name in dict.fromkeys(name for name, _ in deleted):
-            topic = self._context.metadata_writer.state.replication.topics.topic_named(name)
+            topic = self._writer.state.replication.topics.topic_named(name)
             if topic is not None and name in self._left:
                 self._complete(topic)
 
@@ -107,7 +122,7 @@ class TopicDeletions:
         """Only acknowledged partitions are deleted on brokers: the deletion of any other would
         never be confirmed.
         """
-        known = self._context.metadata_writer.image.topic_by_id(topic.topic_id)
+        known = self._writer.image.topic_by_id(topic.topic_id)
         return (
             known is not None
             and known.partitions.keys() >= topic.partitions.keys()
@@ -123,12 +138,11 @@ class TopicDeletions:
             for number in sorted(topic.partitions)
             for replica in topic.partitions[number].replicas
         }
-        self._context.send_deletions([topic.topic_id])
+        self._send([topic.topic_id])
 
     def _complete(self, topic: Topic) -> None:
         if self._left[topic.name]:
             return
-        context = self._context
         del self._left[topic.name]
         fact = TopicDeleted(
             topic=topic.name,
@@ -136,8 +150,8 @@ class TopicDeletions:
             partition_count=len(topic.partitions),
         )
         self._going[topic.name] = None
-        context.metadata_writer.write(
-            [context.reading.removal(topic)],
+        self._writer.write(
+            [self._reading.removal(topic)],
             (fact,),
             lambda _: self._remove(topic.name),
             on_given_up=lambda: self._on_reverted(topic.name),

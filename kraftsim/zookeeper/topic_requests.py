@@ -9,7 +9,7 @@ KafkaController.processReplicaLeaderElection.
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.events.event import Event
@@ -34,6 +34,7 @@ from kraftsim.server.call import Answer, Call, Deferred
 from kraftsim.server.large_requests import or_refused
 from kraftsim.server.mutation_quotas import QUOTA_EXCEEDED, Allowance
 from kraftsim.zookeeper.client import ZookeeperRefused
+from kraftsim.zookeeper.controller_context import ControllerContext
 from kraftsim.zookeeper.reassignments import NO_PARTITION
 from kraftsim.zookeeper.rules_partitions import NOT_MADE, decide_more_partitions, decide_topic
 from protocol.errors import ErrorCode
@@ -70,9 +71,6 @@ from protocol.uuids import ZERO_UUID, uuid_text
 from protocol.zookeeper.kafka_admin_znodes import delete_topic_path
 from protocol.zookeeper.op_codes import ZookeeperError
 
-if TYPE_CHECKING:
-    from kraftsim.zookeeper.controller_context import ControllerContext
-
 
 class Row(Protocol):
     """A row of a response."""
@@ -86,7 +84,7 @@ NOT_NEEDED: Final = Refusal(ErrorCode.ELECTION_NOT_NEEDED)
 GOING: Final = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
 
 
-def create_topics(context: "ControllerContext", call: Call) -> Answer | Deferred:
+def create_topics(context: ControllerContext, call: Call) -> Answer | Deferred:
     """Create topics; answered once this broker knows their leaders from its own UpdateMetadata
     request.
     """
@@ -143,7 +141,7 @@ def create_topics(context: "ControllerContext", call: Call) -> Answer | Deferred
 
 
 def _decide_topic(
-    context: "ControllerContext", topic: CreatableTopic, allowance: Allowance, partitions_max: int
+    context: ControllerContext, topic: CreatableTopic, allowance: Allowance, partitions_max: int
 ) -> tuple[NewTopic, list[Message]] | RefusedTopic:
     if not allowance.admits(len(topic.assignments) or max(topic.num_partitions, 1)):
         return RefusedTopic(
@@ -160,7 +158,7 @@ def _decide_topic(
     )
 
 
-def create_partitions(context: "ControllerContext", call: Call) -> Answer | Deferred:
+def create_partitions(context: ControllerContext, call: Call) -> Answer | Deferred:
     """Add partitions to topics; answered once this broker knows their leaders."""
     request = call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
@@ -207,7 +205,7 @@ def _widened(name: str, refusal: Refusal | None) -> CreatePartitionsTopicResult:
 
 
 def _when_led(
-    context: "ControllerContext",
+    context: ControllerContext,
     answer: Answer | Deferred,
     rows: Sequence[tuple[str, Row]],
     timeout_ms: int,
@@ -245,13 +243,13 @@ def _when_led(
     return later if later.answer is None else later.answer
 
 
-def _is_led(context: "ControllerContext", name: str) -> bool:
+def _is_led(context: ControllerContext, name: str) -> bool:
     """Return whether this broker knows leaders of all partitions; true for a topic that was deleted
     meanwhile.
     """
     wanted, known = (
         context.metadata_writer.state.replication.topics.topic_named(name),
-        context.controller.mode.image.topic(name),
+        context.controller.image.topic(name),
     )
     if wanted is None:
         return True
@@ -261,7 +259,7 @@ def _is_led(context: "ControllerContext", name: str) -> bool:
     )
 
 
-def delete_topics(context: "ControllerContext", call: Call) -> Answer | Deferred:
+def delete_topics(context: ControllerContext, call: Call) -> Answer | Deferred:
     """Request the deletion of topics, and answer when they are gone."""
     request = call.body
     assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
@@ -284,7 +282,7 @@ def delete_topics(context: "ControllerContext", call: Call) -> Answer | Deferred
 
 
 async def _delete(
-    context: "ControllerContext", results: list[DeletedTopic], timeout_ms: int, later: Deferred
+    context: ControllerContext, results: list[DeletedTopic], timeout_ms: int, later: Deferred
 ) -> None:
     names = [
         result.name for result in results if result.refusal is None and result.name is not None
@@ -344,7 +342,7 @@ def _refused(call: Call, error: ErrorCode) -> Answer:
     return DeleteTopicsResponse(responses=rows)
 
 
-def elect_leaders(context: "ControllerContext", call: Call) -> Answer | Deferred:
+def elect_leaders(context: ControllerContext, call: Call) -> Answer | Deferred:
     """Run the requested elections; a request for all partitions returns only those that needed an
     election.
     """
@@ -401,7 +399,7 @@ def _was_led(topic: Topic, number: int) -> bool:
 
 
 def _electable(
-    context: "ControllerContext", topic_id: bytes | None, number: int, election: Election
+    context: ControllerContext, topic_id: bytes | None, number: int, election: Election
 ) -> PartitionKey | Refusal:
     """Return the partition to hold an election for, or the refusal."""
     key: PartitionKey | None = None if topic_id is None else (topic_id, number)
@@ -427,7 +425,7 @@ def _electable(
 
 
 def _outcome(
-    context: "ControllerContext",
+    context: ControllerContext,
     found: PartitionKey | Refusal,
     held: Mapping[PartitionKey, bool],
     election: Election,
@@ -460,7 +458,7 @@ def _elected(number: int, refusal: Refusal | None) -> PartitionResult:
     )
 
 
-def alter_partition_reassignments(context: "ControllerContext", call: Call) -> Answer | Deferred:
+def alter_partition_reassignments(context: ControllerContext, call: Call) -> Answer | Deferred:
     """Start or cancel reassignments."""
     request = call.body
     assert isinstance(request, AlterPartitionReassignmentsRequest), "dispatch decodes by API key"

@@ -14,10 +14,10 @@ from typing import IO
 import construct
 
 from protocol.codec.declaration import Declaration, Message, declaration_of
+from protocol.codec.message_codec import CompiledMessage, compiled
 from protocol.codec.tree import TAGGED, StructureLayout, layout_of, version_of
 from protocol.codec.types import Context, WireError
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import CompiledMessage, compiled
 
 
 class MessageConstruct(construct.Construct):  # type: ignore[misc]

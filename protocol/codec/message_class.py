@@ -120,7 +120,7 @@ def _construct(cls: type, version: int | None = None) -> "construct.Construct":
 
     Without a version it is that of all versions, and `parse(data, version=4)` chooses.
     """
-    from protocol.message_codec import construct_of, versioned_construct_of
+    from protocol.codec.message_codec import construct_of, versioned_construct_of
 
     return versioned_construct_of(cls) if version is None else construct_of(cls, version)
 

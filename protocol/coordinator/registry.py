@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
-from protocol.message_codec import compiled
+from protocol.codec.message_codec import compiled
 from protocol.numbered_files import name_in_kafka, numbered_modules
 from protocol.schema import Message, declaration_of
 from protocol.version_prefixed import (

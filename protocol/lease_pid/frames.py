@@ -8,6 +8,7 @@ Source: the lease_pid draft; RequestHeader v1 of Kafka.
 from enum import IntEnum
 from typing import Final
 
+from protocol.codec.message_codec import compiled
 from protocol.lease_pid.leasing import LeasePidRequest, LeasePidResponse
 from protocol.lease_pid.reading import (
     LeasedFetchRequest,
@@ -17,7 +18,6 @@ from protocol.lease_pid.reading import (
 )
 from protocol.lease_pid.writing import LeasedProduceRequest, LeasedProduceResponse
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.schema import Message, int16, int32, message, string
 
 

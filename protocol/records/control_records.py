@@ -13,8 +13,8 @@ from enum import IntEnum
 from functools import cache
 from typing import Final
 
+from protocol.codec.message_codec import compiled
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.records.batches import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch
 from protocol.records.record import UNASSIGNED_OFFSET, Record
 from protocol.schema import (

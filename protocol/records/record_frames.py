@@ -11,8 +11,8 @@ from functools import cache
 from typing import Final
 
 from protocol.codec.fixed import fixed
+from protocol.codec.message_codec import CompiledMessage, compiled
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import CompiledMessage, compiled
 from protocol.schema import Message, declaration_of, int8, structure
 
 FRAME_VERSION: Final = 1

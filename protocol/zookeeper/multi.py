@@ -7,8 +7,8 @@ Source: org.apache.zookeeper.{MultiOperationRecord, MultiResponse}.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from protocol.codec.message_codec import compiled
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.schema import Message, boolean, int32, message
 from protocol.zookeeper.op_codes import OpCode
 from protocol.zookeeper.znodes import (

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from protocol.codec.fixed import fixed
+from protocol.codec.message_codec import compiled
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.schema import array, byte_string, int32, int64, message, struct, structure, ustring
 from protocol.zookeeper.txn_log import FILE_VERSION, HEADER_BYTES, SNAPSHOT_MAGIC, FileHeader
 from protocol.zookeeper.znodes import AclEntry

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from protocol.codec.fixed import fixed
+from protocol.codec.message_codec import compiled
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.schema import Message, int32, int64, message, structure
 from protocol.zookeeper.txns import TxnHeader, build_txn, parse_txn
 

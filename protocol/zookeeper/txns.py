@@ -5,8 +5,8 @@ Source: zookeeper.jute, org.apache.zookeeper.txn; SerializeUtils, FileTxnLog.
 
 from typing import Final
 
+from protocol.codec.message_codec import compiled
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.schema import (
     Message,
     array,

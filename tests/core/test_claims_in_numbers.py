@@ -9,8 +9,8 @@ from kraftsim.core.decision import Decision
 from kraftsim.core.timeline import Journal
 from kraftsim.producer_ids.rules_allocation import LastIdProducerIdControl, ProducerIdControl
 from kraftsim.producer_state.rules_entries import SEQUENCES_BEHIND_DEFAULT
+from protocol.codec.message_codec import CompiledMessage, compiled
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import CompiledMessage, compiled
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse

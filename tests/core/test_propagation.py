@@ -16,7 +16,7 @@ from kraftsim.zookeeper.rules_control_requests import (
     request_versions,
 )
 from kraftsim.zookeeper.rules_propagation import KraftPropagation, ZookeeperPropagation
-from protocol.message_codec import compiled
+from protocol.codec.message_codec import compiled
 from protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.k05_stop_replica import StopReplicaRequest
 from protocol.messages.k06_update_metadata import UpdateMetadataRequest

@@ -18,9 +18,9 @@ from kraftsim.zookeeper.rules_received_metadata import (
 )
 from kraftsim.zookeeper.rules_znodes import access_changes, entity_changes, resource_of_path
 from protocol.acls import AclPatternType, AclResourceType
+from protocol.codec.message_codec import compiled
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

@@ -31,8 +31,8 @@ from kraftsim.clients.rules_producer_variants import (
 from kraftsim.producer_state.rules_entries import APPEND, ProducerStatePolicy
 from kraftsim.producer_state.rules_manager import LatestBatchStateManager, ProducerStateManager
 from protocol.announced_window import announced_window, window_tag
+from protocol.codec.message_codec import compiled
 from protocol.errors import ErrorCode
-from protocol.message_codec import compiled
 from protocol.messages.k00_produce import ProduceResponse
 from protocol.records.batches import RecordBatch, build_batch
 from protocol.records.record import Record

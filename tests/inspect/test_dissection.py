@@ -11,10 +11,10 @@ import pytest
 from kraftsim.inspect.dissection import TAGS, Dissector, Unreadable
 from kraftsim.inspect.frames import Asked, dissect_request, dissect_response
 from kraftsim.inspect.parts import Part, walk
+from protocol.codec.message_codec import compiled
 from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.requests import request_chunks, response_chunks
 from protocol.schema import Message, declaration_of
 

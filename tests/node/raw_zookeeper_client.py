@@ -6,8 +6,8 @@ import socket
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from protocol.codec.message_codec import compiled
 from protocol.frames import FrameReader
-from protocol.message_codec import compiled
 from protocol.schema import Message
 from protocol.zookeeper.op_codes import NOTIFICATION_XID, OpCode
 from protocol.zookeeper.sessions import (

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from enum import Enum
 
 from protocol.api_keys import ApiKey
+from protocol.codec.message_codec import compiled
 from protocol.errors import ErrorCode
 from protocol.frames import FrameReader
-from protocol.message_codec import compiled
 from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 from protocol.requests import RequestHead, decode_request, read_request_head, response_chunks
 from protocol.schema import Message

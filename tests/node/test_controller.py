@@ -28,8 +28,8 @@ from kraftsim.server.events import DiskFailed, LogRecovered, NodeFailed, NodeRea
 from kraftsim.server.forwarding import ANONYMOUS
 from kraftsim.server.outbound import Disconnected
 from kraftsim.server.parts import Parts
+from protocol.codec.message_codec import compiled
 from protocol.errors import ErrorCode
-from protocol.message_codec import compiled
 from protocol.messages.k01_fetch import FetchTopic, ReplicaState
 from protocol.messages.k18_api_versions import ApiVersionsRequest
 from protocol.messages.k19_create_topics import (

@@ -1,6 +1,8 @@
-"""`python -m tools.structure`: circles are found as a slow search finds them, and the table has
-figures.
+"""`python -m tools.structure`: circles are found as a slow search finds them, the table has figures,
+and the circles of the product are few and small.
 """
+
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,16 @@ from hypothesis import strategies as st
 from tools.structure import circles, import_graph, measures, product_files
 
 NODES = "abcdef"
+CIRCLE_FILES_MAX = 3
+LARGE_CIRCLES = {
+    "protocol/codec": (
+        "compiler declaration decoding defaults encoding interpreted message_class message_codec "
+        "runtime slow store sweeps tree types"
+    ),
+}
+"""Folder -> the files of its circle of more than three files. Circles may become smaller, and new
+ones may not appear.
+"""
 
 
 def reachable(graph: dict[str, list[str]], start: str) -> set[str]:
@@ -54,3 +66,34 @@ def test_the_figures_are_those_of_the_files_given() -> None:
 
 def test_the_graph_covers_the_product() -> None:
     assert set(product_files()) <= set(import_graph())
+
+
+def product_circles() -> list[list[str]]:
+    files = set(product_files())
+    graph = import_graph()
+    return circles(
+        {file: [each for each in graph[file] if each in files] for file in sorted(files)}
+    )
+
+
+def test_no_circle_of_imports_leads_through_two_folders() -> None:
+    across = [
+        sorted(each)
+        for each in product_circles()
+        if len({str(Path(file).parent) for file in each}) > 1
+    ]
+    assert not across, "pass a component what it uses, or name that in a protocol beside it"
+
+
+def test_a_circle_of_imports_has_three_files_at_most() -> None:
+    known = [
+        {f"{folder}/{name}.py" for name in names.split()} for folder, names in LARGE_CIRCLES.items()
+    ]
+    large = [each for each in product_circles() if len(each) > CIRCLE_FILES_MAX]
+    assert not [sorted(each) for each in large if not any(set(each) <= one for one in known)]
+    gone = [
+        folder
+        for folder, one in zip(LARGE_CIRCLES, known, strict=True)
+        if one not in map(set, large)
+    ]
+    assert not gone, "these circles are smaller now: shorten LARGE_CIRCLES"

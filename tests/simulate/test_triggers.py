@@ -200,11 +200,8 @@ def test_frames_are_recognised_on_existing_connections(sim: Simulation) -> None:
             sim,
         )
     ]
-    sim.loop.schedule(
-        sim.host("a").process,
-        sim.now_ns,
-        lambda: next(iter(sim.host("a").process.transports.values())).write(request(2)),
-    )
+    near, _ = next(iter(sim.network.connections.values()))
+    sim.loop.schedule(sim.host("a").process, sim.now_ns, lambda: near.write(request(2)))
     sim.run_for(1)
     assert injections[0].has_fired and loop_seen == [1, 2] and client.lost == "ConnectionResetError"
 

@@ -16,7 +16,7 @@ from kraftsim.world.simulated import Host, Simulation
 from kraftsim.zookeeper.client import SessionState, ZookeeperClient
 from kraftsim.zookeeper.server import ZookeeperServer
 from kraftsim.zookeeper.settings import ZookeeperSettings
-from protocol.message_codec import compiled
+from protocol.codec.message_codec import compiled
 from protocol.zookeeper.kafka_znodes import CONTROLLER
 from protocol.zookeeper.op_codes import CreateMode, EventType, OpCode
 from protocol.zookeeper.znodes import PathOnly

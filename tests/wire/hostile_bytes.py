@@ -9,10 +9,10 @@ from functools import cache
 from random import Random
 
 from protocol.codec.declaration import LAST_VERSION, Primitive
+from protocol.codec.message_codec import CompiledMessage, compiled
 from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import CompiledMessage, compiled
 from protocol.schema import Message, declaration_of
 
 SMALLEST: Mapping[Primitive, object] = {

@@ -12,8 +12,8 @@ import construct
 import pytest
 
 from protocol.codec.declaration import UnknownVersion
+from protocol.codec.message_codec import DISAGREEMENT, REFERENCE_SIZE_MAX, compiled, construct_of
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import DISAGREEMENT, REFERENCE_SIZE_MAX, compiled, construct_of
 from protocol.schema import (
     array,
     boolean,

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.codec.interpreted import MessageConstruct
+from protocol.codec.message_codec import DISAGREEMENT, CompiledMessage, compiled, construct_of
 from protocol.codec.tree import layout_of
 from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import DISAGREEMENT, CompiledMessage, compiled, construct_of
 from tests.wire.hostile_bytes import (
     check_mutations,
     check_outcome,

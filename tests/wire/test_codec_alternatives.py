@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from protocol.codec.declaration import ArrayOf, Primitive, StructureOf, snake_case
+from protocol.codec.message_codec import compiled
 from protocol.codec.tree import layout_of
 from protocol.drift.comparison import declared_messages
 from protocol.examples import example
-from protocol.message_codec import compiled
 from protocol.schema import declaration_of
 
 kafka_protocol = pytest.importorskip("kafka.protocol")

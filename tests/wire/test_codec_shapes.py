@@ -10,12 +10,12 @@ import pytest
 from protocol.codec import sweeps
 from protocol.codec.decoding import can_be_alike
 from protocol.codec.interpreted import MessageConstruct
+from protocol.codec.message_codec import DISAGREEMENT, CompiledMessage
 from protocol.codec.sweeps import READERS_MAX, SEEN_MAX, Shapes, read_none
 from protocol.codec.tree import ArrayLayout, StructureLayout, layout_of
 from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import DISAGREEMENT, CompiledMessage
 from protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,

@@ -13,10 +13,10 @@ from protocol import requests, version_prefixed
 from protocol.codec import choice
 from protocol.codec.declaration import declaration_of
 from protocol.codec.fixed import FixedLayout, InterpretedFixed, fixed
+from protocol.codec.message_codec import compiled
 from protocol.codec.tree import plain_layout_of
 from protocol.lease_pid import stored
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records import batches, message_sets, record_frames
 from protocol.records.batches import BatchHeader, RecordBatch, build_batch

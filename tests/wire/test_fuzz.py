@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
+from protocol.codec.message_codec import compiled
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.metadata.m12_feature_level import FeatureLevelRecord
 from tools.fuzz import guard as guard_module
 from tools.fuzz.every_byte import Check, changed

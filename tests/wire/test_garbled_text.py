@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
+from protocol.codec.message_codec import compiled, construct_of
 from protocol.limits import STRING_SIZE_MAX
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled, construct_of
 from protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from protocol.requests import read_request_head
 from protocol.utf8 import decode_leniently, decode_string

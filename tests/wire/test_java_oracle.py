@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
+from protocol.codec.message_codec import compiled
 from protocol.codec.tree import holds_records, layout_of
 from protocol.coordinator.registry import (
     CoordinatorTopic,
@@ -33,7 +34,6 @@ from protocol.drift.jars import ARTIFACTS, download, jar_path
 from protocol.drift.layouts import declared_layout, defined_layout
 from protocol.examples import example
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.message_json import message_to_json
 from protocol.principal_data import DefaultPrincipalData, build_principal
 from protocol.records.record_frames import build_frame

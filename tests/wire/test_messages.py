@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from protocol.api_keys import ApiKey
+from protocol.codec.message_codec import compiled
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.messages import registry
 from protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.k01_fetch import FetchRequest, FetchResponse

@@ -13,10 +13,10 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from protocol.codec.declaration import snake_case
+from protocol.codec.message_codec import compiled
 from protocol.codec.tree import layout_of
 from protocol.drift.comparison import declared_messages
 from protocol.examples import example
-from protocol.message_codec import compiled
 from protocol.records.batches import build_batch
 from protocol.records.compression import Compression
 from protocol.records.control_records import SnapshotHeaderRecord

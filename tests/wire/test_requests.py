@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.api_keys import ApiKey
+from protocol.codec.message_codec import compiled
 from protocol.frames import FrameReader
 from protocol.headers import (
     RequestHeader,
@@ -13,7 +14,6 @@ from protocol.headers import (
     response_header_version,
 )
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import compiled
 from protocol.messages import registry
 from protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -14,7 +14,7 @@ import pytest
 
 from protocol.codec import compiler, store
 from protocol.codec.declaration import declaration_of
-from protocol.message_codec import CompiledMessage
+from protocol.codec.message_codec import CompiledMessage
 from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.schema import int32, int64, message, string
 

@@ -20,7 +20,7 @@ from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from protocol.message_codec import compiled
+from protocol.codec.message_codec import compiled
 from tools.bench.by_hand import jobs_by_hand
 from tools.bench.codec_messages import Sample, samples
 from tools.bench.codec_peers import Job, construct_jobs, kafka_python_jobs, kio_jobs

@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from protocol.codec.declaration import snake_case
-from protocol.message_codec import construct_of
+from protocol.codec.message_codec import construct_of
 from protocol.schema import declaration_of
 
 Job = tuple[Callable[..., object], Any] | tuple[Callable[..., object], Any, Any]

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from protocol.message_codec import compiled
+from protocol.codec.message_codec import compiled
 from tests.wire.hostile_bytes import check_outcome, short_frame
 from tools.fuzz.guard import Guard
 from tools.fuzz.message_targets import all_messages, check_message, examples

@@ -10,12 +10,12 @@ from functools import cache
 from random import Random
 
 from protocol.api_keys import ApiKey
+from protocol.codec.message_codec import DISAGREEMENT, compiled, construct_of
 from protocol.codec.tree import layout_of
 from protocol.drift.comparison import declared_messages
 from protocol.examples import example
 from protocol.frames import BadFrameSize, FrameReader
 from protocol.malformed import MalformedMessage
-from protocol.message_codec import DISAGREEMENT, compiled, construct_of
 from protocol.messages import registry
 from protocol.requests import (
     UnsupportedApi,

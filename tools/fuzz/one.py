@@ -153,8 +153,8 @@ def _instrumented(atheris: Any) -> Iterator[None]:
         yield
         return
     with atheris.instrument_imports(include=["protocol"]):
+        from protocol.codec.message_codec import CompiledMessage
         from protocol.drift.comparison import declared_messages
-        from protocol.message_codec import CompiledMessage
 
         declared_messages()
         plain = CompiledMessage._generated

@@ -7,9 +7,9 @@ kafka.coordinator.group.GroupCoordinator.handleCommitOffsets.
 from collections.abc import Sequence
 from typing import Final
 
+from kraftsim.groups.group_coordinator import GroupTopicsBroker
 from kraftsim.groups.rules_committing import NO_RETENTION_MS, OffsetCommitInput, OffsetToCommit
 from kraftsim.groups.rules_timing import CommitAnswer, GroupAnswer
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -27,7 +27,7 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
 NO_NAME: Final = ""
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+def handle(broker: GroupTopicsBroker, call: Call) -> Answer | Deferred:
     """Return a result for each partition once the offsets are on all in-sync replicas.
 
     An unknown partition gets UNKNOWN_TOPIC_OR_PARTITION; since version 10, which has topic ids, an
@@ -87,7 +87,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     return later
 
 
-def _name(broker: Broker, topic: OffsetCommitRequestTopic) -> str:
+def _name(broker: GroupTopicsBroker, topic: OffsetCommitRequestTopic) -> str:
     """Return the name of a topic; empty if no topic has its id."""
     found = broker.image.topic_by_id(topic.topic_id)
     return NO_NAME if found is None else found.name

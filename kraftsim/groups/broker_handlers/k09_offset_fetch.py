@@ -7,9 +7,9 @@ kafka.coordinator.group.GroupMetadataManager.getOffsets, KIP-447, KIP-709.
 from collections.abc import Sequence
 from typing import Final
 
+from kraftsim.groups.group_coordinator import GroupTopicsBroker
 from kraftsim.groups.rules_offsets import TopicPartition
 from kraftsim.groups.rules_shard import FoundOffset
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
@@ -35,7 +35,7 @@ FIRST_VERSION_WITH_GROUPS: Final = 8
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: GroupTopicsBroker, call: Call) -> Answer:
     """Return for each partition an offset, none, or UNSTABLE_OFFSET_COMMIT if require_stable is set
     and a transaction is pending.
     """
@@ -63,7 +63,7 @@ def handle(broker: Broker, call: Call) -> Answer:
 
 
 def _fetch_as(
-    broker: Broker,
+    broker: GroupTopicsBroker,
     group: OffsetFetchRequestGroup,
     partitions: list[TopicPartition] | None,
     *,
@@ -80,7 +80,7 @@ def _fetch_as(
 
 
 def _fetch_by_name(
-    broker: Broker, group: OffsetFetchRequestGroup, *, require_stable: bool
+    broker: GroupTopicsBroker, group: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     partitions = (
         None
@@ -93,7 +93,7 @@ def _fetch_by_name(
 
 
 def _fetch_by_id(
-    broker: Broker, group: OffsetFetchRequestGroup, *, require_stable: bool
+    broker: GroupTopicsBroker, group: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     """Return topics by id: UNKNOWN_TOPIC_ID for unknown requested ids; a request for all topics
     returns the existing ones.
@@ -138,7 +138,11 @@ def _fetch_by_id(
 
 
 def _fetch(
-    broker: Broker, group_id: str, partitions: list[TopicPartition] | None, *, require_stable: bool
+    broker: GroupTopicsBroker,
+    group_id: str,
+    partitions: list[TopicPartition] | None,
+    *,
+    require_stable: bool,
 ) -> list[FoundOffset] | ErrorCode:
     led = broker.groups.coordinated(group_id, may_be_empty=True)
     if isinstance(led, ErrorCode):
@@ -221,7 +225,7 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-def _weight(broker: Broker, group: OffsetFetchRequestGroup) -> int:
+def _weight(broker: GroupTopicsBroker, group: OffsetFetchRequestGroup) -> int:
     if group.topics is not None:
         return 1 + sum(1 + len(topic.partition_indexes) for topic in group.topics)
     led = broker.groups.coordinated(group.group_id, may_be_empty=True)

@@ -5,13 +5,16 @@ Source: kafka.server.KafkaApis.{handleFindCoordinatorRequest, getCoordinator}, K
 codes verified against Apache Kafka 3.9.1.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
+from kraftsim.groups.group_coordinator import GroupTopicsBroker
 from kraftsim.metadata.internal_topics import GROUP_METADATA, TRANSACTION_STATE
+from kraftsim.metadata.topic_creation import CreatingBroker
 from kraftsim.releases.traits import PARSES_SHARE_KEYS, REFUSES_SHARE_KEYS
-from kraftsim.server.broker import Address, Broker
 from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.serving_broker import Address, AddressBroker, ReleaseBroker
 from kraftsim.server.slices import Slices
+from kraftsim.transactions.transaction_coordinator import TransactionsBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k10_find_coordinator import (
@@ -44,7 +47,13 @@ MESSAGES: Final = {
 Found = tuple[int, Address] | ErrorCode
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+class FindingBroker(
+    GroupTopicsBroker, TransactionsBroker, CreatingBroker, AddressBroker, ReleaseBroker, Protocol
+):
+    """A broker that finds the coordinators of groups and transactional ids."""
+
+
+def handle(broker: FindingBroker, call: Call) -> Answer:
     """Return for each key a broker, COORDINATOR_NOT_AVAILABLE or INVALID_REQUEST."""
     request = call.body
     assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
@@ -67,7 +76,7 @@ def handle(broker: Broker, call: Call) -> Answer:
     return FindCoordinatorResponse(coordinators=rows)
 
 
-def _find(broker: Broker, call: Call, key_type: int, key: str) -> Found:
+def _find(broker: FindingBroker, call: Call, key_type: int, key: str) -> Found:
     if key_type == SHARE and call.api_version >= FIRST_VERSION_WITH_SHARES:
         return _no_share_coordinator(broker, key)
     if key_type not in (GROUP, TRANSACTION):
@@ -87,7 +96,7 @@ def _find(broker: Broker, call: Call, key_type: int, key: str) -> Found:
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if address is None else (leader, address)
 
 
-def _no_share_coordinator(broker: Broker, key: str) -> ErrorCode:
+def _no_share_coordinator(broker: FindingBroker, key: str) -> ErrorCode:
     """Return the error of a key: no broker coordinates share groups, and later releases validate
     the key first.
     """

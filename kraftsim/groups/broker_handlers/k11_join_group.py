@@ -6,9 +6,9 @@ Source: kafka.server.KafkaApis.handleJoinGroupRequest, KIP-394, KIP-559, KIP-814
 
 from typing import Final
 
+from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.groups.rules_rebalance import JoinInput
 from kraftsim.groups.rules_timing import GroupAnswer, JoinAnswer
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -23,7 +23,7 @@ FIRST_VERSION_WITH_NULL_PROTOCOL: Final = 7
 FIRST_VERSION_THAT_SKIPS: Final = 9
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+def handle(broker: GroupsBroker, call: Call) -> Answer | Deferred:
     """Respond with the new generation, or with the reason why the member is rejected."""
     request = call.body
     assert isinstance(request, JoinGroupRequest), "dispatch decodes by API key"

@@ -3,14 +3,14 @@
 Source: kafka.coordinator.group.GroupCoordinator.handleHeartbeat.
 """
 
-from kraftsim.server.broker import Broker
+from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.server.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: GroupsBroker, call: Call) -> Answer:
     """Respond with the state of the group.
 
     During loading no member is rejected: all sessions restart afterwards.

@@ -5,7 +5,7 @@ Source: kafka.coordinator.group.GroupCoordinator.handleLeaveGroup, LeaveGroupRes
 
 from typing import Final
 
-from kraftsim.server.broker import Broker
+from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.server.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -14,7 +14,7 @@ from protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupRespo
 FIRST_VERSION_WITH_MEMBERS: Final = 3
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: GroupsBroker, call: Call) -> Answer:
     """Return a result for each member; up to version 2 there is one, and its error is at request
     level.
     """

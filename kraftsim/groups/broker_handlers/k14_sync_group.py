@@ -7,9 +7,9 @@ kafka.coordinator.group.GroupCoordinator.handleSyncGroup, KIP-559.
 
 from typing import Final
 
+from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.groups.rules_rebalance import SyncInput
 from kraftsim.groups.rules_timing import GroupAnswer, SyncAnswer
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -18,7 +18,7 @@ from protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 FIRST_VERSION_WITH_PROTOCOL: Final = 5
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+def handle(broker: GroupsBroker, call: Call) -> Answer | Deferred:
     """Respond with the member's assignment.
 
     During loading members must rejoin: REBALANCE_IN_PROGRESS.

@@ -6,8 +6,8 @@ kafka.coordinator.group.GroupMetadata.summary, KIP-430.
 
 from typing import Final
 
+from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.groups.rules_classic_group import ClassicGroup, GroupState
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
@@ -26,7 +26,7 @@ ALL_GROUP_OPERATIONS: Final = 0b1_0100_1000
 """Read, delete, describe: every operation is authorized without an authorizer."""
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: GroupsBroker, call: Call) -> Answer:
     """Return a row for each group; an unknown group is Dead."""
     request = call.body
     assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
@@ -38,7 +38,7 @@ def handle(broker: Broker, call: Call) -> Answer:
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(broker: Broker, group_id: str, api_version: int) -> DescribedGroup:
+def _describe(broker: GroupsBroker, group_id: str, api_version: int) -> DescribedGroup:
     led = broker.groups.coordinated(group_id, may_be_empty=True)
     if isinstance(led, ErrorCode):
         return _refused(group_id, led)
@@ -110,7 +110,7 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     return DescribeGroupsResponse(groups=[_refused(group_id, error) for group_id in request.groups])
 
 
-def _weight(broker: Broker, group_id: str) -> int:
+def _weight(broker: GroupsBroker, group_id: str) -> int:
     led = broker.groups.coordinated(group_id, may_be_empty=True)
     group = None if isinstance(led, ErrorCode) else led.shard.groups.get(group_id)
     return 1 if group is None else 1 + len(group.members)

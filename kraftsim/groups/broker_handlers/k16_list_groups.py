@@ -3,11 +3,11 @@
 Source: kafka.coordinator.group.GroupCoordinator.handleListGroups, KIP-518, KIP-848.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
+from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.groups.rules_classic_group import ClassicGroup
 from kraftsim.groups.rules_consumer_group import ConsumerGroup
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -17,7 +17,25 @@ CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+class GroupListingParts(Protocol):
+    """What the release decides for ListGroups."""
+
+    @property
+    def ignores_case_of_group_states(self) -> bool:
+        """Whether the states of a filter may be in any case."""
+        ...
+
+
+class GroupListingBroker(GroupsBroker, Protocol):
+    """A broker that lists its groups."""
+
+    @property
+    def parts(self) -> GroupListingParts:
+        """The replaceable classes of the node."""
+        ...
+
+
+def handle(broker: GroupListingBroker, call: Call) -> Answer:
     """Return the groups that match the state and type filters; COORDINATOR_LOAD_IN_PROGRESS while
     some are being loaded.
     """

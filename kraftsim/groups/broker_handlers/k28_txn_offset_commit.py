@@ -4,12 +4,13 @@ Source: kafka.server.KafkaApis.handleTxnOffsetCommitRequest,
 kafka.coordinator.group.GroupCoordinator.handleTxnCommitOffsets, KIP-98, KIP-447, KIP-890, KIP-1319.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
+from kraftsim.groups.group_coordinator import GroupTopicsBroker
 from kraftsim.groups.rules_committing import OffsetToCommit, TransactionalCommitInput
 from kraftsim.groups.rules_offsets import WritingProducer
 from kraftsim.groups.rules_timing import CommitAnswer, GroupAnswer
-from kraftsim.server.broker import Broker
+from kraftsim.groups.transactional_commits import TransactionalCommits
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -26,7 +27,16 @@ FIRST_VERSION_WITH_LOADING: Final = 2
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 6
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+class CommittingBroker(GroupTopicsBroker, Protocol):
+    """A broker that commits offsets in transactions."""
+
+    @property
+    def transactional_commits(self) -> TransactionalCommits:
+        """Verifies commits before they are stored."""
+        ...
+
+
+def handle(broker: CommittingBroker, call: Call) -> Answer | Deferred:
     """Return a result for each partition once the offsets are on all in-sync replicas, pending
     until the transaction ends.
 
@@ -86,7 +96,7 @@ def mapped_error(error: ErrorCode, api_version: int) -> ErrorCode:
 
 
 def _validated(
-    broker: Broker, topic: TxnOffsetCommitRequestTopic, index: int, api_version: int
+    broker: CommittingBroker, topic: TxnOffsetCommitRequestTopic, index: int, api_version: int
 ) -> OffsetToCommit | ErrorCode:
     """Return the offset to commit for one partition, or why the partition is unknown."""
     name = topic.name

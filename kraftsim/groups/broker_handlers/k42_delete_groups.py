@@ -3,7 +3,7 @@
 Source: kafka.coordinator.group.GroupCoordinator.handleDeleteGroups, KIP-229.
 """
 
-from kraftsim.server.broker import Broker
+from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
@@ -15,7 +15,7 @@ from protocol.messages.k42_delete_groups import (
 )
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: GroupsBroker, call: Call) -> Answer:
     """Return one result for each group, however often it is named: GROUP_ID_NOT_FOUND,
     NON_EMPTY_GROUP or NONE.
     """
@@ -29,7 +29,7 @@ def handle(broker: Broker, call: Call) -> Answer:
     )
 
 
-def _delete(broker: Broker, group_id: str) -> ErrorCode:
+def _delete(broker: GroupsBroker, group_id: str) -> ErrorCode:
     led = broker.groups.coordinated(group_id, may_be_empty=True)
     if isinstance(led, ErrorCode):
         return led

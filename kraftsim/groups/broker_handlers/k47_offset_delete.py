@@ -4,7 +4,7 @@ Source: kafka.server.KafkaApis.handleOffsetDeleteRequest,
 kafka.coordinator.group.GroupCoordinator.handleDeleteOffsets, KIP-496.
 """
 
-from kraftsim.server.broker import Broker
+from kraftsim.groups.group_coordinator import GroupTopicsBroker
 from kraftsim.server.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -16,7 +16,7 @@ from protocol.messages.k47_offset_delete import (
 )
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: GroupTopicsBroker, call: Call) -> Answer:
     """Return a result for each partition, or a group-level error without partitions."""
     request = call.body
     assert isinstance(request, OffsetDeleteRequest), "dispatch decodes by API key"

@@ -10,10 +10,10 @@ from typing import Final
 
 from kraftsim.core.decision import Refusal
 from kraftsim.core.expressions import InvalidExpression, client_expression
+from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.groups.rules_assignors import Shares
 from kraftsim.groups.rules_consumer_groups import HeartbeatInput
 from kraftsim.groups.rules_timing import GroupAnswer, HeartbeatAnswer
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -31,7 +31,7 @@ FIRST_VERSION_WITH_OWN_IDS: Final = 1
 """Since this version members generate their own ids."""
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+def handle(broker: GroupsBroker, call: Call) -> Answer | Deferred:
     """Respond with the member epoch, and with the assignment if it has changed; UNSUPPORTED_VERSION
     if consumer groups are disabled.
     """

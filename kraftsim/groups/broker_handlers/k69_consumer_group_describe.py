@@ -6,9 +6,9 @@ org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDescribe, K
 """
 
 from kraftsim.groups.broker_handlers.k15_describe_groups import ALL_GROUP_OPERATIONS
+from kraftsim.groups.group_coordinator import GroupTopicsBroker
 from kraftsim.groups.rules_assignors import NO_SHARES, Shares
 from kraftsim.groups.rules_consumer_group import ConsumerGroup, ConsumerMember
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
@@ -25,7 +25,7 @@ from protocol.messages.k69_consumer_group_describe import (
 )
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: GroupTopicsBroker, call: Call) -> Answer:
     """Return a row for each group: GROUP_ID_NOT_FOUND if there is no such consumer group;
     UNSUPPORTED_VERSION if they are disabled.
     """
@@ -41,7 +41,7 @@ def handle(broker: Broker, call: Call) -> Answer:
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _describe(broker: Broker, group_id: str) -> DescribedGroup:
+def _describe(broker: GroupTopicsBroker, group_id: str) -> DescribedGroup:
     led = broker.groups.coordinated(group_id)
     if isinstance(led, ErrorCode):
         return _refused(group_id, led)
@@ -64,7 +64,7 @@ def _describe(broker: Broker, group_id: str) -> DescribedGroup:
     )
 
 
-def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Member:
+def _member(broker: GroupTopicsBroker, group: ConsumerGroup, member: ConsumerMember) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -80,7 +80,7 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Mem
     )
 
 
-def _assignment(broker: Broker, shares: Shares) -> Assignment:
+def _assignment(broker: GroupTopicsBroker, shares: Shares) -> Assignment:
     """Deleted topics are omitted."""
     rows = [
         TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=list(numbers))
@@ -105,7 +105,7 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-def _weight(broker: Broker, group_id: str) -> int:
+def _weight(broker: GroupTopicsBroker, group_id: str) -> int:
     """Count the topics of members, too: each has a row in the current and in the target
     assignment.
     """

@@ -5,9 +5,9 @@ The bytes behind the correlation id are recorded; an answer fits every request o
 
 import struct
 from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol
 
-from kraftsim.lab.faults.injection import Injection
-from kraftsim.world.simulated import FrameSeen
+from kraftsim.world.simulated import FrameSeen, Simulation
 
 RESPONSE_HEAD = struct.Struct(">ii")
 """size, correlation id"""
@@ -23,10 +23,25 @@ None: no replacement.
 """
 
 
+class RecordingInjection(Protocol):
+    """The armed fault that replaces answers."""
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation whose answers are recorded."""
+        ...
+
+    def finally_(self, ending: Callable[[], object]) -> None:
+        """Call back once the fault has ended."""
+        ...
+
+
 class RecordedAnswers:
     """The answers since a fault was armed."""
 
-    def __init__(self, injection: Injection, api_keys: Sequence[int], key_of: KeyOf) -> None:
+    def __init__(
+        self, injection: RecordingInjection, api_keys: Sequence[int], key_of: KeyOf
+    ) -> None:
         self._api_keys = api_keys
         self._key_of = key_of
         self._answers: dict[Hashable, list[bytes]] = {}

@@ -5,13 +5,17 @@ Source: kafka.server.metadata.KRaftMetadataCache, kafka.server.KafkaApis.handleT
 AutoTopicCreationManager.
 """
 
+from typing import Protocol
+
 from kraftsim.metadata.internal_topics import is_internal
+from kraftsim.metadata.metadata_source import SourceBroker
 from kraftsim.metadata.rules_image import TopicImage
 from kraftsim.metadata.rules_partitions import is_online
 from kraftsim.metadata.rules_registrations import PartitionRegistration, why_name_is_invalid
-from kraftsim.server.broker import Broker
+from kraftsim.metadata.topic_creation import CreatingBroker
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.requested_topics import once_each, why_refused
+from kraftsim.server.serving_broker import AddressBroker, ConfiguredBroker, ImageBroker
 from kraftsim.server.slices import Slices
 from kraftsim.zookeeper.rules_control_requests import reported_topic_id
 from protocol.api_keys import ApiKey
@@ -38,7 +42,13 @@ ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+class MetadataBroker(
+    ImageBroker, ConfiguredBroker, AddressBroker, CreatingBroker, SourceBroker, Protocol
+):
+    """A broker that reports the cluster and its topics."""
+
+
+def handle(broker: MetadataBroker, call: Call) -> Answer:
     """Respond with the applied metadata, which may lag behind the metadata log."""
     request = call.body
     assert isinstance(request, MetadataRequest), "dispatch decodes by API key"
@@ -68,7 +78,7 @@ class MetadataView:
     to.
     """
 
-    def __init__(self, broker: Broker, call: Call, request: MetadataRequest) -> None:
+    def __init__(self, broker: MetadataBroker, call: Call, request: MetadataRequest) -> None:
         self._broker = broker
         self._image = broker.image
         self._listener = call.listener

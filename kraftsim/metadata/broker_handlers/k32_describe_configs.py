@@ -3,13 +3,17 @@
 Source: KIP-133, kafka.server.ConfigHelper.
 """
 
+from typing import Protocol
+
 from kraftsim.metadata.describe_configs import (
     SLICES,
+    ConfigsBroker,
     KnownConfigs,
     describe_configs,
     refuse_describe_configs,
 )
-from kraftsim.server.broker import Broker
+from kraftsim.metadata.metadata_source import SourceBroker
+from kraftsim.metadata.rules_described_configs import BrokerSettings
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
@@ -17,7 +21,15 @@ from protocol.errors import ErrorCode
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+class DescribingBroker(ConfigsBroker, SourceBroker, Protocol):
+    """A broker that describes configs."""
+
+    def settings(self) -> BrokerSettings:
+        """Return the effective broker configuration."""
+        ...
+
+
+def handle(broker: DescribingBroker, call: Call) -> Answer | Deferred:
     """Respond once the broker knows the topics' configs: at once, or after a read from
     ZooKeeper.
     """
@@ -32,7 +44,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     return broker.source.with_configs(topics, lambda: _describe(broker, call, request))
 
 
-def _describe(broker: Broker, call: Call, request: DescribeConfigsRequest) -> Answer:
+def _describe(broker: DescribingBroker, call: Call, request: DescribeConfigsRequest) -> Answer:
     known = KnownConfigs(
         node_id=broker.config.node_id,
         resource_types=broker.parts.resource_types,

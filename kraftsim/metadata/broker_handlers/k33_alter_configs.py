@@ -5,8 +5,11 @@ Source: KIP-133, KIP-590, kafka.server.KafkaApis.handleAlterConfigsRequest.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from kraftsim.metadata.altered_configs import joined_rows, refused_rows, row_of
+from kraftsim.metadata.describe_configs import ConfigsBroker
+from kraftsim.metadata.rules_config_releases import ConfigTables
 from kraftsim.metadata.rules_described_configs import (
     count_resources,
     refuse_common,
@@ -14,10 +17,9 @@ from kraftsim.metadata.rules_described_configs import (
     refuse_type,
 )
 from kraftsim.metadata.topic_settings import broker_settings
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import process_entries
-from kraftsim.server.partly_forwarded import forward_rest
+from kraftsim.server.partly_forwarded import RestForwardingBroker, forward_rest
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -33,7 +35,16 @@ NOT_REPLACED = frozenset((ConfigResourceType.BROKER_LOGGER,))
 """The configs of loggers cannot be replaced as a whole."""
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+class ReplacingBroker(ConfigsBroker, RestForwardingBroker, Protocol):
+    """A broker that replaces its own configs, and forwards the rest."""
+
+    @property
+    def config_tables(self) -> ConfigTables:
+        """The configuration definitions of the emulated release."""
+        ...
+
+
+def handle(broker: ReplacingBroker, call: Call) -> Answer | Deferred:
     """Return a result for each resource, in the order of the request."""
     request = call.body
     assert isinstance(request, AlterConfigsRequest), "dispatch decodes by API key"
@@ -67,7 +78,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 
 def _local_result(
-    broker: Broker, times: Mapping[tuple[int, str], int], resource: AlterConfigsResource
+    broker: ReplacingBroker, times: Mapping[tuple[int, str], int], resource: AlterConfigsResource
 ) -> AlterConfigsResourceResponse | None:
     """Return the result of a resource that is not forwarded to the controller, or None."""
     refusal = refuse_common(times, resource) or refuse_type(

@@ -5,8 +5,11 @@ Source: KIP-339, KIP-590, kafka.server.KafkaApis.handleIncrementalAlterConfigsRe
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from kraftsim.metadata.altered_configs import joined_rows, refused_rows, row_of
+from kraftsim.metadata.describe_configs import ConfigsBroker
+from kraftsim.metadata.rules_config_releases import ConfigTables
 from kraftsim.metadata.rules_described_configs import (
     count_resources,
     refuse_altered_broker,
@@ -14,11 +17,11 @@ from kraftsim.metadata.rules_described_configs import (
     refuse_type,
 )
 from kraftsim.metadata.topic_settings import broker_settings
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import process_entries
 from kraftsim.server.loggers import refuse_loggers
-from kraftsim.server.partly_forwarded import forward_rest
+from kraftsim.server.partly_forwarded import RestForwardingBroker, forward_rest
+from kraftsim.tiered_storage.tiered_storage import TieredBroker
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -33,7 +36,16 @@ from protocol.schema import Message
 REMOTE_STORAGE_ENABLE = "remote.storage.enable"
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+class AlteringBroker(ConfigsBroker, RestForwardingBroker, TieredBroker, Protocol):
+    """A broker that alters its own configs, and forwards the rest."""
+
+    @property
+    def config_tables(self) -> ConfigTables:
+        """The configuration definitions of the emulated release."""
+        ...
+
+
+def handle(broker: AlteringBroker, call: Call) -> Answer | Deferred:
     """Return a result for each resource, in the order of the request."""
     request = call.body
     assert isinstance(request, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
@@ -67,7 +79,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 
 def _local_result(
-    broker: Broker, times: Mapping[tuple[int, str], int], resource: AlterConfigsResource
+    broker: AlteringBroker, times: Mapping[tuple[int, str], int], resource: AlterConfigsResource
 ) -> AlterConfigsResourceResponse | None:
     """Return the result of a resource that is not forwarded to the controller, or None."""
     kind, name = resource.resource_type, resource.resource_name

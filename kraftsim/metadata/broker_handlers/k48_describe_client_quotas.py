@@ -3,11 +3,13 @@
 Source: KIP-546, kafka.server.KafkaApis.
 """
 
+from typing import Protocol
+
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.rules_client_quotas import DescribedQuotas, describe_quotas
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import process_entries
+from kraftsim.server.serving_broker import ImageBroker, RunningBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k48_describe_client_quotas import (
@@ -19,7 +21,11 @@ from protocol.messages.k48_describe_client_quotas import (
 )
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+class QuotasBroker(ImageBroker, RunningBroker, Protocol):
+    """A broker that describes client quotas."""
+
+
+def handle(broker: QuotasBroker, call: Call) -> Answer | Deferred:
     """Respond at once, or over several iterations of the event loop: a row takes 7 us, and the size
     of a request does not limit their number.
     """

@@ -4,8 +4,8 @@ Source: KIP-554, kafka.server.KafkaApis.
 """
 
 from kraftsim.metadata.rules_registries import DescribedCredentials, describe_credentials
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.serving_broker import ImageBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k50_describe_user_scram_credentials import (
@@ -16,7 +16,7 @@ from protocol.messages.k50_describe_user_scram_credentials import (
 )
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: ImageBroker, call: Call) -> Answer:
     """Respond at once."""
     assert isinstance(call.body, DescribeUserScramCredentialsRequest), "dispatch decodes by API key"
     results = []

@@ -4,9 +4,12 @@ them, which forwards requests.
 Source: KIP-700, kafka.server.KafkaApis.handleDescribeCluster.
 """
 
+from typing import Protocol
+
 from kraftsim.metadata.describe_cluster import describe_cluster, refuse_endpoint
-from kraftsim.server.broker import Broker
+from kraftsim.metadata.metadata_source import SourceBroker
 from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.serving_broker import ConfiguredBroker, ImageBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k60_describe_cluster import (
@@ -20,7 +23,11 @@ FENCED_SINCE = 2
 """The first version that can include fenced brokers."""
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+class ClusterBroker(ImageBroker, ConfiguredBroker, SourceBroker, Protocol):
+    """A broker that describes the cluster."""
+
+
+def handle(broker: ClusterBroker, call: Call) -> Answer:
     """Respond at once, from the broker's metadata."""
     assert isinstance(call.body, DescribeClusterRequest), "dispatch decodes by API key"
     refused = refuse_endpoint(call, BROKERS)

@@ -5,8 +5,8 @@ Source: KIP-1000, KIP-1142, kafka.server.KafkaApis.handleListClientMetricsResour
 """
 
 from kraftsim.metadata.rules_configs import ALL_BROKERS
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.serving_broker import ImageBroker
 from protocol.api_keys import ApiKey
 from protocol.config_resources import ConfigResourceType
 from protocol.errors import ErrorCode
@@ -26,7 +26,7 @@ LISTED = (
 """In the order in which they are returned."""
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: ImageBroker, call: Call) -> Answer:
     """Respond at once."""
     assert isinstance(call.body, ListConfigResourcesRequest), "dispatch decodes by API key"
     asked = (
@@ -45,7 +45,7 @@ def handle(broker: Broker, call: Call) -> Answer:
     return ListConfigResourcesResponse(config_resources=found)
 
 
-def _names(broker: Broker, kind: ConfigResourceType) -> list[str]:
+def _names(broker: ImageBroker, kind: ConfigResourceType) -> list[str]:
     match kind:
         case ConfigResourceType.TOPIC:
             return [topic.name for topic in broker.image.topics()]

@@ -5,12 +5,14 @@ No array of a partition is ever null.
 Source: KIP-966, kafka.server.handlers.DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.
 """
 
+from typing import Protocol
+
 from kraftsim.metadata.broker_handlers.k03_metadata import ALL_TOPIC_OPERATIONS
 from kraftsim.metadata.internal_topics import is_internal
 from kraftsim.metadata.rules_image import TopicImage
 from kraftsim.metadata.rules_registrations import PartitionRegistration, why_name_is_invalid
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.serving_broker import AddressBroker, ConfiguredBroker, ImageBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k75_describe_topic_partitions import (
@@ -23,7 +25,11 @@ from protocol.messages.k75_describe_topic_partitions import (
 )
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+class TopicsBroker(ImageBroker, ConfiguredBroker, AddressBroker, Protocol):
+    """A broker that describes topics page by page."""
+
+
+def handle(broker: TopicsBroker, call: Call) -> Answer:
     """Return one page and the cursor of the next.
 
     INVALID_REQUEST for every topic if the cursor is outside of them.
@@ -84,7 +90,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    broker: Broker, listener: str, topic: TopicImage, numbers: list[int]
+    broker: TopicsBroker, listener: str, topic: TopicImage, numbers: list[int]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
@@ -98,7 +104,7 @@ def _topic(
 
 
 def _partition(
-    broker: Broker, listener: str, number: int, registered: PartitionRegistration
+    broker: TopicsBroker, listener: str, number: int, registered: PartitionRegistration
 ) -> DescribeTopicPartitionsResponsePartition:
     error = ErrorCode.NONE
     if broker.address_of(registered.leader, listener) is None:

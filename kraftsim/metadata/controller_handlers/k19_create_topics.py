@@ -5,10 +5,10 @@ Source: KIP-4, kafka.server.ControllerApis.createTopics, ReplicationControlManag
 """
 
 from copy import copy
-from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.metadata.controller_deciding import decide
+from kraftsim.metadata.deciding_controller import MutationController
 from kraftsim.metadata.events import TopicRefused
 from kraftsim.metadata.metadata_writer import BatchTooLarge
 from kraftsim.metadata.rules_topics import NewTopic, RefusedTopic
@@ -23,14 +23,11 @@ from protocol.messages.k19_create_topics import (
     CreateTopicsResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
 STRICT_SINCE = 6
 """The first version whose clients support THROTTLING_QUOTA_EXCEEDED."""
 
 
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: MutationController, call: Call) -> Answer | Deferred:
     """Answer per topic, once the created topics are committed."""
     request = call.body
     assert isinstance(request, CreateTopicsRequest), "dispatch decodes by API key"
@@ -119,4 +116,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return _refused_whole(call.body, Refusal(error))
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.CREATE_TOPICS, handle=handle, refuse=_refuse)
+HANDLER: Handler[MutationController] = Handler(
+    key=ApiKey.CREATE_TOPICS, handle=handle, refuse=_refuse
+)

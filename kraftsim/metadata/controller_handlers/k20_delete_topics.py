@@ -5,9 +5,8 @@ Source: KIP-4, KIP-516, kafka.server.ControllerApis.deleteTopics,
 ReplicationControlManager.deleteTopics.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import MutationController
 from kraftsim.metadata.rules_topic_table import TopicTable
 from kraftsim.metadata.rules_topics import DeletedTopic, TopicToDelete
 from kraftsim.server.call import Answer, Call, Deferred, Handler
@@ -20,9 +19,6 @@ from protocol.messages.k20_delete_topics import (
     DeleteTopicsResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
 DISABLED_SINCE = 3
 """The first version with TOPIC_DELETION_DISABLED."""
 STATES_SINCE = 6
@@ -32,7 +28,7 @@ STRICT_SINCE = 5
 """The first version whose clients support THROTTLING_QUOTA_EXCEEDED."""
 
 
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: MutationController, call: Call) -> Answer | Deferred:
     """Answer per topic, once the deletions are committed."""
     request = call.body
     assert isinstance(request, DeleteTopicsRequest), "dispatch decodes by API key"
@@ -104,4 +100,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DELETE_TOPICS, handle=handle, refuse=_refuse)
+HANDLER: Handler[MutationController] = Handler(
+    key=ApiKey.DELETE_TOPICS, handle=handle, refuse=_refuse
+)

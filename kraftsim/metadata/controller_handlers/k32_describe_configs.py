@@ -1,8 +1,7 @@
 """DescribeConfigs (32) on a controller: effective configs of topics and of itself.   Source:
 kafka.server.ControllerApis.handleDescribeConfigsRequest."""
 
-from typing import TYPE_CHECKING
-
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.describe_configs import (
     SLICES,
     KnownConfigs,
@@ -14,11 +13,8 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k32_describe_configs import DescribeConfigsRequest
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer:
+def handle(controller: DecidingController, call: Call) -> Answer:
     """Answer immediately."""
     assert isinstance(call.body, DescribeConfigsRequest), "dispatch decodes by API key"
     state = controller.metadata_writer.state
@@ -37,6 +33,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return refuse_describe_configs(call.body, error)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.DESCRIBE_CONFIGS, handle=handle, refuse=_refuse, slices=SLICES
 )

@@ -4,11 +4,10 @@ committed.
 Source: KIP-133, kafka.server.ControllerApis.handleLegacyAlterConfigs.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.metadata.altered_configs import refused_rows, row_of
 from kraftsim.metadata.controller_deciding import decide
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_configs import Results, replace_configs_steps
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -19,11 +18,8 @@ from protocol.messages.k33_alter_configs import (
     AlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Answer per resource, once the valid changes are committed."""
     request = call.body
     assert isinstance(request, AlterConfigsRequest), "dispatch decodes by API key"
@@ -54,4 +50,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALTER_CONFIGS, handle=handle, refuse=_refuse)
+HANDLER: Handler[DecidingController] = Handler(
+    key=ApiKey.ALTER_CONFIGS, handle=handle, refuse=_refuse
+)

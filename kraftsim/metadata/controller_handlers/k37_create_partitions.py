@@ -6,10 +6,10 @@ ReplicationControlManager.createPartitions.
 """
 
 from copy import copy
-from typing import TYPE_CHECKING
 
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.metadata.controller_deciding import decide
+from kraftsim.metadata.deciding_controller import MutationController
 from kraftsim.metadata.rules_topic_table import TopicTable
 from kraftsim.metadata.rules_topics import ExpandedTopic
 from kraftsim.server.call import Answer, Call, Deferred, Handler
@@ -23,14 +23,11 @@ from protocol.messages.k37_create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
 STRICT_SINCE = 3
 """The first version whose clients support THROTTLING_QUOTA_EXCEEDED."""
 
 
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: MutationController, call: Call) -> Answer | Deferred:
     """Answer per topic, once the new partitions are committed."""
     request = call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
@@ -93,6 +90,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[MutationController] = Handler(
     key=ApiKey.CREATE_PARTITIONS, handle=handle, refuse=_refuse
 )

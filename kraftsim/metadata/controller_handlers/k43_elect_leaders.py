@@ -4,10 +4,9 @@ Source: KIP-183, KIP-460, ReplicationControlManager.electLeaders,
 org.apache.kafka.common.requests.ElectLeadersRequest.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.metadata.controller_deciding import decide
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_partitions import ElectedPartition, ElectedTopic
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -19,14 +18,11 @@ from protocol.messages.k43_elect_leaders import (
     ReplicaElectionResult,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
 TOP_ERROR_SINCE = 1
 """The first version with a top-level error code."""
 
 
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Answer per partition, once the elections are committed.
 
     An empty list of partitions means none, null means all.
@@ -94,4 +90,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return _refused_whole(call, Refusal(error))
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ELECT_LEADERS, handle=handle, refuse=_refuse)
+HANDLER: Handler[DecidingController] = Handler(
+    key=ApiKey.ELECT_LEADERS, handle=handle, refuse=_refuse
+)

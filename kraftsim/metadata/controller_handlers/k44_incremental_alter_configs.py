@@ -5,11 +5,10 @@ A controller has no configurable loggers.   Source: KIP-339,
 kafka.server.ControllerApis.handleIncrementalAlterConfigs.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.metadata.altered_configs import refused_rows, row_of
 from kraftsim.metadata.controller_deciding import decide
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_configs import Results, alter_configs_steps
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.loggers import refuse_loggers
@@ -22,11 +21,8 @@ from protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Answer per resource, once the valid changes are committed."""
     request = call.body
     assert isinstance(request, IncrementalAlterConfigsRequest), "dispatch decodes by API key"
@@ -76,6 +72,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.INCREMENTAL_ALTER_CONFIGS, handle=handle, refuse=_refuse
 )

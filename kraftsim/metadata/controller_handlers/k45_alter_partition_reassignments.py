@@ -5,10 +5,9 @@ Source: KIP-455, ReplicationControlManager.alterPartitionReassignments,
 org.apache.kafka.common.requests.AlterPartitionReassignmentsRequest.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.metadata.controller_deciding import decide
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_reassignments import MovedPartition, MovedTopic
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -20,14 +19,11 @@ from protocol.messages.k45_alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
 NO_MESSAGE = ""
 """Apache Kafka's error message for a request without topics; otherwise it is null."""
 
 
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Answer per partition, once the valid reassignments are committed."""
     request = call.body
     assert isinstance(request, AlterPartitionReassignmentsRequest), "dispatch decodes by API key"
@@ -82,6 +78,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return AlterPartitionReassignmentsResponse(error_code=error, error_message=None, responses=rows)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, handle=handle, refuse=_refuse
 )

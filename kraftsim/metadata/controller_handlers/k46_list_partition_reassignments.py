@@ -4,9 +4,8 @@ Source: KIP-455, ReplicationControlManager.listPartitionReassignments,
 org.apache.kafka.common.requests.ListPartitionReassignmentsRequest.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Decision
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -17,11 +16,8 @@ from protocol.messages.k46_list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Answer once everything in the response is committed; Apache Kafka returns what was committed
     when the request arrived.
     """
@@ -63,6 +59,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return ListPartitionReassignmentsResponse(error_code=error, error_message=None, topics=topics)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.LIST_PARTITION_REASSIGNMENTS, handle=handle, refuse=_refuse
 )

@@ -4,9 +4,8 @@ is committed.
 Source: KIP-546, kafka.server.ControllerApis.handleAlterClientQuotas.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_client_quotas import decide_alter_quotas
 from kraftsim.metadata.rules_registries import QuotaEntity
 from kraftsim.server.call import Answer, Call, Deferred, Handler
@@ -19,11 +18,8 @@ from protocol.messages.k49_alter_client_quotas import (
     QuotaAlterationResult,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Answer per entity, once the valid changes are committed."""
     request = call.body
     assert isinstance(request, AlterClientQuotasRequest), "dispatch decodes by API key"
@@ -53,6 +49,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return AlterClientQuotasResponse(entries=entries)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.ALTER_CLIENT_QUOTAS, handle=handle, refuse=_refuse
 )

@@ -4,10 +4,9 @@ is committed.
 Source: KIP-554, KIP-900, kafka.server.ControllerApis.handleAlterUserScramCredentials.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Decision, Refusal, Steps
 from kraftsim.metadata.controller_deciding import decide
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_registries import Results, alter_credentials_steps
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -18,11 +17,8 @@ from protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Answer per user, once the valid changes are committed."""
     request = call.body
     assert isinstance(request, AlterUserScramCredentialsRequest), "dispatch decodes by API key"
@@ -59,6 +55,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, handle=handle, refuse=_refuse
 )

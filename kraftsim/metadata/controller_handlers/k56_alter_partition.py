@@ -5,9 +5,8 @@ Source: KIP-497, kafka.server.ControllerApis.handleAlterPartitionRequest,
 ReplicationControlManager.alterPartition.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_partitions import AlteredPartition
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -19,11 +18,8 @@ from protocol.messages.k56_alter_partition import (
     AlterPartitionTopicResult,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Refuse the whole request immediately, or answer per partition when the accepted changes are
     committed.
     """
@@ -67,4 +63,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return AlterPartitionResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ALTER_PARTITION, handle=handle, refuse=_refuse)
+HANDLER: Handler[DecidingController] = Handler(
+    key=ApiKey.ALTER_PARTITION, handle=handle, refuse=_refuse
+)

@@ -4,10 +4,9 @@ committed.
 Source: KIP-584, KIP-778, KIP-1022, org.apache.kafka.controller.QuorumController.updateFeatures.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Decision, Refusal
 from kraftsim.metadata.controller_deciding import decide
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_feature_updates import Results, update_features_steps
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -18,14 +17,11 @@ from protocol.messages.k57_update_features import (
     UpdateFeaturesResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
 ONE_RESULT_UNTIL = 1
 """The last version with a result per feature."""
 
 
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Answer per feature; since 4.0 one result for all of them."""
     request = call.body
     assert isinstance(request, UpdateFeaturesRequest), "dispatch decodes by API key"
@@ -71,4 +67,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.UPDATE_FEATURES, handle=handle, refuse=_refuse)
+HANDLER: Handler[DecidingController] = Handler(
+    key=ApiKey.UPDATE_FEATURES, handle=handle, refuse=_refuse
+)

@@ -5,10 +5,12 @@ Every controller answers, from committed metadata.   Source: KIP-919,
 kafka.server.ControllerApis.handleDescribeCluster.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraftsim.core.decision import Decision
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.describe_cluster import describe_cluster, refuse_endpoint
+from kraftsim.raft.quorum_requests import QuorumMember
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -19,13 +21,14 @@ from protocol.messages.k60_describe_cluster import (
     DescribeClusterResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
 TOO_OLD = "Direct-to-controller communication is not supported with the current MetadataVersion."
 
 
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+class DescribingController(DecidingController, QuorumMember, Protocol):
+    """A controller that knows the leader of the quorum."""
+
+
+def handle(controller: DescribingController, call: Call) -> Answer | Deferred:
     """Answer once everything in the response is committed."""
     state = controller.metadata_writer.state
     if not state.features.metadata_level.has_controller_registrations:
@@ -63,4 +66,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return DescribeClusterResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DESCRIBE_CLUSTER, handle=handle, refuse=_refuse)
+HANDLER: Handler[DescribingController] = Handler(
+    key=ApiKey.DESCRIBE_CLUSTER, handle=handle, refuse=_refuse
+)

@@ -6,9 +6,8 @@ keeps its registration.
 Source: KIP-631, org.apache.kafka.controller.ClusterControlManager.registerBroker.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import SessionController
 from kraftsim.metadata.events import BrokerRegistrationRefused
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -18,11 +17,8 @@ from protocol.messages.k62_broker_registration import (
     BrokerRegistrationResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: SessionController, call: Call) -> Answer | Deferred:
     """Refuse immediately, or answer when the registration is committed."""
     request = call.body
     assert isinstance(request, BrokerRegistrationRequest), "dispatch decodes by API key"
@@ -46,6 +42,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return BrokerRegistrationResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[SessionController] = Handler(
     key=ApiKey.BROKER_REGISTRATION, handle=handle, refuse=_refuse
 )

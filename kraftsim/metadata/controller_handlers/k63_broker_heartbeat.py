@@ -6,19 +6,15 @@ committed.
 Source: KIP-631, org.apache.kafka.controller.BrokerHeartbeatManager.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import SessionController
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: SessionController, call: Call) -> Answer | Deferred:
     """Refuse immediately, or answer when the change of the heartbeat is committed."""
     request = call.body
     assert isinstance(request, BrokerHeartbeatRequest), "dispatch decodes by API key"
@@ -43,4 +39,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return BrokerHeartbeatResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.BROKER_HEARTBEAT, handle=handle, refuse=_refuse)
+HANDLER: Handler[SessionController] = Handler(
+    key=ApiKey.BROKER_HEARTBEAT, handle=handle, refuse=_refuse
+)

@@ -3,9 +3,8 @@
 Source: KIP-631, kafka.server.ControllerApis.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -14,11 +13,8 @@ from protocol.messages.k64_unregister_broker import (
     UnregisterBrokerResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Refuse immediately, without an error message (before 4.0), or answer when it is committed."""
     request = call.body
     assert isinstance(request, UnregisterBrokerRequest), "dispatch decodes by API key"
@@ -37,6 +33,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return UnregisterBrokerResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.UNREGISTER_BROKER, handle=handle, refuse=_refuse
 )

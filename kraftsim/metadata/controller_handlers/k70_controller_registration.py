@@ -4,9 +4,8 @@ answered once that is committed.
 Source: KIP-919, kafka.server.ControllerApis.handleControllerRegistration.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.rules_registrations import decide_register_controller
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
@@ -16,11 +15,8 @@ from protocol.messages.k70_controller_registration import (
     ControllerRegistrationResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Refuse immediately, or answer when the registration is committed."""
     request = call.body
     assert isinstance(request, ControllerRegistrationRequest), "dispatch decodes by API key"
@@ -40,6 +36,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return ControllerRegistrationResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.CONTROLLER_REGISTRATION, handle=handle, refuse=_refuse
 )

@@ -5,9 +5,8 @@ Source: KIP-858, kafka.server.ControllerApis.handleAssignReplicasToDirs,
 ReplicationControlManager.handleAssignReplicasToDirs.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -19,11 +18,8 @@ from protocol.messages.k73_assign_replicas_to_dirs import (
     AssignReplicasToDirsResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Refuse the whole request immediately, or answer in the structure of the request when it is
     committed.
     """
@@ -59,6 +55,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return AssignReplicasToDirsResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.ASSIGN_REPLICAS_TO_DIRS, handle=handle, refuse=_refuse
 )

@@ -5,9 +5,8 @@ Source: org.apache.kafka.controller.{QuorumController, ClusterControlManager}.un
 (4.4), kafka.server.ControllerApis.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -16,11 +15,8 @@ from protocol.messages.k94_unregister_controller import (
     UnregisterControllerResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: DecidingController, call: Call) -> Answer | Deferred:
     """Refuse immediately, or answer when it is committed. A running controller registers again."""
     request = call.body
     assert isinstance(request, UnregisterControllerRequest), "dispatch decodes by API key"
@@ -38,6 +34,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return UnregisterControllerResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.UNREGISTER_CONTROLLER, handle=handle, refuse=_refuse
 )

@@ -7,16 +7,17 @@ Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager
 ProduceRequest.validateRecords, KIP-951; error codes verified against Apache Kafka 3.9.1.
 """
 
-from typing import cast
+from typing import Protocol, cast
 
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.internal_topics import ADMIN_CLIENT_ID, is_internal
 from kraftsim.partitions.events import ProduceRefused
 from kraftsim.partitions.hosted_partition import HostedPartition
-from kraftsim.partitions.partitions import PartitionKey
+from kraftsim.partitions.log_directory import PartitionKey
 from kraftsim.partitions.record_validation import (
     FIRST_VERSION_OF_FORMAT_2,
     ValidatedRecords,
+    ValidatingBroker,
     must_validate_aside,
     topic_name,
     validate_records,
@@ -25,12 +26,14 @@ from kraftsim.partitions.record_validation import (
 from kraftsim.partitions.rules_append import ALL_REPLICAS, AppendDecision, client_batch
 from kraftsim.partitions.rules_conversion import NothingToAppend, UncheckedRecords
 from kraftsim.producer_state.rules_entries import Duplicate
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import NO_ANSWER, Answer, Call, Closing, Deferred, Handler, completed_by
 from kraftsim.server.large_requests import or_refused
+from kraftsim.server.purgatory import Purgatory
+from kraftsim.server.serving_broker import AddressBroker, ConfiguredBroker
 from kraftsim.server.slices import ENTRIES_PER_SLICE, Slices
 from kraftsim.server.variant_names import ANNOUNCED_WINDOW, BY_PRODUCE
 from kraftsim.transactions.produce_verification import ProduceVerification, Verified
+from kraftsim.transactions.verification import Verifier
 from protocol.announced_window import FIRST_VERSION as FIRST_VERSION_WITH_WINDOW
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
@@ -70,6 +73,25 @@ ERRORS_BEFORE_THE_LOG = frozenset(
 """Errors that are returned without a log start offset."""
 
 
+class ProducingBroker(ValidatingBroker, ConfiguredBroker, AddressBroker, Protocol):
+    """A broker that appends what producers send."""
+
+    @property
+    def verifier(self) -> Verifier:
+        """Asks transaction coordinators whether partitions are in a transaction."""
+        ...
+
+    @property
+    def produces(self) -> Purgatory[PartitionKey]:
+        """Requests that wait for the in-sync replicas."""
+        ...
+
+    @property
+    def fetches(self) -> Purgatory[PartitionKey]:
+        """Requests that wait for records."""
+        ...
+
+
 class Unreplicated:
     """A batch that is acknowledged once everything below `required_offset` is replicated."""
 
@@ -88,7 +110,7 @@ class ProduceWork:
     before it is sent.
     """
 
-    def __init__(self, broker: Broker, call: Call, request: ProduceRequest) -> None:
+    def __init__(self, broker: ProducingBroker, call: Call, request: ProduceRequest) -> None:
         self.broker = broker
         self.version = call.api_version
         self.listener = call.listener
@@ -340,7 +362,7 @@ class DelayedProduce:
         self._later.complete(_answer(self._work))
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+def handle(broker: ProducingBroker, call: Call) -> Answer | Deferred:
     """Return the base offset of each batch or an error; with acks=0 there is no response, or the
     connection is closed after an error.
     """
@@ -369,13 +391,13 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 
 async def _validated_later(
-    broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest, later: Deferred
+    broker: ProducingBroker, call: Call, work: ProduceWork, request: ProduceRequest, later: Deferred
 ) -> None:
     completed_by(_validated(broker, call, work, request), later)
 
 
 def _validated(
-    broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest
+    broker: ProducingBroker, call: Call, work: ProduceWork, request: ProduceRequest
 ) -> Answer | Deferred:
     if must_validate_aside(broker, request, call.api_version):
         return _validated_first(broker, call, work, request)
@@ -383,7 +405,7 @@ def _validated(
 
 
 def _validated_first(
-    broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest
+    broker: ProducingBroker, call: Call, work: ProduceWork, request: ProduceRequest
 ) -> Deferred:
     """Append after a thread has validated the records.
 
@@ -404,7 +426,7 @@ def _validated_first(
 
 
 def _served(
-    broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest
+    broker: ProducingBroker, call: Call, work: ProduceWork, request: ProduceRequest
 ) -> Answer | Deferred:
     if not has_transactional(request):
         return _finish(work, call, request, None)
@@ -424,7 +446,7 @@ def has_transactional(request: ProduceRequest) -> bool:
 
 
 def _verified_first(
-    broker: Broker, call: Call, work: ProduceWork, request: ProduceRequest
+    broker: ProducingBroker, call: Call, work: ProduceWork, request: ProduceRequest
 ) -> Answer | Deferred:
     """Append transactional batches after the coordinator has verified them, where required."""
     if request.transactional_id is None:
@@ -461,7 +483,7 @@ def _verified_first(
 
 
 def _transactional_batches(
-    broker: Broker, request: ProduceRequest, version: int
+    broker: ProducingBroker, request: ProduceRequest, version: int
 ) -> dict[PartitionKey, RecordBatch]:
     """Return the valid transactional batches by partition.
 

@@ -10,9 +10,10 @@ kafka.server.DelayedFetch.
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import cast
+from typing import Protocol, cast
 
 from kraftsim.core.decision import Refusal
+from kraftsim.partitions.aborted_lists import AbortedLists
 from kraftsim.partitions.fetch_partitions import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     ReadTopic,
@@ -20,6 +21,7 @@ from kraftsim.partitions.fetch_partitions import (
     sort_fetch,
 )
 from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.log_directory import PartitionKey
 from kraftsim.partitions.old_readers import (
     FIRST_VERSION_OF_FORMAT_2,
     FIRST_VERSION_WITH_STORAGE_ERROR,
@@ -28,17 +30,28 @@ from kraftsim.partitions.old_readers import (
     DownConversion,
     refuse_reader,
 )
+from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.partitions.refused_fetch import refused_fetch
-from kraftsim.partitions.rules_fetch_sessions import FetchContext
+from kraftsim.partitions.replication import Replication
+from kraftsim.partitions.rules_fetch_sessions import FetchContext, FetchSessions
 from kraftsim.partitions.rules_follower import Diverging, ReadBounds
 from kraftsim.partitions.rules_leader import RACK_AWARE_SELECTOR, nearest_replica
 from kraftsim.partitions.rules_reading import decide_read
-from kraftsim.server.broker import Broker
+from kraftsim.partitions.throttles import ReplicationThrottles
+from kraftsim.server.api_offer import ApiOffer
 from kraftsim.server.call import Allows, Answer, Call, Deferred, Handler
-from kraftsim.server.client_quotas import CONSUMER_BYTES
+from kraftsim.server.client_quotas import CONSUMER_BYTES, MeasuringNode
 from kraftsim.server.large_requests import or_refused
 from kraftsim.server.muting import mute
+from kraftsim.server.purgatory import Purgatory
+from kraftsim.server.serving_broker import (
+    AddressBroker,
+    ConfiguredBroker,
+    ImageBroker,
+    RunningBroker,
+)
 from kraftsim.tiered_storage.remote_fetch import RemoteWish, fill_from_remote
+from kraftsim.tiered_storage.tiered_storage import TieredBroker
 from kraftsim.world.interface import Chunk, FileSlice
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -67,12 +80,88 @@ NO_BROKER_EPOCH = -1
 EMPTY = b""
 
 
+class FetchParts(Protocol):
+    """What the release decides for Fetch."""
+
+    @property
+    def aborted_lists(self) -> type[AbortedLists]:
+        """The aborted transactions of a response."""
+        ...
+
+    @property
+    def answers_readers_behind(self) -> bool:
+        """Whether a fetch beyond what the consumer may read returns at once."""
+        ...
+
+    @property
+    def endpoints_for_consumers(self) -> bool:
+        """Whether only consumers get the endpoints of new leaders."""
+        ...
+
+    @property
+    def readers_stand_at_batches(self) -> bool:
+        """Whether the position of such a fetch is the start of its batch."""
+        ...
+
+
+class FetchedBroker(
+    HostingBroker,
+    ImageBroker,
+    ConfiguredBroker,
+    AddressBroker,
+    TieredBroker,
+    MeasuringNode,
+    RunningBroker,
+    Protocol,
+):
+    """A broker that consumers and followers fetch from."""
+
+    @property
+    def parts(self) -> FetchParts:
+        """The replaceable classes of the node."""
+        ...
+
+    @property
+    def offer(self) -> ApiOffer:
+        """The versions that it serves."""
+        ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        """The incremental fetch sessions (KIP-227)."""
+        ...
+
+    @property
+    def fetches(self) -> Purgatory[PartitionKey]:
+        """Requests that wait for records."""
+        ...
+
+    @property
+    def deletions(self) -> Purgatory[PartitionKey]:
+        """DeleteRecords requests that wait for followers."""
+        ...
+
+    @property
+    def replication(self) -> Replication:
+        """What followers have fetched."""
+        ...
+
+    @property
+    def throttles(self) -> ReplicationThrottles:
+        """The replication quotas."""
+        ...
+
+    def on_partition_changed(self, key: PartitionKey) -> None:
+        """Re-check the requests that watch a partition."""
+        ...
+
+
 class DelayedFetch:
     """A Fetch that waits for min_bytes, an error, or max_wait_ms."""
 
     def __init__(
         self,
-        broker: Broker,
+        broker: FetchedBroker,
         call: Call,
         request: FetchRequest,
         context: FetchContext,
@@ -226,7 +315,7 @@ class FetchReader:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: FetchedBroker,
         request: FetchRequest,
         topics: list[ReadTopic],
         version: int,
@@ -604,7 +693,7 @@ class FetchReader:
             )
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+def handle(broker: FetchedBroker, call: Call) -> Answer | Deferred:
     """Respond at once, or wait until min_bytes are available.
 
     A session error fails the whole request; an invalid isolation level gives UNKNOWN_SERVER_ERROR.
@@ -612,7 +701,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     return _serve(broker, call, None)
 
 
-def handle_allowed(broker: Broker, call: Call, allows: Allows) -> Answer | Deferred:
+def handle_allowed(broker: FetchedBroker, call: Call, allows: Allows) -> Answer | Deferred:
     """The same for an authenticated client: TOPIC_AUTHORIZATION_FAILED for every partition of a
     topic that `allows` denies.
 
@@ -623,7 +712,7 @@ def handle_allowed(broker: Broker, call: Call, allows: Allows) -> Answer | Defer
     return _serve(broker, call, allows)
 
 
-def _serve(broker: Broker, call: Call, allows: Allows | None) -> Answer | Deferred:
+def _serve(broker: FetchedBroker, call: Call, allows: Allows | None) -> Answer | Deferred:
     request = call.body
     assert isinstance(request, FetchRequest), "dispatch decodes by API key"
     is_follower = follower_of(request, call.api_version)[0] >= 0

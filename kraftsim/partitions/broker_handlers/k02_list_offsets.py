@@ -6,6 +6,7 @@ UnifiedLog.legacyFetchOffsetsBefore (version 0).
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.partitions.found_record import (
@@ -15,6 +16,7 @@ from kraftsim.partitions.found_record import (
     first_record_aside,
 )
 from kraftsim.partitions.hosted_partition import HostedPartition
+from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.partitions.rules_conversion import LOOKED_THROUGH_BYTES_MAX, batch_work
 from kraftsim.partitions.rules_follower import (
     NOTHING_FOUND,
@@ -25,10 +27,11 @@ from kraftsim.partitions.rules_follower import (
 from kraftsim.partitions.rules_log import NO_LEADER_EPOCH
 from kraftsim.partitions.rules_reading import decide_list_offset
 from kraftsim.releases.traits import ISOLATION_OF_WHOLE_LISTINGS
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import or_refused
+from kraftsim.server.serving_broker import ReleaseBroker, RunningBroker
 from kraftsim.server.slices import Slices
+from kraftsim.tiered_storage.tiered_storage import TieredBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.malformed import MalformedMessage
@@ -51,7 +54,11 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+class OffsetsBroker(HostingBroker, TieredBroker, ReleaseBroker, RunningBroker, Protocol):
+    """A broker that looks up offsets, also in remote storage."""
+
+
+def handle(broker: OffsetsBroker, call: Call) -> Answer | Deferred:
     """Respond at once, unless a timestamp must be searched in remote storage, or in records that
     take long to decompress.
     """
@@ -78,7 +85,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 
 def _remote_searches(
-    broker: Broker, call: Call, request: ListOffsetsRequest, response: ListOffsetsResponse
+    broker: OffsetsBroker, call: Call, request: ListOffsetsRequest, response: ListOffsetsResponse
 ) -> list[tuple[HostedPartition, ListOffsetsPartition, ListOffsetsPartitionResponse]]:
     """Return the timestamp searches in partitions that have records in remote storage."""
     if call.api_version == OLD_STYLE_VERSION:
@@ -100,7 +107,7 @@ def _refused(call: Call, error: ErrorCode) -> Answer:
     return _failed(request, call.api_version, error)
 
 
-def _fails(broker: Broker, version: int, request: ListOffsetsRequest) -> bool:
+def _fails(broker: OffsetsBroker, version: int, request: ListOffsetsRequest) -> bool:
     return (
         version != OLD_STYLE_VERSION
         and _has_no_isolation(request)
@@ -127,7 +134,7 @@ def _has_no_isolation(request: ListOffsetsRequest) -> bool:
 
 
 async def _search_remotely(
-    broker: Broker,
+    broker: OffsetsBroker,
     version: int,
     hosted: HostedPartition,
     asked: ListOffsetsPartition,
@@ -152,7 +159,7 @@ async def _search_remotely(
             answer.leader_epoch = found.leader_epoch
 
 
-def _answered(broker: Broker, call: Call) -> tuple[ListOffsetsResponse, list["_OpenSearch"]]:
+def _answered(broker: OffsetsBroker, call: Call) -> tuple[ListOffsetsResponse, list["_OpenSearch"]]:
     """Return for each partition an offset, -1 if nothing was found, or an error; a partition named
     twice gives INVALID_REQUEST.
 
@@ -205,7 +212,7 @@ def _asked_times(request: ListOffsetsRequest, _: int) -> dict[tuple[str, int], i
 
 
 def _old_style(
-    broker: Broker, topic: str, asked: ListOffsetsPartition
+    broker: OffsetsBroker, topic: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     """Return the result of version 0: up to max_num_offsets base offsets of segments, newest first,
     preceded by the high watermark.
@@ -236,7 +243,7 @@ def _old_style(
     return answer
 
 
-def _led(broker: Broker, topic: str, partition: int) -> HostedPartition | Refusal:
+def _led(broker: OffsetsBroker, topic: str, partition: int) -> HostedPartition | Refusal:
     hosted = broker.partitions.find(topic, partition)
     if hosted is not None:
         return hosted
@@ -244,7 +251,11 @@ def _led(broker: Broker, topic: str, partition: int) -> HostedPartition | Refusa
 
 
 def _find(
-    broker: Broker, call: Call, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+    broker: OffsetsBroker,
+    call: Call,
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
 ) -> "OffsetAnswer | Refusal | _OpenSearch":
     hosted = _led(broker, topic, asked.partition_index)
     if isinstance(hosted, Refusal):
@@ -302,7 +313,7 @@ class _OpenSearch:
         self._hosted, self._timestamp, self._end_offset = hosted, timestamp, end_offset
         self._candidate: Candidate | None = None
 
-    def begin(self, broker: Broker, bytes_max: int) -> int:
+    def begin(self, broker: OffsetsBroker, bytes_max: int) -> int:
         """Search on the event loop within a budget of bytes; return what is left of it."""
         self._start(broker)
         while (
@@ -313,7 +324,7 @@ class _OpenSearch:
             self._step(broker, lambda candidate: first_record(candidate.batch, candidate.timestamp))
         return bytes_max
 
-    async def resume(self, broker: Broker, version: int) -> None:
+    async def resume(self, broker: OffsetsBroker, version: int) -> None:
         """Complete the search, and fill in the row."""
         while (candidate := self._candidate) is not None:
             try:
@@ -346,7 +357,7 @@ class _OpenSearch:
         for name in ("error_code", "offset", "timestamp", "leader_epoch"):
             setattr(self.answer, name, getattr(filled, name))
 
-    def _start(self, broker: Broker) -> None:
+    def _start(self, broker: OffsetsBroker) -> None:
         log = self._hosted.log
         self._truncation_count, self._segments = log.truncation_count, list(log.segments)
         self._search = (
@@ -356,12 +367,12 @@ class _OpenSearch:
         )
         self._advance(broker, lambda: next(self._search))
 
-    def _step(self, broker: Broker, look: Callable[[Candidate], FoundRecord | None]) -> None:
+    def _step(self, broker: OffsetsBroker, look: Callable[[Candidate], FoundRecord | None]) -> None:
         candidate = self._candidate
         assert candidate is not None, "the search is not complete"
         self._advance(broker, lambda: self._search.send(look(candidate)))
 
-    def _advance(self, broker: Broker, advance: Callable[[], Candidate]) -> None:
+    def _advance(self, broker: OffsetsBroker, advance: Callable[[], Candidate]) -> None:
         try:
             self._candidate = advance()
         except StopIteration as end:

@@ -5,11 +5,16 @@ Source: KIP-107, kafka.server.{KafkaApis.handleDeleteRecordsRequest, ReplicaMana
 DelayedDeleteRecords}.
 """
 
+from typing import Protocol
+
 from kraftsim.core.decision import Refusal
 from kraftsim.metadata.internal_topics import is_internal
 from kraftsim.partitions.hosted_partition import HostedPartition
-from kraftsim.server.broker import Broker
+from kraftsim.partitions.log_directory import PartitionKey
+from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.purgatory import Purgatory
+from kraftsim.server.serving_broker import AddressBroker
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -21,6 +26,19 @@ from protocol.messages.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+
+
+class DeletingBroker(HostingBroker, AddressBroker, Protocol):
+    """A broker that deletes records."""
+
+    @property
+    def deletions(self) -> Purgatory[PartitionKey]:
+        """Requests that wait for followers."""
+        ...
+
+    def on_partition_changed(self, key: PartitionKey) -> None:
+        """Re-check the requests that watch a partition."""
+        ...
 
 
 class PendingPartition:
@@ -42,7 +60,10 @@ class DelayedDeleteRecords:
     """A request that waits until every live replica has advanced its log start offset."""
 
     def __init__(
-        self, broker: Broker, pending: list[PendingPartition], response: DeleteRecordsResponse
+        self,
+        broker: DeletingBroker,
+        pending: list[PendingPartition],
+        response: DeleteRecordsResponse,
     ) -> None:
         self.deferred = Deferred()
         self._broker = broker
@@ -79,7 +100,7 @@ class DelayedDeleteRecords:
         return each.answer.low_watermark >= each.log_start_offset
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+def handle(broker: DeletingBroker, call: Call) -> Answer | Deferred:
     """Return the low watermark of each partition (the minimum log start offset of its live
     replicas), or an error.
     """
@@ -102,7 +123,10 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
 
 
 def _delete(
-    broker: Broker, topic: str, asked: DeleteRecordsPartition, pending: list[PendingPartition]
+    broker: DeletingBroker,
+    topic: str,
+    asked: DeleteRecordsPartition,
+    pending: list[PendingPartition],
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=UNKNOWN_LOW_WATERMARK

@@ -5,8 +5,8 @@ Source: KIP-101, KIP-279, KIP-320, kafka.server.ReplicaManager.lastOffsetForLead
 """
 
 from kraftsim.core.decision import Refusal
+from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.partitions.rules_reading import decide_epoch_end
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
@@ -21,7 +21,7 @@ from protocol.messages.k23_offset_for_leader_epoch import (
 )
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: HostingBroker, call: Call) -> Answer:
     """Return for each partition UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
     FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or the end offset.
     """
@@ -42,7 +42,7 @@ def handle(broker: Broker, call: Call) -> Answer:
 
 
 def _find(
-    broker: Broker, topic: str, asked: OffsetForLeaderPartition, needs_leader: bool
+    broker: HostingBroker, topic: str, asked: OffsetForLeaderPartition, needs_leader: bool
 ) -> EpochEndOffset:
     hosted = broker.partitions.find(topic, asked.partition)
     if hosted is None:

@@ -5,9 +5,12 @@ The response does not wait for the moves.
 Source: KIP-113, kafka.server.ReplicaManager.alterReplicaLogDirs.
 """
 
-from kraftsim.server.broker import Broker
+from typing import Protocol
+
+from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import or_refused
+from kraftsim.server.serving_broker import ImageBroker, RunningBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k34_alter_replica_log_dirs import (
@@ -22,7 +25,11 @@ COPY_NAME_EXTRA = len(".") + 32 + len("-future")
 """The length that the directory name of a future replica has beyond topic and partition."""
 
 
-def handle(broker: Broker, call: Call) -> Deferred:
+class MovingBroker(HostingBroker, ImageBroker, RunningBroker, Protocol):
+    """A broker that moves replicas between its log directories."""
+
+
+def handle(broker: MovingBroker, call: Call) -> Deferred:
     """Start the moves; a partition that is named for two directories has one result."""
     request = call.body
     assert isinstance(request, AlterReplicaLogDirsRequest), "dispatch decodes by API key"
@@ -33,7 +40,9 @@ def handle(broker: Broker, call: Call) -> Deferred:
     return later
 
 
-async def _answer(broker: Broker, request: AlterReplicaLogDirsRequest, later: Deferred) -> None:
+async def _answer(
+    broker: MovingBroker, request: AlterReplicaLogDirsRequest, later: Deferred
+) -> None:
     found: dict[tuple[str, int], ErrorCode] = {}
     for wanted in request.dirs:
         for topic in wanted.topics:
@@ -42,7 +51,7 @@ async def _answer(broker: Broker, request: AlterReplicaLogDirsRequest, later: De
     later.complete(_response(found))
 
 
-async def _move(broker: Broker, path: str, topic: str, partition: int) -> ErrorCode:
+async def _move(broker: MovingBroker, path: str, topic: str, partition: int) -> ErrorCode:
     if len(f"{topic}-{partition}") + COPY_NAME_EXTRA > FILE_NAME_CHARACTERS_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     directories = broker.partitions.directories

@@ -6,7 +6,7 @@ Source: KIP-113, KIP-827, kafka.server.ReplicaManager.describeLogDirs.
 
 from kraftsim.partitions.hosted_partition import HostedPartition
 from kraftsim.partitions.log_directory import LogDirectory
-from kraftsim.server.broker import Broker
+from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.server.call import Answer, Call, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -19,7 +19,7 @@ from protocol.messages.k35_describe_log_dirs import (
 )
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: HostingBroker, call: Call) -> Answer:
     """Respond at once; directories without matching replicas are included."""
     request = call.body
     assert isinstance(request, DescribeLogDirsRequest), "dispatch decodes by API key"
@@ -34,7 +34,7 @@ def handle(broker: Broker, call: Call) -> Answer:
 
 
 def _directory(
-    broker: Broker, home: LogDirectory, asked: set[tuple[str, int]] | None
+    broker: HostingBroker, home: LogDirectory, asked: set[tuple[str, int]] | None
 ) -> DescribeLogDirsResult:
     if not home.is_online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=home.path)

@@ -5,10 +5,13 @@ Followers serve it, too, with the state that they would have as leader.
 Source: KIP-664, kafka.cluster.Partition.activeProducerState.
 """
 
+from typing import Protocol
+
 from kraftsim.metadata.rules_registrations import why_name_is_invalid
+from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.producer_state.rules_entries import ProducerStateEntry
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.serving_broker import ImageBroker
 from kraftsim.server.slices import Slices
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -25,7 +28,11 @@ from protocol.messages.k61_describe_producers import (
 UNKNOWN_TOPIC = "This server does not host this topic-partition."
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+class ProducersBroker(HostingBroker, ImageBroker, Protocol):
+    """A broker that describes the producers of a partition."""
+
+
+def handle(broker: ProducersBroker, call: Call) -> Answer:
     """Respond at once."""
     request = call.body
     assert isinstance(request, DescribeProducersRequest), "dispatch decodes by API key"
@@ -41,7 +48,9 @@ def handle(broker: Broker, call: Call) -> Answer:
     return DescribeProducersResponse(topics=topics)
 
 
-def _partition(broker: Broker, topic: str, number: int) -> DescribeProducersPartitionResult:
+def _partition(
+    broker: ProducersBroker, topic: str, number: int
+) -> DescribeProducersPartitionResult:
     hosted = broker.partitions.find(topic, number)
     if hosted is not None:
         rows = [_producer(entry) for entry in hosted.replica.producer_state.entries.values()]
@@ -88,7 +97,7 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-def _weight(broker: Broker, topic: DescribeProducersTopic, number: int) -> int:
+def _weight(broker: ProducersBroker, topic: DescribeProducersTopic, number: int) -> int:
     hosted = broker.partitions.find(topic.name, number)
     return 1 if hosted is None else 1 + len(hosted.replica.producer_state.entries)
 

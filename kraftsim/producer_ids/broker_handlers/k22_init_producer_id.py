@@ -8,16 +8,17 @@ Source: KIP-98, KIP-360, KIP-588; kafka.server.KafkaApis.handleInitProducerIdReq
 TransactionCoordinator.handleInitProducerId.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 from kraftsim.core.decision import Refusal
+from kraftsim.producer_ids.broker import ProducerIds
 from kraftsim.producer_ids.events import InitProducerIdRefused, ProducerIdReturned
 from kraftsim.producer_ids.rules_block_clients import Waiting
 from kraftsim.producer_ids.rules_blocks import ProducerId
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.serving_broker import ConfiguredBroker, RunningBroker
 from kraftsim.server.variant_names import ANNOUNCED_WINDOW, BY_INIT_PRODUCER_ID
-from kraftsim.transactions.transaction_coordinator import Identity
+from kraftsim.transactions.transaction_coordinator import Identity, TransactionsBroker
 from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
 from protocol.announced_window import announce_window
 from protocol.api_keys import ApiKey
@@ -30,7 +31,16 @@ FIRST_VERSION_WITH_FENCED: Final = 4
 FIRST_VERSION_WITH_TAGS: Final = 2
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+class IdentifyingBroker(TransactionsBroker, ConfiguredBroker, RunningBroker, Protocol):
+    """A broker that allocates producer ids."""
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """The block of producer ids that it allocates from."""
+        ...
+
+
+def handle(broker: IdentifyingBroker, call: Call) -> Answer | Deferred:
     """Return a producer id and epoch, or an error."""
     request = call.body
     assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
@@ -47,7 +57,7 @@ def handle(broker: Broker, call: Call) -> Answer | Deferred:
     return later
 
 
-def _refusal(broker: Broker, request: InitProducerIdRequest) -> Refusal | None:
+def _refusal(broker: IdentifyingBroker, request: InitProducerIdRequest) -> Refusal | None:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return Refusal(ErrorCode.INVALID_REQUEST, "producer id and epoch must be set together")
     if request.transactional_id is None:
@@ -62,7 +72,7 @@ def _refusal(broker: Broker, request: InitProducerIdRequest) -> Refusal | None:
 
 
 def _init(
-    broker: Broker, call: Call, request: InitProducerIdRequest, transactional_id: str
+    broker: IdentifyingBroker, call: Call, request: InitProducerIdRequest, transactional_id: str
 ) -> Deferred:
     """Call the coordinator.
 
@@ -83,7 +93,10 @@ def _init(
 
 
 def _answer(
-    broker: Broker, call: Call, request: InitProducerIdRequest, result: Identity | Refusal
+    broker: IdentifyingBroker,
+    call: Call,
+    request: InitProducerIdRequest,
+    result: Identity | Refusal,
 ) -> Answer:
     if isinstance(result, Refusal):
         emit_refusal(
@@ -114,13 +127,15 @@ def _answer(
     )
 
 
-def _complete(broker: Broker, call: Call, later: Deferred, result: ProducerId | Refusal) -> None:
+def _complete(
+    broker: IdentifyingBroker, call: Call, later: Deferred, result: ProducerId | Refusal
+) -> None:
     """Complete a waiting request; an id whose client has disconnected is lost, as in Kafka."""
     if not later.is_abandoned:
         later.complete(_fresh(broker, call, result))
 
 
-def _fresh(broker: Broker, call: Call, result: ProducerId | Refusal) -> Answer:
+def _fresh(broker: IdentifyingBroker, call: Call, result: ProducerId | Refusal) -> Answer:
     if isinstance(result, Refusal):
         return _refused(broker, call, result.error)
     broker.world.emit(
@@ -139,7 +154,7 @@ def _fresh(broker: Broker, call: Call, result: ProducerId | Refusal) -> Answer:
 
 
 def _announcing(
-    broker: Broker, call: Call, answer: InitProducerIdResponse
+    broker: IdentifyingBroker, call: Call, answer: InitProducerIdResponse
 ) -> InitProducerIdResponse:
     """Return the response with this broker's window, if it is configured to announce it here
     (KIP-758).
@@ -153,7 +168,7 @@ def _announcing(
     return answer
 
 
-def _refused(broker: Broker, call: Call, error: ErrorCode) -> Answer:
+def _refused(broker: IdentifyingBroker, call: Call, error: ErrorCode) -> Answer:
     request = call.body
     assert isinstance(request, InitProducerIdRequest), "dispatch decodes by API key"
     broker.world.emit(

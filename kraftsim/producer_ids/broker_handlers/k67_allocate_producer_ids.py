@@ -5,14 +5,14 @@ A broker that is not the controller returns an error.
 Source: kafka.server.KafkaApis, kafka.controller.KafkaController.processAllocateProducerIds.
 """
 
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.zookeeper.broker_mode import ZookeeperBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+def handle(broker: ZookeeperBroker, call: Call) -> Answer | Deferred:
     """Respond as the controller, or return an error."""
     assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     controller = broker.zookeeper.controller

@@ -6,10 +6,12 @@ are served, too. A broker above its request_percentage is served, and then throt
 Source: KIP-730, kafka.server.ControllerApis.handleAllocateProducerIdsRequest.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraftsim.core.decision import Refusal
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.metadata.metadata_writer import AppendedOffsets
+from kraftsim.producer_ids.controller import BlockLimits
 from kraftsim.producer_ids.events import ProducerIdBlockAllocated
 from kraftsim.producer_ids.rules_blocks import number_of
 from kraftsim.server.call import Answer, Call, Deferred, Handler
@@ -20,11 +22,30 @@ from protocol.messages.k67_allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
+
+class RequestCharges(Protocol):
+    """The request quotas of a controller (request_percentage)."""
+
+    def charge(self, call: Call, took_ns: int) -> int:
+        """Charge the processing time of a request; return the throttle time in milliseconds."""
+        ...
 
 
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+class AllocatingController(DecidingController, Protocol):
+    """A controller that allocates producer-id blocks."""
+
+    @property
+    def block_limits(self) -> BlockLimits:
+        """How often a broker may allocate."""
+        ...
+
+    @property
+    def request_quotas(self) -> RequestCharges:
+        """The request quotas of brokers."""
+        ...
+
+
+def handle(controller: AllocatingController, call: Call) -> Answer | Deferred:
     """Refuse immediately, or answer when the block is committed."""
     request = call.body
     assert isinstance(request, AllocateProducerIdsRequest), "dispatch decodes by API key"
@@ -73,6 +94,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return AllocateProducerIdsResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[AllocatingController] = Handler(
     key=ApiKey.ALLOCATE_PRODUCER_IDS, handle=handle, refuse=_refuse
 )

@@ -2,22 +2,31 @@
 Source: KIP-595, KafkaRaftClient.handleFetchRequest.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraftsim.partitions.refused_fetch import refused_fetch
+from kraftsim.raft.waiting_fetches import WaitingFetches
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.messages.k01_fetch import FetchRequest
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
+
+class FetchingController(Protocol):
+    """A controller whose log is fetched."""
+
+    @property
+    def fetches(self) -> WaitingFetches:
+        """The requests that wait for records."""
+        ...
 
 
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: FetchingController, call: Call) -> Answer | Deferred:
     """Answer immediately, or when the fetch can be completed."""
     request = call.body
     assert isinstance(request, FetchRequest), "dispatch decodes by API key"
     return controller.fetches.fetch(request, call.api_version)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.FETCH, handle=handle, refuse=refused_fetch)
+HANDLER: Handler[FetchingController] = Handler(
+    key=ApiKey.FETCH, handle=handle, refuse=refused_fetch
+)

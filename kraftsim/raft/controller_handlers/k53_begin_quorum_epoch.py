@@ -3,19 +3,14 @@
 Source: KIP-595, org.apache.kafka.raft.KafkaRaftClient.handleBeginQuorumEpochRequest.
 """
 
-from typing import TYPE_CHECKING
-
-from kraftsim.raft.quorum_requests import ask_quorum
+from kraftsim.raft.quorum_requests import QuorumMember, ask_quorum
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochResponse
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: QuorumMember, call: Call) -> Answer | Deferred:
     """Answer once the transition to follower is durable."""
     return ask_quorum(controller, call)
 
@@ -24,6 +19,6 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return BeginQuorumEpochResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[QuorumMember] = Handler(
     key=ApiKey.BEGIN_QUORUM_EPOCH, handle=handle, refuse=_refuse
 )

@@ -4,20 +4,16 @@ Source: KIP-595, KIP-836, KIP-853,
 org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.raft.old_versions import fitted_response
+from kraftsim.raft.quorum_requests import QuorumMember
 from kraftsim.raft.rules_serving import describe_quorum
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k55_describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: QuorumMember, call: Call) -> Answer | Deferred:
     """Answer immediately; only the leader can."""
     request = call.body
     assert isinstance(request, DescribeQuorumRequest), "dispatch decodes by API key"
@@ -31,4 +27,4 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return DescribeQuorumResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.DESCRIBE_QUORUM, handle=handle, refuse=_refuse)
+HANDLER: Handler[QuorumMember] = Handler(key=ApiKey.DESCRIBE_QUORUM, handle=handle, refuse=_refuse)

@@ -4,20 +4,16 @@ snapshot in chunks.
 Source: KIP-630, org.apache.kafka.raft.KafkaRaftClient.handleFetchSnapshotRequest.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.raft import rules_serving
 from kraftsim.raft.old_versions import fitted_response
+from kraftsim.raft.quorum_requests import QuorumMember
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: QuorumMember, call: Call) -> Answer | Deferred:
     """Answer with a chunk, or with an error."""
     request = call.body
     assert isinstance(request, FetchSnapshotRequest), "dispatch decodes by API key"
@@ -30,7 +26,7 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
     return later if later.answer is None else later.answer
 
 
-def _answer(controller: "Controller", request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+def _answer(controller: QuorumMember, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
     raft = controller.raft
     outcome = rules_serving.snapshot_outcome(raft.quorum, request, raft.now_ms())
     if isinstance(outcome, FetchSnapshotResponse):
@@ -51,4 +47,4 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return FetchSnapshotResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.FETCH_SNAPSHOT, handle=handle, refuse=_refuse)
+HANDLER: Handler[QuorumMember] = Handler(key=ApiKey.FETCH_SNAPSHOT, handle=handle, refuse=_refuse)

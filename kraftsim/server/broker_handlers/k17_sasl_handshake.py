@@ -3,11 +3,10 @@
 Source: KIP-152, KIP-368, kafka.server.KafkaApis.
 """
 
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Handler
 from kraftsim.server.security.sasl_gate import refuse_handshake, serve_handshake
 from protocol.api_keys import ApiKey
 
-HANDLER: Handler[Broker] = Handler(
+HANDLER: Handler[object] = Handler(
     key=ApiKey.SASL_HANDSHAKE, handle=serve_handshake, refuse=refuse_handshake
 )

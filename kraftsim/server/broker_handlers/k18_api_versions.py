@@ -4,12 +4,30 @@ cluster.
 Source: KIP-35, KIP-584; a broker's features epoch is the last metadata offset it has applied.
 """
 
-from kraftsim.server.broker import Broker
+from typing import Protocol
+
+from kraftsim.metadata.cluster_features import ClusterFeatures
+from kraftsim.server.api_offer import ApiOffer
 from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.serving_broker import ConfiguredBroker
 from protocol.api_keys import ApiKey
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+class OfferingBroker(ConfiguredBroker, Protocol):
+    """A broker that reports its APIs and the features of the cluster."""
+
+    @property
+    def offer(self) -> ApiOffer:
+        """The APIs that it serves."""
+        ...
+
+    @property
+    def features(self) -> ClusterFeatures:
+        """The finalized features."""
+        ...
+
+
+def handle(broker: OfferingBroker, call: Call) -> Answer:
     """Return NONE, INVALID_REQUEST for an invalid client software name, or REBOOTSTRAP_REQUIRED for
     a client of another node (since 4.4).
     """

@@ -3,14 +3,20 @@
 Source: KIP-140, kafka.server.AclApis.
 """
 
-from kraftsim.server.broker import Broker
+from typing import Protocol
+
 from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.serving_broker import ImageBroker, RunningBroker
 from kraftsim.server.with_rules import describe_rules
 from kraftsim.server.without_security import describe_acls
 from protocol.api_keys import ApiKey
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+class RulesBroker(ImageBroker, RunningBroker, Protocol):
+    """A broker that describes ACLs."""
+
+
+def handle(broker: RulesBroker, call: Call) -> Answer:
     """Respond at once."""
     return (
         describe_acls(call)

@@ -3,18 +3,14 @@
 Source: KIP-140, kafka.server.AclApis.
 """
 
-from typing import TYPE_CHECKING
-
+from kraftsim.metadata.deciding_controller import DecidingController
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.with_rules import describe_rules
 from kraftsim.server.without_security import describe_acls
 from protocol.api_keys import ApiKey
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer:
+def handle(controller: DecidingController, call: Call) -> Answer:
     """Answer immediately."""
     return (
         describe_acls(call)
@@ -23,6 +19,6 @@ def handle(controller: "Controller", call: Call) -> Answer:
     )
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[DecidingController] = Handler(
     key=ApiKey.DESCRIBE_ACLS, handle=handle, refuse=describe_acls
 )

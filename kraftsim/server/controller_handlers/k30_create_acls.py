@@ -3,23 +3,20 @@
 Source: KIP-140, kafka.server.AclApis.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.metadata.active_only import behind_gate
 from kraftsim.server.call import Answer, Call, Deferred, Handler
-from kraftsim.server.with_rules import create_rules
+from kraftsim.server.with_rules import RulesController, create_rules
 from kraftsim.server.without_security import create_acls
 from protocol.api_keys import ApiKey
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+def handle(controller: RulesController, call: Call) -> Answer | Deferred:
     """Without an authorizer every controller refuses; with one the active controller decides."""
     if controller.shell.security.authorizer is None:
         return create_acls(call)
     return behind_gate(create_rules, create_acls)(controller, call)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.CREATE_ACLS, handle=handle, refuse=create_acls)
+HANDLER: Handler[RulesController] = Handler(
+    key=ApiKey.CREATE_ACLS, handle=handle, refuse=create_acls
+)

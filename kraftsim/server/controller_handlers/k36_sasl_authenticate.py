@@ -3,15 +3,10 @@
 Source: KIP-152, KIP-368, KafkaApis.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.server.call import Handler
 from kraftsim.server.security.sasl_gate import refuse_authentication, serve_authentication
 from protocol.api_keys import ApiKey
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[object] = Handler(
     key=ApiKey.SASL_AUTHENTICATE, handle=serve_authentication, refuse=refuse_authentication
 )

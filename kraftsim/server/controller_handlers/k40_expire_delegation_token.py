@@ -3,21 +3,16 @@
 Source: KIP-48, allowTokenRequests.
 """
 
-from typing import TYPE_CHECKING
-
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.without_security import expire_delegation_token
 from protocol.api_keys import ApiKey
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
-
-def handle(controller: "Controller", call: Call) -> Answer:
+def handle(controller: object, call: Call) -> Answer:
     """Refuse the request."""
     return expire_delegation_token(call)
 
 
-HANDLER: "Handler[Controller]" = Handler(
+HANDLER: Handler[object] = Handler(
     key=ApiKey.EXPIRE_DELEGATION_TOKEN, handle=handle, refuse=expire_delegation_token
 )

@@ -11,9 +11,11 @@ kafka.network.RequestChannel.
 
 from ipaddress import ip_address
 from struct import Struct
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, Protocol, Self, cast
 
 from kraftsim.metadata.active_only import behind_gate
+from kraftsim.metadata.deciding_controller import DecidingController
+from kraftsim.server.api_offer import ApiOffer
 from kraftsim.server.call import (
     Answer,
     Call,
@@ -42,16 +44,26 @@ from protocol.requests import (
 )
 from protocol.schema import Message
 
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
-
 SIZE_BYTES = 4
 ADDRESS_BYTES = (4, 16)
 CORRELATION_ID = Struct(">i").pack
 FORWARDABLE_KEYS = {int(key): key for key in sorted(FORWARDABLE)}
 
 
-def handle(controller: "Controller", call: Call) -> Answer | Deferred:
+class EnvelopeController(DecidingController, Protocol):
+    """A controller that serves the requests of clients inside of envelopes."""
+
+    @property
+    def offer(self) -> ApiOffer:
+        """The APIs that it serves."""
+        ...
+
+    def handler_of(self, key: ApiKey) -> Handler[Self] | None:
+        """Return the handler of an API on this controller; None if the API is not served."""
+        ...
+
+
+def handle(controller: EnvelopeController, call: Call) -> Answer | Deferred:
     """Execute the enclosed request and wrap its response."""
     request = call.body
     assert isinstance(request, EnvelopeRequest), "dispatch decodes by API key"
@@ -81,9 +93,9 @@ def handle(controller: "Controller", call: Call) -> Answer | Deferred:
 
 
 def _in_turns(
-    controller: "Controller",
+    controller: EnvelopeController,
     call: Call,
-    handler: "Handler[Controller]",
+    handler: Handler[EnvelopeController],
     head: RequestHead,
     frame: bytes,
 ) -> Deferred:
@@ -102,10 +114,11 @@ def _in_turns(
             return
         await controller.shell.turns.next()
         inner = LargeEnvelopedCall(head, body, call)
-        serve = behind_gate(
-            lambda controller, _: _carried_out(controller, handler, inner), _refuse, waits=False
-        )
-        answer = serve(controller, call)
+
+        def serve(controller: EnvelopeController, _: Call) -> Answer | Deferred:
+            return _carried_out(controller, handler, inner)
+
+        answer = behind_gate(serve, _refuse, waits=False)(controller, call)
         if not isinstance(answer, Deferred):
             await wrap(inner, answer)
             return
@@ -131,7 +144,7 @@ def _in_turns(
 
 
 def _carried_out(
-    controller: "Controller", handler: "Handler[Controller]", inner: "EnvelopedCall"
+    controller: EnvelopeController, handler: Handler[EnvelopeController], inner: "EnvelopedCall"
 ) -> Answer | Deferred:
     try:
         return handler.handle(controller, inner)
@@ -189,7 +202,7 @@ def _refuse_sender(request: EnvelopeRequest) -> ErrorCode | None:
 
 
 def _wrapped_later(
-    handler: "Handler[Controller]", call: EnvelopedCall, inner: Deferred
+    handler: Handler[EnvelopeController], call: EnvelopedCall, inner: Deferred
 ) -> Answer | Deferred:
     if inner.answer is not None:
         return _wrapped(handler, call, inner.answer)
@@ -204,7 +217,7 @@ def _wrapped_later(
     return outer
 
 
-def _wrapped(handler: "Handler[Controller]", call: EnvelopedCall, answer: Answer) -> Answer:
+def _wrapped(handler: Handler[EnvelopeController], call: EnvelopedCall, answer: Answer) -> Answer:
     """Return the answer inside an Envelope. One that cannot be encoded becomes
     UNKNOWN_SERVER_ERROR: the broker accepts that as an answer and does not retry.
     """
@@ -244,4 +257,4 @@ def _refuse(call: Call, error: ErrorCode) -> Answer:
     return EnvelopeResponse(error_code=error)
 
 
-HANDLER: "Handler[Controller]" = Handler(key=ApiKey.ENVELOPE, handle=handle, refuse=_refuse)
+HANDLER: Handler[EnvelopeController] = Handler(key=ApiKey.ENVELOPE, handle=handle, refuse=_refuse)

@@ -5,7 +5,7 @@ Requests that it forwards are authorized by the controller.
 Source: kafka.server.KafkaApis.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.rules_authorization import CLUSTER_NAME
@@ -19,15 +19,12 @@ from kraftsim.server.security import (
 )
 from kraftsim.server.security.config_guards import authorize_descriptions, authorize_own_alterations
 from kraftsim.server.security.exempt import ANY_BROKER, HANDED_ON
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import Asked, Guard, GuardTable, cluster_guard, completed
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema import Message
-
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
-
 
 # --------------------------------------------------------------------------------------------------
 # Authorizer check of WriteTxnMarkers: brokers, and administrators with ALTER on the cluster
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 # Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest.
 
 
-def authorize_markers(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_markers(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """Either right is sufficient."""
     if asked.may_on_cluster(AclOperation.ALTER) or asked.may_on_cluster(
         AclOperation.CLUSTER_ACTION
@@ -55,21 +52,21 @@ NOT_ASKED_FOR: Final = -(2**31)
 OPERATIONS: Final = tuple(AclOperation)
 
 
-def with_authorized_operations(look: "Guard[Broker]") -> "Guard[Broker]":
+def with_authorized_operations(look: Guard[GuardedBroker]) -> Guard[GuardedBroker]:
     """Return a guard whose responses list only authorized operations."""
 
-    def look_and_filter(asked: "Asked[Broker]") -> Answer | Deferred:
+    def look_and_filter(asked: Asked[GuardedBroker]) -> Answer | Deferred:
         return completed(asked.call, look(asked), lambda answer: _filter_operations(asked, answer))
 
     return look_and_filter
 
 
-def pass_on(asked: "Asked[Broker]") -> Answer | Deferred:
+def pass_on(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """Every client is served."""
     return asked.pass_on()
 
 
-def _filter_operations(asked: "Asked[Broker]", answer: Message) -> None:
+def _filter_operations(asked: Asked[GuardedBroker], answer: Message) -> None:
     operations = getattr(answer, "cluster_authorized_operations", NOT_ASKED_FOR)
     if operations != NOT_ASKED_FOR:
         may_look = asked.may_on_cluster(AclOperation.DESCRIBE)
@@ -92,7 +89,9 @@ def _filter_operations(asked: "Asked[Broker]", answer: Message) -> None:
             )
 
 
-def _left(asked: "Asked[Broker]", operations: int, resource: AclResourceType, name: str) -> int:
+def _left(
+    asked: Asked[GuardedBroker], operations: int, resource: AclResourceType, name: str
+) -> int:
     return sum(
         1 << operation
         for operation in OPERATIONS
@@ -100,7 +99,7 @@ def _left(asked: "Asked[Broker]", operations: int, resource: AclResourceType, na
     )
 
 
-BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
+BROKER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     ApiKey.PRODUCE: topic_guards.authorize_produce,
     ApiKey.FETCH: topic_guards.authorize_fetch,
     ApiKey.LIST_OFFSETS: topic_guards.LIST_OFFSETS,
@@ -151,4 +150,4 @@ BROKER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ),
     ApiKey.LIST_CONFIG_RESOURCES: cluster_guard(AclOperation.DESCRIBE_CONFIGS),
 }
-BROKER_TABLE: "GuardTable[Broker]" = GuardTable(BROKER_GUARDS, {**ANY_BROKER, **HANDED_ON})
+BROKER_TABLE: GuardTable[GuardedBroker] = GuardTable(BROKER_GUARDS, {**ANY_BROKER, **HANDED_ON})

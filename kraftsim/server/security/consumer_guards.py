@@ -5,9 +5,10 @@ Source: kafka.server.KafkaApis.{handleConsumerGroupHeartbeat, handleConsumerGrou
 """
 
 import copy
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import Asked, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
@@ -18,13 +19,10 @@ from protocol.messages.k69_consumer_group_describe import (
 )
 from protocol.schema import Message
 
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
-
 HIDDEN: Final = "The described group uses topics that the client is not authorized to describe."
 
 
-def authorize_heartbeat(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_heartbeat(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """A member needs READ on the group, and DESCRIBE on the topics that it subscribes to."""
     request = asked.call.body
     assert isinstance(request, ConsumerGroupHeartbeatRequest), "dispatch decodes by API key"
@@ -37,7 +35,7 @@ def authorize_heartbeat(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on() if may else asked.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_descriptions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """Refuse unauthorized groups individually, and groups whose members have unauthorized
     topics.
     """
@@ -65,7 +63,7 @@ def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(rest, add)
 
 
-def _may_see(asked: "Asked[Broker]", group: DescribedGroup) -> bool:
+def _may_see(asked: Asked[GuardedBroker], group: DescribedGroup) -> bool:
     return all(
         asked.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.topic_name)
         for member in group.members

@@ -6,11 +6,12 @@ Source: kafka.server.ControllerApis, kafka.server.AclApis.
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.security.config_guards import authorize_alterations, authorize_descriptions
 from kraftsim.server.security.exempt import ANY_NODE
+from kraftsim.server.security.guarded_nodes import GuardedController
 from kraftsim.server.security.rights import Asked, Guard, GuardTable, cluster_guard, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.api_keys import ApiKey
@@ -28,9 +29,6 @@ from protocol.messages.k37_create_partitions import (
 )
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID
-
-if TYPE_CHECKING:
-    from kraftsim.server.controller import Controller
 
 N = TypeVar("N")
 TOPIC: Final = AclResourceType.TOPIC
@@ -89,7 +87,7 @@ def creation_guard(*, in_zookeeper_mode: bool) -> Guard[N]:
     return look
 
 
-def authorize_new_partitions(asked: "Asked[Controller]") -> Answer | Deferred:
+def authorize_new_partitions(asked: Asked[GuardedController]) -> Answer | Deferred:
     """Authorize each topic individually."""
     request = asked.call.body
     assert isinstance(request, CreatePartitionsRequest), "dispatch decodes by API key"
@@ -165,15 +163,15 @@ def _may_delete(asked: Asked[N], name: str) -> bool:
     return asked.may(AclOperation.DELETE, TOPIC, name)
 
 
-def _name_of_id(controller: "Controller", topic_id: bytes) -> str | None:
+def _name_of_id(controller: GuardedController, topic_id: bytes) -> str | None:
     known = controller.metadata_writer.state.replication.topics.topic(topic_id)
     return None if known is None else known.name
 
 
-_ACTION: "Guard[Controller]" = cluster_guard(AclOperation.CLUSTER_ACTION)
-_ALTER: "Guard[Controller]" = cluster_guard(AclOperation.ALTER)
-_DESCRIBE: "Guard[Controller]" = cluster_guard(AclOperation.DESCRIBE)
-CONTROLLER_GUARDS: "dict[ApiKey, Guard[Controller]]" = {
+_ACTION: Guard[GuardedController] = cluster_guard(AclOperation.CLUSTER_ACTION)
+_ALTER: Guard[GuardedController] = cluster_guard(AclOperation.ALTER)
+_DESCRIBE: Guard[GuardedController] = cluster_guard(AclOperation.DESCRIBE)
+CONTROLLER_GUARDS: dict[ApiKey, Guard[GuardedController]] = {
     **dict.fromkeys(
         (
             ApiKey.FETCH,
@@ -219,4 +217,4 @@ CONTROLLER_GUARDS: "dict[ApiKey, Guard[Controller]]" = {
     ApiKey.ALTER_CONFIGS: authorize_alterations,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: authorize_alterations,
 }
-CONTROLLER_TABLE: "GuardTable[Controller]" = GuardTable(CONTROLLER_GUARDS, ANY_NODE)
+CONTROLLER_TABLE: GuardTable[GuardedController] = GuardTable(CONTROLLER_GUARDS, ANY_NODE)

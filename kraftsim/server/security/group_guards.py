@@ -4,9 +4,10 @@ Source: kafka.server.KafkaApis; checked against Apache Kafka 3.9.1.
 """
 
 import copy
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import Asked, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
@@ -21,9 +22,6 @@ from protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest
 from protocol.schema import Message
 
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
-
 GROUP: Final = AclResourceType.GROUP
 FAILED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 OF_GROUPS, OF_TRANSACTIONS = 0, 1
@@ -32,13 +30,13 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 NOWHERE: Final = -1
 
 
-def authorize_group(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_group(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """A member needs READ on the group."""
     group: str = asked.call.body.group_id
     return asked.pass_on() if asked.may(AclOperation.READ, GROUP, group) else asked.refuse(FAILED)
 
 
-def authorize_sync(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_sync(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """The protocol is validated first: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
     request = asked.call.body
     assert isinstance(request, SyncGroupRequest), "dispatch decodes by API key"
@@ -53,7 +51,7 @@ def authorize_sync(asked: "Asked[Broker]") -> Answer | Deferred:
     )
 
 
-def authorize_coordinator(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_coordinator(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """FindCoordinator needs DESCRIBE on the group or transactional id."""
     request = asked.call.body
     assert isinstance(request, FindCoordinatorRequest), "dispatch decodes by API key"
@@ -93,7 +91,7 @@ MESSAGES: Final = {
 }
 
 
-def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_descriptions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """Refuse unauthorized groups individually."""
     request = asked.call.body
     assert isinstance(request, DescribeGroupsRequest), "dispatch decodes by API key"
@@ -112,7 +110,7 @@ def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     )
 
 
-def authorize_list(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_list(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """DESCRIBE on the cluster lists all groups, otherwise only groups with DESCRIBE are listed."""
     if asked.may_on_cluster(AclOperation.DESCRIBE):
         return asked.pass_on()
@@ -127,7 +125,7 @@ def authorize_list(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(asked.call.body, hide)
 
 
-def authorize_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_group_deletion(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """Refuse unauthorized groups individually."""
     request = asked.call.body
     assert isinstance(request, DeleteGroupsRequest), "dispatch decodes by API key"
@@ -146,7 +144,7 @@ def authorize_group_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
     )
 
 
-def authorize_producer_id(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_producer_id(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """An idempotent producer needs WRITE on any topic (KIP-679), a transactional one WRITE on its
     transactional id.
     """

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kraftsim.metadata.rules_config_definitions import WITHOUT_PROTOCOL
 from kraftsim.metadata.rules_config_releases import all_broker_settings
@@ -18,11 +18,9 @@ from kraftsim.server.config_keys import (
 )
 from kraftsim.server.endpoints import (
     ANY_ADDRESSES,
+    Endpoint,
 )
 from kraftsim.server.rules_authentication import MECHANISMS, PLAIN, LoginSettings, parse_jaas
-
-if TYPE_CHECKING:
-    from kraftsim.server.config import NodeConfig
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PREFIX: Final = "listener.name."
@@ -71,6 +69,64 @@ class SaslSettings:
     """
 
 
+class SecurityProperties(Protocol):
+    """The properties of a node that secure its connections."""
+
+    @property
+    def listener_security_protocol_map(self) -> Mapping[str, str]:
+        """Listener name -> security protocol."""
+        ...
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """The given properties, without defaults."""
+        ...
+
+
+class ListenerProperties(SecurityProperties, Protocol):
+    """The properties of a node that concern its listeners."""
+
+    @property
+    def listeners(self) -> tuple[Endpoint, ...]:
+        """The endpoints to bind."""
+        ...
+
+    @property
+    def advertised_listeners(self) -> tuple[Endpoint, ...]:
+        """The endpoints that other nodes and clients connect to."""
+        ...
+
+    @property
+    def controller_listener_names(self) -> tuple[str, ...]:
+        """The listeners of controllers."""
+        ...
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        """The listener that brokers connect to."""
+        ...
+
+    @property
+    def sasl_mechanism_inter_broker_protocol(self) -> str:
+        """The mechanism of connections to brokers."""
+        ...
+
+    @property
+    def sasl_mechanism_controller_protocol(self) -> str:
+        """The mechanism of connections to controllers."""
+        ...
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the node is a controller."""
+        ...
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the node is a broker."""
+        ...
+
+
 def is_listener_key(name: str) -> bool:
     """Return whether some release allows a property with a listener prefix."""
     return base_key(name) != name and base_key(name) in listener_keys()
@@ -117,22 +173,22 @@ def closest_listener_key(name: str) -> list[str]:
     return [name.removesuffix(found[2]) + each for each in close] if found is not None else []
 
 
-def has_sasl(config: "NodeConfig", listener: str) -> bool:
+def has_sasl(config: SecurityProperties, listener: str) -> bool:
     """Return whether a listener uses SASL."""
     return config.listener_security_protocol_map.get(listener, "").startswith("SASL_")
 
 
-def has_tls(config: "NodeConfig", listener: str) -> bool:
+def has_tls(config: SecurityProperties, listener: str) -> bool:
     """Return whether a listener uses TLS."""
     return config.listener_security_protocol_map.get(listener, "").endswith("SSL")
 
 
-def setting_value(config: "NodeConfig", listener: str, key: str, default: str = "") -> str:
+def setting_value(config: SecurityProperties, listener: str, key: str, default: str = "") -> str:
     """Return the value of a setting: the listener's own, or the node's."""
     return config.given.get(f"{PREFIX}{listener.lower()}.{key}", config.given.get(key, default))
 
 
-def sasl_settings(config: "NodeConfig", listener: str) -> SaslSettings:
+def sasl_settings(config: SecurityProperties, listener: str) -> SaslSettings:
     """Return the SASL settings of a listener. Raises ConfigError."""
     names = setting_value(config, listener, "sasl.enabled.mechanisms", DEFAULT_MECHANISM)
     mechanisms = tuple(name.strip() for name in names.split(",") if name.strip())
@@ -148,7 +204,7 @@ def sasl_settings(config: "NodeConfig", listener: str) -> SaslSettings:
     )
 
 
-def login_settings(config: "NodeConfig", listener: str, mechanism: str) -> LoginSettings:
+def login_settings(config: SecurityProperties, listener: str, mechanism: str) -> LoginSettings:
     """Return the credentials of a mechanism on a listener. Raises ConfigError."""
     key = f"{PREFIX}{listener.lower()}.{mechanism.lower()}.{JAAS}"
     text = config.given.get(key) or config.given.get(f"{PREFIX}{listener.lower()}.{JAAS}", "")
@@ -162,7 +218,7 @@ def login_settings(config: "NodeConfig", listener: str, mechanism: str) -> Login
         raise ConfigError(f"{key}: {reason}") from None
 
 
-def check_security(config: "NodeConfig") -> None:
+def check_security(config: ListenerProperties) -> None:
     """Reject unusable settings. Raises ConfigError."""
     for endpoint in config.listeners:
         protocol = config.listener_security_protocol_map[endpoint.listener]
@@ -193,7 +249,7 @@ def check_security(config: "NodeConfig") -> None:
             raise ConfigError(f"{key}: {mechanism} is not one of {', '.join(MECHANISMS)}")
 
 
-def _session_ms(config: "NodeConfig", listener: str, mechanism: str) -> int:
+def _session_ms(config: SecurityProperties, listener: str, mechanism: str) -> int:
     own = f"{PREFIX}{listener.lower()}.{mechanism.lower()}.{REAUTHENTICATION}"
     text = config.given.get(own, setting_value(config, listener, REAUTHENTICATION, "0"))
     if not text.isdecimal():
@@ -201,7 +257,7 @@ def _session_ms(config: "NodeConfig", listener: str, mechanism: str) -> int:
     return int(text)
 
 
-def check_listeners(config: "NodeConfig") -> None:
+def check_listeners(config: ListenerProperties) -> None:
     if not config.listeners:
         raise ConfigError("listeners must name a listener")
     hidden = next(
@@ -238,7 +294,7 @@ def check_listeners(config: "NodeConfig") -> None:
             )
 
 
-def check_advertised(config: "NodeConfig", *, given: bool) -> None:
+def check_advertised(config: ListenerProperties, *, given: bool) -> None:
     own = [endpoint.listener for endpoint in config.listeners]
     for endpoint in config.advertised_listeners:
         if endpoint.listener not in own:

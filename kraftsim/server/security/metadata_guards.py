@@ -5,10 +5,10 @@ Source: kafka.server.KafkaApis.handleTopicMetadataRequest, DescribeTopicPartitio
 """
 
 import copy
-from typing import TYPE_CHECKING
 
 from kraftsim.server.call import Answer, Deferred
 from kraftsim.server.requested_topics import looked_up, why_refused
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import Asked, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
@@ -26,14 +26,11 @@ from protocol.messages.k75_describe_topic_partitions import (
 from protocol.schema import Message
 from protocol.uuids import ZERO_UUID
 
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
-
 EMPTY_IS_ALL_UNTIL = 0
 """In this version of Metadata an empty topic list means all topics."""
 
 
-def authorize_metadata(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_metadata(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """Omit unauthorized topics from a request for all topics, refuse those that were named; a
     missing topic needs CREATE.
     """
@@ -73,7 +70,7 @@ def authorize_metadata(asked: "Asked[Broker]") -> Answer | Deferred:
     )
 
 
-def authorize_topic_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_topic_partitions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """The same for the paginated DescribeTopicPartitions."""
     request, node = asked.call.body, asked.node
     assert isinstance(request, DescribeTopicPartitionsRequest), "dispatch decodes by API key"
@@ -95,11 +92,13 @@ def authorize_topic_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(rest, lambda answer: answer.topics.extend(rows))
 
 
-def _may(asked: "Asked[Broker]", name: str) -> bool:
+def _may(asked: Asked[GuardedBroker], name: str) -> bool:
     return asked.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
 
 
-def _may_ask(asked: "Asked[Broker]", request: MetadataRequest, topic: MetadataRequestTopic) -> bool:
+def _may_ask(
+    asked: Asked[GuardedBroker], request: MetadataRequest, topic: MetadataRequestTopic
+) -> bool:
     """Return whether a named topic may be described, or created."""
     image = asked.node.image
     name = topic.name
@@ -122,7 +121,9 @@ def _may_ask(asked: "Asked[Broker]", request: MetadataRequest, topic: MetadataRe
 
 
 def _brokers_only(
-    asked: "Asked[Broker]", rest: MetadataRequest, hidden: list[MetadataRequestTopic] | None = None
+    asked: Asked[GuardedBroker],
+    rest: MetadataRequest,
+    hidden: list[MetadataRequestTopic] | None = None,
 ) -> Answer | Deferred:
     """Request brokers only: in version 0 an empty list means all topics, so a name that cannot
     exist stands in for it.
@@ -148,7 +149,7 @@ def _add_hidden(answer: Message, hidden: list[MetadataRequestTopic]) -> None:
         )
 
 
-def _remove_unauthorized(asked: "Asked[Broker]", answer: Message) -> None:
+def _remove_unauthorized(asked: Asked[GuardedBroker], answer: Message) -> None:
     answer.topics = [
         topic for topic in answer.topics if topic.name is None or _may(asked, topic.name)
     ]

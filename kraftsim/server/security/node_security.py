@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING
 from kraftsim.metadata.rules_registries import Registries
 from kraftsim.server.rules_authentication import (
     PLAIN,
+    SCRAM_MECHANISMS,
     ClientExchange,
+    Credential,
     PlainClient,
+    PlainServer,
     ScramClient,
+    ScramServer,
+    ServerExchange,
     draw_nonce,
 )
 from kraftsim.server.rules_authorization import Authorizer
@@ -25,16 +30,31 @@ from kraftsim.server.security.listener_settings import (
     sasl_settings,
 )
 from kraftsim.server.security.login import LinkSecurity
-from kraftsim.server.security.sasl_gate import Accounts, GuardedServer, SaslGate
 from kraftsim.server.security.tls import client_context, server_context
 
 if TYPE_CHECKING:
     from kraftsim.server.config import NodeConfig
-    from kraftsim.server.shell import NodeShell
+
+
+class Accounts:
+    """The credentials of clients; `scram` looks up a user and mechanism number."""
+
+    def __init__(
+        self, draw: Callable[[int], int], scram: Callable[[str, int], Credential | None]
+    ) -> None:
+        self.draw = draw
+        self.scram = scram
+
+    def exchange(self, settings: SaslSettings, mechanism: str) -> ServerExchange:
+        """Start the authentication of a client."""
+        if mechanism == PLAIN:
+            return PlainServer(settings.logins[mechanism].passwords)
+        number = SCRAM_MECHANISMS[mechanism]
+        return ScramServer(mechanism, lambda user: self.scram(user, number), draw_nonce(self.draw))
 
 
 class NodeSecurity:
-    """Authentication gates for incoming connections, credentials for outgoing ones. `draw_of`
+    """Accounts for incoming connections, credentials for outgoing ones. `draw_of`
     returns a source of random bits for a purpose.
     """
 
@@ -66,14 +86,14 @@ class NodeSecurity:
         """Return the TLS context of a listener, None if it has none. Raises ConfigError."""
         return server_context(self._config, listener) if has_tls(self._config, listener) else None
 
-    def gate(self, shell: "NodeShell", server: GuardedServer, listener: str) -> SaslGate | None:
-        """Return a gate for a new connection; None if the listener needs none."""
+    def sasl_of(self, listener: str) -> SaslSettings | None:
+        """Return the SASL settings of a listener; None if its clients do not authenticate."""
         if not has_sasl(self._config, listener):
             return None
         settings = self._sasl.get(listener)
         if settings is None:
             settings = self._sasl[listener] = sasl_settings(self._config, listener)
-        return SaslGate(server, shell, settings, self.accounts)
+        return settings
 
     @property
     def to_brokers(self) -> LinkSecurity | None:

@@ -6,9 +6,10 @@ handleOffsetFetchRequest, handleOffsetDeleteRequest}.
 """
 
 import copy
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import Asked, Guard, split
 from kraftsim.server.security.topic_guards import topic_guard
 from protocol.acls import AclOperation, AclResourceType
@@ -42,23 +43,20 @@ from protocol.messages.k47_offset_delete import (
 )
 from protocol.schema import Message
 
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
-
 GROUP: Final = AclResourceType.GROUP
 GROUP_FAILED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 TOPIC_FAILED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 FIRST_VERSION_WITH_GROUPS: Final = 8
 
 
-def authorize_commit(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_commit(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """OffsetCommit needs READ on the group and READ on each topic."""
     if not asked.may(AclOperation.READ, GROUP, asked.call.body.group_id):
         return asked.refuse(GROUP_FAILED)
     return _COMMITTED(asked)
 
 
-def authorize_transactional_commit(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_transactional_commit(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """In a transaction the transactional id is authorized first; that right implies the right to
     the producer id.
     """
@@ -72,7 +70,7 @@ def authorize_transactional_commit(asked: "Asked[Broker]") -> Answer | Deferred:
     return _COMMITTED_IN_TRANSACTION(asked)
 
 
-def authorize_offset_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_offset_deletion(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """OffsetDelete needs DELETE on the group, and READ on each topic."""
     request = asked.call.body
     if not asked.may(AclOperation.DELETE, GROUP, request.group_id):
@@ -94,7 +92,7 @@ def authorize_offset_deletion(asked: "Asked[Broker]") -> Answer | Deferred:
 # --------------------------------------------------------------------------------------------------
 
 
-def authorize_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_offsets(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """OffsetFetch needs DESCRIBE on the group and on each topic; each group is authorized
     individually.
     """
@@ -124,7 +122,7 @@ def authorize_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(rest, add)
 
 
-def _look_at_one(asked: "Asked[Broker]", request: OffsetFetchRequest) -> Answer | Deferred:
+def _look_at_one(asked: Asked[GuardedBroker], request: OffsetFetchRequest) -> Answer | Deferred:
     if not asked.may(AclOperation.DESCRIBE, GROUP, request.group_id):
         return asked.refuse(GROUP_FAILED)
     if request.topics is None:
@@ -143,7 +141,9 @@ def _look_at_one(asked: "Asked[Broker]", request: OffsetFetchRequest) -> Answer 
     return asked.pass_on_rest(rest, add) if hidden else asked.pass_on()
 
 
-def _visible(asked: "Asked[Broker]", group: OffsetFetchRequestGroup) -> OffsetFetchRequestGroup:
+def _visible(
+    asked: Asked[GuardedBroker], group: OffsetFetchRequestGroup
+) -> OffsetFetchRequestGroup:
     if group.topics is None:
         return group
     rest = copy.copy(group)
@@ -152,7 +152,9 @@ def _visible(asked: "Asked[Broker]", group: OffsetFetchRequestGroup) -> OffsetFe
 
 
 def _visible_topics(
-    asked: "Asked[Broker]", group: OffsetFetchRequestGroup, rows: list[OffsetFetchResponseTopics]
+    asked: Asked[GuardedBroker],
+    group: OffsetFetchRequestGroup,
+    rows: list[OffsetFetchResponseTopics],
 ) -> list[OffsetFetchResponseTopics]:
     if group.topics is None:
         return [topic for topic in rows if _may_describe(asked, _name(asked, topic))]
@@ -163,7 +165,7 @@ def _visible_topics(
     ]
 
 
-def _may_describe(asked: "Asked[Broker]", name: str | None) -> bool:
+def _may_describe(asked: Asked[GuardedBroker], name: str | None) -> bool:
     return name is None or asked.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
 
 
@@ -175,11 +177,11 @@ Named = (
 )
 
 
-def _name(asked: "Asked[Broker]", topic: Named) -> str | None:
+def _name(asked: Asked[GuardedBroker], topic: Named) -> str | None:
     return _name_or_id(asked.node, topic)
 
 
-def _name_or_id(node: "Broker", topic: Named) -> str | None:
+def _name_or_id(node: GuardedBroker, topic: Named) -> str | None:
     """Return the name of a topic; None for an unknown id, which needs no protection."""
     if topic.name:
         return topic.name
@@ -239,9 +241,9 @@ def _refused_fetch_of_group(topic: OffsetFetchRequestTopics) -> OffsetFetchRespo
     return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=rows)
 
 
-_COMMITTED: "Guard[Broker]" = topic_guard(
+_COMMITTED: Guard[GuardedBroker] = topic_guard(
     AclOperation.READ, "topics", "topics", _name_or_id, _refused_commit
 )
-_COMMITTED_IN_TRANSACTION: "Guard[Broker]" = topic_guard(
+_COMMITTED_IN_TRANSACTION: Guard[GuardedBroker] = topic_guard(
     AclOperation.READ, "topics", "topics", _name_or_id, _refused_transactional_commit
 )

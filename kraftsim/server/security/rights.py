@@ -34,17 +34,21 @@ if TYPE_CHECKING:
     from kraftsim.server.shell import NodeShell
 
 N = TypeVar("N")
+N_co = TypeVar("N_co", covariant=True)
+N_contra = TypeVar("N_contra", contravariant=True)
 T = TypeVar("T")
 CORRELATION_ID_BYTES: Final = 4
 UNANSWERED: Final = "the client is not authorized for a request without a response"
 
 
-class Asked(Generic[N]):
+class Asked(Generic[N_co]):
     """A request on its way to its handler, and the rights of its principal."""
 
     __slots__ = ("_authorizer", "_handler", "call", "node")
 
-    def __init__(self, node: N, call: Call, handler: Handler[N], authorizer: Authorizer) -> None:
+    def __init__(
+        self, node: N_co, call: Call, handler: Handler[N_co], authorizer: Authorizer
+    ) -> None:
         self.node = node
         self.call = call
         self._handler = handler
@@ -122,12 +126,12 @@ def split(entries: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list
 
 
 @dataclass(frozen=True, slots=True)
-class GuardTable(Generic[N]):
+class GuardTable(Generic[N_contra]):
     """The guard of each API of one kind of node, and the reasons for APIs without one: an API in
     neither is not served.
     """
 
-    guards: Mapping[ApiKey, Guard[N]]
+    guards: Mapping[ApiKey, Guard[N_contra]]
     exempt: Mapping[ApiKey, str]
 
 

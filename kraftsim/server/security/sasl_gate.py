@@ -9,29 +9,23 @@ org.apache.kafka.common.network.KafkaChannel, KIP-152, KIP-368.
 """
 
 import asyncio
-from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
-from kraftsim.server.call import NO_ANSWER, Answer, Call, Closing, Deferred, Encoded
-from kraftsim.server.connection import NO_HEAD, ServerConnection
+from kraftsim.server.call import NO_ANSWER, Answer, Call, Closing, Connection, Deferred, Encoded
 from kraftsim.server.events_connections import AuthenticationRefused
-from kraftsim.server.frame_server import FrameServer
+from kraftsim.server.frame_server import NO_HEAD, FrameServer, ServedConnection
 from kraftsim.server.inbox import Buffer
 from kraftsim.server.rules_authentication import (
-    PLAIN,
-    SCRAM_MECHANISMS,
     USER_TYPE,
-    Credential,
-    PlainServer,
     Principal,
     SaslRefused,
-    ScramServer,
     ServerExchange,
-    draw_nonce,
     refusal_text,
 )
 from kraftsim.server.security.listener_settings import SaslSettings
+from kraftsim.server.security.node_security import Accounts
+from kraftsim.server.shell import NodeShell
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -41,9 +35,6 @@ from protocol.messages.k36_sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from protocol.requests import RequestHead, decode_request
-
-if TYPE_CHECKING:
-    from kraftsim.server.shell import NodeShell
 
 FIRST_VERSION_WITH_HEADERS: Final = 1
 """Of SaslHandshake; after version 0 the tokens follow without request headers."""
@@ -68,38 +59,11 @@ class State(Enum):
     FAILED = "failed"
 
 
-class GuardedServer(FrameServer, Protocol):
-    """The server behind the gate."""
-
-    def refuse(
-        self, head: RequestHead, frame: bytes, connection: ServerConnection, error: ErrorCode
-    ) -> Answer:
-        """Return the error response of an API."""
-        ...
-
-
-class Accounts:
-    """The credentials of clients; `scram` looks up a user and mechanism number."""
-
-    def __init__(
-        self, draw: Callable[[int], int], scram: Callable[[str, int], Credential | None]
-    ) -> None:
-        self.draw = draw
-        self.scram = scram
-
-    def exchange(self, settings: SaslSettings, mechanism: str) -> ServerExchange:
-        """Start the authentication of a client."""
-        if mechanism == PLAIN:
-            return PlainServer(settings.logins[mechanism].passwords)
-        number = SCRAM_MECHANISMS[mechanism]
-        return ScramServer(mechanism, lambda user: self.scram(user, number), draw_nonce(self.draw))
-
-
 class SaslGate:
     """The gate of one connection."""
 
     def __init__(
-        self, server: GuardedServer, shell: "NodeShell", settings: SaslSettings, accounts: Accounts
+        self, server: FrameServer, shell: NodeShell, settings: SaslSettings, accounts: Accounts
     ) -> None:
         self._server = server
         self._shell = shell
@@ -115,7 +79,7 @@ class SaslGate:
         self._next_reauthentication_s = 0.0
 
     def serve_run(
-        self, connection: ServerConnection, buffer: Buffer, position: int, end: int
+        self, connection: ServedConnection, buffer: Buffer, position: int, end: int
     ) -> int:
         """Pass requests to the server once the client is authenticated."""
         if self._state is State.COMPLETE and (
@@ -129,7 +93,7 @@ class SaslGate:
         return NO_HEAD if self._state is State.RAW_TOKENS else self._server.read_head(frame)
 
     def serve(
-        self, head: RequestHead, frame: bytes, connection: ServerConnection
+        self, head: RequestHead, frame: bytes, connection: ServedConnection
     ) -> Answer | Deferred:
         """Process the next authentication step, or pass on a request of an authenticated client."""
         match self._state:
@@ -181,7 +145,7 @@ class SaslGate:
     # ----------------------------------------------------------------------------------------------
 
     def _serve_first(
-        self, head: RequestHead, frame: bytes, connection: ServerConnection
+        self, head: RequestHead, frame: bytes, connection: ServedConnection
     ) -> Answer | Deferred:
         if head.api_key == ApiKey.API_VERSIONS:
             if self._state is State.HANDSHAKE:
@@ -197,9 +161,7 @@ class SaslGate:
         assert isinstance(request, SaslHandshakeRequest), "decoded by API key"
         return self._begin(request.mechanism, head.api_version, connection)
 
-    def _begin(
-        self, mechanism: str, version: int, connection: ServerConnection
-    ) -> Answer | Deferred:
+    def _begin(self, mechanism: str, version: int, connection: Connection) -> Answer | Deferred:
         enabled = list(self._settings.mechanisms)
         if mechanism not in enabled:
             refused = SaslHandshakeResponse(
@@ -219,7 +181,7 @@ class SaslGate:
         return SaslHandshakeResponse(mechanisms=enabled)
 
     def _serve_authentication(
-        self, head: RequestHead, frame: bytes, connection: ServerConnection
+        self, head: RequestHead, frame: bytes, connection: ServedConnection
     ) -> Answer | Deferred:
         if head.api_key != ApiKey.SASL_AUTHENTICATE:
             illegal = ErrorCode.ILLEGAL_SASL_STATE
@@ -232,7 +194,7 @@ class SaslGate:
         assert isinstance(request, SaslAuthenticateRequest), "decoded by API key"
         return self._take_token(bytes(request.auth_bytes), connection)
 
-    def _take_token(self, token: bytes, connection: ServerConnection) -> Answer | Deferred:
+    def _take_token(self, token: bytes, connection: Connection) -> Answer | Deferred:
         try:
             reply = self._step(token)
         except SaslRefused as refused:
@@ -249,7 +211,7 @@ class SaslGate:
         lifetime_ms = self._complete(connection)
         return SaslAuthenticateResponse(auth_bytes=reply, session_lifetime_ms=lifetime_ms)
 
-    def _end_other_mechanism(self, connection: ServerConnection) -> Deferred:
+    def _end_other_mechanism(self, connection: Connection) -> Deferred:
         """Close without a response, whatever follows a handshake that changed the mechanism: Kafka
         throws before it reads the request.
         """
@@ -260,7 +222,7 @@ class SaslGate:
         )
         return self._fail(Closing(why), connection, why)
 
-    def _take_raw(self, token: bytes, connection: ServerConnection) -> Answer | Deferred:
+    def _take_raw(self, token: bytes, connection: ServedConnection) -> Answer | Deferred:
         try:
             reply = self._step(token)
         except SaslRefused as refused:
@@ -286,7 +248,7 @@ class SaslGate:
             raise SaslRefused(why, why)
         return reply
 
-    def _complete(self, connection: ServerConnection) -> int:
+    def _complete(self, connection: Connection) -> int:
         """Complete the authentication if the exchange is done; return the session lifetime in
         milliseconds.
         """
@@ -300,7 +262,7 @@ class SaslGate:
         self._expires_at = self._loop.time() + lifetime_ms / 1000 if lifetime_ms else None
         return lifetime_ms
 
-    def _fail(self, answer: Answer, connection: ServerConnection, reason: str) -> Deferred:
+    def _fail(self, answer: Answer, connection: Connection, reason: str) -> Deferred:
         """Emit the failure; answer and close the connection after
         `connection.failed.authentication.delay.ms`.
         """

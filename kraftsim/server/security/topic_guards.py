@@ -7,9 +7,10 @@ Source: kafka.server.{KafkaApis, AuthHelper.partitionSeqByAuthorized}; checked a
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from kraftsim.server.call import Answer, Deferred
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import Asked, Guard, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
@@ -42,9 +43,6 @@ from protocol.messages.k61_describe_producers import (
     DescribeProducersTopicResult,
 )
 
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
-
 T = TypeVar("T")
 R = TypeVar("R")
 FAILED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -64,14 +62,14 @@ def topic_guard(
     operation: AclOperation,
     field: str,
     answers: str,
-    name_of: "Callable[[Broker, T], str | None]",
+    name_of: Callable[[GuardedBroker, T], str | None],
     refused: Callable[[T], R],
-) -> "Guard[Broker]":
+) -> Guard[GuardedBroker]:
     """Return a guard of the topics in `field` of a request, which adds the error rows of `refused`
     to `answers` of the response.
     """
 
-    def look(asked: "Asked[Broker]") -> Answer | Deferred:
+    def look(asked: Asked[GuardedBroker]) -> Answer | Deferred:
         topics: list[T] = getattr(asked.call.body, field)
         allowed, forbidden = split(
             topics, lambda topic: _may(asked, operation, name_of(asked.node, topic))
@@ -90,16 +88,16 @@ def topic_guard(
     return look
 
 
-def _may(asked: "Asked[Broker]", operation: AclOperation, name: str | None) -> bool:
+def _may(asked: Asked[GuardedBroker], operation: AclOperation, name: str | None) -> bool:
     return name is None or asked.may(operation, AclResourceType.TOPIC, name)
 
 
-def by_name_or_id(node: "Broker", topic: TopicProduceData) -> str | None:
+def by_name_or_id(node: GuardedBroker, topic: TopicProduceData) -> str | None:
     """Return the topic name of a Produce entry."""
     return topic.name or _name_of_id(node, topic.topic_id)
 
 
-def _name_of_id(node: "Broker", topic_id: bytes) -> str | None:
+def _name_of_id(node: GuardedBroker, topic_id: bytes) -> str | None:
     known = node.image.topic_by_id(topic_id)
     return None if known is None else known.name
 
@@ -148,24 +146,24 @@ def _refused_producers(topic: DescribeProducersTopic) -> DescribeProducersTopicR
     return DescribeProducersTopicResult(name=topic.name, partitions=rows)
 
 
-_PRODUCE: "Guard[Broker]" = topic_guard(
+_PRODUCE: Guard[GuardedBroker] = topic_guard(
     AclOperation.WRITE, "topic_data", "responses", by_name_or_id, _refused_produce
 )
-LIST_OFFSETS: "Guard[Broker]" = topic_guard(
+LIST_OFFSETS: Guard[GuardedBroker] = topic_guard(
     AclOperation.DESCRIBE, "topics", "topics", lambda node, topic: topic.name, _refused_offsets
 )
-DELETE_RECORDS: "Guard[Broker]" = topic_guard(
+DELETE_RECORDS: Guard[GuardedBroker] = topic_guard(
     AclOperation.DELETE, "topics", "topics", lambda node, topic: topic.name, _refused_deletion
 )
-_EPOCHS: "Guard[Broker]" = topic_guard(
+_EPOCHS: Guard[GuardedBroker] = topic_guard(
     AclOperation.DESCRIBE, "topics", "topics", lambda node, topic: topic.topic, _refused_epochs
 )
-DESCRIBE_PRODUCERS: "Guard[Broker]" = topic_guard(
+DESCRIBE_PRODUCERS: Guard[GuardedBroker] = topic_guard(
     AclOperation.READ, "topics", "topics", lambda node, topic: topic.name, _refused_producers
 )
 
 
-def authorize_produce(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_produce(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """A transactional batch needs WRITE on its transactional id, every topic WRITE.
 
     Malformed records are refused before authorization: CORRUPT_MESSAGE for every partition of the
@@ -187,7 +185,7 @@ def authorize_produce(asked: "Asked[Broker]") -> Answer | Deferred:
     return _PRODUCE(asked)
 
 
-def _corrupt(asked: "Asked[Broker]", why: str) -> Answer:
+def _corrupt(asked: Asked[GuardedBroker], why: str) -> Answer:
     answer = asked.refuse(ErrorCode.CORRUPT_MESSAGE)
     if (
         isinstance(answer, ProduceResponse)
@@ -199,7 +197,7 @@ def _corrupt(asked: "Asked[Broker]", why: str) -> Answer:
     return answer
 
 
-def authorize_fetch(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_fetch(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """A follower needs CLUSTER_ACTION, a consumer READ on every partition of its session at each
     Fetch.
 
@@ -222,7 +220,7 @@ def _no_topic(name: str) -> bool:
     return False
 
 
-def authorize_epochs(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_epochs(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """Brokers are authorized for all topics."""
     return asked.pass_on() if asked.may_on_cluster(AclOperation.CLUSTER_ACTION) else _EPOCHS(asked)
 

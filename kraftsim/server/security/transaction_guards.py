@@ -7,9 +7,10 @@ Source: kafka.server.KafkaApis; checked against Apache Kafka 3.9.1.
 """
 
 import copy
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kraftsim.server.call import Answer, Deferred
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import Asked, split
 from protocol.acls import AclOperation, AclResourceType
 from protocol.errors import ErrorCode
@@ -27,15 +28,12 @@ from protocol.messages.k65_describe_transactions import (
 )
 from protocol.schema import Message
 
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
-
 TRANSACTIONAL_ID: Final = AclResourceType.TRANSACTIONAL_ID
 FAILED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 FIRST_VERSION_OF_BROKERS: Final = 4
 
 
-def authorize_added_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_added_partitions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """A producer needs WRITE on its transactional id and on each topic; a broker needs
     CLUSTER_ACTION.
     """
@@ -56,7 +54,7 @@ def authorize_added_partitions(asked: "Asked[Broker]") -> Answer | Deferred:
 
 
 def _not_added(
-    asked: "Asked[Broker]", request: AddPartitionsToTxnRequest, hidden: set[str]
+    asked: Asked[GuardedBroker], request: AddPartitionsToTxnRequest, hidden: set[str]
 ) -> Answer:
     """No partition is added: unauthorized topics are refused, the others are not attempted, except
     that unknown ones are reported as such.
@@ -79,7 +77,7 @@ def _not_added(
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
 
 
-def authorize_added_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_added_offsets(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """A producer needs WRITE on its transactional id, and READ on the group."""
     request = asked.call.body
     assert isinstance(request, AddOffsetsToTxnRequest), "dispatch decodes by API key"
@@ -90,7 +88,7 @@ def authorize_added_offsets(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on()
 
 
-def authorize_end(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_end(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """EndTxn needs WRITE on the transactional id."""
     request = asked.call.body
     assert isinstance(request, EndTxnRequest), "dispatch decodes by API key"
@@ -101,7 +99,7 @@ def authorize_end(asked: "Asked[Broker]") -> Answer | Deferred:
     )
 
 
-def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_descriptions(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """Refuse unauthorized transactional ids individually; omit unauthorized topics of the
     others.
     """
@@ -127,7 +125,7 @@ def authorize_descriptions(asked: "Asked[Broker]") -> Answer | Deferred:
     return asked.pass_on_rest(rest, complete)
 
 
-def authorize_list(asked: "Asked[Broker]") -> Answer | Deferred:
+def authorize_list(asked: Asked[GuardedBroker]) -> Answer | Deferred:
     """Omit unauthorized transactional ids."""
 
     def hide(answer: Message) -> None:

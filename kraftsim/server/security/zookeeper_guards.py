@@ -6,7 +6,7 @@ inside. In ZooKeeper mode the broker that is the controller decides itself.
 Source: kafka.server.KafkaApis of 2.3 to 3.9 (ZkSupport), kafka.security.authorizer.AclAuthorizer.
 """
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from kraftsim.server.forwarded import FORWARDED
 from kraftsim.server.security.broker_guards import BROKER_GUARDS
@@ -17,21 +17,19 @@ from kraftsim.server.security.controller_guards import (
     deletion_guard,
 )
 from kraftsim.server.security.exempt import ANY_BROKER
+from kraftsim.server.security.guarded_nodes import GuardedBroker
 from kraftsim.server.security.rights import Guard, GuardTable
 from protocol.api_keys import ApiKey
 
-if TYPE_CHECKING:
-    from kraftsim.server.broker import Broker
 
-
-def _name_of(broker: "Broker", topic_id: bytes) -> str | None:
+def _name_of(broker: GuardedBroker, topic_id: bytes) -> str | None:
     known = broker.image.topic_by_id(topic_id)
     return None if known is None else known.name
 
 
-ZOOKEEPER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
+ZOOKEEPER_GUARDS: dict[ApiKey, Guard[GuardedBroker]] = {
     **{
-        key: cast("Guard[Broker]", guard)
+        key: cast(Guard[GuardedBroker], guard)
         for key, guard in CONTROLLER_GUARDS.items()
         if key in FORWARDED
     },
@@ -41,4 +39,4 @@ ZOOKEEPER_GUARDS: "dict[ApiKey, Guard[Broker]]" = {
     ApiKey.CREATE_TOPICS: creation_guard(in_zookeeper_mode=True),
     ApiKey.DELETE_TOPICS: deletion_guard(_name_of),
 }
-ZOOKEEPER_TABLE: "GuardTable[Broker]" = GuardTable(ZOOKEEPER_GUARDS, ANY_BROKER)
+ZOOKEEPER_TABLE: GuardTable[GuardedBroker] = GuardTable(ZOOKEEPER_GUARDS, ANY_BROKER)

@@ -7,13 +7,14 @@ Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleAddPartitionsToTx
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from kraftsim.metadata.internal_topics import is_internal
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.server.serving_broker import ImageBroker, RunningBroker
 from kraftsim.server.slices import Slices
 from kraftsim.transactions.rules_state import TopicPartition
+from kraftsim.transactions.transaction_coordinator import TransactionsBroker
 from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -36,7 +37,11 @@ version 2.
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+class AddingBroker(TransactionsBroker, ImageBroker, RunningBroker, Protocol):
+    """A broker that adds partitions to transactions."""
+
+
+def handle(broker: AddingBroker, call: Call) -> Answer | Deferred:
     """Return a result for each partition once every transaction of the request is processed."""
     request = call.body
     assert isinstance(request, AddPartitionsToTxnRequest), "dispatch decodes by API key"
@@ -73,7 +78,7 @@ def _only(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
 
 
 def _serve(
-    broker: Broker,
+    broker: AddingBroker,
     call: Call,
     transaction: AddPartitionsToTxnTransaction,
     on_end: Callable[[Errors], None],
@@ -103,7 +108,7 @@ def _serve(
 
 
 def _refused(
-    broker: Broker, call: Call, partitions: list[TopicPartition]
+    broker: AddingBroker, call: Call, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Return the partitions that cannot be added: those that do not exist, and internal topics if
     the client is not a broker.

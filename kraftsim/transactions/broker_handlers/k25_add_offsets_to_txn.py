@@ -3,11 +3,13 @@
 Source: KIP-98, KIP-588; kafka.server.KafkaApis.handleAddOffsetsToTxnRequest.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
+from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.metadata.internal_topics import GROUP_METADATA
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Call, Deferred, Handler
+from kraftsim.server.serving_broker import RunningBroker
+from kraftsim.transactions.transaction_coordinator import TransactionsBroker
 from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -17,7 +19,11 @@ FIRST_VERSION_WITH_FENCED: Final = 2
 VERSION_OF_CLIENTS: Final = 0
 
 
-def handle(broker: Broker, call: Call) -> Deferred:
+class OffsetsAddingBroker(TransactionsBroker, GroupsBroker, RunningBroker, Protocol):
+    """A broker that adds the offsets of a group to transactions."""
+
+
+def handle(broker: OffsetsAddingBroker, call: Call) -> Deferred:
     """Respond once the partition is in the transaction.
 
     The group need not exist, and its id may be empty.

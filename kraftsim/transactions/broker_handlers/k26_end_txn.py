@@ -7,13 +7,13 @@ exhausted.
 Source: KIP-98, KIP-588, KIP-890; kafka.server.KafkaApis.handleEndTxnRequest.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 from kraftsim.core.decision import Refusal
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Call, Deferred, Handler
+from kraftsim.server.serving_broker import RunningBroker
 from kraftsim.transactions.rules_coordinator import EPOCH_BUMPING_VERSION, EndTxnInput
-from kraftsim.transactions.transaction_coordinator import Identity
+from kraftsim.transactions.transaction_coordinator import Identity, TransactionsBroker
 from kraftsim.transactions.transaction_responses import emit_refusal, error_in_version
 from protocol.api_keys import ApiKey
 from protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
@@ -23,7 +23,11 @@ FIRST_VERSION_WITH_BUMP: Final = 5
 WITHOUT_BUMP: Final = 0
 
 
-def handle(broker: Broker, call: Call) -> Deferred:
+class EndingBroker(TransactionsBroker, RunningBroker, Protocol):
+    """A broker that commits and aborts transactions."""
+
+
+def handle(broker: EndingBroker, call: Call) -> Deferred:
     """Return an error, or the producer id and epoch for the next transaction."""
     request = call.body
     assert isinstance(request, EndTxnRequest), "dispatch decodes by API key"

@@ -11,17 +11,20 @@ Source: KIP-98, kafka.server.KafkaApis.handleWriteTxnMarkersRequest; verified ag
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from kraftsim.core.decision import Refusal
 from kraftsim.groups.coordinator_log import CoordinatorLog
+from kraftsim.groups.group_coordinator import GroupsBroker
 from kraftsim.metadata.internal_topics import GROUP_METADATA
 from kraftsim.partitions.hosted_partition import HostedPartition
-from kraftsim.partitions.partitions import PartitionKey
+from kraftsim.partitions.log_directory import PartitionKey
+from kraftsim.partitions.partitions import HostingBroker
 from kraftsim.partitions.rules_append import AppendDecision, EndMarker
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
 from kraftsim.server.large_requests import or_refused
+from kraftsim.server.purgatory import Purgatory
+from kraftsim.server.serving_broker import ConfiguredBroker, RunningBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k27_write_txn_markers import (
@@ -42,12 +45,26 @@ MARKERS_PER_SLICE: Final = 200
 """Each marker is a batch appended to one partition, at 60 us."""
 
 
+class MarkedBroker(HostingBroker, GroupsBroker, ConfiguredBroker, RunningBroker, Protocol):
+    """A broker that writes transaction markers."""
+
+    @property
+    def produces(self) -> Purgatory[PartitionKey]:
+        """Requests that wait for the in-sync replicas."""
+        ...
+
+    @property
+    def fetches(self) -> Purgatory[PartitionKey]:
+        """Requests that wait for records."""
+        ...
+
+
 class MarkerWork:
     """One request: the result of each partition, by producer, and how many are still to be
     replicated.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: MarkedBroker) -> None:
         self.deferred = Deferred()
         self._broker = broker
         self._now_ms = broker.world.clock.wall_ms()
@@ -170,7 +187,7 @@ def _names_many(request: WriteTxnMarkersRequest) -> bool:
     )
 
 
-def handle(broker: Broker, call: Call) -> Answer | Deferred:
+def handle(broker: MarkedBroker, call: Call) -> Answer | Deferred:
     """Return NONE for each partition once its marker is replicated, or an error."""
     request = call.body
     assert isinstance(request, WriteTxnMarkersRequest), "dispatch decodes by API key"

@@ -3,9 +3,9 @@
 Source: KIP-664, TransactionCoordinator.handleDescribeTransactions.
 """
 
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
 from kraftsim.server.slices import Slices
+from kraftsim.transactions.transaction_coordinator import TransactionsBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k65_describe_transactions import (
@@ -16,7 +16,7 @@ from protocol.messages.k65_describe_transactions import (
 )
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+def handle(broker: TransactionsBroker, call: Call) -> Answer:
     """Return for each id its state, INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS
     or TRANSACTIONAL_ID_NOT_FOUND.
     """
@@ -27,7 +27,7 @@ def handle(broker: Broker, call: Call) -> Answer:
     )
 
 
-def _described(broker: Broker, transactional_id: str) -> TransactionState:
+def _described(broker: TransactionsBroker, transactional_id: str) -> TransactionState:
     if not transactional_id:
         return refused(transactional_id, ErrorCode.INVALID_REQUEST)
     led = broker.transactions.partitions.coordinated(transactional_id)
@@ -65,7 +65,7 @@ def refuse(call: Call, error: ErrorCode) -> Answer:
     )
 
 
-def _weight(broker: Broker, transactional_id: str) -> int:
+def _weight(broker: TransactionsBroker, transactional_id: str) -> int:
     led = broker.transactions.partitions.coordinated(transactional_id)
     entry = None if isinstance(led, ErrorCode) else led.shard.entries.get(transactional_id)
     return 1 if entry is None else 1 + len(entry.facts.partitions)

@@ -3,12 +3,13 @@
 Source: KIP-664, KIP-994, KIP-1152; TransactionStateManager.listTransactionStates.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 from kraftsim.core.expressions import InvalidExpression, client_expression
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Handler
+from kraftsim.server.serving_broker import RunningBroker
 from kraftsim.transactions.rules_state import STATE_BY_LABEL, TransactionFacts
+from kraftsim.transactions.transaction_coordinator import TransactionsBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k66_list_transactions import (
@@ -20,7 +21,11 @@ from protocol.messages.k66_list_transactions import (
 ANY_DURATION_BELOW: Final = 0
 
 
-def handle(broker: Broker, call: Call) -> Answer:
+class TransactionListingBroker(TransactionsBroker, RunningBroker, Protocol):
+    """A broker that lists transactions."""
+
+
+def handle(broker: TransactionListingBroker, call: Call) -> Answer:
     """Return the ids that match every filter of the request; COORDINATOR_LOAD_IN_PROGRESS while
     some are being loaded.
     """

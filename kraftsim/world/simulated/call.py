@@ -5,16 +5,23 @@ and not an address.
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
-    from kraftsim.world.simulated.loop import VirtualLoop
 
 T = TypeVar("T")
 NANOSECONDS = 1_000_000_000
+
+
+class NumberingLoop(Protocol):
+    """The loop of sequenced futures and tasks."""
+
+    def take_number(self) -> int:
+        """Return the next number."""
+        ...
 
 
 class Call(Struct, eq=False):
@@ -79,6 +86,6 @@ class SequencedTask(asyncio.Task[T]):
             return self._number
 
 
-def _loop_of(future: "asyncio.Future[T]") -> "VirtualLoop":
-    loop: VirtualLoop = future.get_loop()  # type: ignore[assignment]  # the only loop that creates these
+def _loop_of(future: "asyncio.Future[T]") -> NumberingLoop:
+    loop: NumberingLoop = future.get_loop()  # type: ignore[assignment]  # the only loop that creates these
     return loop

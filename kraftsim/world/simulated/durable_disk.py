@@ -9,14 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraftsim.world.simulated.disk_faults import DiskFaults
 from kraftsim.world.simulated.file_class import FileClass, file_class
 from kraftsim.world.simulated.inode import Fate, Inode
-
-if TYPE_CHECKING:
-    from kraftsim.world.simulated.host import Process
 
 NAMES_KEPT = 0.3
 """How often the file system had already written its journal before a power loss."""
@@ -24,6 +21,14 @@ DiskWatch = Callable[[str, FileClass, str], None]
 """Called with (operation, file class, moment): 'write', 'flush', 'rename' or 'remove' (only after),
 'before' or 'after'.
 """
+
+
+class DrawingProcess(Protocol):
+    """The process that a power loss ends."""
+
+    def random(self, purpose: str) -> Random:
+        """Return the stream of a purpose."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,7 +130,7 @@ class DurableDisk:
         return left
 
     def after_power_loss(
-        self, process: "Process", wreck: Wreck = AT_RANDOM
+        self, process: DrawingProcess, wreck: Wreck = AT_RANDOM
     ) -> tuple["DurableDisk", Losses]:
         """Return the disk for the next process after a power loss, and the losses."""
         draw = process.random("power loss")

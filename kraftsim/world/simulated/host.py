@@ -9,27 +9,34 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from kraftsim.world.interface import World
 from kraftsim.world.random_streams import stream
 from kraftsim.world.simulated.clock import HostClock, TrueTime
+from kraftsim.world.simulated.durable_disk import DurableDisk
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.call import Call
-    from kraftsim.world.simulated.durable_disk import DurableDisk
     from kraftsim.world.simulated.server import SimulatedServer
-    from kraftsim.world.simulated.transport import SimulatedTransport
-    from kraftsim.world.simulated.world import SimulatedWorld
 
 FIRST_EPHEMERAL_PORT = 49152
 EPHEMERAL_PORT_COUNT = 16384
+
+
+class ConnectionEnd(Protocol):
+    """A process's end of a connection."""
+
+    def on_process_death(self, *, power_loss: bool) -> None:
+        """The network takes over the end."""
+        ...
 
 
 class Host:
     """A machine: an address, a clock, a disk, and the process that runs on it now."""
 
     def __init__(
-        self, *, seed: int, index: int, name: str, true_time: TrueTime, durable: "DurableDisk"
+        self, *, seed: int, index: int, name: str, true_time: TrueTime, durable: DurableDisk
     ) -> None:
         self.seed = seed
         self.index = index
@@ -102,8 +109,8 @@ class Process:
         """
         self.ready: deque[Call] = deque()
         self.servers: dict[int, SimulatedServer] = {}
-        self.transports: dict[tuple[int, tuple[str, int]], SimulatedTransport] = {}
-        self.world: SimulatedWorld | None = None
+        self.transports: dict[tuple[int, tuple[str, int]], ConnectionEnd] = {}
+        self.world: World | None = None
         self._streams: dict[str, Random] = {}
         self.context = Context()
         self.context.run(current_process.set, self)

@@ -10,12 +10,12 @@ delivered, in order, once the link is clear. A single pipe can also be held, or 
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kraftsim.world.simulated.link import EffectRecorder, Link
+from kraftsim.world.simulated.link import EffectRecorder, Link, NetworkSettings
 
 if TYPE_CHECKING:
-    from kraftsim.world.simulated.network import Network
+    from kraftsim.world.simulated.loop import VirtualLoop
     from kraftsim.world.simulated.transport import SimulatedTransport
 
 
@@ -36,6 +36,27 @@ class Segment:
     def __init__(self, kind: Kind, data: bytes = b"") -> None:
         self.kind = kind
         self.data = data
+
+
+class Medium(Protocol):
+    """The network, as its connections see it."""
+
+    cut_count: int
+    """The number of connections that were reset."""
+
+    @property
+    def loop(self) -> "VirtualLoop":
+        """The loop that carries segments."""
+        ...
+
+    @property
+    def settings(self) -> NetworkSettings:
+        """Delays and limits."""
+        ...
+
+    def forget_if_over(self, end: "SimulatedTransport") -> None:
+        """Remove a connection once both ends are lost."""
+        ...
 
 
 class Pipe:
@@ -59,7 +80,7 @@ class Pipe:
 
     def __init__(
         self,
-        network: "Network",
+        network: Medium,
         link: Link,
         source: "SimulatedTransport",
         target: "SimulatedTransport",

@@ -8,7 +8,6 @@ from kraftsim.world.simulated.socket import SimulatedSocket
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.host import Process
-    from kraftsim.world.simulated.loop import VirtualLoop
 
 
 class SimulatedServer(asyncio.AbstractServer):
@@ -19,7 +18,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     def __init__(
         self,
-        loop: "VirtualLoop",
+        loop: asyncio.AbstractEventLoop,
         process: "Process",
         make_protocol: Callable[[], asyncio.BaseProtocol],
         address: str,

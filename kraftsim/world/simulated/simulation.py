@@ -136,7 +136,7 @@ class Simulation:
     def world_of(self, host: Host | str) -> SimulatedWorld:
         """Return the world of the process that runs on a host now."""
         world = self.host(host).process.world
-        assert world is not None, "every process has a world"
+        assert isinstance(world, SimulatedWorld), "every process has a world"
         return world
 
     def spawn(self, host: Host | str, coroutine: Coroutine[object, object, T]) -> "asyncio.Task[T]":

@@ -12,13 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kraftsim.world.simulated.pipe import Kind, Pipe, Segment
+from kraftsim.world.simulated.pipe import Kind, Medium, Pipe, Segment
 from kraftsim.world.simulated.socket import SimulatedSocket
 
 if TYPE_CHECKING:
     from kraftsim.world.simulated.frames import FrameWatch
     from kraftsim.world.simulated.host import Process
-    from kraftsim.world.simulated.network import Network
     from kraftsim.world.simulated.server import SimulatedServer
 
 DATA, OPENING = Kind.DATA, Kind.OPENING
@@ -59,7 +58,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def __init__(
         self,
-        network: "Network",
+        network: Medium,
         process: "Process",
         *,
         number: int,

@@ -5,8 +5,8 @@ Source: kafka.server.KafkaApis.handleLeaderAndIsrRequest.
 
 from typing import Final
 
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.zookeeper.broker_mode import ZookeeperBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k04_leader_and_isr import (
@@ -19,7 +19,7 @@ from protocol.messages.k04_leader_and_isr import (
 FIRST_VERSION_BY_TOPIC_ID: Final = 5
 
 
-def handle(broker: Broker, call: Call) -> Deferred:
+def handle(broker: ZookeeperBroker, call: Call) -> Deferred:
     """Respond once the broker has applied it."""
     assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     return broker.zookeeper.requests.take(call, refuse)

@@ -3,14 +3,14 @@
 Source: kafka.server.KafkaApis.handleUpdateMetadataRequest.
 """
 
-from kraftsim.server.broker import Broker
 from kraftsim.server.call import Answer, Call, Deferred, Handler
+from kraftsim.zookeeper.broker_mode import ZookeeperBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.k06_update_metadata import UpdateMetadataResponse
 
 
-def handle(broker: Broker, call: Call) -> Deferred:
+def handle(broker: ZookeeperBroker, call: Call) -> Deferred:
     """Respond once the broker has applied it."""
     assert broker.zookeeper is not None, "only ZooKeeper-mode brokers serve this API"
     return broker.zookeeper.requests.take(call, refuse)

@@ -18,7 +18,7 @@ from kraftsim.lab.faults.zookeeper_servers import intercept, later
 from kraftsim.zookeeper.connection import ZookeeperConnection
 from kraftsim.zookeeper.rules_keeper import Replica, Step
 from kraftsim.zookeeper.server import ZookeeperServer
-from protocol.message_codec import compiled
+from protocol.codec.message_codec import compiled
 from protocol.zookeeper.op_codes import OpCode
 from protocol.zookeeper.sessions import ZookeeperRequestHeader
 from protocol.zookeeper.znodes import PathOnly
